@@ -1,0 +1,142 @@
+"""Are the packages named `supervisor`, `nimbus`, `worker` and `topology_api` on this Python's path ours?
+
+Those names are common words: a well-known process manager installs a package `supervisor`, and a user's own
+`worker.py` beside a topology is found before anything installed. The command and every daemon call
+`check_ours` first, so that such a neighbour is named, with the way out, before an import of it fails in a way
+nobody understands.
+
+Two things make a package ours: it lies beside `squall` itself (another distribution, or another copy of
+Squall, lies elsewhere), and the text of its `__init__.py` speaks of Squall (of two distributions installed into
+one folder the later one replaced that file).
+
+This module must not import any of the packages it checks, not even for a base class of its error: it finds them
+and reads one small file of each. Distributions are searched only when something is wrong, because that is slow.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+
+TAKEN_NAMES = ("supervisor", "nimbus", "worker", "topology_api")
+HOME = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+
+_MARK = b"Squall"
+_HEAD = 4096  # bytes: the first docstring of a package is well within
+
+
+class NotOurs(Exception):
+    """A package that Squall needs is missing or somebody else's; the text says whose, and what to do.
+
+    Alone of Squall's errors this is no SquallError: the package at fault may be the one where that lives.
+    """
+
+
+@dataclass(frozen=True)
+class Stranger:
+    """A package of one of our names that is not ours. `file` is None when nothing of that name is found."""
+
+    package: str
+    file: str | None
+    beside_squall: bool
+
+
+def check_ours(names: Iterable[str] = TAKEN_NAMES) -> None:
+    """Raise NotOurs, naming every package of `names` that is missing or not Squall's."""
+    found = strangers(names)
+    if found:
+        raise NotOurs("\n".join(_explain(stranger) for stranger in found))
+
+
+def strangers(names: Iterable[str]) -> list[Stranger]:
+    return [stranger for name in names if (stranger := _stranger(name)) is not None]
+
+
+def _stranger(name: str) -> Stranger | None:
+    try:
+        spec = find_spec(name)
+    except ValueError:  # something put a module without a spec into sys.modules under that name
+        return Stranger(name, None, beside_squall=False)
+    if spec is None:
+        return Stranger(name, None, beside_squall=False)
+    if not spec.has_location or spec.origin is None:  # a bare folder: its __init__.py is gone or never was
+        folders = list(spec.submodule_search_locations or ())
+        return Stranger(name, folders[0] if folders else None, any(map(_is_home, folders)))
+    beside = _is_home(os.path.dirname(spec.origin))
+    if (
+        beside
+        and os.path.basename(spec.origin).startswith("__init__.")
+        and _speaks_of_squall(spec, spec.origin)
+    ):
+        return None
+    return Stranger(name, spec.origin, beside)
+
+
+def _is_home(folder: str) -> bool:
+    return os.path.dirname(os.path.realpath(folder)) == HOME
+
+
+def _speaks_of_squall(spec: ModuleSpec, file: str) -> bool:
+    get_data = getattr(spec.loader, "get_data", None)  # also reads from a zip
+    if get_data is None:
+        return False
+    try:
+        data: bytes = get_data(file)
+    except OSError:
+        return False
+    return _MARK in data[:_HEAD]
+
+
+def _explain(stranger: Stranger) -> str:
+    name = stranger.package
+    if stranger.file is None:
+        return (
+            f"Squall's package '{name}' is missing (looked for beside {HOME}/squall).\n"
+            f"  The installation is incomplete. This restores it:\n{_RESTORE}"
+        )
+    owner = distribution_of(name, stranger.file)
+    if owner is not None:
+        other = owner.split()[0]
+        advice = (
+            f"  Squall and {other} cannot share an environment.\n"
+            f"  Give Squall one of its own (python -m venv), or:\n    pip uninstall {other}\n"
+        ) + (_RESTORE if stranger.beside_squall else "")
+        whose = f"the distribution {owner}"
+    elif stranger.beside_squall:
+        advice = f"  A file of Squall was replaced or removed. This restores it:\n{_RESTORE}"
+        whose = "no installed distribution that says so"
+    else:
+        advice = "  Rename it, or start Squall where it is not on the path (see sys.path and PYTHONPATH).\n"
+        whose = "no installed distribution: a file of your own?"
+    return (
+        f"The package '{name}' that Python finds is not Squall's.\n"
+        f"  found:    {stranger.file}\n"
+        f"  owned by: {whose}\n"
+        f"  expected: {os.path.join(HOME, name)}\n" + advice.rstrip("\n")
+    )
+
+
+_RESTORE = "    pip install --force-reinstall --no-deps squall"
+
+
+def distribution_of(package: str, file: str) -> str | None:
+    """Name and version of the installed distribution, other than Squall, that owns `file` of `package`."""
+    from importlib.metadata import Distribution, distributions
+
+    wanted = os.path.realpath(file)
+
+    def owns(distribution: Distribution) -> bool:
+        listed = [entry for entry in distribution.files or () if entry.parts[0] in (package, f"{package}.py")]
+        if listed:
+            return any(os.path.realpath(str(distribution.locate_file(entry))) == wanted for entry in listed)
+        # An editable install lists no file of the package, but says which names it brings.
+        return package in (distribution.read_text("top_level.txt") or "").split()
+
+    for distribution in distributions():
+        name = distribution.metadata["Name"]
+        if name and name.lower() != "squall" and owns(distribution):
+            return f"{name} {distribution.version}"
+    return None
