@@ -6,11 +6,11 @@ Those names are common words: a well-known process manager installs a package `s
 nobody understands.
 
 Two things make a package ours: it lies beside `squall` itself (another distribution, or another copy of
-Squall, lies elsewhere), and the text of its `__init__.py` speaks of Squall (of two distributions installed into
-one folder the later one replaced that file).
+Squall, lies elsewhere), and the text of its `__init__.py` speaks of Squall (of two distributions installed
+into one folder the later one replaced that file).
 
-This module must not import any of the packages it checks, not even for a base class of its error: it finds them
-and reads one small file of each. Distributions are searched only when something is wrong, because that is slow.
+This module must not import any of the packages it checks, not even for a base class of its error: it finds
+them and reads one small file of each. Distributions are searched only when something is wrong: that is slow.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ TAKEN_NAMES = ("supervisor", "nimbus", "worker", "topology_api")
 HOME = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 
 _MARK = b"Squall"
+_RESTORE = "    pip install --force-reinstall --no-deps squall"
 _HEAD = 4096  # bytes: the first docstring of a package is well within
 
 
@@ -66,11 +67,8 @@ def _stranger(name: str) -> Stranger | None:
         folders = list(spec.submodule_search_locations or ())
         return Stranger(name, folders[0] if folders else None, any(map(_is_home, folders)))
     beside = _is_home(os.path.dirname(spec.origin))
-    if (
-        beside
-        and os.path.basename(spec.origin).startswith("__init__.")
-        and _speaks_of_squall(spec, spec.origin)
-    ):
+    is_package = spec.submodule_search_locations is not None
+    if beside and is_package and _speaks_of_squall(spec, spec.origin):
         return None
     return Stranger(name, spec.origin, beside)
 
@@ -117,9 +115,6 @@ def _explain(stranger: Stranger) -> str:
         f"  owned by: {whose}\n"
         f"  expected: {os.path.join(HOME, name)}\n" + advice.rstrip("\n")
     )
-
-
-_RESTORE = "    pip install --force-reinstall --no-deps squall"
 
 
 def distribution_of(package: str, file: str) -> str | None:

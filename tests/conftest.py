@@ -1,0 +1,16 @@
+"""What holds for every test: how Hypothesis searches.
+
+In CI the examples are the same in every run, so that a red build is red for everybody; at home each run
+looks elsewhere, and what it finds is kept in `.hypothesis` and printed as a line to paste. No deadlines:
+machines differ.
+"""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import settings
+
+settings.register_profile("ci", derandomize=True, print_blob=True, deadline=None)
+settings.register_profile("home", print_blob=True, deadline=None)
+settings.load_profile("ci" if os.environ.get("CI") == "true" else "home")

@@ -1,0 +1,108 @@
+"""The house stays readable: small files, short functions, names that say what is inside."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+MAX_FILE_LINES = 500
+MAX_FUNCTION_LINES = 60
+CATCH_ALL = {
+    "base", "common", "helper", "helpers", "misc", "shared", "stuff", "tools", "util", "utilities", "utils",
+}  # fmt: skip
+PACKAGES = (
+    "topology_api", "squall", "nimbus", "supervisor", "worker", "squall_io", "local_cluster", "squall_cli",
+)  # fmt: skip
+OTHER_FOLDERS = ("examples", "benchmarks", "tests", "scripts", ".ci")
+
+
+def modules(*folders: str) -> Iterator[tuple[str, ast.Module, str]]:
+    """(path from the root, syntax tree, text) of every Python file below these folders."""
+    for folder in folders:
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            text = path.read_text(encoding="utf-8")
+            yield str(path.relative_to(ROOT)), ast.parse(text), text
+
+
+def test_every_package_of_the_design_is_there_and_says_that_it_is_squalls() -> None:
+    # squall/distributions.py takes these words for the sign that a package is ours.
+    missing = []
+    for package in PACKAGES:
+        init = ROOT / package / "__init__.py"
+        tree = ast.parse(init.read_text(encoding="utf-8")) if init.exists() else ast.Module([], [])
+        if "Squall" not in (ast.get_docstring(tree) or ""):
+            missing.append(f"{package}/__init__.py")
+    assert not missing, f"no first docstring that names Squall in: {missing}"
+
+
+def test_no_file_is_longer_than_its_budget() -> None:
+    scripts = [path for folder in ("scripts", ".ci") for path in (ROOT / folder).iterdir() if path.is_file()]
+    lengths = {path: text.count("\n") for path, _, text in modules(*PACKAGES, *OTHER_FOLDERS)}
+    lengths.update({str(path.relative_to(ROOT)): path.read_text().count("\n") for path in scripts})
+    too_long = {path: lines for path, lines in lengths.items() if lines > MAX_FILE_LINES}
+    assert not too_long, f"over {MAX_FILE_LINES} lines; which two things are they? {too_long}"
+
+
+def test_no_function_is_longer_than_its_budget() -> None:
+    too_long = []
+    for path, tree, _ in modules(*PACKAGES, *OTHER_FOLDERS):
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                lines = (node.end_lineno or node.lineno) - node.lineno + 1
+                if lines > MAX_FUNCTION_LINES:
+                    too_long.append(f"{path}:{node.lineno}: {node.name} has {lines} lines")
+    assert not too_long, f"over {MAX_FUNCTION_LINES} lines: {too_long}"
+
+
+def test_no_module_or_folder_has_a_catch_all_name() -> None:
+    named = [
+        path
+        for path, _, _ in modules(*PACKAGES, *OTHER_FOLDERS)
+        if CATCH_ALL & {part.removesuffix(".py").strip("_") for part in Path(path).parts}
+    ]
+    assert not named, f"a name that says nothing of what is inside: {named}"
+
+
+def test_every_module_opens_with_a_docstring() -> None:
+    silent = [path for path, tree, _ in modules(*PACKAGES, *OTHER_FOLDERS) if not ast.get_docstring(tree)]
+    assert not silent, f"no first docstring that says what the module does and must not know: {silent}"
+
+
+def test_the_first_file_of_a_package_only_hands_on_names() -> None:
+    busy = []
+    for path, tree, _ in modules(*PACKAGES):
+        if path.endswith("__init__.py"):
+            busy += [f"{path}:{node.lineno}" for node in tree.body if not hands_on(node)]
+    assert not busy, f"more than imports, __all__, __version__ and lazy names: {busy}"
+
+
+def hands_on(statement: ast.stmt) -> bool:
+    """A docstring, an import (or one for the type checker alone), a constant, or a lazy `__getattr__`."""
+    if isinstance(statement, ast.Expr):
+        return isinstance(statement.value, ast.Constant)
+    if isinstance(statement, ast.If):
+        return ast.unparse(statement.test) == "TYPE_CHECKING"
+    if isinstance(statement, ast.FunctionDef):
+        return statement.name in ("__getattr__", "__dir__")
+    return isinstance(statement, ast.Import | ast.ImportFrom | ast.Assign | ast.AnnAssign)
+
+
+def test_tests_lie_in_no_package_and_have_names_of_their_own() -> None:
+    # With import mode importlib a test module's name is its path; mypy and people still mix up equal names.
+    paths = [Path(path) for path, _, _ in modules("tests")]
+    assert not [str(path) for path in paths if path.name == "__init__.py"]
+    names = [path.name for path in paths if path.name != "conftest.py"]
+    assert sorted(names) == sorted(set(names))
+
+
+def test_nothing_is_left_for_later_in_the_code() -> None:
+    marks = ("TO" + "DO", "FIX" + "ME", "X" + "XX")
+    left = [
+        f"{path}:{number}"
+        for path, _, text in modules(*PACKAGES, *OTHER_FOLDERS)
+        for number, line in enumerate(text.splitlines(), 1)
+        if any(mark in line for mark in marks)
+    ]
+    assert not left, f"left for later: {left}"
