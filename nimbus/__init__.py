@@ -1,0 +1,11 @@
+"""The master: takes topologies in, decides where their tasks run, and follows each of them to its end.
+
+| file | what it answers |
+|---|---|
+| `lifecycle` | what may happen to a topology in which state (a table) |
+| `tasks` | which id each task has |
+| `scheduler` | which slot each task goes to |
+| `master` | `Nimbus`: submit, kill, activate, deactivate, rebalance, report, tick |
+
+Nimbus never unpickles anything: it works from a topology's typed description.
+"""

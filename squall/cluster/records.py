@@ -1,0 +1,265 @@
+"""What a cluster remembers: frozen values, and their bytes in the store.
+
+| record | one for each | written by |
+|---|---|---|
+| `TopologyRecord` | topology, from `submit` until its name is free again | Nimbus |
+| `Assignment` | topology that has workers; also those that were told to leave | Nimbus |
+| `SupervisorRecord` | supervisor that is there | the supervisor |
+| `WorkerReport` | worker that has something to say | its host (by way of Nimbus) |
+
+The bytes are JSON with the kind of the record and a format version, so that a newer Squall can read what an
+older one wrote, and an older one says that it cannot, instead of guessing. Whatever the bytes are, `decode`
+gives a record or raises `BadRecord`.
+Must not know: where records are kept, who acts on them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import TypeVar, cast
+
+from topology_api.errors import SquallError
+
+FORMAT = 1
+"""Raised when a field is added, dropped or changes its meaning."""
+
+
+class BadRecord(SquallError):
+    """Bytes that are not the record that was looked for."""
+
+
+@dataclass(frozen=True)
+class TopologyRecord:
+    """A topology as Nimbus knows it; its name is free again when the record is gone."""
+
+    id: str
+    """One submission, never given twice: "name-<n>-<time>"."""
+    name: str
+    state: str
+    previous: str | None
+    """The state that a REBALANCING topology goes back to."""
+    conf: Mapping[str, object]
+    """The merged configuration of the topology."""
+    component_confs: Mapping[str, Mapping[str, object]]
+    """The merged configuration of each component, by its id."""
+    tasks: tuple[tuple[int, str, int], ...]
+    """(task, component, index) of every task."""
+    version: int
+    """Version of the latest assignment that was made for it, 0 before the first."""
+    deadline: float | None
+    """While KILLED or REBALANCING: when waiting for the drain ends, whatever is left."""
+    error: str | None
+    """Why it FAILED."""
+    submitted: float
+
+
+@dataclass(frozen=True)
+class Placement:
+    """A worker: the slot it runs in and the tasks it runs."""
+
+    worker: str
+    supervisor: str
+    slot: int
+    incarnation: tuple[int, int]
+    """(version of the assignment that placed the worker, restart number by its supervisor: 0 here)."""
+    tasks: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """Where the tasks of a topology run. Versions rise over the whole cluster and are never given twice."""
+
+    topology_id: str
+    version: int
+    placements: tuple[Placement, ...]
+
+
+@dataclass(frozen=True)
+class SupervisorRecord:
+    """A supervisor that is there, with slots 0 ... slots-1."""
+
+    id: str
+    host: str
+    slots: int
+
+
+@dataclass(frozen=True)
+class WorkerReport:
+    """What a worker last said of itself. The flags speak for all its tasks."""
+
+    worker: str
+    incarnation: tuple[int, int]
+    opened: bool
+    """Every task was opened or prepared."""
+    ended: bool
+    """Every task has ended: spouts finished, trees worked off, bolts through their `end_of_input`."""
+    drained: bool
+    """Told to drain (state KILLED or REBALANCING), it has nothing pending any more. False in other states."""
+    stopped: bool
+    """It is gone, after `close` and `cleanup`, and will say no more."""
+    crash: str | None
+    """The error that ends the topology."""
+
+
+Record = TopologyRecord | Assignment | SupervisorRecord | WorkerReport
+R = TypeVar("R", TopologyRecord, Assignment, SupervisorRecord, WorkerReport)
+
+
+def encode(record: Record) -> bytes:
+    """The bytes of a record. A configuration value that JSON cannot hold raises `BadRecord`."""
+    body: dict[str, object] = {"kind": type(record).__name__, "format": FORMAT}
+    body.update((field.name, getattr(record, field.name)) for field in fields(record))
+    try:
+        return json.dumps(body, default=_plain, separators=(",", ":")).encode()
+    except (TypeError, ValueError) as error:
+        raise BadRecord(f"{type(record).__name__} cannot be stored: {error}; only JSON values can") from error
+
+
+def decode(kind: type[R], data: bytes) -> R:
+    """The record of that kind that the bytes hold, or `BadRecord`."""
+    try:
+        body = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise BadRecord(f"these bytes hold no {kind.__name__}: {error}") from error
+    if not isinstance(body, dict) or body.get("kind") != kind.__name__:
+        found = body.get("kind") if isinstance(body, dict) else type(body).__name__
+        raise BadRecord(f"these bytes hold no {kind.__name__} but {found!r}")
+    if body.get("format") != FORMAT:
+        raise BadRecord(
+            f"a {kind.__name__} of format {body.get('format')!r}: this Squall reads format {FORMAT}; "
+            "all daemons of a cluster should be of one release"
+        )
+    return cast(R, _READERS[kind](_Body(kind.__name__, body)))
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Placement):
+        return vars(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"a {type(value).__name__} ({value!r}) is no JSON value")
+
+
+class _Body:
+    """A decoded JSON object that hands out its fields by type, or says which one is wrong."""
+
+    def __init__(self, kind: str, values: object) -> None:
+        if not isinstance(values, dict):
+            raise BadRecord(f"{kind}: an object was expected, found {values!r:.80}")
+        self._kind = kind
+        self._values = values
+
+    def _get(self, name: str, *types: type) -> object:
+        if name not in self._values:
+            raise BadRecord(f"{self._kind} without its field {name!r}")
+        value = self._values[name]
+        if type(value) not in types:
+            raise BadRecord(f"{self._kind}.{name} cannot be {value!r:.80}")
+        return value
+
+    def text(self, name: str) -> str:
+        return cast(str, self._get(name, str))
+
+    def text_or_none(self, name: str) -> str | None:
+        return cast("str | None", self._get(name, str, type(None)))
+
+    def integer(self, name: str) -> int:
+        return cast(int, self._get(name, int))
+
+    def number(self, name: str) -> float:
+        return cast(float, self._get(name, int, float))
+
+    def number_or_none(self, name: str) -> float | None:
+        return cast("float | None", self._get(name, int, float, type(None)))
+
+    def flag(self, name: str) -> bool:
+        return cast(bool, self._get(name, bool))
+
+    def mapping(self, name: str) -> dict[str, object]:
+        return cast("dict[str, object]", self._get(name, dict))
+
+    def rows(self, name: str) -> list[object]:
+        return cast("list[object]", self._get(name, list))
+
+    def integers(self, name: str) -> tuple[int, ...]:
+        values = self.rows(name)
+        if not all(type(value) is int for value in values):
+            raise BadRecord(f"{self._kind}.{name} holds integers only, not {values!r:.80}")
+        return cast("tuple[int, ...]", tuple(values))
+
+    def incarnation(self, name: str) -> tuple[int, int]:
+        values = self.integers(name)
+        if len(values) != 2:
+            raise BadRecord(f"{self._kind}.{name} is a pair, not {values!r:.80}")
+        return values[0], values[1]
+
+    def tasks(self, name: str) -> tuple[tuple[int, str, int], ...]:
+        rows = self.rows(name)
+        for row in rows:
+            if not isinstance(row, list) or [type(value) for value in row] != [int, str, int]:
+                raise BadRecord(f"{self._kind}.{name} holds [task, component, index], not {row!r:.80}")
+        return tuple((row[0], row[1], row[2]) for row in cast("list[list[object]]", rows))  # type: ignore[misc]
+
+
+def _topology(body: _Body) -> TopologyRecord:
+    component_confs = body.mapping("component_confs")
+    for component, conf in component_confs.items():
+        if not isinstance(conf, dict):
+            raise BadRecord(f"TopologyRecord.component_confs[{component!r}] cannot be {conf!r:.80}")
+    return TopologyRecord(
+        id=body.text("id"),
+        name=body.text("name"),
+        state=body.text("state"),
+        previous=body.text_or_none("previous"),
+        conf=body.mapping("conf"),
+        component_confs=cast("dict[str, dict[str, object]]", component_confs),
+        tasks=body.tasks("tasks"),
+        version=body.integer("version"),
+        deadline=body.number_or_none("deadline"),
+        error=body.text_or_none("error"),
+        submitted=body.number("submitted"),
+    )
+
+
+def _placement(body: _Body) -> Placement:
+    return Placement(
+        worker=body.text("worker"),
+        supervisor=body.text("supervisor"),
+        slot=body.integer("slot"),
+        incarnation=body.incarnation("incarnation"),
+        tasks=body.integers("tasks"),
+    )
+
+
+def _assignment(body: _Body) -> Assignment:
+    return Assignment(
+        topology_id=body.text("topology_id"),
+        version=body.integer("version"),
+        placements=tuple(_placement(_Body("Placement", row)) for row in body.rows("placements")),
+    )
+
+
+def _supervisor(body: _Body) -> SupervisorRecord:
+    return SupervisorRecord(id=body.text("id"), host=body.text("host"), slots=body.integer("slots"))
+
+
+def _report(body: _Body) -> WorkerReport:
+    return WorkerReport(
+        worker=body.text("worker"),
+        incarnation=body.incarnation("incarnation"),
+        opened=body.flag("opened"),
+        ended=body.flag("ended"),
+        drained=body.flag("drained"),
+        stopped=body.flag("stopped"),
+        crash=body.text_or_none("crash"),
+    )
+
+
+_READERS: dict[type[Record], Callable[[_Body], Record]] = {
+    TopologyRecord: _topology,
+    Assignment: _assignment,
+    SupervisorRecord: _supervisor,
+    WorkerReport: _report,
+}

@@ -1,0 +1,105 @@
+"""The store: the small tree of versioned values in which a cluster's whole state lives.
+
+What a store promises, whoever keeps it (memory here, ZooKeeper on a cluster):
+
+- A path is `/` and names joined by `/`; a value is one byte or more. Paths above a value need not be made
+  first and hold nothing themselves: `get` answers None for them.
+- A value has a version. Each `put` gives it another one, and a write that names the version it read fails
+  with `Conflict` when somebody else has written since. Nobody's change is ever overwritten unseen.
+- `create` has one winner, however many try at once; the others get `Exists`.
+- `children` names what holds a value at or below it, sorted.
+- A watch is told the path of every change at or below its prefix after the change can be read. It is a hint
+  ("look again"), possibly from another thread: it must return at once, keep to taking a note, and not raise.
+
+Must not know: what the values mean (`squall.cluster.records`), where they live (`squall.cluster.paths`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from topology_api.errors import SquallError
+
+Watch = Callable[[str], None]
+Cancel = Callable[[], None]
+
+
+class StoreError(SquallError):
+    """A store refused a write; nothing was changed."""
+
+
+class Conflict(StoreError):
+    """The value is not at the version that the writer read."""
+
+    def __init__(self, path: str, expected: int, found: int | None) -> None:
+        super().__init__(path, expected, found)
+        self.path = path
+        self.expected = expected
+        self.found = found
+
+    def __str__(self) -> str:
+        now = "gone" if self.found is None else f"at version {self.found}"
+        return f"{self.path} was read at version {self.expected}, but it is {now}: read it again"
+
+
+class Exists(StoreError):
+    """`create` found a value where there should be none."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.path = path
+
+    def __str__(self) -> str:
+        return f"{self.path} exists already: only its first creator has it"
+
+
+class Store(Protocol):
+    """A tree of versioned values."""
+
+    def get(self, path: str) -> tuple[bytes, int] | None:
+        """The value and its version, or None where there is no value."""
+
+    def put(self, path: str, data: bytes, expected_version: int | None = None) -> int:
+        """Write a value, whatever stands there, or only over `expected_version`; gives the new version."""
+
+    def create(self, path: str, data: bytes) -> int:
+        """Write a value where there is none; gives its version, or raises `Exists`."""
+
+    def delete(self, path: str, expected_version: int | None = None) -> None:
+        """Remove a value (what lies below it stays). None there is fine unless a version is expected."""
+
+    def children(self, path: str) -> list[str]:
+        """Names directly below `path` that hold a value or lead to one, sorted."""
+
+    def watch(self, prefix: str, callback: Watch) -> Cancel:
+        """Call `callback(path)` after each change at or below `prefix`; gives the function that ends it."""
+
+
+def checked_path(path: str) -> str:
+    """`path` as it came, or `ValueError`: `/`, or names joined by `/`, none of them empty, `.` or `..`."""
+    if path == "/":
+        return path
+    if not path.startswith("/") or any(name in ("", ".", "..") for name in path[1:].split("/")):
+        raise ValueError(f"not a path of the store: {path!r}; it looks like /topologies/word-count")
+    return path
+
+
+def checked_value(path: str, data: bytes) -> bytes:
+    """`data` as it came, or `ValueError`: no value at the root, and an empty one cannot be told from none."""
+    if path == "/" or not data:
+        raise ValueError(f"a value is one byte or more, and not at the root: {path!r} got {data!r}")
+    return data
+
+
+def below(prefix: str, path: str) -> bool:
+    """Whether `path` is `prefix` or lies below it (`/a` is not above `/ab`)."""
+    return prefix == "/" or path == prefix or path.startswith(prefix + "/")
+
+
+def remove_tree(store: Store, path: str) -> None:
+    """Delete every value at or below `path`, the deepest first."""
+    for name in store.children(path):
+        remove_tree(store, f"{path.rstrip('/')}/{name}")
+    if path != "/":
+        store.delete(path)
