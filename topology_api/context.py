@@ -1,0 +1,144 @@
+"""Context: what a task knows of the place where it runs; `open(context)` and `prepare(context)` get it.
+
+It must not know the runtime: everything comes in through the constructor as values and functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from logging import Logger
+    from pathlib import Path
+    from random import Random
+
+__all__ = ["Context", "Counter", "Histogram", "Metrics"]
+
+
+class Counter(Protocol):
+    """A number that only grows."""
+
+    def add(self, count: int = 1) -> None:
+        """Adds to the counter."""
+        ...
+
+
+class Histogram(Protocol):
+    """A distribution of measured values."""
+
+    def add(self, value: float, count: int = 1) -> None:
+        """Adds a value (durations in seconds), or several equal ones."""
+        ...
+
+
+class Metrics(Protocol):
+    """What the runtime gives a Context for the user's own metrics."""
+
+    def counter(self, name: str) -> Counter:
+        """The counter of this name, made on first use."""
+        ...
+
+    def gauge(self, name: str, function: Callable[[], float]) -> None:
+        """Asks the function for the value each time metrics are reported."""
+        ...
+
+    def histogram(self, name: str) -> Histogram:
+        """The histogram of this name, made on first use."""
+        ...
+
+
+class Context:
+    """What a task knows of the place where it runs.
+
+    topology: name of the topology. component: id of the component. task: id of this task (an int, unique in the topology).
+    index: number of this task within its component, from 0 to parallelism - 1. parallelism: number of the component's tasks.
+    conf: the merged configuration, read-only. log: a logging.Logger of this task.
+    resources: a dict that all tasks of this worker share (a connection pool, a model).
+    random: a seeded random.Random of this task.
+    """
+
+    __slots__ = (
+        "_directory",
+        "_metrics",
+        "_now",
+        "_tasks",
+        "_wake",
+        "component",
+        "conf",
+        "index",
+        "log",
+        "parallelism",
+        "random",
+        "resources",
+        "task",
+        "topology",
+    )
+
+    def __init__(
+        self,
+        *,
+        topology: str,
+        component: str,
+        task: int,
+        index: int,
+        parallelism: int,
+        conf: Mapping[str, object],
+        tasks: Callable[[str], list[int]],
+        log: Logger,
+        metrics: Metrics,
+        resources: dict[object, object],
+        directory: Callable[[], str],
+        now: Callable[[], float],
+        random: Random,
+        wake: Callable[[], None],
+    ) -> None:
+        self.topology = topology
+        self.component = component
+        self.task = task
+        self.index = index
+        self.parallelism = parallelism
+        self.conf: Mapping[str, object] = MappingProxyType(dict(conf))
+        self.log = log
+        self.resources = resources
+        self.random = random
+        self._tasks = tasks
+        self._metrics = metrics
+        self._directory = directory
+        self._now = now
+        self._wake = wake
+
+    def tasks(self, component: str) -> list[int]:
+        """The ids of a component's tasks, ascending (the list is yours)."""
+        return list(self._tasks(component))
+
+    def counter(self, name: str) -> Counter:
+        """A counter of this task, shown with the component's metrics: `context.counter("retries").add()`."""
+        return self._metrics.counter(name)
+
+    def gauge(self, name: str, function: Callable[[], float]) -> None:
+        """Shows what the function returns whenever metrics are reported; it must be quick."""
+        self._metrics.gauge(name, function)
+
+    def histogram(self, name: str) -> Histogram:
+        """A histogram of this task: `context.histogram("lookup").add(seconds)`."""
+        return self._metrics.histogram(name)
+
+    @property
+    def directory(self) -> Path:
+        """Scratch space of this task: an existing directory (made on first use) that goes when the worker goes."""
+        from pathlib import Path
+
+        return Path(self._directory())
+
+    def now(self) -> float:
+        """The time in seconds; simulated where time is. Use it, not `time.time()`, and the tests can turn the clock."""
+        return self._now()
+
+    def wake(self) -> None:
+        """Asks for a call of `next_tuple` now. Thread-safe: for spouts that get data from a thread or callback."""
+        self._wake()
+
+    def __repr__(self) -> str:
+        return f"<Context {self.topology}/{self.component} task {self.task} ({self.index + 1} of {self.parallelism})>"

@@ -1,0 +1,139 @@
+"""The typed description of a topology as JSON-able values, and back.
+
+A description may come over the network, so `parse` takes nothing for granted: whatever is wrong in its shape is
+InvalidTopology with all problems; then the rules of validation are checked again. It never unpickles anything.
+"""
+
+from __future__ import annotations
+
+import binascii
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
+from typing import Any
+
+from topology_api.errors import InvalidTopology
+from topology_api.topology import ComponentSpec, GroupingSpec, StreamSpec, Subscription, Topology
+from topology_api.validation import problems_of_topology
+
+__all__ = ["FORMAT", "describe", "parse"]
+
+FORMAT = 1  # raised when an old reader would misread a new description
+
+
+def describe(topology: Topology) -> dict[str, Any]:
+    """The description: what `parse` reads."""
+    from topology_api.options import json_copy
+
+    return {
+        "format": FORMAT,
+        "name": topology.name,
+        "conf": json_copy(topology.conf),
+        "components": [
+            {
+                "id": component.id,
+                "kind": component.kind,
+                "parallelism": component.parallelism,
+                "conf": json_copy(component.conf),
+                "outputs": {
+                    stream: {"fields": list(spec.fields), "direct": spec.direct}
+                    for stream, spec in component.outputs.items()
+                },
+                "inputs": [
+                    {
+                        "source": subscription.source,
+                        "stream": subscription.stream,
+                        "grouping": subscription.grouping.kind,
+                        "fields": list(subscription.grouping.fields),
+                        "custom": b64encode(subscription.grouping.custom).decode("ascii"),
+                    }
+                    for subscription in component.inputs
+                ],
+            }
+            for component in topology.components
+        ],
+    }
+
+
+class _Reader:
+    """Reads typed values out of a description and notes what does not fit, with its place."""
+
+    def __init__(self) -> None:
+        self.problems: list[str] = []
+
+    def get(self, mapping: object, key: str, kind: type, place: str, default: Any) -> Any:
+        value = mapping.get(key, None) if isinstance(mapping, Mapping) else None
+        # A bool is an int in Python, and never one in a description.
+        if isinstance(value, kind) and (kind is bool or not isinstance(value, bool)):
+            return value
+        self.problems.append(f"the description's {place}{key} is {value!r}: it must be a {kind.__name__}")
+        return default
+
+    def strings(self, mapping: object, key: str, place: str) -> tuple[str, ...]:
+        values = self.get(mapping, key, list, place, [])
+        if all(isinstance(value, str) for value in values):
+            return tuple(values)
+        self.problems.append(
+            f"the description's {place}{key} holds something that is not a string: {values!r}"
+        )
+        return ()
+
+    def component(self, number: int, raw: object) -> ComponentSpec:
+        place = f"components[{number}]."
+        outputs = self.get(raw, "outputs", dict, place, {})
+        inputs = self.get(raw, "inputs", list, place, [])
+        return ComponentSpec(
+            id=self.get(raw, "id", str, place, ""),
+            kind=self.get(raw, "kind", str, place, ""),
+            parallelism=self.get(raw, "parallelism", int, place, 1),
+            conf=self.get(raw, "conf", dict, place, {}),
+            outputs={
+                stream: self.stream(spec, f"{place}outputs[{stream!r}].") for stream, spec in outputs.items()
+            },
+            inputs=tuple(self.input(item, f"{place}inputs[{at}].") for at, item in enumerate(inputs)),
+        )
+
+    def stream(self, raw: object, place: str) -> StreamSpec:
+        return StreamSpec(self.strings(raw, "fields", place), self.get(raw, "direct", bool, place, False))
+
+    def input(self, raw: object, place: str) -> Subscription:
+        encoded = self.get(raw, "custom", str, place, "")
+        custom = b""
+        try:
+            custom = b64decode(encoded, validate=True)
+        except (binascii.Error, ValueError):
+            self.problems.append(f"the description's {place}custom is not base64")
+        kind = self.get(raw, "grouping", str, place, "")
+        if (kind == "custom") != bool(custom):
+            self.problems.append(
+                f"the description's {place}custom must hold a pickle for a custom grouping, and only there"
+            )
+        grouping = GroupingSpec(kind, self.strings(raw, "fields", place), custom)
+        return Subscription(
+            self.get(raw, "source", str, place, ""), self.get(raw, "stream", str, place, ""), grouping
+        )
+
+
+def parse(description: object, pickles: Mapping[str, bytes]) -> Topology:
+    """The topology that was described; InvalidTopology, with all problems, for one that is not sound."""
+    if not isinstance(description, Mapping) or description.get("format") != FORMAT:
+        found = description.get("format") if isinstance(description, Mapping) else description
+        raise InvalidTopology([f"the description's format is {found!r}: this version reads format {FORMAT}"])
+    reader = _Reader()
+    name = reader.get(description, "name", str, "", "")
+    conf = reader.get(description, "conf", dict, "", {})
+    raw = reader.get(description, "components", list, "", [])
+    components = tuple(reader.component(number, item) for number, item in enumerate(raw))
+    problems = reader.problems or problems_of_topology(name, conf, components)
+    problems += _pickle_problems(components, pickles)
+    if problems:
+        raise InvalidTopology(problems, name or None)
+    return Topology(name, conf, components, pickles)
+
+
+def _pickle_problems(components: tuple[ComponentSpec, ...], pickles: Mapping[str, bytes]) -> list[str]:
+    ids = {component.id for component in components}
+    problems = [f"component {one!r} comes without its pickle" for one in sorted(ids - set(pickles))]
+    problems += [
+        f"there is a pickle for {one!r}, which is not a component" for one in sorted(set(pickles) - ids)
+    ]
+    return problems

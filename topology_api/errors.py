@@ -1,0 +1,154 @@
+"""Every error that Squall raises on purpose: one tree under SquallError.
+
+A message says what failed, where (topology, component, task), the offending value, and what helps next.
+This module must not know anything else of the package: everything imports it.
+Each error can be pickled (its arguments are its constructor's), because errors travel between processes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+__all__ = [
+    "CannotPack",
+    "EmitError",
+    "FailTuple",
+    "GroupingError",
+    "InvalidConfig",
+    "InvalidTopology",
+    "NameTaken",
+    "NoSuchTopology",
+    "NotYet",
+    "SquallError",
+    "TopologyFailed",
+]
+
+
+class SquallError(Exception):
+    """Base of all errors that Squall raises on purpose."""
+
+
+def _listed(head: str, problems: tuple[str, ...]) -> str:
+    count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+    lines = ["  - " + problem.replace("\n", "\n    ") for problem in problems]
+    return "\n".join([f"{head} has {count}:", *lines])
+
+
+class InvalidTopology(SquallError):
+    """A topology that cannot run. `problems` holds every problem that was found, not only the first."""
+
+    def __init__(self, problems: Iterable[str], name: str | None = None) -> None:
+        self.problems: tuple[str, ...] = (problems,) if isinstance(problems, str) else tuple(problems)
+        self.name = name
+        super().__init__(self.problems, name)
+
+    def __str__(self) -> str:
+        return _listed("the topology" if self.name is None else f"topology {self.name!r}", self.problems)
+
+
+class InvalidConfig(SquallError):
+    """Settings that cannot be used. `problems` holds every problem that was found; `name` says where, if known."""
+
+    def __init__(self, problems: Iterable[str], name: str | None = None) -> None:
+        self.problems: tuple[str, ...] = (problems,) if isinstance(problems, str) else tuple(problems)
+        self.name = name
+        super().__init__(self.problems, name)
+
+    def __str__(self) -> str:
+        return _listed(
+            "the configuration" if self.name is None else f"the configuration of {self.name}", self.problems
+        )
+
+
+class EmitError(SquallError):
+    """An emit, ack or fail that is not allowed.
+
+    Wrong number of values, unknown stream, direct misuse, a tuple that is already settled, or a call outside
+    the task's own thread, in `cleanup`, or outside a running task. The component raised it by its call; nothing was sent.
+    """
+
+
+class GroupingError(EmitError):
+    """A value that cannot choose a task: a key of a kind that fields groupings do not take, or a custom
+    grouping that answered with something that is not a sequence of its target tasks."""
+
+
+class FailTuple(Exception):
+    """Raise it in `execute` or `execute_batch` to fail the tuple (the batch) without an error report.
+
+    The reason reaches the spout as `Failure.error`. It is raised by users, not by Squall, so it is not a SquallError.
+    """
+
+    def __init__(self, reason: str | None = None) -> None:
+        self.reason = reason
+        super().__init__(reason)
+
+    def __str__(self) -> str:
+        return "the tuple was failed" if self.reason is None else str(self.reason)
+
+
+class NotYet(SquallError):
+    """Something that Squall will do one day but does not do now. Says what to do instead."""
+
+    def __init__(self, what: str, alternative: str | None = None) -> None:
+        self.what = what
+        self.alternative = alternative
+        super().__init__(what, alternative)
+
+    def __str__(self) -> str:
+        text = f"not yet: {self.what}"
+        return text if self.alternative is None else f"{text}; {self.alternative}"
+
+
+class NoSuchTopology(SquallError):
+    """No topology of this name is known here."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(name)
+
+    def __str__(self) -> str:
+        return f"there is no topology named {self.name!r}"
+
+
+class NameTaken(SquallError):
+    """A topology of this name is there already (a completed or failed one keeps its name until it is killed)."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(name)
+
+    def __str__(self) -> str:
+        return f"a topology named {self.name!r} is there already: kill it first, or submit under another name"
+
+
+class TopologyFailed(SquallError):
+    """A topology stopped because of an error; `report` is the text of that error."""
+
+    def __init__(self, name: str, report: str) -> None:
+        self.name = name
+        self.report = report
+        super().__init__(name, report)
+
+    def __str__(self) -> str:
+        return f"topology {self.name!r} failed:\n{self.report}"
+
+
+class CannotPack(SquallError):
+    """A component (or a custom grouping) that cannot be shipped to a worker.
+
+    `component` says which one, `attribute` is the path of what cannot be pickled (such as `self.db.lock`),
+    `reason` is what pickle said.
+    """
+
+    def __init__(self, component: str, attribute: str, reason: str) -> None:
+        self.component = component
+        self.attribute = attribute
+        self.reason = reason
+        super().__init__(component, attribute, reason)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.component}: {self.attribute} cannot be shipped to a worker: {self.reason}"
+            " (make it in open or prepare, which run in the worker, instead of in the constructor)"
+        )

@@ -1,0 +1,64 @@
+"""Fields and Stream: how a component says what its output streams carry.
+
+Both take what the user wrote as it is, right or wrong: a topology is judged as a whole when it is built (validation),
+so that all problems come at once and each can name the component that it is about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+__all__ = ["DEFAULT_STREAM", "Fields", "Stream"]
+
+DEFAULT_STREAM = "default"
+
+
+class Fields(tuple[str, ...]):
+    """The names of a stream's values, in order: `Fields("word", "count")` or `Fields(["word", "count"])`.
+
+    It is an immutable sequence of strings: it has a length, an index, `in` and `==`, and equals a tuple of the same names.
+    `Fields()` is a stream whose tuples carry no values (a signal).
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, *names: str | Sequence[str]) -> Fields:
+        flat: list[str] = []
+        for name in names:
+            # A str is one name. What is neither a name nor an ordered sequence stays as it is: the build reports it.
+            if isinstance(name, (list, tuple)):
+                flat.extend(name)
+            else:
+                flat.append(name)  # type: ignore[arg-type]
+        return super().__new__(cls, flat)
+
+    def __repr__(self) -> str:
+        return f"Fields({', '.join(map(repr, self))})"
+
+    def __getnewargs__(self) -> tuple[str, ...]:
+        return tuple(self)
+
+
+class Stream:
+    """An output stream that needs more than Fields: `Stream(Fields("word"), direct=True)`.
+
+    `fields`: Fields, a string or a sequence of strings. `direct`: only `emit_direct` may emit to it and only
+    `direct_grouping` may read it.
+    """
+
+    __slots__ = ("direct", "fields")
+
+    def __init__(self, fields: Fields | str | Sequence[str], direct: bool = False) -> None:
+        self.fields = fields if isinstance(fields, Fields) else Fields(fields)
+        self.direct = direct
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Stream):
+            return NotImplemented
+        return self.fields == other.fields and self.direct == other.direct
+
+    def __hash__(self) -> int:
+        return hash((self.fields, self.direct))
+
+    def __repr__(self) -> str:
+        return f"Stream({self.fields!r}{', direct=True' if self.direct else ''})"

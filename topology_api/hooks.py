@@ -1,0 +1,48 @@
+"""Hook: the base of task hooks, which watch what a task does.
+
+`conf={"topology.auto.task.hooks": ["package.module:Class"]}` puts a hook of that class (made without arguments) into every
+task. It must not know how the task runs; hooks are called in the task's own thread and must be quick.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from topology_api.context import Context
+    from topology_api.tuples import Tuple
+    from topology_api.values import Failure
+
+__all__ = ["Hook"]
+
+
+class Hook:
+    """Base of task hooks. All methods are optional; an error in one is reported as an error of its task."""
+
+    def opened(self, context: Context) -> None:
+        """After the task's `open` or `prepare`."""
+
+    def emitted(self, task: int, stream: str, values: tuple[object, ...], targets: Sequence[int]) -> None:
+        """After an emission. task: the emitting task. targets: ids of the tasks that get it (empty: nobody reads it)."""
+
+    def executing(self, tup: Tuple) -> None:
+        """Before `execute` gets the tuple."""
+
+    def executed(self, tup: Tuple) -> None:
+        """After `execute` returned or raised."""
+
+    def acked(self, tup: Tuple) -> None:
+        """After a bolt acked the tuple."""
+
+    def failed(self, tup: Tuple, failure: Failure) -> None:
+        """After a bolt failed the tuple."""
+
+    def spout_acked(self, message_id: object) -> None:
+        """After the spout's `ack`."""
+
+    def spout_failed(self, message_id: object, failure: Failure) -> None:
+        """After the spout's `fail`: the final word, after the last attempt."""
+
+    def closed(self) -> None:
+        """After the task's `close` or `cleanup`."""

@@ -1,0 +1,60 @@
+"""The rules for names: of topologies, components, streams and fields.
+
+Names become znodes, directories, log files, URLs and command line arguments; the rules keep all of these safe.
+Each function gives the text of what is wrong, or None. It says nothing of where: the caller knows that.
+"""
+
+from __future__ import annotations
+
+from topology_api.wording import typed
+
+__all__ = ["MAX_NAME_BYTES", "RESERVED_PREFIX", "field_problem", "id_problem", "name_problem"]
+
+MAX_NAME_BYTES = 255  # what a file system takes as one file name
+RESERVED_PREFIX = "__"  # streams and components of ours, such as __dead_letters
+_FORBIDDEN = "/\\:."  # parts of paths, of znodes, of -o component:key=value, and of metric names
+
+
+def _text_problem(name: object) -> str | None:
+    if not isinstance(name, str):
+        return f"is {typed(name)}: give a str"
+    if not name:
+        return "is empty"
+    if "\0" in name:
+        return f"{name!r} contains a NUL character"
+    try:
+        size = len(name.encode("utf-8"))
+    except UnicodeEncodeError:
+        return f"{name!r} cannot be encoded as UTF-8"
+    if size > MAX_NAME_BYTES:
+        return f"{name[:32] + '...'!r} has {size} bytes: at most {MAX_NAME_BYTES} are allowed"
+    return None
+
+
+def field_problem(name: object) -> str | None:
+    """What is wrong with the name of a field, or None. Fields are never paths, so `user.id` is fine."""
+    return _text_problem(name)
+
+
+def name_problem(name: object) -> str | None:
+    """What is wrong with the name of a topology, or None."""
+    problem = _text_problem(name)
+    if problem is not None:
+        return problem
+    assert isinstance(name, str)
+    for character in _FORBIDDEN:
+        if character in name:
+            return f"{name!r} contains {character!r}: names must not contain any of / \\ : ."
+    if any(ord(character) < 32 or ord(character) == 127 for character in name):
+        return f"{name!r} contains a control character"
+    if name != name.strip():
+        return f"{name!r} begins or ends with white space"
+    return None
+
+
+def id_problem(name: object) -> str | None:
+    """What is wrong with the id of a component or of a stream, or None."""
+    problem = name_problem(name)
+    if problem is None and isinstance(name, str) and name.startswith(RESERVED_PREFIX):
+        return f"{name!r} begins with {RESERVED_PREFIX!r}, which is reserved"
+    return problem

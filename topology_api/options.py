@@ -1,0 +1,261 @@
+"""The options table: every configuration key that is Squall's, with type, default, unit, scope and text.
+
+One table validates all layers of settings and writes `conf/defaults.yaml` and the reference page (squall/settings.py).
+It must not know where values come from. Names are Storm's where Storm has the option.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from topology_api.values import MAX_SECONDS, number_problem
+from topology_api.wording import nearest, shown, typed
+
+__all__ = ["OPTIONS", "PREFIXES", "Option", "Scope", "defaults", "json_copy", "problems_of"]
+
+Scope = Literal["topology", "component", "both", "daemon"]
+Check = Callable[[object], "str | None"]
+
+# Keys that begin so are ours and must be in the table; all others are the user's own.
+PREFIXES = ("topology.", "nimbus.", "supervisor.", "squall.", "storm.")
+MAX_WORKERS = 65_535  # task ids have 16 bits, and a worker without a task is of no use
+_MAX_TUPLES = 100_000_000
+
+
+@dataclass(frozen=True)
+class Option:
+    """One configuration key.
+
+    types: the Python types of its values. scope: where it may be set: `topology` (for the whole topology only),
+    `both` (for a component as well), `component`, or `daemon`. check: gives what is wrong with a value, or None.
+    """
+
+    name: str
+    types: tuple[type, ...]
+    default: object
+    unit: str
+    scope: Scope
+    text: str
+    check: Check
+
+    def problem(self, value: object) -> str | None:
+        """What is wrong with a value (type, unit or range), or None."""
+        return self.check(value)
+
+
+def _seconds(*, optional: bool = False, above: bool = True) -> Check:
+    return _number("seconds", MAX_SECONDS, optional=optional, above=above)
+
+
+def _number(unit: str, high: float, *, optional: bool = False, above: bool = False) -> Check:
+    def check(value: object) -> str | None:
+        if optional and value is None:
+            return None
+        problem = number_problem(value, 0, high, unit, above=above)
+        return f"{problem}, or null for none" if problem and optional else problem
+
+    return check
+
+
+def _whole(low: int, high: int, unit: str, *, optional: bool = False) -> Check:
+    def check(value: object) -> str | None:
+        if optional and value is None:
+            return None
+        if type(value) is int and low <= value <= high:
+            return None
+        found = shown(value) if type(value) is int else typed(value)
+        other = ", or null for no limit" if optional else ""
+        return f"is {found}: give a whole number of {unit} from {low} to {high}{other}"
+
+    return check
+
+
+def _truth(value: object) -> str | None:
+    return None if isinstance(value, bool) else f"is {typed(value)}: give true or false"
+
+
+def _one_of(*choices: str) -> Check:
+    def check(value: object) -> str | None:
+        if isinstance(value, str) and value in choices:
+            return None
+        near = nearest(value, choices) if isinstance(value, str) else ""
+        return f"is {shown(value)}: give {' or '.join(map(repr, choices))}{near}"
+
+    return check
+
+
+def _class_paths(value: object) -> str | None:
+    if not isinstance(value, (list, tuple)):
+        return f"is {typed(value)}: give a list of 'package.module:Class'"
+    for path in value:
+        module, _, name = path.partition(":") if isinstance(path, str) else ("", "", "")
+        parts = [*module.split("."), *name.split(".")]
+        if not all(part.isidentifier() for part in parts):
+            return f"holds {shown(path)}: each hook is written as 'package.module:Class'"
+    return None
+
+
+_TABLE = (
+    Option(
+        "topology.workers", (int,), 1, "workers", "topology",
+        "How many workers the topology's tasks are spread over.",
+        _whole(1, MAX_WORKERS, "workers"),
+    ),
+    Option(
+        "topology.max.spout.pending", (int, type(None)), 1000, "tuple trees", "both",
+        "How many trees of a spout task may be open; at the limit next_tuple is not called. Null: no limit.",
+        _whole(1, _MAX_TUPLES, "tuple trees", optional=True),
+    ),
+    Option(
+        "topology.message.timeout.secs", (int, float), 30, "seconds", "topology",
+        "A tree that gives no sign of life for so long fails. Also the time that kill waits for the drain.",
+        _seconds(),
+    ),
+    Option(
+        "topology.enable.message.timeouts", (bool,), True, "", "topology",
+        "False: trees never fail by time.",
+        _truth,
+    ),
+    Option(
+        "topology.tick.tuple.freq.secs", (int, float, type(None)), None, "seconds", "both",
+        "How often a bolt's tick() is called, for bolts without a tick_interval of their own. Null: never.",
+        _seconds(optional=True),
+    ),
+    Option(
+        "topology.debug", (bool,), False, "", "both",
+        "Check each emission and log it: slow, for development.",
+        _truth,
+    ),
+    Option(
+        "topology.worker.timeout.secs", (int, float), 30, "seconds", "topology",
+        "A worker that gives no sign of life for so long is taken to be dead and is replaced.",
+        _seconds(),
+    ),
+    Option(
+        "topology.auto.task.hooks", (list,), (), "", "both",
+        "Task hooks, each as 'package.module:Class' of a subclass of Hook.",
+        _class_paths,
+    ),
+    Option(
+        "topology.acking", (bool,), True, "", "topology",
+        "False: trees are not tracked; each message id is acked as soon as it is emitted.",
+        _truth,
+    ),
+    Option(
+        "topology.on.error", (str,), "fail", "", "both",
+        "What an exception in user code does: 'fail' fails the tuple and reports, 'crash' stops the topology.",
+        _one_of("fail", "crash"),
+    ),
+    Option(
+        "topology.bolt.hang.secs", (int, float), 60, "seconds", "both",
+        "How long a running call of user code keeps its tuples from timing out.",
+        _seconds(above=False),
+    ),
+    Option(
+        "topology.queue.size", (int,), 4096, "tuples", "both",
+        "How many tuples may wait for a task.",
+        _whole(16, _MAX_TUPLES, "tuples"),
+    ),
+    Option(
+        "topology.cycle.buffer", (int,), 10_000, "tuples", "topology",
+        "How many untracked tuples may wait on an edge that closes a cycle; more are dropped and counted.",
+        _whole(1, _MAX_TUPLES, "tuples"),
+    ),
+    Option(
+        "topology.transport.codec", (str,), "pickle", "", "topology",
+        "How values travel between workers.",
+        _one_of("pickle"),
+    ),
+    Option(
+        "topology.sleep.spout.wait.strategy.time.ms", (int, float), 1, "milliseconds", "both",
+        "The first wait after a next_tuple that emitted nothing.",
+        _number("milliseconds", 60_000),
+    ),
+)  # fmt: skip
+
+OPTIONS: dict[str, Option] = {option.name: option for option in _TABLE}
+
+
+def defaults() -> dict[str, object]:
+    """The defaults of all options: a new dict."""
+    return {
+        name: list(d) if isinstance(d := option.default, tuple) else d for name, option in OPTIONS.items()
+    }
+
+
+def problems_of(conf: object, scope: Scope = "topology") -> list[str]:
+    """All problems of a configuration that is set for a `topology` or for a `component`.
+
+    Keys of ours must be in the table, fit the scope, and have a value of the right type, unit and range; other keys are
+    the user's own and may have any value that JSON has.
+    """
+    if not isinstance(conf, Mapping):
+        return [f"the configuration is {typed(conf)}: give a dict from keys to values"]
+    problems = []
+    for key, value in conf.items():
+        problem = _problem_of(key, value, scope)
+        if problem is not None:
+            problems.append(problem)
+    return problems
+
+
+def json_copy(conf: Mapping[str, object]) -> dict[str, object]:
+    """A deep copy of a sound configuration as JSON would bring it back (tuples become lists)."""
+    return {key: _json_copy(value) for key, value in conf.items()}
+
+
+def _json_copy(value: object) -> object:
+    if isinstance(value, (list, tuple)):
+        return [_json_copy(part) for part in value]
+    if isinstance(value, Mapping):
+        return {key: _json_copy(part) for key, part in value.items()}
+    return value
+
+
+def _problem_of(key: object, value: object, scope: Scope) -> str | None:
+    if not isinstance(key, str) or not key:
+        return f"configuration key {shown(key)} is not a name: give a non-empty str"
+    option = OPTIONS.get(key)
+    if option is not None:
+        if scope == "component" and option.scope not in ("component", "both"):
+            return f"{key!r} can be set for the whole topology only, not for a component"
+        problem = option.problem(value)
+        return None if problem is None else f"{key!r} {problem}"
+    if key.startswith(PREFIXES) or _is_typo(key):
+        return f"unknown configuration key {key!r}{nearest(key, OPTIONS)}"
+    problem = _json_problem(value)
+    return None if problem is None else f"{key!r} {problem}"
+
+
+def _is_typo(key: str) -> bool:
+    """Whether a user's own key is a key of ours with a slip in its first word: `topolgy.workers`."""
+    import difflib
+
+    head = key.lower().split(".")[0] + "."
+    if not difflib.get_close_matches(head, PREFIXES, n=1, cutoff=0.8):
+        return False
+    return bool(difflib.get_close_matches(key.lower(), OPTIONS, n=1, cutoff=0.85))
+
+
+def _json_problem(value: object, depth: int = 0) -> str | None:
+    """What keeps a value of a user's own key from travelling as JSON, or None."""
+    if depth > 50:
+        return "is nested more than 50 levels deep"
+    if value is None or isinstance(value, (bool, int, str)):
+        return None
+    if isinstance(value, float):
+        return None if math.isfinite(value) else f"holds {shown(value)}, which JSON does not have"
+    if isinstance(value, (list, tuple)):
+        parts: list[object] = list(value)
+    elif isinstance(value, Mapping):
+        wrong = [key for key in value if not isinstance(key, str)]
+        if wrong:
+            return f"holds a dict with the key {typed(wrong[0])}: JSON has only str keys"
+        parts = list(value.values())
+    else:
+        return f"holds {typed(value)}: a configuration can hold only what JSON has"
+    found = (_json_problem(part, depth + 1) for part in parts)
+    return next((problem for problem in found if problem is not None), None)

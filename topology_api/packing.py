@@ -1,0 +1,160 @@
+"""The edge where a component becomes bytes: cloudpickle, and the search for what cannot be pickled.
+
+A class of an importable module travels by reference, one of `__main__` (and a lambda or closure) by value. cloudpickle is
+imported on first use, so that `import topology_api` stays quick. It must not know builder or graph.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator, Mapping
+from types import CodeType, FunctionType, MethodType
+from typing import Any
+
+from topology_api.errors import CannotPack
+
+__all__ = ["pack"]
+
+_DEEPEST = 30  # levels that the search for a culprit descends; the path so far is named even then
+
+
+def pack(component: object, place: str, base: type = object) -> bytes:
+    """The pickle of a component; CannotPack, naming the path of the attribute that is to blame.
+
+    It is unpickled at once as well: what pickles but does not come back, or comes back as something that is
+    not a `base`, would fail in the worker only. place: who it is, for the error: `bolt 'count'`.
+    """
+    import cloudpickle
+
+    try:
+        data: bytes = cloudpickle.dumps(component)
+        back = pickle.loads(data)
+    except Exception:
+        path, reason = _culprit(component)
+        raise CannotPack(place, path, reason) from None
+    if not isinstance(back, base):
+        reason = f"its pickle comes back as {type(back).__name__}, not as a {base.__name__}"
+        raise CannotPack(place, "self", reason)
+    return data
+
+
+def _fault(value: object) -> str | None:
+    """Why a value does not survive the way through a pickle, or None."""
+    import cloudpickle
+
+    try:
+        data = cloudpickle.dumps(value)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    try:
+        pickle.loads(data)
+    except Exception as error:
+        return f"it pickles but does not unpickle: {type(error).__name__}: {error}"
+    return None
+
+
+def _culprit(component: object) -> tuple[str, str]:
+    """The path of the deepest part that does not survive, and why."""
+    value, path = component, "self"
+    reason = _fault(value) or "it cannot be pickled together with the rest"
+    met = [value]  # keeps everything alive that was met, so that an id() is never met twice for two objects
+    ids = {id(value)}
+    for _ in range(_DEEPEST):
+        for name, part in _parts(value):
+            if id(part) in ids:
+                continue
+            met.append(part)
+            ids.add(id(part))
+            fault = _fault(part)
+            if fault is not None:
+                value, reason = part, fault
+                path = name if name.startswith("class ") else path + name
+                break
+        else:
+            break
+    return path, reason
+
+
+def _parts(value: object) -> Iterator[tuple[str, object]]:
+    """What a pickle of the value would hold, each part with how a programmer would write its place."""
+    if isinstance(value, FunctionType):
+        yield from _function_parts(value)
+    elif isinstance(value, MethodType):
+        yield ".__self__", value.__self__
+        yield ".__func__", value.__func__
+    elif isinstance(value, (staticmethod, classmethod)):
+        yield "", value.__func__
+    elif isinstance(value, property):
+        for function in filter(None, (value.fget, value.fset, value.fdel)):
+            yield "", function
+    elif isinstance(value, type):
+        for name, part in list(vars(value).items()):
+            if name not in ("__dict__", "__weakref__"):
+                yield f".{name}", part
+        for base in value.__bases__:
+            yield f"class {base.__name__}", base
+    elif type(value) is dict:
+        yield from _items(value)
+    elif type(value) in (list, tuple, set, frozenset):
+        yield from ((f"[{position}]", part) for position, part in enumerate(value))  # type: ignore[arg-type,var-annotated]
+    else:
+        yield from _object_parts(value)
+
+
+def _items(mapping: Mapping[Any, Any]) -> Iterator[tuple[str, object]]:
+    for key, part in list(mapping.items()):
+        yield f"[{key!r}]", part
+        yield f", key {key!r}", key
+
+
+def _function_parts(function: FunctionType) -> Iterator[tuple[str, object]]:
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
+        try:
+            yield f" (a function; its variable {name!r})", cell.cell_contents
+        except ValueError:
+            continue  # an empty cell: the variable is not bound yet
+    for name in _global_names(function.__code__):
+        if name in function.__globals__:
+            yield f" (a function; its global {name!r})", function.__globals__[name]
+    yield " (a function; its defaults)", (function.__defaults__, function.__kwdefaults__)
+
+
+def _global_names(code: CodeType) -> list[str]:
+    names = list(code.co_names)
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            names += _global_names(constant)
+    return list(dict.fromkeys(names))
+
+
+def _object_parts(value: object) -> Iterator[tuple[str, object]]:
+    try:
+        reduced = value.__reduce_ex__(pickle.DEFAULT_PROTOCOL)
+    except Exception:
+        reduced = ""  # the value itself is what cannot be pickled
+    if isinstance(reduced, tuple):
+        for state in reduced[2:3]:
+            yield from _state_parts(state)
+        for items in reduced[3:4]:
+            yield from ((f"[{position}]", part) for position, part in enumerate(items or ()))
+        for items in reduced[4:5]:
+            yield from _items(dict(items or ()))
+        yield from _argument_parts(reduced)
+        yield f"class {type(value).__name__}", type(value)
+
+
+def _state_parts(state: object) -> Iterator[tuple[str, object]]:
+    pieces = state if isinstance(state, tuple) and len(state) == 2 else (state,)
+    for piece in pieces:
+        if isinstance(piece, dict):
+            yield from ((f".{name}", part) for name, part in list(piece.items()))
+        elif piece is not None:
+            yield ".__getstate__()", piece
+
+
+def _argument_parts(reduced: tuple[Any, ...]) -> Iterator[tuple[str, object]]:
+    make: Callable[..., Any] = reduced[0]
+    arguments = reduced[1] if isinstance(reduced[1], tuple) else ()
+    for position, part in enumerate(arguments):
+        if not isinstance(part, type):  # copyreg.__newobj__ names the class first: it is looked at last
+            yield f" (argument {position + 1} of its {getattr(make, '__name__', 'reduce')})", part

@@ -1,0 +1,198 @@
+"""Topology and the specs it is made of: a frozen, typed description plus one pickle per component.
+
+The description is what Nimbus and supervisors work from (they never unpickle); the pickles are for workers only.
+It must not know how a description comes to be (builder) or whether it makes sense (validation).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any
+
+from topology_api import graph
+from topology_api.errors import InvalidConfig, InvalidTopology, SquallError
+from topology_api.names import name_problem
+
+__all__ = [
+    "DEAD_LETTERS",
+    "DEAD_LETTER_FIELDS",
+    "ComponentSpec",
+    "GroupingSpec",
+    "StreamSpec",
+    "Subscription",
+    "Topology",
+]
+
+DEAD_LETTERS = "__dead_letters"
+DEAD_LETTER_FIELDS = ("message_id", "values", "stream", "failure")
+
+
+@dataclass(frozen=True)
+class StreamSpec:
+    """An output stream: the names of its values, and whether only `emit_direct` may emit to it."""
+
+    fields: tuple[str, ...]
+    direct: bool = False
+
+
+@dataclass(frozen=True)
+class GroupingSpec:
+    """How a stream's tuples choose their tasks. `kind` is one of groupings.KINDS.
+
+    fields: for `fields` and `partial_key`. custom: for `custom`, the cloudpickle of the Grouping instance.
+    """
+
+    kind: str
+    fields: tuple[str, ...] = ()
+    custom: bytes = field(default=b"", repr=False)
+
+
+@dataclass(frozen=True)
+class Subscription:
+    """One input of a bolt: which stream of which component, and how it is grouped."""
+
+    source: str
+    stream: str
+    grouping: GroupingSpec
+
+
+def _read_only(mapping: Mapping[str, Any]) -> Mapping[str, Any]:
+    return MappingProxyType(dict(mapping))
+
+
+@dataclass(frozen=True)
+class ComponentSpec:
+    """A spout or bolt as the control plane sees it: all but its code."""
+
+    id: str
+    kind: str
+    parallelism: int = 1
+    conf: Mapping[str, object] = field(default_factory=dict)
+    outputs: Mapping[str, StreamSpec] = field(default_factory=dict)
+    inputs: tuple[Subscription, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "conf", _read_only(self.conf))
+        object.__setattr__(self, "outputs", _read_only(self.outputs))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Read-only views cannot be pickled; the dicts behind them can.
+        values = (self.id, self.kind, self.parallelism, dict(self.conf), dict(self.outputs), self.inputs)
+        return ComponentSpec, values
+
+
+@dataclass(frozen=True, repr=False)
+class Topology:
+    """A topology that is ready to run: what `TopologyBuilder.build()` returns. It cannot be changed.
+
+    name; conf (the topology's own configuration); components (ComponentSpec, in order of declaration);
+    pickles (component id -> bytes, for workers).
+    """
+
+    name: str
+    conf: Mapping[str, object]
+    components: tuple[ComponentSpec, ...]
+    pickles: Mapping[str, bytes]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "conf", _read_only(self.conf))
+        object.__setattr__(self, "components", tuple(self.components))
+        object.__setattr__(self, "pickles", _read_only(self.pickles))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Topology, (self.name, dict(self.conf), self.components, dict(self.pickles))
+
+    def __repr__(self) -> str:
+        tasks = sum(component.parallelism for component in self.components)
+        return f"<Topology {self.name!r}: {len(self.spouts)} spouts, {len(self.bolts)} bolts, {tasks} tasks>"
+
+    @cached_property
+    def _by_id(self) -> dict[str, ComponentSpec]:
+        return {component.id: component for component in self.components}
+
+    def component(self, component_id: str) -> ComponentSpec:
+        """The spec of one component; SquallError if there is none of this id."""
+        try:
+            return self._by_id[component_id]
+        except KeyError:
+            known = ", ".join(map(repr, self._by_id)) or "none"
+            raise SquallError(
+                f"topology {self.name!r} has no component {component_id!r} (it has: {known})"
+            ) from None
+
+    @cached_property
+    def spouts(self) -> tuple[ComponentSpec, ...]:
+        """The specs of the spouts, in order of declaration."""
+        return tuple(component for component in self.components if component.kind == "spout")
+
+    @cached_property
+    def bolts(self) -> tuple[ComponentSpec, ...]:
+        """The specs of the bolts, in order of declaration."""
+        return tuple(component for component in self.components if component.kind == "bolt")
+
+    @cached_property
+    def _edges(self) -> tuple[graph.Edge, ...]:
+        return tuple(
+            graph.Edge(target=component.id, source=subscription.source, stream=subscription.stream)
+            for component in self.components
+            for subscription in component.inputs
+        )
+
+    @cached_property
+    def cycles(self) -> tuple[tuple[str, ...], ...]:
+        """The cycles among the bolts: groups of component ids that can reach each other, or a bolt that reads itself.
+
+        Cycles are allowed. Ids within a group, and the groups, are in order of declaration.
+        """
+        return graph.cycles([component.id for component in self.components], self._edges)
+
+    @cached_property
+    def closing_edges(self) -> frozenset[tuple[str, str, str]]:
+        """The edges that close a cycle, as (target component, source, stream): without them the graph has no cycle."""
+        closing = graph.closing_edges([component.id for component in self.components], self._edges)
+        return frozenset((edge.target, edge.source, edge.stream) for edge in closing)
+
+    def load(self, component_id: str) -> Any:
+        """A fresh instance of a component, from its pickle; SquallError if it cannot be made here."""
+        import pickle
+
+        self.component(component_id)
+        try:
+            return pickle.loads(self.pickles[component_id])
+        except Exception as error:
+            raise SquallError(
+                f"topology {self.name!r}: component {component_id!r} cannot be unpickled here:"
+                f" {type(error).__name__}: {error}"
+            ) from error
+
+    def renamed(self, name: str) -> Topology:
+        """The same topology under another name; InvalidTopology for a name that is not allowed."""
+        problem = name_problem(name)
+        if problem is not None:
+            raise InvalidTopology([f"the topology's name {problem}"])
+        return replace(self, name=name)
+
+    def with_conf(self, extra: Mapping[str, object]) -> Topology:
+        """The same topology with more configuration, which beats its own; InvalidConfig with all problems."""
+        from topology_api.options import json_copy, problems_of
+
+        problems = problems_of(extra, "topology")
+        if problems:
+            raise InvalidConfig(problems, f"topology {self.name!r}")
+        return replace(self, conf={**self.conf, **json_copy(extra)})
+
+    def describe(self) -> dict[str, Any]:
+        """The typed description, as values that JSON has (without the pickles); `from_description` reads it."""
+        from topology_api.description import describe
+
+        return describe(self)
+
+    @classmethod
+    def from_description(cls, description: Mapping[str, Any], pickles: Mapping[str, bytes]) -> Topology:
+        """The topology that was described; InvalidTopology, with all problems, for a description that is not sound."""
+        from topology_api.description import parse
+
+        return parse(description, pickles)

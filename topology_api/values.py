@@ -1,0 +1,84 @@
+"""Plain values of the user's API: Failure (why a tree failed) and Replay (how often it is tried again).
+
+It must not know who makes or uses them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from topology_api.errors import InvalidConfig
+from topology_api.wording import shown, typed
+
+__all__ = ["MAX_SECONDS", "Failure", "Replay", "number_problem"]
+
+MAX_SECONDS = 365 * 24 * 3600  # a year: longer is a wrong unit, not a wish
+_MAX_ATTEMPTS = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a tuple tree failed: what `Spout.fail` gets.
+
+    reason: `"failed"` (a bolt failed or raised), `"timeout"` (no sign of life for `topology.message.timeout.secs`),
+        `"lost"` (a worker that held part of the tree is gone), `"stopped"` (the topology was killed first).
+    component, task: the bolt and its task that failed or held the tuple, None when not known.
+    error: the text of the error or the reason given to `fail` or FailTuple; None when there is none.
+    attempts: how often the values were emitted, the first time included.
+    """
+
+    reason: str
+    component: str | None = None
+    task: int | None = None
+    error: str | None = None
+    attempts: int = 1
+
+
+@dataclass(frozen=True)
+class Replay:
+    """How the runtime emits failed trees again: the value of `Spout.replay`.
+
+    max_attempts: how often the values are emitted at most, the first emission included (an int >= 1).
+    first_delay: seconds between the first failure and the second emission; each further delay is twice as long.
+    max_delay: seconds that no delay exceeds.
+    Raises InvalidConfig, with all problems, for values that cannot be used.
+    """
+
+    max_attempts: int = 3
+    first_delay: float = 1.0
+    max_delay: float = 60.0
+
+    def __post_init__(self) -> None:
+        problems = []
+        attempts = self.max_attempts
+        if type(attempts) is not int or not 1 <= attempts <= _MAX_ATTEMPTS:
+            problems.append(
+                f"max_attempts is {typed(attempts)}: give an int from 1 to {_MAX_ATTEMPTS} (1 = never again)"
+            )
+        for name in ("first_delay", "max_delay"):
+            problem = number_problem(getattr(self, name), 0, MAX_SECONDS, "seconds")
+            if problem is not None:
+                problems.append(f"{name} {problem}")
+        if not problems and self.max_delay < self.first_delay:
+            problems.append(
+                f"max_delay ({self.max_delay!r} s) is shorter than first_delay ({self.first_delay!r} s)"
+            )
+        if problems:
+            raise InvalidConfig(problems, "a Replay")
+
+    def delay(self, attempt: int) -> float:
+        """Seconds to wait after emission number `attempt` (from 1) has failed, before the next one."""
+        # Past 2**62 every delay is the longest one: no overflow of floats with max_attempts in the millions.
+        return float(min(self.max_delay, self.first_delay * 2.0 ** min(attempt - 1, 62)))
+
+
+def number_problem(value: object, low: float, high: float, unit: str, *, above: bool = False) -> str | None:
+    """What is wrong with a number that must be between two bounds (`above`: greater than the lower one), or None."""
+    bounds = f"more than {low}" if above else f"at least {low}"
+    what = f"give a number of {unit}, {bounds} and at most {high}"
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return f"is {typed(value)}: {what}, without a unit"
+    if math.isnan(value) or value < low or value > high or (above and value == low):
+        return f"is {shown(value)}: {what}"
+    return None

@@ -1,0 +1,43 @@
+"""How problems quote what they are about: a value, shortened, and the nearest known name.
+
+It must not know what is being judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+__all__ = ["listed", "nearest", "shown", "typed"]
+
+_LONGEST = 80  # characters of a quoted value: a whole DataFrame in an error message helps nobody
+
+
+def shown(value: object) -> str:
+    """The value's repr, on one line and not longer than a message can bear; never an error."""
+    try:
+        text = " ".join(repr(value).split()) if not isinstance(value, str) else repr(value)
+    except Exception as error:
+        # repr() of a user's class runs the user's code.
+        return f"<{type(value).__name__} whose repr raises {type(error).__name__}>"
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
+
+
+def typed(value: object) -> str:
+    """The value and its type: `'4' (str)`."""
+    return f"{shown(value)} ({type(value).__name__})"
+
+
+def listed(names: Iterable[object]) -> str:
+    """`'a', 'b', 'c'`, or `none`; of a long list only the beginning."""
+    quoted = [shown(name) for name in names]
+    more = f", and {len(quoted) - 20} more" if len(quoted) > 20 else ""
+    return (", ".join(quoted[:20]) or "none") + more
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """`; did you mean 'split'?` when something known is near, else an empty string."""
+    import difflib  # only wanted when something is wrong already
+
+    folded = {candidate.lower(): candidate for candidate in known if isinstance(candidate, str)}
+    found = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.6)
+    return f"; did you mean {folded[found[0]]!r}?" if found else ""
