@@ -5,6 +5,8 @@
 | `lifecycle` | what may happen to a topology in which state (a table) |
 | `tasks` | which id each task has |
 | `scheduler` | which slot each task goes to |
+| `placing` | which workers an assignment has, and which of them keep their incarnation |
+| `progress` | what is due for a topology, given what its workers reported |
 | `master` | `Nimbus`: submit, kill, activate, deactivate, rebalance, report, tick |
 
 Nimbus never unpickles anything: it works from a topology's typed description.

@@ -11,8 +11,8 @@
 /counters/<name>                   numbers that are never given twice
 ```
 
-<id> is that of a submission ("name-<n>-<time>"). Names stand quoted, so that any name that a topology may have
-is one that a store may have.
+<id> is that of a submission ("name-<n>-<time>"). Names stand quoted, so that any name that a topology may
+have is one that a store may have.
 Must not know: what the values are.
 """
 
@@ -85,7 +85,7 @@ def counter(name: str) -> str:
 
 
 def quoted(name: str) -> str:
-    """A name as it stands in a path; `unquote` gives it back."""
+    """A name as it stands in a path; `unquoted` gives it back."""
     text = quote(name, safe="")
     # The only names that quoting leaves as they are and that a store does not take.
     return text.replace(".", "%2E") if text in (".", "..") else text

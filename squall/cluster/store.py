@@ -32,15 +32,16 @@ class StoreError(SquallError):
 class Conflict(StoreError):
     """The value is not at the version that the writer read."""
 
-    def __init__(self, path: str, expected: int, found: int | None) -> None:
+    def __init__(self, path: str, expected: int | None, found: int | None) -> None:
         super().__init__(path, expected, found)
         self.path = path
         self.expected = expected
         self.found = found
 
     def __str__(self) -> str:
+        was = "earlier" if self.expected is None else f"at version {self.expected}"
         now = "gone" if self.found is None else f"at version {self.found}"
-        return f"{self.path} was read at version {self.expected}, but it is {now}: read it again"
+        return f"{self.path} was read {was}, but it is {now}: read it again and decide anew"
 
 
 class Exists(StoreError):

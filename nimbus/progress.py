@@ -1,0 +1,107 @@
+"""What is due for one topology: values in, a decision out.
+
+A report counts for a placement when it comes from that worker and was placed by the same assignment; restarts
+by the supervisor (the second number of an incarnation) do not matter here. Workers of a supervisor that is
+not there cannot report: nobody waits for them.
+Must not know: the store, how a decision is carried out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from nimbus.lifecycle import ACTIVE, COMPLETED, FAILED, INACTIVE, KILLED, REBALANCING, allowed_events
+from squall.cluster.records import Assignment, Placement, TopologyRecord, WorkerReport
+
+
+@dataclass(frozen=True)
+class View:
+    """All that is known of a topology at one moment."""
+
+    record: TopologyRecord
+    assignment: Assignment | None
+    leaving: Assignment | None
+    reports: Mapping[str, WorkerReport]
+    supervisors: Collection[str]
+    """Ids of those that are there."""
+
+    @property
+    def workers(self) -> tuple[Placement, ...]:
+        """The workers that the topology has."""
+        return () if self.assignment is None else self.assignment.placements
+
+    @property
+    def withdrawn(self) -> tuple[Placement, ...]:
+        """The workers that are to go."""
+        return () if self.leaving is None else self.leaving.placements
+
+    def report_of(self, placement: Placement) -> WorkerReport | None:
+        """The last word of the worker that was placed so."""
+        report = self.reports.get(placement.worker)
+        return report if report is not None and speaks_for(report, placement) else None
+
+
+def speaks_for(report: WorkerReport, placement: Placement) -> bool:
+    """Whether the report comes from the worker that was placed so, restarted or not."""
+    return report.worker == placement.worker and report.incarnation[0] == placement.incarnation[0]
+
+
+def event_due(view: View, now: float) -> str | None:
+    """The event of the lifecycle table that has come, if any."""
+    state = view.record.state
+    if crash_of(view) is not None and "crash" in allowed_events(state):
+        return "crash"
+    if state in (ACTIVE, INACTIVE) and _all_ended(view):
+        return "complete"
+    if state == REBALANCING and _drained_or_late(view, now):
+        return "rebalanced"
+    if state == KILLED and view.assignment is None and not still_there(view):
+        return "remove"
+    return None
+
+
+def must_leave(view: View, now: float) -> bool:
+    """Whether the workers are to be withdrawn."""
+    state = view.record.state
+    if view.assignment is None:
+        return False
+    return state in (COMPLETED, FAILED) or (state == KILLED and _drained_or_late(view, now))
+
+
+def crash_of(view: View) -> str | None:
+    """The first crash that a worker of the topology reported, in the order of workers."""
+    reports = map(view.report_of, view.workers)
+    return next((report.crash for report in reports if report is not None and report.crash is not None), None)
+
+
+def still_there(view: View) -> tuple[Placement, ...]:
+    """The withdrawn workers that have not said that they are gone."""
+    return tuple(placement for placement in _reachable(view, view.withdrawn) if not _stopped(view, placement))
+
+
+def _reachable(view: View, placements: Iterable[Placement]) -> Iterable[Placement]:
+    return (placement for placement in placements if placement.supervisor in view.supervisors)
+
+
+def _stopped(view: View, placement: Placement) -> bool:
+    report = view.report_of(placement)
+    return report is not None and report.stopped
+
+
+def _all_ended(view: View) -> bool:
+    placed = sum(len(placement.tasks) for placement in view.workers)
+    reports = [view.report_of(placement) for placement in view.workers]
+    return placed == len(view.record.tasks) and all(report is not None and report.ended for report in reports)
+
+
+def _drained_or_late(view: View, now: float) -> bool:
+    deadline = view.record.deadline
+    if deadline is not None and now >= deadline:
+        return True
+    reports = [view.report_of(placement) for placement in _reachable(view, view.workers)]
+    return all(report is not None and _has_nothing_pending(report) for report in reports)
+
+
+def _has_nothing_pending(report: WorkerReport) -> bool:
+    return report.drained or report.ended or report.stopped or report.crash is not None

@@ -1,0 +1,87 @@
+"""Big values in a store of small ones: in chunks, checked by digest; a topology's bundle is made of them.
+
+A store on a cluster takes about a megabyte at a time, so a blob is cut into chunks below its path, and its
+manifest (size, number of chunks, digest) is written last: a blob is there whole, or not there.
+A bundle is what `submit` ships of a topology: its typed description and one pickle per component. It is only
+carried here: nothing in this module unpickles.
+Must not know: who reads a blob, when it may go.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from squall.cluster import paths
+from squall.cluster.store import Store
+from topology_api.errors import SquallError
+from topology_api.topology import Topology
+
+CHUNK_BYTES = 512 * 1024
+"""Half of what ZooKeeper takes in one message by default, which leaves room for the path and its framing."""
+
+
+class BadBlob(SquallError):
+    """A blob that is not there, or not as it was written."""
+
+
+def put_blob(store: Store, path: str, data: bytes) -> None:
+    """Write a blob where there is none; its readers see it when its last byte is there."""
+    pieces = [data[start : start + CHUNK_BYTES] for start in range(0, len(data), CHUNK_BYTES)]
+    for number, piece in enumerate(pieces):
+        store.put(_chunk(path, number), piece)
+    manifest = {"size": len(data), "chunks": len(pieces), "sha256": hashlib.sha256(data).hexdigest()}
+    store.create(path, json.dumps(manifest).encode())
+
+
+def get_blob(store: Store, path: str) -> bytes:
+    """The bytes that were written, or `BadBlob`."""
+    found = store.get(path)
+    if found is None:
+        raise BadBlob(f"there is no blob at {path}: it was never written, or its topology is gone")
+    try:
+        manifest = json.loads(found[0])
+        chunks, size, digest = int(manifest["chunks"]), int(manifest["size"]), str(manifest["sha256"])
+    except (ValueError, TypeError, KeyError) as error:
+        raise BadBlob(f"{path} is no blob: {found[0][:80]!r}") from error
+    pieces = []
+    for number in range(chunks):
+        piece = store.get(_chunk(path, number))
+        if piece is None:
+            raise BadBlob(f"the blob at {path} lacks chunk {number} of {chunks}")
+        pieces.append(piece[0])
+    data = b"".join(pieces)
+    if len(data) != size or hashlib.sha256(data).hexdigest() != digest:
+        raise BadBlob(f"the blob at {path} is damaged: {len(data)} bytes that are not the {size} written")
+    return data
+
+
+def put_bundle(store: Store, topology_id: str, topology: Topology) -> None:
+    """Ship a topology: its description and its pickles."""
+    for component, pickle in topology.pickles.items():
+        put_blob(store, paths.pickle(topology_id, component), pickle)
+    put_blob(store, paths.description(topology_id), json.dumps(topology.describe()).encode())
+
+
+def get_description(store: Store, topology_id: str) -> dict[str, Any]:
+    """The typed description of a topology that was shipped."""
+    data = get_blob(store, paths.description(topology_id))
+    try:
+        description = json.loads(data)
+    except ValueError as error:
+        raise BadBlob(f"the description of {topology_id} is not JSON: {error}") from error
+    if not isinstance(description, dict):
+        raise BadBlob(f"the description of {topology_id} is no object: {description!r:.80}")
+    return description
+
+
+def get_bundle(store: Store, topology_id: str) -> Topology:
+    """The topology that was shipped, its components still pickled."""
+    names = map(paths.unquoted, store.children(paths.pickles(topology_id)))
+    pickles = {name: get_blob(store, paths.pickle(topology_id, name)) for name in names}
+    return Topology.from_description(get_description(store, topology_id), pickles)
+
+
+def _chunk(path: str, number: int) -> str:
+    return f"{path}/{number:04}"
