@@ -5,12 +5,12 @@ Those names are common words: a well-known process manager installs a package `s
 `check_ours` first, so that such a neighbour is named, with the way out, before an import of it fails in a way
 nobody understands.
 
-Two things make a package ours: it lies beside `squall` itself (another distribution, or another copy of
-Squall, lies elsewhere), and the text of its `__init__.py` speaks of Squall (of two distributions installed
-into one folder the later one replaced that file).
+A package is ours when it lies beside `squall` itself (another distribution, or another copy of Squall, lies
+elsewhere) and no other distribution, installed later into the same folder, owns its `__init__.py` now. That
+is slow to find out, and need not be where the text of that file speaks of Squall, as all of ours do.
 
 This module must not import any of the packages it checks, not even for a base class of its error: it finds
-them and reads one small file of each. Distributions are searched only when something is wrong: that is slow.
+them and reads one small file of each. Distributions are searched only when something is wrong.
 """
 
 from __future__ import annotations
@@ -68,7 +68,9 @@ def _stranger(name: str) -> Stranger | None:
         return Stranger(name, folders[0] if folders else None, any(map(_is_home, folders)))
     beside = _is_home(os.path.dirname(spec.origin))
     is_package = spec.submodule_search_locations is not None
-    if beside and is_package and _speaks_of_squall(spec, spec.origin):
+    if not beside or not is_package:
+        return Stranger(name, spec.origin, beside)
+    if _speaks_of_squall(spec, spec.origin) or distribution_of(name, spec.origin) is None:
         return None
     return Stranger(name, spec.origin, beside)
 

@@ -1,0 +1,134 @@
+"""Where `squall` starts: the table of commands, what each is for, and how it ends when something is wrong.
+
+Exit status: 0 done, 1 failed (the reason on stderr), 2 wrong usage. A command's module is imported when that
+command is run, so that `squall run` pays for no other, and `squall --help` for none. Nothing here knows what
+a command does.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import click
+
+from squall import __version__
+from squall.distributions import NotOurs, check_ours
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of `squall --help`, and how to get at the command itself."""
+
+    text: str
+    load: Callable[[str, str], click.Command]  # (name, text) -> command
+
+
+def _run(name: str, text: str) -> click.Command:
+    from squall_cli.run import run
+
+    return run
+
+
+def _config(name: str, text: str) -> click.Command:
+    from squall_cli.config import config
+
+    return config
+
+
+def _version(name: str, text: str) -> click.Command:
+    def callback() -> None:
+        click.echo(f"squall {__version__} (Python {sys.version.split()[0]}, {sys.executable})")
+
+    return click.Command(name, help=text, callback=callback)
+
+
+def _later(name: str, text: str) -> click.Command:
+    from squall_cli.not_yet import command
+
+    return command(name, text)
+
+
+COMMANDS: dict[str, Entry] = {
+    "run": Entry("Run a topology on this machine until it is completed or stopped.", _run),
+    "submit": Entry("Send a topology to a cluster.", _later),
+    "list": Entry("List the topologies of a cluster.", _later),
+    "status": Entry("Show state, counters and workers of a topology.", _later),
+    "kill": Entry("Drain a topology and remove it.", _later),
+    "activate": Entry("Let the spouts of a topology run.", _later),
+    "deactivate": Entry("Stop the spouts of a topology; tuples in flight are finished.", _later),
+    "rebalance": Entry("Change the number of workers or tasks of a topology.", _later),
+    "errors": Entry("Show the errors that a topology's components reported.", _later),
+    "logs": Entry("Show what the workers of a topology logged.", _later),
+    "top": Entry("Watch the busiest components of a cluster.", _later),
+    "drain": Entry("Move all work away from a host.", _later),
+    "nimbus": Entry("Start a master.", _later),
+    "supervisor": Entry("Start the agent of a host that runs workers.", _later),
+    "dev": Entry("Start a small cluster on this machine.", _later),
+    "zookeeper": Entry("Start a ZooKeeper server for development.", _later),
+    "config": Entry("Show the settings in force and where each comes from.", _config),
+    "version": Entry("Show the version of Squall.", _version),
+}
+
+
+class Refused(click.ClickException):
+    """A SquallError as a person reads it: the command that failed, then the reason; exit status 1."""
+
+    def show(self, file: object = None) -> None:
+        click.echo(self.message, err=True)
+
+
+class Squall(click.Group):
+    """The group of all commands, each loaded when it is needed."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        entry = COMMANDS.get(cmd_name)
+        return None if entry is None else entry.load(cmd_name, entry.text)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and not args[0].startswith("-") and args[0] not in COMMANDS:
+            from difflib import get_close_matches
+
+            near = get_close_matches(args[0], COMMANDS, n=1)
+            ctx.fail(f"There is no command {args[0]!r}{f'; did you mean {near[0]!r}?' if near else '.'}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):  # click's own way would load every command for its first line
+            formatter.write_dl([(name, entry.text) for name, entry in COMMANDS.items()])
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except Exception as error:
+            from topology_api.errors import SquallError
+
+            if isinstance(error, SquallError):
+                raise Refused(f"squall {ctx.invoked_subcommand}: {error}") from error
+            raise
+
+
+squall = Squall(
+    "squall",
+    help="Squall: Storm, native to Python. `squall COMMAND --help` tells more.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+click.version_option(__version__, prog_name="squall", message="%(prog)s %(version)s")(squall)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run one command and end the process with its exit status."""
+    try:
+        check_ours()
+    except NotOurs as error:
+        print(f"squall: {error}", file=sys.stderr)
+        sys.exit(1)
+    squall.main(args=None if arguments is None else list(arguments), prog_name="squall")

@@ -1,0 +1,103 @@
+"""The commands that need a cluster, which this release lacks: what each takes, and what to do instead.
+
+Their options are the real ones, so that wrong usage is told apart (exit status 2) from "not yet" (1). When a
+command comes to life it leaves this table for a module of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import click
+from click import Argument, IntRange, Option
+
+from topology_api.errors import NotYet
+
+
+@dataclass(frozen=True)
+class Later:
+    """What a command takes, what it cannot do yet, and what a user can do today."""
+
+    parameters: tuple[click.Parameter, ...]
+    what: str
+    instead: str
+
+
+FILE = Argument(["file"], metavar="FILE[:NAME]")
+NAME = Argument(["name"], metavar="NAME")
+ARGUMENTS = Argument(["arguments"], metavar="[-- ARGS]", nargs=-1, type=click.UNPROCESSED)
+JSON = Option(["--json", "as_json"], is_flag=True, help="Print JSON instead of a table.")
+NIMBUS = Option(["--nimbus"], metavar="URL", help="Where Nimbus is, such as http://127.0.0.1:6627.")
+CONFIG = Option(["--config"], metavar="FILE", type=click.Path(), help="The site's file.")
+STATE = Option(["--state"], metavar="DIR", type=click.Path(), help="Where it keeps its files.")
+SLOTS = Option(
+    ["--slots"], type=IntRange(min=1), default=4, show_default=True, help="How many workers it may run."
+)
+WAIT = Option(["--wait"], is_flag=True, help="Return when it is done.")
+WAIT_SECS = Option(
+    ["-w", "--wait-secs"], metavar="SECS", type=click.FloatRange(min=0), help="How long it may drain."
+)
+ZOOKEEPER = Option(["--zookeeper"], metavar="HOST:PORT,...", required=True, help="The ZooKeeper servers.")
+HOST = Option(["--host"], metavar="NAME", help="The name that others reach this host by.")
+SETTING = Option(
+    ["-o", "settings"], metavar="KEY=VALUE", multiple=True, help="A setting, which beats all others."
+)
+SUBMIT_NAME = Option(["--name"], metavar="NAME", help="The name to submit it under.")
+INACTIVE = Option(["--inactive"], is_flag=True, help="Do not open its components before it is activated.")
+WORKERS = Option(["-n", "--workers"], type=IntRange(min=1), help="The new number of workers.")
+PARALLELISM = Option(
+    ["-e", "--parallelism"], metavar="ID=N", multiple=True, help="A component's new number of tasks."
+)
+FOLLOW = Option(["-f", "--follow"], is_flag=True, help="Go on with what comes.")
+COMPONENT = Option(["--component"], metavar="ID", help="Only this component's.")
+SUPERVISOR = Argument(["supervisor"], metavar="SUPERVISOR")
+
+
+def listen(default: str) -> Option:
+    return Option(
+        ["--listen"], metavar="HOST:PORT", default=default, show_default=True, help="Where it listens."
+    )
+
+
+REMOTE = (JSON, NIMBUS, CONFIG)
+NO_CLUSTER = "this release has no cluster to ask"
+NO_DAEMON = "this release has no daemons"
+RUN = "`squall run FILE` runs a topology on this machine"
+IN_PYTHON = "local_cluster.LocalCluster does this on one machine, from Python"
+
+LATER: dict[str, Later] = {
+    "submit": Later(
+        (FILE, SUBMIT_NAME, WAIT, INACTIVE, SETTING, NIMBUS, CONFIG, ARGUMENTS),
+        "this release has no cluster to submit to",
+        RUN,
+    ),
+    "list": Later(REMOTE, NO_CLUSTER, IN_PYTHON),
+    "status": Later((NAME, *REMOTE), NO_CLUSTER, IN_PYTHON),
+    "kill": Later((NAME, WAIT_SECS, WAIT, NIMBUS, CONFIG), NO_CLUSTER, IN_PYTHON),
+    "activate": Later((NAME, NIMBUS, CONFIG), NO_CLUSTER, IN_PYTHON),
+    "deactivate": Later((NAME, NIMBUS, CONFIG), NO_CLUSTER, IN_PYTHON),
+    "rebalance": Later((NAME, WORKERS, PARALLELISM, WAIT_SECS, WAIT, NIMBUS, CONFIG), NO_CLUSTER, RUN),
+    "errors": Later((NAME, COMPONENT, *REMOTE), NO_CLUSTER, RUN),
+    "logs": Later((NAME, COMPONENT, FOLLOW, NIMBUS, CONFIG), NO_CLUSTER, RUN),
+    "top": Later(REMOTE, NO_CLUSTER, RUN),
+    "drain": Later((SUPERVISOR, WAIT, NIMBUS, CONFIG), NO_CLUSTER, RUN),
+    "nimbus": Later((ZOOKEEPER, listen("127.0.0.1:6627"), STATE, CONFIG), NO_DAEMON, RUN),
+    "supervisor": Later((ZOOKEEPER, SLOTS, HOST, STATE, CONFIG), NO_DAEMON, RUN),
+    "dev": Later((listen("127.0.0.1:6627"), SLOTS, STATE, CONFIG), NO_DAEMON, RUN),
+    "zookeeper": Later((listen("127.0.0.1:2181"), STATE), NO_DAEMON, RUN),
+}
+
+
+def command(name: str, text: str) -> click.Command:
+    """The command of that name: takes what it will take, and says that it does nothing yet."""
+    later = LATER[name]
+
+    def callback(**_: object) -> None:
+        raise NotYet(later.what, later.instead)
+
+    return click.Command(
+        name,
+        help=f"{text}\n\nNot yet: {later.what}; {later.instead}.",
+        params=list(later.parameters),
+        callback=callback,
+    )

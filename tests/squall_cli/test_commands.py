@@ -1,0 +1,161 @@
+"""What every command of `squall` keeps: a line of help, an exit status, a reason instead of a traceback."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from squall import __version__
+from squall_cli.main import COMMANDS, squall
+from squall_cli.not_yet import LATER
+from topology_api.errors import InvalidConfig
+
+ROOT = Path(__file__).resolve().parents[2]
+IN_THE_CONTRACT = [
+    "run", "submit", "list", "status", "kill", "activate", "deactivate", "rebalance", "errors", "logs", "top",
+    "drain", "nimbus", "supervisor", "dev", "zookeeper", "config", "version",
+]  # fmt: skip
+
+# What a user may type, from the API page and the help texts: all of it is understood.
+UNDERSTOOD = [
+    "submit word_count.py",
+    "submit word_count.py:topology --name wc --wait --inactive --nimbus http://h:1 -o a=1 -o c:b=2 -- --path x",
+    "list --json",
+    "status wc --json",
+    "kill wc -w 3 --wait",
+    "activate wc",
+    "deactivate wc --nimbus http://h:1",
+    "rebalance wc --workers 3 --parallelism count=4 -e split=2",
+    "errors wc --json",
+    "logs wc --follow",
+    "top --json",
+    "drain host-1 --wait",
+    "nimbus --zookeeper h:1,i:2 --listen 0.0.0.0:6627 --state here",
+    "supervisor --zookeeper h:1 --slots 2 --host me --state here",
+    "dev --listen 127.0.0.1:0 --slots 2 --state here",
+    "zookeeper --listen 127.0.0.1:0 --state here",
+]
+MISUNDERSTOOD = [
+    "submit",
+    "status",
+    "kill wc -w soon",
+    "kill wc -w -1",
+    "activate",
+    "list --jsn",
+    "rebalance wc --workers 0",
+    "nimbus",
+    "supervisor --zookeeper h:1 --slots many",
+    "dev --slots 0",
+    "zookeeper here",
+    "version now",
+]
+
+
+def run(line: str) -> Result:
+    return CliRunner().invoke(squall, line.split(), prog_name="squall")
+
+
+def test_the_commands_are_those_of_the_contract() -> None:
+    assert list(COMMANDS) == IN_THE_CONTRACT
+
+
+def test_the_help_lists_every_command_and_loads_none() -> None:
+    code = (
+        "import sys; from squall_cli.main import squall\n"
+        "try: squall.main(['--help'], prog_name='squall')\n"
+        "finally: print([m for m in sys.modules if m.startswith(('squall_cli.', 'topology_api', 'rich'))])"
+    )
+    result = python("-c", code)
+    for name, entry in COMMANDS.items():
+        assert f"  {name} " in result.stdout
+        assert entry.text in " ".join(result.stdout.split())
+    assert result.stdout.splitlines()[-1] == "['squall_cli.main']"
+
+
+@pytest.mark.parametrize("line", UNDERSTOOD)
+def test_a_command_that_needs_a_cluster_says_not_yet_on_one_line(line: str) -> None:
+    result = run(line)
+    name = line.split()[0]
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    assert result.stderr.startswith(f"squall {name}: not yet: ")
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("line", MISUNDERSTOOD)
+def test_wrong_usage_has_a_status_of_its_own(line: str) -> None:
+    result = run(line)
+    assert result.exit_code == 2
+    assert "Usage: squall " + line.split()[0] in result.stderr
+    assert result.stdout == ""
+
+
+@pytest.mark.parametrize("name", LATER)
+def test_the_help_of_a_command_to_come_says_so(name: str) -> None:
+    result = run(f"{name} --help")
+    assert result.exit_code == 0
+    assert "Not yet: " in result.stdout
+
+
+def test_an_unknown_command_is_wrong_usage_and_the_nearest_is_suggested() -> None:
+    result = run("subnit word_count.py")
+    assert result.exit_code == 2
+    assert "There is no command 'subnit'; did you mean 'submit'?" in result.stderr
+
+
+def test_the_version_is_printed_in_both_ways() -> None:
+    assert run("version").stdout.startswith(f"squall {__version__} (Python {sys.version.split()[0]}, ")
+    assert run("--version").stdout == f"squall {__version__}\n"
+
+
+def test_an_error_of_ours_is_a_line_and_any_other_keeps_its_traceback(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def failing(error: Exception) -> click.Command:
+        def callback() -> None:
+            raise error
+
+        return click.Command("list", callback=callback)
+
+    errors = [InvalidConfig(["'a' is wrong"]), ZeroDivisionError("a bug")]
+    entries = [failing(error) for error in errors]
+    monkeypatch.setattr(type(squall), "get_command", lambda self, ctx, name: entries[0])
+    ours = run("list")
+    assert (ours.exit_code, ours.stdout) == (1, "")
+    assert ours.stderr.startswith("squall list: the configuration has 1 problem:")
+    monkeypatch.setattr(type(squall), "get_command", lambda self, ctx, name: entries[1])
+    assert isinstance(run("list").exception, ZeroDivisionError)
+
+
+def test_the_command_names_a_package_that_is_in_the_way(tmp_path: Path) -> None:
+    (tmp_path / "supervisor.py").write_text("raise SystemExit('the code of the other package ran')\n")
+    result = python("-m", "squall_cli", "version", path=[tmp_path])
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr.startswith("squall: The package 'supervisor' that Python finds is not Squall's.")
+    assert str(tmp_path / "supervisor.py") in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_the_command_runs_as_a_module() -> None:
+    result = python("-m", "squall_cli", "version")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.startswith(f"squall {__version__} ")
+
+
+def python(*arguments: str, path: list[Path] | None = None) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, [*(path or ()), ROOT]))}
+    return subprocess.run(
+        [sys.executable, *arguments],
+        env=environment,
+        cwd="/",  # -m puts it in front of the path
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
