@@ -1,7 +1,7 @@
 """TopologyBuilder: how a user declares a topology.
 
-The builder only writes down what it is told, right or wrong; `build()` judges everything at once (inspection, packing,
-validation) and raises one InvalidTopology with all problems. It must not know the rules themselves.
+The builder only writes down what it is told, right or wrong; `build()` judges everything at once (inspection,
+packing, validation) and raises one InvalidTopology with all problems. It must not know the rules themselves.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class _Input:
     source: object
     stream: object
     kind: str
-    fields: Fields = Fields()
+    fields: tuple[str, ...] = ()
     grouping: object = None
 
     @property
@@ -86,9 +86,9 @@ class Handle:
 class BoltDeclarer(Handle):
     """What `set_bolt` returns: its calls say what the bolt reads, and chain. It is a Handle as well.
 
-    `source` is the id of a spout or bolt, or what set_spout or set_bolt returned for it; it may be declared later, and may
-    be the bolt itself (cycles are allowed). `stream` is one of the source's output streams. A bolt reads a stream once.
-    Mistakes are reported by `build()`.
+    `source` is the id of a spout or bolt, or what set_spout or set_bolt returned for it; it may be declared
+    later, and may be the bolt itself (cycles are allowed). `stream` is one of the source's output streams. A
+    bolt reads a stream once. Mistakes are reported by `build()`.
     """
 
     __slots__ = ()
@@ -104,18 +104,19 @@ class BoltDeclarer(Handle):
     def fields_grouping(
         self, source: str | Handle, *fields: str | Sequence[str], stream: str = DEFAULT_STREAM
     ) -> BoltDeclarer:
-        """Tuples with equal values of these fields go to one task, from every sender, in every process and on every machine.
+        """Tuples with equal values of these fields go to one task, whichever task or machine sends them.
 
-        Keys may be None, bool, numbers, str, bytes, date/time/datetime/timedelta, Decimal, Enum, UUID, dataclasses, numpy scalars,
-        and tuples, lists and frozensets of these; anything else is a GroupingError in the emit.
+        Keys may be None, bool, numbers, str, bytes, date/time/datetime/timedelta, Decimal, Enum, UUID,
+        dataclasses, numpy scalars, and tuples, lists and frozensets of these; anything else is a
+        GroupingError in the emit.
         """
-        return self._add(_Input(source, stream, "fields", Fields(*fields)))
+        return self._add(_Input(source, stream, "fields", tuple(Fields(*fields))))
 
     def partial_key_grouping(
         self, source: str | Handle, *fields: str | Sequence[str], stream: str = DEFAULT_STREAM
     ) -> BoltDeclarer:
-        """As `fields_grouping`, but each key has two tasks, of which the less used one gets the tuple (for skewed keys)."""
-        return self._add(_Input(source, stream, "partial_key", Fields(*fields)))
+        """As `fields_grouping`, but each key has two tasks and the less used one gets the tuple."""
+        return self._add(_Input(source, stream, "partial_key", tuple(Fields(*fields))))
 
     def all_grouping(self, source: str | Handle, *, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
         """Every task gets each tuple; the tree waits for all of them."""
@@ -130,7 +131,7 @@ class BoltDeclarer(Handle):
         return self._add(_Input(source, stream, "none"))
 
     def direct_grouping(self, source: str | Handle, *, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
-        """The emitter names the task, by `emit_direct`. The stream must be declared with `Stream(fields, direct=True)`."""
+        """The emitter names the task, by `emit_direct`; the stream is a `Stream(fields, direct=True)`."""
         return self._add(_Input(source, stream, "direct"))
 
     def local_or_shuffle_grouping(
@@ -142,13 +143,14 @@ class BoltDeclarer(Handle):
     def custom_grouping(
         self, source: str | Handle, grouping: Grouping, *, stream: str = DEFAULT_STREAM
     ) -> BoltDeclarer:
-        """An instance of a subclass of Grouping chooses the tasks; it is pickled, and each sending task has its own copy."""
+        """An instance of a subclass of Grouping chooses; each sending task has its own copy."""
         return self._add(_Input(source, stream, "custom", grouping=grouping))
 
     def dead_letters(self, spout: str | Handle) -> BoltDeclarer:
-        """Gets the emissions of that spout whose replays are spent: fields `message_id, values, stream, failure`.
+        """Gets the emissions of that spout whose replays are spent.
 
-        Shuffled over the bolt's tasks. Not for a spout whose `replay` is None: there the runtime keeps no values.
+        The fields are `message_id`, `values`, `stream` and `failure` (a Failure). Shuffled over the bolt's tasks.
+        Not for a spout whose `replay` is None: the runtime keeps no values there.
         """
         return self._add(_Input(spout, DEAD_LETTERS, "dead_letters"))
 
@@ -156,7 +158,7 @@ class BoltDeclarer(Handle):
 class TopologyBuilder:
     """Collects the spouts and bolts of a topology: declare them, then `build()`.
 
-    name: the topology's name (a str without / \\ : . and not over 255 bytes). conf: its configuration, a dict.
+    name: the topology's name (a str without / \\ : . and not over 255 bytes). conf: its configuration.
     No call raises for a wrong argument: `build()` reports everything at once.
     """
 
@@ -173,13 +175,13 @@ class TopologyBuilder:
         id: unique in the topology. spout: an instance; it is read and pickled by `build()`.
         parallelism: the number of its tasks. conf: its own configuration, which beats the topology's.
         """
-        # A BoltDeclarer too, so that a grouping called on a spout is a problem among the others and not a traceback.
+        # In truth a BoltDeclarer: a grouping called on a spout is a problem among others, not a traceback.
         return self._declare("spout", id, spout, parallelism, conf)
 
     def set_bolt(
         self, id: str, bolt: Bolt, parallelism: int = 1, conf: Mapping[str, object] | None = None
     ) -> BoltDeclarer:
-        """Declares a bolt and returns a declarer, whose grouping calls say what it reads. Arguments as for `set_spout`."""
+        """Declares a bolt, as `set_spout`; the grouping calls of what it returns say what it reads."""
         return self._declare("bolt", id, bolt, parallelism, conf)
 
     def _declare(self, kind: str, id: str, component: object, parallelism: int, conf: object) -> BoltDeclarer:
@@ -275,7 +277,7 @@ class _Build:
         if problem is None and entry.kind == "custom":
             grouping = self._custom(declaration, entry)
         elif problem is None and grouping is None:
-            grouping = GroupingSpec(entry.kind, tuple(entry.fields))
+            grouping = GroupingSpec(entry.kind, entry.fields)
         if problem is not None:
             self.note(declaration, f"{entry.call}: {problem}")
         if grouping is None or problem is not None or not isinstance(source, str):
@@ -294,8 +296,8 @@ class _Build:
             return None
         for other in self.declarations:
             if other.component is source:
-                return f"the source is the instance itself: give its id, {shown(other.id)}, or what set_{other.kind} returned"
-        return f"the source is {typed(source)}: give the id of a component, or what set_spout or set_bolt returned"
+                return f"the source is the instance itself: give its id, {shown(other.id)}"
+        return f"the source is {typed(source)}: give an id, or what set_spout or set_bolt returned"
 
     def _dead_letters_problem(self, source: object) -> str | None:
         for other in self.declarations:
@@ -308,7 +310,9 @@ class _Build:
             except Exception:
                 return None  # noted already, with the spout
             if not replays:
-                return f"{other.place} has replay = None, so that the runtime keeps no values that could be dead letters"
+                return (
+                    f"{other.place} has replay = None: the runtime keeps no values that could be dead letters"
+                )
         return None
 
     def _custom(self, declaration: _Declaration, entry: _Input) -> GroupingSpec | None:
@@ -334,10 +338,10 @@ def _stream_problem(stream: object) -> str | None:
     if not isinstance(stream, str):
         return f"the stream is {typed(stream)}: give the name of one of the source's output streams"
     if stream.startswith(RESERVED_PREFIX):
-        return f"the stream {shown(stream)} begins with {RESERVED_PREFIX!r}, which is reserved (see dead_letters)"
+        return f"the stream {shown(stream)} begins with {RESERVED_PREFIX!r}: reserved (see dead_letters)"
     return None
 
 
-def _fields_problem(fields: Fields) -> str | None:
+def _fields_problem(fields: Sequence[object]) -> str | None:
     wrong = [name for name in fields if not isinstance(name, str)]
     return f"the field name {typed(wrong[0])} is not a str" if wrong else None

@@ -1,8 +1,9 @@
 """Spout, Bolt and BatchBolt: the bases of what users write.
 
-They hold no state and have no constructor, so that subclasses need no `super().__init__()`. What acts (emit, ack, ...) is
-handed to the task object that the runtime puts into the instance's `__dict__` as `_squall_task`; this module must not know
-what that object is. Reserved are the names on this page and those that begin with `_squall_`.
+They hold no state and have no constructor, so that subclasses need no `super().__init__()`. What acts (emit,
+ack, ...) is handed to the task object that the runtime puts into the instance's `__dict__` as `_squall_task`;
+this module must not know what that object is. Reserved are the names on this page and those that begin with
+`_squall_`.
 """
 
 from __future__ import annotations
@@ -31,26 +32,27 @@ def _task_of(component: Spout | Bolt, call: str) -> Any:
         kind = type(component).__name__
         first = "open" if isinstance(component, Spout) else "prepare"
         raise EmitError(
-            f"{kind}.{call} was called outside a running task, where there is nothing to emit to or to settle:"
-            f" not in the constructor, but from {first} on (in a test without a topology, use local_cluster.testing)"
+            f"{kind}.{call} was called outside a running task: it works from {first} on, not before"
+            " (in a test without a topology, use local_cluster.testing)"
         )
     return task
 
 
 class Spout:
-    """A source of tuples. Subclasses must have `next_tuple`; everything else is optional. Never called concurrently.
+    """A source of tuples. `next_tuple` must be there; all else is optional. Never called concurrently.
 
-    The instance is made where the topology is built, pickled, and runs as a copy per task in the workers: what cannot be
-    pickled (files, connections, threads) is made in `open`.
+    The instance is made where the topology is built, pickled, and runs as a copy per task in the workers:
+    what cannot be pickled (files, connections, threads) is made in `open`.
 
-    outputs: the output streams; a class or instance attribute, or a property: Fields (or a string, or a sequence of
-        strings) for the stream `default`, or a dict from stream names to Fields or Stream. Missing: no output.
-    replay: a Replay: the runtime keeps the values of tracked emissions and emits a failed tree again;
-        None: `fail` is called on the first failure and replays are the spout's own.
+    outputs: the output streams; a class or instance attribute, or a property: Fields (or a string, or a
+        sequence of strings) for the stream `default`, or a dict from stream names to Fields or Stream.
+        Missing: no output.
+    replay: a Replay: the runtime keeps the values of tracked emissions and emits a failed tree again; None:
+        `fail` is called on the first failure and replays are the spout's own.
     threaded: True runs the task in a thread of its own, for code that blocks.
     """
 
-    outputs: Outputs = {}  # noqa: RUF012 - never written to; annotated plainly so that users can assign their own
+    outputs: Outputs = {}
     replay: Replay | None = Replay()
     threaded: bool = False
 
@@ -60,21 +62,21 @@ class Spout:
     def next_tuple(self) -> float | None:
         """Called again and again: emits something, or nothing when there is nothing.
 
-        May return the seconds to wait before its next call (`context.wake()` ends the wait); None: call again soon.
+        May return the seconds to wait before its next call (`context.wake()` ends the wait); None: soon.
         """
         raise SquallError(f"{type(self).__name__} has no next_tuple(): a spout must have one")
 
     def ack(self, message_id: object) -> None:
-        """The tree of an emission with this message id has been worked off: every bolt that it reached has acked it."""
+        """The tree of an emission with this message id is done: every bolt that it reached has acked."""
 
     def fail(self, message_id: object, failure: Failure) -> None:
-        """The tree of an emission with this message id failed for good: its replays are spent, or `replay` is None."""
+        """The tree of an emission with this message id failed for good: no replay is left to try."""
 
     def activate(self) -> None:
         """The topology has been activated again after `deactivate`."""
 
     def deactivate(self) -> None:
-        """The topology has been deactivated: `next_tuple` is not called until `activate`; acks and fails still come."""
+        """The topology is inactive now: no `next_tuple` until `activate`; acks and fails still come."""
 
     def close(self) -> None:
         """The task ends. Not called when the process is killed."""
@@ -85,21 +87,21 @@ class Spout:
         """Emits one tuple.
 
         values: a sequence, one value per field of the stream; the values are not to be mutated afterwards.
-        message_id: any value but None tracks the tuple's tree, and `ack` or `fail` is called with it exactly once;
-            it need not be unique. None: not tracked, delivered at most once.
+        message_id: any value but None tracks the tuple's tree, and `ack` or `fail` is called with it exactly
+            once; it need not be unique. None: not tracked, delivered at most once.
         stream: one of the output streams.
-        Raises EmitError (wrong number of values, unknown or direct stream, a thread that is not the task's).
+        Raises EmitError (wrong number of values, unknown or direct stream, a thread not the task's).
         """
         _task_of(self, "emit").emit(values, message_id=message_id, stream=stream)
 
     def emit_direct(
         self, task: int, values: Sequence[object], *, message_id: object = None, stream: str = DEFAULT_STREAM
     ) -> None:
-        """Emits one tuple on a direct stream to one task (an id out of `context.tasks(component)`); else as `emit`."""
+        """As `emit`, on a direct stream, to one task: an id out of `context.tasks(component)`."""
         _task_of(self, "emit_direct").emit_direct(task, values, message_id=message_id, stream=stream)
 
     def finish(self) -> None:
-        """Says that the source has ended: `next_tuple` is not called again. Trees that are pending or wait for a replay go on."""
+        """The source has ended: `next_tuple` is not called again. Pending trees and replays go on."""
         _task_of(self, "finish").finish()
 
 
@@ -110,14 +112,14 @@ class Bolt:
 
     outputs: as for Spout.
     auto_anchor: emits inside `execute` are anchored to its tuple, so that the tuple's tree waits for them.
-    auto_ack: the tuple is acked when `execute` returns and failed when it raises. With both False every
-        input must be acked or failed by `ack` and `fail`, later and in any order if you like.
+    auto_ack: the tuple is acked when `execute` returns and failed when it raises. With both False every input
+        must be acked or failed by `ack` and `fail`, later and in any order if you like.
     threaded: True runs the task in a thread of its own, for code that blocks.
     max_concurrency: how many calls of an `async def execute` run at a time, per task.
-    tick_interval: seconds between calls of `tick`; None: as `topology.tick.tuple.freq.secs` says (None there: never).
+    tick_interval: seconds between calls of `tick`; None: `topology.tick.tuple.freq.secs` says.
     """
 
-    outputs: Outputs = {}  # noqa: RUF012 - as in Spout
+    outputs: Outputs = {}
     auto_anchor: bool = True
     auto_ack: bool = True
     threaded: bool = False
@@ -135,7 +137,7 @@ class Bolt:
         raise SquallError(f"{type(self).__name__} has no execute(tup): a bolt must have one")
 
     def tick(self) -> None:
-        """Called every `tick_interval` seconds, between two calls of `execute`. May emit (unanchored unless said)."""
+        """Called every `tick_interval` seconds, between calls of `execute`. May emit, unanchored."""
 
     def end_of_input(self) -> None:
         """Called once when all inputs have ended, which only finite sources do (`Spout.finish`). May emit."""
@@ -169,19 +171,19 @@ class Bolt:
         anchors: Tuple | Sequence[Tuple] | None = None,
         stream: str = DEFAULT_STREAM,
     ) -> None:
-        """Emits one tuple on a direct stream to one task (an id out of `context.tasks(component)`); else as `emit`."""
+        """As `emit`, on a direct stream, to one task: an id out of `context.tasks(component)`."""
         _task_of(self, "emit_direct").emit_direct(task, values, anchors=anchors, stream=stream)
 
     def ack(self, tup: Tuple) -> None:
-        """Says that an input has been worked off. Only with `auto_ack = False`; EmitError when it is settled already."""
+        """This input is done. Only with `auto_ack = False`; EmitError if it is settled already."""
         _task_of(self, "ack").ack(tup)
 
     def fail(self, tup: Tuple, reason: str | None = None) -> None:
-        """Fails an input: its spout emits the values again or gets `fail`. The reason arrives as `Failure.error`."""
+        """Fails an input: its spout replays it or gets `fail`, with the reason as `Failure.error`."""
         _task_of(self, "fail").fail(tup, reason)
 
     def reset_timeout(self, tup: Tuple) -> None:
-        """Says that an input that is held for long is alive: its tree gets a full `topology.message.timeout.secs` again."""
+        """An input held for long is alive: its tree has the full message timeout again."""
         _task_of(self, "reset_timeout").reset_timeout(tup)
 
 
@@ -189,15 +191,15 @@ class BatchBolt(Bolt):
     """A bolt that gets its input in batches: subclasses must have `execute_batch` instead of `execute`.
 
     batch_size: a batch is handed over when it has this many tuples (an int >= 1),
-    batch_interval: or so many seconds after its first tuple (a number > 0); also when the spouts wait at their
-        pending limit, and at the end of the input.
+    batch_interval: or so many seconds after its first tuple (a number > 0); also when the spouts wait at
+        their pending limit, and at the end of the input.
     """
 
     batch_size: int = 1000
     batch_interval: float = 1.0
 
     def execute_batch(self, tups: Sequence[Tuple]) -> None:
-        """Called with each batch, which is never empty. All its tuples are acked on return and failed when it raises.
+        """Called with each batch (never empty). All are acked on return, all failed when it raises.
 
         Emits in it are unanchored unless `anchors=` is given.
         """

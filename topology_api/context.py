@@ -52,8 +52,11 @@ class Metrics(Protocol):
 class Context:
     """What a task knows of the place where it runs.
 
-    topology: name of the topology. component: id of the component. task: id of this task (an int, unique in the topology).
-    index: number of this task within its component, from 0 to parallelism - 1. parallelism: number of the component's tasks.
+    topology: name of the topology.
+    component: id of the component.
+    task: id of this task (an int, unique in the topology).
+    index: number of this task within its component, from 0 to parallelism - 1.
+    parallelism: number of the component's tasks.
     conf: the merged configuration, read-only. log: a logging.Logger of this task.
     resources: a dict that all tasks of this worker share (a connection pool, a model).
     random: a seeded random.Random of this task.
@@ -127,18 +130,18 @@ class Context:
 
     @property
     def directory(self) -> Path:
-        """Scratch space of this task: an existing directory (made on first use) that goes when the worker goes."""
+        """Scratch space of this task: a directory, made on first use, gone when the worker is."""
         from pathlib import Path
 
         return Path(self._directory())
 
     def now(self) -> float:
-        """The time in seconds; simulated where time is. Use it, not `time.time()`, and the tests can turn the clock."""
+        """The time in seconds, simulated where time is: use it rather than `time.time()`."""
         return self._now()
 
     def wake(self) -> None:
-        """Asks for a call of `next_tuple` now. Thread-safe: for spouts that get data from a thread or callback."""
+        """Asks for a call of `next_tuple` now. Thread-safe: for data that comes from a thread."""
         self._wake()
 
     def __repr__(self) -> str:
-        return f"<Context {self.topology}/{self.component} task {self.task} ({self.index + 1} of {self.parallelism})>"
+        return f"<Context {self.topology}/{self.component} task {self.task} (index {self.index})>"

@@ -1,7 +1,8 @@
 """The typed description of a topology as JSON-able values, and back.
 
-A description may come over the network, so `parse` takes nothing for granted: whatever is wrong in its shape is
-InvalidTopology with all problems; then the rules of validation are checked again. It never unpickles anything.
+A description may come over the network, so `parse` takes nothing for granted: whatever is wrong in its shape
+is InvalidTopology with all problems; then the rules of validation are checked again. It never unpickles
+anything.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class InvalidTopology(SquallError):
 
 
 class InvalidConfig(SquallError):
-    """Settings that cannot be used. `problems` holds every problem that was found; `name` says where, if known."""
+    """Settings that cannot be used. `problems` holds every problem found; `name` says of what."""
 
     def __init__(self, problems: Iterable[str], name: str | None = None) -> None:
         self.problems: tuple[str, ...] = (problems,) if isinstance(problems, str) else tuple(problems)
@@ -64,7 +64,8 @@ class EmitError(SquallError):
     """An emit, ack or fail that is not allowed.
 
     Wrong number of values, unknown stream, direct misuse, a tuple that is already settled, or a call outside
-    the task's own thread, in `cleanup`, or outside a running task. The component raised it by its call; nothing was sent.
+    the task's own thread, in `cleanup`, or outside a running task. The component raised it by its call;
+    nothing was sent.
     """
 
 
@@ -76,7 +77,8 @@ class GroupingError(EmitError):
 class FailTuple(Exception):
     """Raise it in `execute` or `execute_batch` to fail the tuple (the batch) without an error report.
 
-    The reason reaches the spout as `Failure.error`. It is raised by users, not by Squall, so it is not a SquallError.
+    The reason reaches the spout as `Failure.error`. It is raised by users, not by Squall, so it is not a
+    SquallError.
     """
 
     def __init__(self, reason: str | None = None) -> None:
@@ -112,7 +114,7 @@ class NoSuchTopology(SquallError):
 
 
 class NameTaken(SquallError):
-    """A topology of this name is there already (a completed or failed one keeps its name until it is killed)."""
+    """A topology of this name is there already (an ended one too, until it is killed)."""
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -1,7 +1,7 @@
 """Fields and Stream: how a component says what its output streams carry.
 
-Both take what the user wrote as it is, right or wrong: a topology is judged as a whole when it is built (validation),
-so that all problems come at once and each can name the component that it is about.
+Both take what the user wrote as it is, right or wrong: a topology is judged as a whole when it is built
+(validation), so that all problems come at once and each can name the component that it is about.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ DEFAULT_STREAM = "default"
 class Fields(tuple[str, ...]):
     """The names of a stream's values, in order: `Fields("word", "count")` or `Fields(["word", "count"])`.
 
-    It is an immutable sequence of strings: it has a length, an index, `in` and `==`, and equals a tuple of the same names.
-    `Fields()` is a stream whose tuples carry no values (a signal).
+    It is an immutable sequence of strings: it has a length, an index, `in` and `==`, and equals a tuple of
+    the same names. `Fields()` is a stream whose tuples carry no values (a signal).
     """
 
     __slots__ = ()
@@ -25,7 +25,7 @@ class Fields(tuple[str, ...]):
     def __new__(cls, *names: str | Sequence[str]) -> Fields:
         flat: list[str] = []
         for name in names:
-            # A str is one name. What is neither a name nor an ordered sequence stays as it is: the build reports it.
+            # What is neither a name nor an ordered sequence of names stays as it is: build() reports it.
             if isinstance(name, (list, tuple)):
                 flat.extend(name)
             else:

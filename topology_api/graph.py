@@ -92,7 +92,7 @@ def _strongly_connected(ids: Sequence[str], outgoing: dict[str, list[Edge]]) -> 
 
 
 def cycles(ids: Sequence[str], edges: Iterable[Edge]) -> tuple[tuple[str, ...], ...]:
-    """Groups of components that can reach each other, and components that read themselves, in order of declaration."""
+    """Groups that can reach each other, and components that read themselves, in order of declaration."""
     outgoing = _outgoing(ids, edges)
     place = {component: position for position, component in enumerate(ids)}
     groups = [

@@ -23,7 +23,7 @@ KEYED_KINDS = ("fields", "partial_key")  # those that name fields
 class Grouping:
     """Base of custom groupings: `declarer.custom_grouping("split", ByLength())`.
 
-    An instance is pickled when the topology is built; each task that emits to the stream has a copy of its own.
+    An instance is pickled when the topology is built; each task that emits to it has its own copy.
     """
 
     def prepare(self, context: Context, source: str, stream: str, target_tasks: Sequence[int]) -> None:
@@ -36,6 +36,6 @@ class Grouping:
     def choose(self, values: tuple[object, ...]) -> Sequence[int]:
         """Called for each emission; returns the ids of the tasks that get it, each out of `target_tasks`.
 
-        An empty sequence drops it; anything else than a sequence of target tasks is a GroupingError in the emit.
+        An empty sequence drops it; anything but a sequence of target tasks is a GroupingError.
         """
         raise SquallError(f"{type(self).__name__} has no choose(values): a custom grouping must have one")

@@ -1,7 +1,8 @@
 """Hook: the base of task hooks, which watch what a task does.
 
-`conf={"topology.auto.task.hooks": ["package.module:Class"]}` puts a hook of that class (made without arguments) into every
-task. It must not know how the task runs; hooks are called in the task's own thread and must be quick.
+`conf={"topology.auto.task.hooks": ["package.module:Class"]}` puts a hook of that class (made without
+arguments) into every task. It must not know how the task runs; hooks are called in the task's own thread and
+must be quick.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class Hook:
         """After the task's `open` or `prepare`."""
 
     def emitted(self, task: int, stream: str, values: tuple[object, ...], targets: Sequence[int]) -> None:
-        """After an emission. task: the emitting task. targets: ids of the tasks that get it (empty: nobody reads it)."""
+        """After an emission by `task`. targets: ids of the tasks that get it (empty: nobody reads it)."""
 
     def executing(self, tup: Tuple) -> None:
         """Before `execute` gets the tuple."""

@@ -1,7 +1,8 @@
 """Reads a user's spout, bolt or grouping instance: its kind, its output streams, its attributes and methods.
 
-Everything that is wrong comes back as text, with no word of where: the caller knows the component's id. It runs the
-user's properties (they are part of the API), so it takes any error from them. It must not know the graph.
+Everything that is wrong comes back as text, with no word of where: the caller knows the component's id. It
+runs the user's properties (they are part of the API), so it takes any error from them. It must not know the
+graph.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from topology_api.components import BatchBolt, Bolt, Spout
-from topology_api.fields import DEFAULT_STREAM, Fields, Stream
+from topology_api.fields import DEFAULT_STREAM, Stream
 from topology_api.groupings import Grouping
 from topology_api.topology import DEAD_LETTERS, StreamSpec
 from topology_api.values import MAX_SECONDS, Replay, number_problem
@@ -71,7 +72,7 @@ def _read(component: object, name: str, problems: list[str]) -> Any:
 
 
 def output_streams(component: object) -> tuple[dict[str, StreamSpec] | None, list[str]]:
-    """The output streams of a spout or bolt and what is wrong with their shape; None when they cannot be told.
+    """The output streams of a spout or bolt (None: cannot be told) and what is wrong with their shape.
 
     Names of streams and fields are judged later, with the whole topology.
     """

@@ -1,7 +1,7 @@
 """The rules for names: of topologies, components, streams and fields.
 
-Names become znodes, directories, log files, URLs and command line arguments; the rules keep all of these safe.
-Each function gives the text of what is wrong, or None. It says nothing of where: the caller knows that.
+Names become znodes, directories, log files, URLs and command line arguments; the rules keep all of these
+safe. Each function gives the text of what is wrong, or None. It says nothing of where: the caller knows that.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The options table: every configuration key that is Squall's, with type, default, unit, scope and text.
 
-One table validates all layers of settings and writes `conf/defaults.yaml` and the reference page (squall/settings.py).
-It must not know where values come from. Names are Storm's where Storm has the option.
+One table validates all layers of settings and writes `conf/defaults.yaml` and the reference page
+(squall/settings.py). It must not know where values come from. Names are Storm's where Storm has the option.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ _MAX_TUPLES = 100_000_000
 class Option:
     """One configuration key.
 
-    types: the Python types of its values. scope: where it may be set: `topology` (for the whole topology only),
-    `both` (for a component as well), `component`, or `daemon`. check: gives what is wrong with a value, or None.
+    types: the Python types of its values. scope: where it may be set: `topology` (for the whole topology
+        only), `both` (for a component as well), `component`, or `daemon`. check: gives what is wrong with a
+        value, or None.
     """
 
     name: str
@@ -146,7 +147,7 @@ _TABLE = (
     ),
     Option(
         "topology.on.error", (str,), "fail", "", "both",
-        "What an exception in user code does: 'fail' fails the tuple and reports, 'crash' stops the topology.",
+        "What an exception in user code does: 'fail' fails the tuple, 'crash' stops the topology.",
         _one_of("fail", "crash"),
     ),
     Option(
@@ -189,8 +190,8 @@ def defaults() -> dict[str, object]:
 def problems_of(conf: object, scope: Scope = "topology") -> list[str]:
     """All problems of a configuration that is set for a `topology` or for a `component`.
 
-    Keys of ours must be in the table, fit the scope, and have a value of the right type, unit and range; other keys are
-    the user's own and may have any value that JSON has.
+    Keys of ours must be in the table, fit the scope, and have a value of the right type, unit and range;
+    other keys are the user's own and may have any value that JSON has.
     """
     if not isinstance(conf, Mapping):
         return [f"the configuration is {typed(conf)}: give a dict from keys to values"]

@@ -1,7 +1,8 @@
 """The edge where a component becomes bytes: cloudpickle, and the search for what cannot be pickled.
 
-A class of an importable module travels by reference, one of `__main__` (and a lambda or closure) by value. cloudpickle is
-imported on first use, so that `import topology_api` stays quick. It must not know builder or graph.
+A class of an importable module travels by reference, one of `__main__` (and a lambda or closure) by value.
+cloudpickle is imported on first use, so that `import topology_api` stays quick. It must not know builder or
+graph.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Topology and the specs it is made of: a frozen, typed description plus one pickle per component.
 
-The description is what Nimbus and supervisors work from (they never unpickle); the pickles are for workers only.
-It must not know how a description comes to be (builder) or whether it makes sense (validation).
+The description is what Nimbus and supervisors work from (they never unpickle); the pickles are for workers
+only. It must not know how a description comes to be (builder) or whether it makes sense (validation).
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ class Topology:
 
     @cached_property
     def cycles(self) -> tuple[tuple[str, ...], ...]:
-        """The cycles among the bolts: groups of component ids that can reach each other, or a bolt that reads itself.
+        """The cycles among the bolts: ids that can reach each other, or one bolt that reads itself.
 
         Cycles are allowed. Ids within a group, and the groups, are in order of declaration.
         """
@@ -151,7 +151,7 @@ class Topology:
 
     @cached_property
     def closing_edges(self) -> frozenset[tuple[str, str, str]]:
-        """The edges that close a cycle, as (target component, source, stream): without them the graph has no cycle."""
+        """The edges that close a cycle, as (target, source, stream): without them there is none."""
         closing = graph.closing_edges([component.id for component in self.components], self._edges)
         return frozenset((edge.target, edge.source, edge.stream) for edge in closing)
 
@@ -185,14 +185,14 @@ class Topology:
         return replace(self, conf={**self.conf, **json_copy(extra)})
 
     def describe(self) -> dict[str, Any]:
-        """The typed description, as values that JSON has (without the pickles); `from_description` reads it."""
+        """The typed description as JSON-able values, without the pickles: see `from_description`."""
         from topology_api.description import describe
 
         return describe(self)
 
     @classmethod
     def from_description(cls, description: Mapping[str, Any], pickles: Mapping[str, bytes]) -> Topology:
-        """The topology that was described; InvalidTopology, with all problems, for a description that is not sound."""
+        """The topology that was described; InvalidTopology, with all problems, if it is not sound."""
         from topology_api.description import parse
 
         return parse(description, pickles)

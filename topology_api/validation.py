@@ -1,8 +1,8 @@
 """What is wrong with a topology: pure rules over specs; all problems at once, as texts.
 
-Each problem names the component, stream and field it is about. The builder asks before it makes a Topology, and whoever
-gets a description from elsewhere asks again. It never sees a user's instance (inspection does) and raises nothing.
-Cycles between bolts are allowed.
+Each problem names the component, stream and field it is about. The builder asks before it makes a Topology,
+and whoever gets a description from elsewhere asks again. It never sees a user's instance (inspection does)
+and raises nothing. Cycles between bolts are allowed.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def _shape_problems(component: ComponentSpec, inputs_unread: bool) -> Iterator[s
         calls = ", ".join(map(call_text, component.inputs))
         yield f"{_place(component)}: a spout has no inputs, but this one has: {calls}"
     if component.kind == "bolt" and not component.inputs and not inputs_unread:
-        yield f"{_place(component)}: it has no inputs: call a grouping on what set_bolt returned, e.g. .shuffle_grouping(source)"
+        yield f"{_place(component)}: it has no inputs: add .shuffle_grouping(source), or another one"
 
 
 def _subscription_problems(
@@ -170,9 +170,7 @@ def _stream_use_problems(subscription: Subscription, source: ComponentSpec) -> I
     if spec is None:
         streams = [name for name in source.outputs if name != DEAD_LETTERS]
         there = (
-            f"its streams: {listed(streams)}"
-            if streams
-            else "it has no output streams: give it outputs = Fields(...)"
+            f"its streams: {listed(streams)}" if streams else "it has no output streams: it needs `outputs`"
         )
         near = nearest(subscription.stream, streams)
         yield f"{_place(source)} has no stream {shown(subscription.stream)} ({there}){near}"
@@ -194,7 +192,7 @@ def _repeated_inputs(component: ComponentSpec) -> Iterator[str]:
         key = (subscription.source, subscription.stream)
         if key in first:
             yield (
-                f"{_place(component)}: it reads stream {shown(key[1])} of {shown(key[0])} twice, by {call_text(first[key])}"
-                f" and by {call_text(subscription)}: once is enough, or use two bolts"
+                f"{_place(component)}: it reads stream {shown(key[1])} of {shown(key[0])} twice,"
+                f" by {call_text(first[key])} and by {call_text(subscription)}: drop one, or use two bolts"
             )
         first.setdefault(key, subscription)

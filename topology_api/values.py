@@ -21,8 +21,9 @@ _MAX_ATTEMPTS = 2**31 - 1
 class Failure:
     """Why a tuple tree failed: what `Spout.fail` gets.
 
-    reason: `"failed"` (a bolt failed or raised), `"timeout"` (no sign of life for `topology.message.timeout.secs`),
-        `"lost"` (a worker that held part of the tree is gone), `"stopped"` (the topology was killed first).
+    reason: `"failed"` (a bolt failed or raised), `"timeout"` (no sign of life for
+        `topology.message.timeout.secs`), `"lost"` (a worker that held part of the tree is gone), `"stopped"`
+        (the topology was killed first).
     component, task: the bolt and its task that failed or held the tuple, None when not known.
     error: the text of the error or the reason given to `fail` or FailTuple; None when there is none.
     attempts: how often the values were emitted, the first time included.
@@ -40,7 +41,7 @@ class Replay:
     """How the runtime emits failed trees again: the value of `Spout.replay`.
 
     max_attempts: how often the values are emitted at most, the first emission included (an int >= 1).
-    first_delay: seconds between the first failure and the second emission; each further delay is twice as long.
+    first_delay: seconds between the first failure and the second emission; the next ones double.
     max_delay: seconds that no delay exceeds.
     Raises InvalidConfig, with all problems, for values that cannot be used.
     """
@@ -74,7 +75,7 @@ class Replay:
 
 
 def number_problem(value: object, low: float, high: float, unit: str, *, above: bool = False) -> str | None:
-    """What is wrong with a number that must be between two bounds (`above`: greater than the lower one), or None."""
+    """What is wrong with a number of `unit` between two bounds (`above`: not the lower one), or None."""
     bounds = f"more than {low}" if above else f"at least {low}"
     what = f"give a number of {unit}, {bounds} and at most {high}"
     if isinstance(value, bool) or not isinstance(value, (int, float)):
