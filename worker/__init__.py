@@ -1,0 +1,1 @@
+"""Runs tasks: executor loop, router, tree tracker, outbox. Knows no other daemon."""
