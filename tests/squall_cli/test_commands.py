@@ -25,7 +25,7 @@ IN_THE_CONTRACT = [
 # What a user may type, from the API page and the help texts: all of it is understood.
 UNDERSTOOD = [
     "submit word_count.py",
-    "submit word_count.py:topology --name wc --wait --inactive --nimbus http://h:1 -o a=1 -o c:b=2 -- --path x",
+    "submit word_count.py:topology --name wc --wait --inactive --nimbus http://h:1 -o a=1 -o c:b=2 -- --x",
     "list --json",
     "status wc --json",
     "kill wc -w 3 --wait",
