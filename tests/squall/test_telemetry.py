@@ -1,0 +1,141 @@
+"""A histogram's percentiles are within 2 % of the truth, whoever counted and however it was sent."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from squall.telemetry import BUCKETS_PER_OCTAVE, GREATEST, LEAST, Histogram
+
+SECONDS = st.one_of(st.floats(1e-9, 1e9), st.floats(1e-6, 10), st.just(0.0))
+COUNTED = st.lists(st.tuples(SECONDS, st.integers(1, 50)), max_size=40)
+
+
+def histogram_of(counted: list[tuple[float, int]]) -> Histogram:
+    histogram = Histogram()
+    for value, count in counted:
+        histogram.add(value, count)
+    return histogram
+
+
+@given(COUNTED.filter(bool), st.floats(0, 100))
+def test_a_percentile_is_within_two_per_cent_of_the_exact_one(
+    counted: list[tuple[float, int]], p: float
+) -> None:
+    values = sorted(value for value, count in counted for _ in range(count))
+    exact = values[max(1, math.ceil(len(values) * p / 100)) - 1]
+    assert histogram_of(counted).percentile(p) == pytest.approx(exact, rel=0.02)
+
+
+@given(st.integers(-29 * BUCKETS_PER_OCTAVE, 62 * BUCKETS_PER_OCTAVE))
+def test_a_value_at_the_edge_of_a_bucket_is_still_within_two_per_cent(step: int) -> None:
+    octave, position = divmod(step, BUCKETS_PER_OCTAVE)
+    edge = math.ldexp(1 + position / BUCKETS_PER_OCTAVE, octave)
+    for value in (math.nextafter(edge, 0), edge, math.nextafter(edge, math.inf)):
+        histogram = histogram_of([(LEAST, 1), (value, 1), (GREATEST, 1)])
+        assert histogram.percentile(50) == pytest.approx(value, rel=1 / 64 + 1e-9)
+
+
+def test_an_empty_histogram_has_no_percentiles() -> None:
+    assert Histogram().percentile(50) is None
+    assert Histogram().count == 0
+    assert Histogram() == Histogram.from_dict(Histogram().as_dict())
+
+
+def test_the_extremes_are_exact() -> None:
+    histogram = histogram_of([(0.123456789, 3), (7.7654321, 1)])
+    assert histogram.percentile(100) == 7.7654321
+    assert histogram.percentile(0) == pytest.approx(0.123456789, rel=0.02)
+    assert histogram_of([(0.3, 1000)]).percentile(50) == pytest.approx(0.3, rel=0.02)
+    assert histogram.count == 4
+
+
+def test_a_count_is_as_good_as_so_many_calls() -> None:
+    at_once, one_by_one = Histogram(), Histogram()
+    at_once.add(0.25, 200)
+    for _ in range(200):
+        one_by_one.add(0.25)
+    assert at_once == one_by_one
+    assert at_once.count == 200
+
+
+def test_no_values_change_nothing_and_less_than_none_is_an_error() -> None:
+    histogram = histogram_of([(1.0, 1)])
+    histogram.add(5.0, 0)
+    with pytest.raises(ValueError, match="forgets nothing"):
+        histogram.add(5.0, -1)
+    assert histogram == histogram_of([(1.0, 1)])
+
+
+def test_a_clock_that_was_set_back_counts_as_zero() -> None:
+    histogram = histogram_of([(-3.0, 1), (0.0, 1), (1e-12, 1), (1.0, 1)])
+    assert histogram.percentile(50) == 0.0
+    assert histogram.percentile(100) == 1.0
+
+
+def test_values_without_limit_take_buckets_with_a_limit() -> None:
+    histogram = Histogram()
+    for exponent in range(-1074, 1024):
+        for part in range(8):
+            histogram.add(math.ldexp(1 + part / 8, exponent))
+    histogram.add(math.inf)
+    assert histogram.count == 2098 * 8 + 1
+    assert len(histogram.buckets) <= 93 * 8 + 2
+    assert histogram.percentile(100) == GREATEST
+
+
+@pytest.mark.parametrize("p", [-1, 100.1, math.nan])
+def test_a_percentile_outside_of_0_to_100_is_an_error(p: float) -> None:
+    with pytest.raises(ValueError, match="between 0 and 100"):
+        Histogram().percentile(p)
+
+
+def test_what_is_no_number_is_an_error_and_changes_nothing() -> None:
+    histogram = histogram_of([(1.0, 1)])
+    with pytest.raises(ValueError, match="counts numbers"):
+        histogram.add(math.nan)
+    assert histogram == histogram_of([(1.0, 1)])
+
+
+@given(COUNTED, COUNTED)
+def test_merged_histograms_are_the_histogram_of_all_values(a: Any, b: Any) -> None:
+    merged, other = histogram_of(a), histogram_of(b)
+    merged.merge(other)
+    assert merged == histogram_of(a + b)
+    assert other == histogram_of(b)
+
+
+@given(COUNTED)
+def test_a_histogram_survives_json(counted: list[tuple[float, int]]) -> None:
+    histogram = histogram_of(counted)
+    again = Histogram.from_dict(json.loads(json.dumps(histogram.as_dict(), allow_nan=False)))
+    assert again == histogram
+    assert (again.count, again.percentile(99)) == (histogram.count, histogram.percentile(99))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {},
+        {"buckets": 3},
+        {"buckets": [[1]]},
+        {"buckets": [[1, 1]]},
+        {"buckets": [["1", 1]], "least": 1, "greatest": 1},
+        {"buckets": [[1, 0]], "least": 1, "greatest": 1},
+        {"buckets": [[32, 1], [32, 1]], "least": 1, "greatest": 1},
+        {"buckets": [[32, 1]], "least": "nan", "greatest": 1},
+        {"buckets": [[32, 1]], "least": 1, "greatest": 2},
+    ],
+)
+def test_what_is_no_histogram_gives_one_class_of_error(values: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="no histogram"):
+        Histogram.from_dict(values)
+
+
+def test_a_histogram_says_what_it_holds() -> None:
+    assert repr(histogram_of([(1.0, 2)])) == "<Histogram of 2 values, p50 1.0, p99 1.0>"
