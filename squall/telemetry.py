@@ -45,32 +45,32 @@ class Histogram:
 
     __hash__ = None  # type: ignore[assignment]
 
-    def add(self, value_seconds: float, count: int = 1) -> None:
-        """Counts `value_seconds` as seen `count` times: one call for a batch that took equally long."""
+    def add(self, value: float, count: int = 1) -> None:
+        """Counts `value` as seen `count` times: one call for a batch that took equally long."""
         if count < 1:
             if count < 0:
-                raise ValueError(f"a histogram forgets nothing: {count} values of {value_seconds!r}")
+                raise ValueError(f"a histogram forgets nothing: {count} values of {value!r}")
             return
-        if value_seconds >= LEAST:
-            if value_seconds > GREATEST:
-                value_seconds = GREATEST
-            mantissa, exponent = frexp(value_seconds)
+        if value >= LEAST:
+            if value > GREATEST:
+                value = GREATEST
+            mantissa, exponent = frexp(value)
             index = exponent * BUCKETS_PER_OCTAVE + int(mantissa * (2 * BUCKETS_PER_OCTAVE)) - _HALF
-        elif value_seconds < LEAST:
-            value_seconds = 0.0
+        elif value < LEAST:
+            value = 0.0
             index = _ZERO
         else:
-            raise ValueError(f"a histogram counts numbers, not {value_seconds!r}")
+            raise ValueError(f"a histogram counts numbers, not {value!r}")
         buckets = self.buckets
         buckets[index] = buckets.get(index, 0) + count
         self.count += count
-        if value_seconds < self.least:
-            self.least = value_seconds
-        if value_seconds > self.greatest:
-            self.greatest = value_seconds
+        if value < self.least:
+            self.least = value
+        if value > self.greatest:
+            self.greatest = value
 
     def percentile(self, p: float) -> float | None:
-        """The value that `p` per cent (0 to 100) of the values do not exceed, within 2 %; None without values."""
+        """The value that `p` per cent (0 to 100) of the values do not exceed, within 2 %; None if empty."""
         if not 0 <= p <= 100:
             raise ValueError(f"a percentile lies between 0 and 100, not at {p!r}")
         if not self.count:
