@@ -1,0 +1,61 @@
+"""Where the site's file is, and what holds before a topology speaks: defaults, site file, environment, -o.
+
+Commands call this so that all of them look in the same places. It must not know what the settings are for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from squall.settings import Overrides, environment_conf, load_site, parse_overrides
+from topology_api.errors import InvalidConfig
+from topology_api.options import problems_of
+
+SITE_FILE = Path("conf/squall.yaml")
+
+
+@dataclass(frozen=True)
+class Layers:
+    """The settings that stand outside of a topology, each layer sound in itself."""
+
+    site_file: Path | None
+    site: Mapping[str, object]
+    environment: Mapping[str, object]
+    overrides: Overrides
+
+
+def site_file(given: str | Path | None) -> Path | None:
+    """The file that --config names, else conf/squall.yaml in the working folder when there is one."""
+    if given is not None:
+        return Path(given)
+    return SITE_FILE if SITE_FILE.is_file() else None
+
+
+def read_layers(given: str | Path | None, environ: Mapping[str, str], settings: Iterable[str]) -> Layers:
+    """Read all three layers; InvalidConfig with all problems of all of them."""
+    problems: list[str] = []
+    file = site_file(given)
+    site: Mapping[str, object] = {}
+    environment: Mapping[str, object] = {}
+    overrides = Overrides()
+    if file is not None:
+        try:
+            site = load_site(file)
+        except InvalidConfig as error:
+            problems += [f"{file}: {problem}" for problem in error.problems]
+    try:
+        environment = environment_conf(environ)
+    except InvalidConfig as error:
+        problems += [f"the environment: {problem}" for problem in error.problems]
+    try:
+        overrides = parse_overrides(settings)
+    except InvalidConfig as error:
+        problems += error.problems
+    problems += [f"-o: {problem}" for problem in problems_of(overrides.topology, "topology")]
+    for component, conf in overrides.components.items():
+        problems += [f"-o {component}: {problem}" for problem in problems_of(conf, "component")]
+    if problems:
+        raise InvalidConfig(problems)
+    return Layers(file, site, environment, overrides)

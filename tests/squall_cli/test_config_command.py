@@ -1,0 +1,101 @@
+"""`squall config` shows what is in force and who said so, and names everything that is wrong."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from squall_cli.main import squall
+from topology_api.options import OPTIONS
+
+
+@pytest.fixture(autouse=True)
+def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def config(*arguments: str, environ: dict[str, str] | None = None) -> Result:
+    return CliRunner(env=environ).invoke(squall, ["config", *arguments], prog_name="squall")
+
+
+def as_json(*arguments: str, environ: dict[str, str] | None = None) -> dict[str, dict[str, object]]:
+    result = config("--json", *arguments, environ=environ)
+    assert (result.exit_code, result.stderr) == (0, "")
+    found: dict[str, dict[str, object]] = json.loads(result.stdout)
+    return found
+
+
+def test_without_any_setting_every_option_has_its_default() -> None:
+    found = as_json()
+    assert list(found) == list(OPTIONS)
+    assert {entry["from"] for entry in found.values()} == {"default"}
+    assert found["topology.message.timeout.secs"]["value"] == 30
+
+
+def test_later_layers_beat_earlier_ones_and_are_named(tmp_path: Path) -> None:
+    names = ["topology.workers", "topology.queue.size", "topology.cycle.buffer"]
+    (tmp_path / "site.yaml").write_text("".join(f"{name}: 100\n" for name in names))
+    environ = {"SQUALL_TOPOLOGY_WORKERS": "200", "SQUALL_TOPOLOGY_QUEUE_SIZE": "200"}
+    found = as_json("--config", "site.yaml", "-o", "topology.workers=300", environ=environ)
+    assert [found[name] for name in names] == [
+        {"value": 300, "from": "-o"},
+        {"value": 200, "from": "environment"},
+        {"value": 100, "from": "site file"},
+    ]
+
+
+def test_the_sites_file_is_found_where_it_is_expected(tmp_path: Path) -> None:
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "squall.yaml").write_text("topology.workers: 7\nshop.name: corner\n")
+    found = as_json()
+    assert found["topology.workers"] == {"value": 7, "from": "site file"}
+    assert found["shop.name"] == {"value": "corner", "from": "site file"}
+    assert config().stdout.endswith("\nsite file: conf/squall.yaml\n")
+
+
+def test_a_setting_of_one_component_stands_apart() -> None:
+    found = as_json("-o", "split:topology.queue.size=64")
+    assert found["split:topology.queue.size"] == {"value": 64, "from": "-o"}
+    assert found["topology.queue.size"]["from"] == "default"
+
+
+def test_the_table_fits_a_terminal_and_shows_unit_and_origin() -> None:
+    lines = config("-o", "topology.message.timeout.secs=5").stdout.splitlines()
+    assert lines[0].split() == ["OPTION", "VALUE", "UNIT", "FROM"]
+    row = next(line for line in lines if line.startswith("topology.message.timeout.secs "))
+    assert row.split() == ["topology.message.timeout.secs", "5", "seconds", "-o"]
+    assert max(map(len, lines)) <= 80
+
+
+def test_everything_that_is_wrong_is_named_with_its_place(tmp_path: Path) -> None:
+    (tmp_path / "site.yaml").write_text("topology.wrokers: 2\n")
+    result = config(
+        *("--config", "site.yaml"),
+        *("-o", "topology.queue.size=many", "-o", "split:topology.workers=2"),
+        environ={"SQUALL_TOPOLOGY_ACKING": "perhaps"},
+    )
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith("squall config: the configuration has 4 problems:")
+    for part in (
+        "site.yaml: unknown configuration key 'topology.wrokers'; did you mean 'topology.workers'?",
+        "SQUALL_TOPOLOGY_ACKING",
+        "-o: 'topology.queue.size' ",
+        "-o split: 'topology.workers' ",
+    ):
+        assert part in result.stderr
+
+
+def test_a_setting_that_is_none_is_shown_how_to_write() -> None:
+    result = config("-o", "nonsense")
+    assert result.exit_code == 1
+    assert "-o nonsense: write -o key=value" in result.stderr
+
+
+def test_a_sites_file_that_is_not_there_is_named() -> None:
+    result = config("--config", "nowhere.yaml")
+    assert result.exit_code == 1
+    assert "nowhere.yaml" in result.stderr
