@@ -1,9 +1,9 @@
 """Nimbus: the master of a cluster, as an object without threads, sockets or sleep.
 
 Every command does at once what can be done at once; `tick` does what has become due since: a deadline has
-passed, a worker has reported, a supervisor has come or gone. All state is in the store, so another Nimbus over
-the same store goes on where this one stopped; steps are written in an order that lets it (workers are noted as
-leaving before they are withdrawn; the record, which holds the name, goes last).
+passed, a worker has reported, a supervisor has come or gone. All state is in the store, so another Nimbus
+over the same store goes on where this one stopped; steps are written in an order that lets it (workers are
+noted as leaving before they are withdrawn; the record, which holds the name, goes last).
 
 How a topology ends: `kill` sets a deadline; when every worker is drained, or the deadline has passed, the
 assignment is removed, which tells the workers to stop; when each has reported that it stopped, the record is

@@ -1,8 +1,8 @@
 """From slots to workers: which workers an assignment has, given what the scheduler chose.
 
-A worker that keeps its slot and all of its tasks keeps its name and its incarnation, also when it is given more
-tasks. One that loses a task is replaced by a new worker with a new incarnation, even in the same slot: so what
-the old one still sends for that task is refused everywhere (two owners of one task never both count).
+A worker that keeps its slot and all of its tasks keeps its name and its incarnation, also when it is given
+more tasks. One that loses a task is replaced by a new worker with a new incarnation, even in the same slot:
+what the old one still sends for that task is refused everywhere (two owners of one task never both count).
 Must not know: the store, states, time.
 """
 
@@ -51,7 +51,7 @@ def placements_for(
     leaving: Iterable[Placement],
     version: int,
 ) -> tuple[Placement, ...]:
-    """The workers of the assignment `version`. A name in use, also by a worker that is to go, is not reused."""
+    """The workers of the assignment `version`. Names in use, also by workers that are to go, stay theirs."""
     before = {slot_of(placement): placement for placement in current}
     names = {placement.worker for placement in (*current, *leaving)}
     free_names = (name for number in count(1) if (name := f"w{number}") not in names)

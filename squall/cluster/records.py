@@ -104,7 +104,7 @@ class WorkerReport:
 
 
 Record = TopologyRecord | Assignment | SupervisorRecord | WorkerReport
-R = TypeVar("R", TopologyRecord, Assignment, SupervisorRecord, WorkerReport)
+R = TypeVar("R", bound=Record)
 
 
 def encode(record: Record) -> bytes:
@@ -257,7 +257,7 @@ def _report(body: _Body) -> WorkerReport:
     )
 
 
-_READERS: dict[type[Record], Callable[[_Body], Record]] = {
+_READERS: dict[type, Callable[[_Body], Record]] = {
     TopologyRecord: _topology,
     Assignment: _assignment,
     SupervisorRecord: _supervisor,

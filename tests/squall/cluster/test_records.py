@@ -1,0 +1,134 @@
+"""Records come back from their bytes as they were; other bytes give one kind of error."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from squall.cluster.records import (
+    Assignment,
+    BadRecord,
+    Placement,
+    Record,
+    SupervisorRecord,
+    TopologyRecord,
+    WorkerReport,
+    decode,
+    encode,
+)
+
+TEXT = st.text(max_size=8)
+NUMBERS = st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(2**53), 2**53)
+PAIRS = st.tuples(st.integers(0), st.integers(0))
+JSON: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | NUMBERS | TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
+    max_leaves=5,
+)
+CONFS = st.dictionaries(TEXT, JSON, max_size=3)
+PLACEMENTS = st.builds(Placement, TEXT, TEXT, st.integers(0), PAIRS, st.lists(st.integers(1)).map(tuple))
+RECORDS: st.SearchStrategy[Record] = st.one_of(
+    st.builds(
+        TopologyRecord,
+        id=TEXT,
+        name=TEXT,
+        state=TEXT,
+        previous=st.none() | TEXT,
+        conf=CONFS,
+        component_confs=st.dictionaries(TEXT, CONFS, max_size=2),
+        tasks=st.lists(st.tuples(st.integers(1), TEXT, st.integers(0)), max_size=3).map(tuple),
+        version=st.integers(0),
+        deadline=st.none() | NUMBERS,
+        error=st.none() | TEXT,
+        submitted=NUMBERS,
+    ),
+    st.builds(Assignment, TEXT, st.integers(0), st.lists(PLACEMENTS, max_size=3).map(tuple)),
+    st.builds(SupervisorRecord, TEXT, TEXT, st.integers(0)),
+    st.builds(
+        WorkerReport,
+        TEXT,
+        PAIRS,
+        st.booleans(),
+        st.booleans(),
+        st.booleans(),
+        st.booleans(),
+        st.none() | TEXT,
+    ),
+)
+
+SUPERVISOR = SupervisorRecord("s1", "host-1", 4)
+KINDS: tuple[type[Any], ...] = (TopologyRecord, Assignment, SupervisorRecord, WorkerReport)
+
+
+@given(RECORDS)
+def test_a_record_comes_back_from_its_bytes_as_it_was(record: Record) -> None:
+    assert decode(type(record), encode(record)) == record
+
+
+@given(RECORDS)
+def test_a_record_is_never_taken_for_one_of_another_kind(record: Record) -> None:
+    for kind in KINDS:
+        if kind is not type(record):
+            with pytest.raises(BadRecord, match=type(record).__name__):
+                decode(kind, encode(record))
+
+
+@given(st.binary() | JSON.map(lambda value: json.dumps(value).encode()), st.sampled_from(KINDS))
+def test_bytes_that_are_no_record_give_bad_record_and_nothing_else(data: bytes, kind: type[Any]) -> None:
+    with pytest.raises(BadRecord):
+        decode(kind, data)
+
+
+@given(RECORDS, st.data())
+def test_a_record_with_a_field_that_is_missing_or_odd_gives_a_record_or_bad_record(
+    record: Record, data: st.DataObject
+) -> None:
+    body = json.loads(encode(record))
+    field = data.draw(st.sampled_from(sorted(body)))
+    if data.draw(st.booleans()):
+        del body[field]
+        with pytest.raises(BadRecord):
+            decode(type(record), json.dumps(body).encode())
+        return
+    body[field] = data.draw(JSON | st.lists(JSON, max_size=3))
+    try:
+        read = decode(type(record), json.dumps(body).encode())
+    except BadRecord as error:
+        assert str(error)
+    else:
+        assert isinstance(read, type(record))
+
+
+def test_a_record_of_a_newer_format_is_refused_with_what_to_do() -> None:
+    body = json.loads(encode(SUPERVISOR)) | {"format": 2}
+    with pytest.raises(BadRecord, match=r"format 2.*reads format 1.*one release"):
+        decode(SupervisorRecord, json.dumps(body).encode())
+
+
+def test_a_wrong_field_is_named_with_its_value() -> None:
+    body = json.loads(encode(SUPERVISOR)) | {"slots": "four"}
+    with pytest.raises(BadRecord, match=r"SupervisorRecord\.slots cannot be 'four'"):
+        decode(SupervisorRecord, json.dumps(body).encode())
+
+
+def test_a_truth_value_is_no_number() -> None:
+    body = json.loads(encode(SUPERVISOR)) | {"slots": True}
+    with pytest.raises(BadRecord, match="slots"):
+        decode(SupervisorRecord, json.dumps(body).encode())
+
+
+def test_a_configuration_that_json_cannot_hold_is_refused() -> None:
+    record = decode(TopologyRecord, encode(_topology_record()))
+    with pytest.raises(BadRecord, match=r"set.*only JSON values"):
+        encode(replace(record, conf={"mine": {1, 2}}))
+
+
+def _topology_record() -> TopologyRecord:
+    return TopologyRecord(
+        "words-1-0", "words", "ACTIVE", None, {}, {}, ((1, "lines", 0),), 1, None, None, 0.0
+    )

@@ -1,0 +1,129 @@
+"""A registry never writes over what it has not read, and gives no number twice."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+
+import pytest
+
+from squall.cluster import paths
+from squall.cluster.memory import InMemoryStore
+from squall.cluster.records import (
+    Assignment,
+    BadRecord,
+    Placement,
+    SupervisorRecord,
+    TopologyRecord,
+    WorkerReport,
+)
+from squall.cluster.registry import Registry
+from squall.cluster.store import Conflict, Exists
+
+WORDS = TopologyRecord("words-1-0", "words", "ACTIVE", None, {}, {}, ((1, "lines", 0),), 0, None, None, 0.0)
+PLACED = Assignment("words-1-0", 1, (Placement("w1", "s1", 0, (1, 0), (1,)),))
+REPORT = WorkerReport("w1", (1, 0), True, False, False, False, None)
+
+
+def test_a_name_is_taken_once() -> None:
+    store = InMemoryStore()
+    Registry(store).create_topology(WORDS)
+    with pytest.raises(Exists):
+        Registry(store).create_topology(replace(WORDS, id="words-2-0"))
+    assert Registry(store).topology("words") == WORDS
+
+
+def test_a_topology_that_somebody_else_changed_since_is_not_overwritten() -> None:
+    store = InMemoryStore()
+    mine, yours = Registry(store), Registry(store)
+    mine.create_topology(WORDS)
+    read = yours.topology("words")
+    assert read is not None
+    yours.update_topology(read, replace(read, state="KILLED"))
+    with pytest.raises(Conflict):
+        mine.update_topology(WORDS, replace(WORDS, state="INACTIVE"))
+    assert mine.topology("words") == replace(WORDS, state="KILLED")
+    with pytest.raises(Conflict, match="read earlier"):
+        mine.update_topology(WORDS, replace(WORDS, state="INACTIVE"))
+    with pytest.raises(Conflict):
+        mine.remove_topology(WORDS)
+    assert Registry(store).topology("words") == replace(WORDS, state="KILLED")
+
+
+def test_a_record_that_was_removed_and_made_anew_is_read_anew() -> None:
+    store = InMemoryStore()
+    mine, yours = Registry(store), Registry(store)
+    yours.create_topology(WORDS)
+    assert mine.topology("words") == WORDS
+    yours.remove_topology(WORDS)
+    assert mine.topology("words") is None
+    yours.create_topology(replace(WORDS, id="words-2-0"))
+    assert mine.topology("words") == replace(WORDS, id="words-2-0")
+
+
+def test_a_record_that_did_not_change_is_decoded_once() -> None:
+    registry = Registry(InMemoryStore())
+    registry.create_topology(WORDS)
+    assert registry.topology("words") is registry.topology("words")
+
+
+def test_topologies_come_in_the_order_of_submission() -> None:
+    registry = Registry(InMemoryStore())
+    for number, name in enumerate(["zebra", "ant", "cat"]):
+        registry.create_topology(replace(WORDS, id=f"{name}-{number}-5", name=name, submitted=number))
+    assert [record.name for record in registry.topologies()] == ["zebra", "ant", "cat"]
+
+
+def test_an_assignment_without_workers_is_none() -> None:
+    registry = Registry(InMemoryStore())
+    registry.save_assignment(PLACED)
+    registry.save_leaving(PLACED)
+    assert (registry.assignment("words-1-0"), registry.leaving("words-1-0")) == (PLACED, PLACED)
+    registry.save_assignment(replace(PLACED, placements=()))
+    registry.save_leaving(replace(PLACED, placements=()))
+    assert (registry.assignment("words-1-0"), registry.leaving("words-1-0")) == (None, None)
+
+
+def test_reports_are_kept_by_worker_and_forgotten() -> None:
+    registry = Registry(InMemoryStore())
+    other = replace(REPORT, worker="w2")
+    registry.save_report("words-1-0", REPORT)
+    registry.save_report("words-1-0", other)
+    assert registry.reports("words-1-0") == {"w1": REPORT, "w2": other}
+    registry.remove_report("words-1-0", "w1")
+    assert registry.reports("words-1-0") == {"w2": other}
+
+
+def test_a_supervisor_is_there_until_it_goes() -> None:
+    registry = Registry(InMemoryStore())
+    registry.save_supervisor(SupervisorRecord("s2", "b", 1))
+    registry.save_supervisor(SupervisorRecord("s1", "a", 1))
+    registry.save_supervisor(SupervisorRecord("s1", "a", 2))
+    assert [(record.id, record.slots) for record in registry.supervisors()] == [("s1", 2), ("s2", 1)]
+    registry.remove_supervisor("s1")
+    assert [record.id for record in registry.supervisors()] == ["s2"]
+
+
+def test_bytes_that_are_no_record_are_not_taken_for_none() -> None:
+    store = InMemoryStore()
+    store.put(paths.topology("words"), b"{}")
+    with pytest.raises(BadRecord):
+        Registry(store).topology("words")
+
+
+def test_no_number_is_given_twice_whoever_asks() -> None:
+    store = InMemoryStore()
+    numbers: list[int] = []
+
+    def ask() -> None:
+        registry = Registry(store)
+        for _ in range(50):
+            numbers.append(registry.next_number("assignments"))
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=60)
+    assert sorted(numbers) == list(range(1, 201))
+    assert Registry(store).next_number("submissions") == 1
