@@ -133,7 +133,7 @@ RUN: dict[str, Callable[[Block, Path], None]] = {
 
 def commands_of_this_installation(folder: Path) -> None:
     """Put `python` and `squall` of the Python that runs this in front of the path."""
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     for name, arguments in (("python", ""), ("squall", " -m squall_cli")):
         program = folder / name
         program.write_text(f'#!/bin/sh\nexec "{sys.executable}"{arguments} "$@"\n')

@@ -1,4 +1,6 @@
-"""Which module may speak to which library. The floors between our own packages are import-linter's to check.
+"""Which module may speak to which library, and which may not speak to the machine at all.
+
+The floors between our own packages are import-linter's to check.
 
 Read from the source, so that an import inside a function counts and nothing needs to be installed.
 """
@@ -28,6 +30,18 @@ MAY_IMPORT = {
     "yaml": ("squall/settings.py", "squall_cli/"),
     "zmq": ("squall/transport/sockets.py",),
 }
+
+# The cores: values in, values out. Time and chance come as arguments; bytes and threads are for others.
+CORES = (
+    *(f"nimbus/{name}.py" for name in ("lifecycle", "progress", "scheduler", "tasks")),
+    *(f"squall/transport/{name}.py" for name in ("codec", "credit", "frames")),
+    *(f"worker/{name}.py" for name in ("completion", "cycles", "executor", "links", "outbox", "replay")),
+    *(f"worker/{name}.py" for name in ("router", "tracker", "wheel", "xors")),
+)
+THE_MACHINE = {
+    "asyncio", "concurrent", "http", "io", "multiprocessing", "os", "pathlib", "queue", "select", "selectors",
+    "shutil", "signal", "socket", "ssl", "subprocess", "tempfile", "threading", "time", "urllib",
+}  # fmt: skip
 
 
 def imports(tree: ast.Module) -> Iterator[tuple[int, str]]:
@@ -66,3 +80,21 @@ def test_the_check_sees_imports_in_functions_and_lets_the_right_module_through()
     ]
     assert foreign("squall/transport/sockets.py", "import zmq\nimport os\nfrom . import frames\n") == []
     assert foreign("nimbus/http.py", "import requests\n") == ["nimbus/http.py:1 imports requests"]
+
+
+def test_the_cores_know_nothing_of_the_machine() -> None:
+    assert not (gone := [path for path in CORES if not (ROOT / path).exists()]), (
+        f"name the cores anew: {gone}"
+    )
+    found = []
+    for path in CORES:
+        tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
+        found += [f"{path}:{line} imports {name}" for line, name in imports(tree) if name in THE_MACHINE]
+        found += [
+            f"{path}:{node.lineno} calls {node.func.id}"
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id in ("open", "print", "input")
+        ]
+    assert not found, f"a core that does I/O: {found}"
