@@ -149,8 +149,8 @@ class BoltDeclarer(Handle):
     def dead_letters(self, spout: str | Handle) -> BoltDeclarer:
         """Gets the emissions of that spout whose replays are spent.
 
-        The fields are `message_id`, `values`, `stream` and `failure` (a Failure). Shuffled over the bolt's tasks.
-        Not for a spout whose `replay` is None: the runtime keeps no values there.
+        The fields are `message_id`, `values`, `stream` and `failure` (a Failure), shuffled over the
+        bolt's tasks. Not for a spout whose `replay` is None: the runtime keeps no values there.
         """
         return self._add(_Input(spout, DEAD_LETTERS, "dead_letters"))
 

@@ -25,6 +25,21 @@ MAX_WORKERS = 65_535  # task ids have 16 bits, and a worker without a task is of
 _MAX_TUPLES = 100_000_000
 
 
+# Which options may be set where.
+_ALLOWED: dict[Scope, tuple[Scope, ...]] = {
+    "topology": ("topology", "component", "both"),
+    "component": ("component", "both"),
+    "both": ("both",),
+    "daemon": ("topology", "component", "both", "daemon"),
+}
+_NOT_HERE: dict[Scope, str] = {
+    "topology": "can be set for the whole topology only, not for a component",
+    "component": "can be set for a component only",
+    "both": "cannot be set here",
+    "daemon": "is an option of the daemons: set it in the site's file",
+}
+
+
 @dataclass(frozen=True)
 class Option:
     """One configuration key.
@@ -188,7 +203,7 @@ def defaults() -> dict[str, object]:
 
 
 def problems_of(conf: object, scope: Scope = "topology") -> list[str]:
-    """All problems of a configuration that is set for a `topology` or for a `component`.
+    """All problems of a configuration set for a `topology`, a `component`, or a whole site (`daemon`).
 
     Keys of ours must be in the table, fit the scope, and have a value of the right type, unit and range;
     other keys are the user's own and may have any value that JSON has.
@@ -221,8 +236,8 @@ def _problem_of(key: object, value: object, scope: Scope) -> str | None:
         return f"configuration key {shown(key)} is not a name: give a non-empty str"
     option = OPTIONS.get(key)
     if option is not None:
-        if scope == "component" and option.scope not in ("component", "both"):
-            return f"{key!r} can be set for the whole topology only, not for a component"
+        if option.scope not in _ALLOWED[scope]:
+            return f"{key!r} {_NOT_HERE[option.scope]}"
         problem = option.problem(value)
         return None if problem is None else f"{key!r} {problem}"
     if key.startswith(PREFIXES) or _is_typo(key):

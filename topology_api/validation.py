@@ -155,7 +155,8 @@ def _subscription_problems(
     if keyed and not grouping.fields:
         yield "it names no fields: say which fields are the key"
     if grouping.fields and not keyed:
-        yield f"it names fields ({listed(grouping.fields)}), which only {' and '.join(KEYED_KINDS)} groupings take"
+        takers = " and ".join(KEYED_KINDS)
+        yield f"it names fields ({listed(grouping.fields)}), which only {takers} groupings take"
     yield from _repeated(grouping.fields)
     source = known.get(subscription.source)
     if source is None:
@@ -169,9 +170,7 @@ def _stream_use_problems(subscription: Subscription, source: ComponentSpec) -> I
     spec = source.outputs.get(subscription.stream)
     if spec is None:
         streams = [name for name in source.outputs if name != DEAD_LETTERS]
-        there = (
-            f"its streams: {listed(streams)}" if streams else "it has no output streams: it needs `outputs`"
-        )
+        there = f"its streams: {listed(streams)}" if streams else "it has no output streams"
         near = nearest(subscription.stream, streams)
         yield f"{_place(source)} has no stream {shown(subscription.stream)} ({there}){near}"
         return

@@ -1,0 +1,292 @@
+"""Settings: layers of configuration merged into one, with the operator's word last.
+
+    defaults < site file < environment < the topology's conf < a component's conf
+             < -o key=value < -o component:key=value
+
+The rules for keys and values are the options table of topology_api; this module knows where values come from,
+and says so in each problem. `conf/defaults.yaml` and the reference table are written from the table too:
+
+    python -m squall.settings > conf/defaults.yaml
+
+It must not know who uses the settings. PyYAML is imported on first use.
+"""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from topology_api.errors import InvalidConfig
+from topology_api.options import OPTIONS, PREFIXES, Option, Scope, defaults, json_copy, problems_of
+from topology_api.topology import Topology
+from topology_api.wording import listed, nearest, shown, typed
+
+__all__ = [
+    "Overrides",
+    "defaults_yaml",
+    "environment_conf",
+    "load_site",
+    "merged",
+    "parse_override",
+    "parse_overrides",
+    "reference_table",
+]
+
+ENVIRONMENT_PREFIX = "SQUALL_"
+
+
+@dataclass
+class Overrides:
+    """What the operator said with -o: for the whole topology, and for single components."""
+
+    topology: dict[str, object] = field(default_factory=dict)
+    components: dict[str, dict[str, object]] = field(default_factory=dict)
+
+
+@lru_cache(maxsize=1)
+def _loader() -> Any:
+    """PyYAML's safe loader, but a key that stands twice is an error and a date is text, as in JSON."""
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        yaml_implicit_resolvers = {
+            first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+            for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+        }
+
+        def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+            seen: set[str] = set()
+            for key, _ in node.value:
+                if isinstance(key, yaml.ScalarNode) and key.value in seen:
+                    raise yaml.constructor.ConstructorError(
+                        None, None, f"the key {key.value!r} is there twice", key.start_mark
+                    )
+                seen.add(str(key.value))
+            return super().construct_mapping(node, deep)
+
+    return Loader
+
+
+def _parse_yaml(text: str) -> Any:
+    """The value of a YAML text; ValueError, on one line, for one that is none."""
+    import yaml
+
+    try:
+        return yaml.load(text, _loader())
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        mark = getattr(error, "problem_mark", None)
+        place = "" if mark is None else f"line {mark.line + 1}, column {mark.column + 1}: "
+        text = getattr(error, "problem", None) or str(error) or type(error).__name__
+        raise ValueError(place + " ".join(text.split())) from None
+
+
+def _labelled(conf: object, scope: Scope, label: str) -> list[str]:
+    return [f"{label}: {problem}" for problem in problems_of(conf, scope)]
+
+
+def load_site(path: str | Path) -> dict[str, object]:
+    """The configuration in a site's YAML file (`conf/squall.yaml` or what --config names).
+
+    The file holds one mapping with full keys, such as `topology.workers: 2`. InvalidConfig, with all
+    problems, when it cannot be read, is not YAML, or holds unknown keys or wrong values.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise InvalidConfig([f"cannot read {path}: {reason}"], str(path)) from None
+    try:
+        conf = _parse_yaml(text)
+    except ValueError as error:
+        raise InvalidConfig([f"it is not sound YAML: {error}"], str(path)) from None
+    if conf is None:
+        return {}  # an empty file, or one with comments only
+    if not isinstance(conf, dict):
+        raise InvalidConfig([f"it holds {typed(conf)}: write one 'key: value' a line"], str(path))
+    problems = [problem for key in conf if (problem := _nested_problem(key, conf[key]))] or problems_of(
+        conf, "daemon"
+    )
+    if problems:
+        raise InvalidConfig(problems, str(path))
+    return json_copy(conf)
+
+
+def _nested_problem(key: object, value: object) -> str | None:
+    """`topology: {workers: 2}` would be a user's own key: it is surely meant as `topology.workers: 2`."""
+    if f"{key}." not in PREFIXES or not isinstance(value, dict):
+        return None
+    inner = next(iter(value), "workers")
+    return f"the key {key!r} holds a mapping: write full keys, such as '{key}.{inner}: ...'"
+
+
+def _environment_name(key: str) -> str:
+    return ENVIRONMENT_PREFIX + key.upper().replace(".", "_")
+
+
+def environment_conf(environ: Mapping[str, str]) -> dict[str, object]:
+    """The options that are set in the environment: `SQUALL_TOPOLOGY_WORKERS=2` is `topology.workers: 2`.
+
+    Values are read as YAML. Variables that begin with SQUALL_ but name no group of options (SQUALL_NIMBUS)
+    are not settings and are left alone; one such as SQUALL_TOPOLOGY_WROKERS is a problem. InvalidConfig with
+    all problems.
+    """
+    keys = {_environment_name(key): key for key in OPTIONS}
+    groups = tuple(_environment_name(prefix) for prefix in PREFIXES)
+    conf: dict[str, object] = {}
+    problems = []
+    for variable in sorted(environ):
+        if variable in keys:
+            try:
+                value = _parse_yaml(environ[variable])
+            except ValueError as error:
+                problems.append(f"{variable}={environ[variable]}: it is not sound YAML: {error}")
+                continue
+            problems += _labelled({keys[variable]: value}, "daemon", variable)
+            conf[keys[variable]] = value
+        elif variable.startswith(groups):
+            problems.append(f"{variable}: it names no option{nearest(variable, keys)}")
+    if problems:
+        raise InvalidConfig(problems, "the environment")
+    return conf
+
+
+def parse_override(text: str) -> tuple[str | None, str, object]:
+    """Reads `key=value` or `component:key=value`: (component or None, key, value). The value is read as YAML.
+
+    InvalidConfig when it is not of that form; whether key and value are sound is judged by `merged`.
+    """
+    name, equals, value_text = text.partition("=")
+    component, colon, key = name.rpartition(":")
+    if not equals or not key.strip() or (colon and not component.strip()):
+        raise InvalidConfig([f"-o {text}: write -o key=value or -o component:key=value"], "the command line")
+    try:
+        value = _parse_yaml(value_text)
+    except ValueError as error:
+        raise InvalidConfig(
+            [f"-o {text}: the value is not sound YAML: {error}"], "the command line"
+        ) from None
+    return (component.strip() if colon else None), key.strip(), value
+
+
+def parse_overrides(texts: Iterable[str]) -> Overrides:
+    """Reads all -o of a command line, later ones beating earlier ones; InvalidConfig with all problems."""
+    overrides = Overrides()
+    problems: list[str] = []
+    for text in texts:
+        try:
+            component, key, value = parse_override(text)
+        except InvalidConfig as error:
+            problems += error.problems
+            continue
+        conf = overrides.topology if component is None else overrides.components.setdefault(component, {})
+        conf[key] = value
+    if problems:
+        raise InvalidConfig(problems, "the command line")
+    return overrides
+
+
+def merged(
+    topology: Topology,
+    site: Mapping[str, object] | None = None,
+    env: Mapping[str, object] | None = None,
+    overrides: Overrides | None = None,
+) -> tuple[dict[str, object], dict[str, dict[str, object]]]:
+    """The configuration of a topology and of each of its components, all layers merged.
+
+    site: from `load_site`. env: from `environment_conf`. Returns (the topology's, {component id: its own,
+        complete}). InvalidConfig with all problems of all layers, each saying where the value came from.
+    """
+    site, env, overrides = site or {}, env or {}, overrides or Overrides()
+    problems = _problems(topology, site, env, overrides)
+    if problems:
+        raise InvalidConfig(problems, f"topology {topology.name!r}")
+    ground = {**defaults(), **_without_daemons(site), **_without_daemons(env), **topology.conf}
+    of_components = {
+        component.id: json_copy(
+            {**ground, **component.conf, **overrides.topology, **overrides.components.get(component.id, {})}
+        )
+        for component in topology.components
+    }
+    return json_copy({**ground, **overrides.topology}), of_components
+
+
+def _without_daemons(conf: Mapping[str, object]) -> dict[str, object]:
+    return {key: value for key, value in conf.items() if key not in OPTIONS or OPTIONS[key].scope != "daemon"}
+
+
+def _problems(
+    topology: Topology, site: Mapping[str, object], env: Mapping[str, object], overrides: Overrides
+) -> list[str]:
+    problems = _labelled(site, "daemon", "the site's file")
+    problems += _labelled(env, "daemon", "the environment")
+    problems += _labelled(topology.conf, "topology", "the topology's conf")
+    for component in topology.components:
+        problems += _labelled(component.conf, "component", f"the conf of {component.kind} {component.id!r}")
+    problems += _labelled(overrides.topology, "topology", "-o")
+    known = [component.id for component in topology.components]
+    for name, conf in overrides.components.items():
+        if name in known:
+            problems += _labelled(conf, "component", f"-o {name}:...")
+        else:
+            near = nearest(name, known) or f" (there are: {listed(known)})"
+            problems.append(f"-o {name}:...: there is no component {shown(name)}{near}")
+    return problems
+
+
+_KINDS = {
+    bool: "true or false",
+    int: "whole number",
+    float: "number",
+    str: "text",
+    list: "list",
+    type(None): "null",
+}
+_SCOPES = {
+    "topology": "the whole topology",
+    "component": "a component",
+    "both": "the whole topology, or a component",
+    "daemon": "the daemons of a site",
+}
+
+
+def _kind(option: Option) -> str:
+    kinds = [_KINDS[kind] for kind in option.types]
+    if "number" in kinds:
+        kinds.remove("whole number")
+    kinds[0] += f" of {option.unit}" if option.unit else ""
+    return " or ".join(kinds)
+
+
+def defaults_yaml() -> str:
+    """The text of conf/defaults.yaml: every option with its default, documented."""
+    lines = [
+        "# Every option of Squall with its default. Written from the options table by",
+        "#     python -m squall.settings > conf/defaults.yaml",
+        "# Do not edit it: what you want changed goes into conf/squall.yaml, the topology, or -o key=value.",
+        "",
+    ]
+    for option in OPTIONS.values():
+        lines += textwrap.wrap(option.text, 100, initial_indent="# ", subsequent_indent="# ")
+        lines.append(f"# {_kind(option)[0].upper()}{_kind(option)[1:]}. Set for {_SCOPES[option.scope]}.")
+        # JSON is YAML too, and writes each of our defaults as one would by hand.
+        lines += [f"{option.name}: {json.dumps(defaults()[option.name])}", ""]
+    return "\n".join(lines)
+
+
+def reference_table() -> str:
+    """The options as a table in Markdown, for the reference page."""
+    lines = ["| option | value | default | set for | meaning |", "|---|---|---|---|---|"]
+    for option in OPTIONS.values():
+        default = json.dumps(defaults()[option.name])
+        scope = _SCOPES[option.scope]
+        lines.append(f"| `{option.name}` | {_kind(option)} | `{default}` | {scope} | {option.text} |")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    print(defaults_yaml(), end="")
