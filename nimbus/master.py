@@ -315,15 +315,15 @@ class Nimbus:
         record = view.record
         if {placing.slot_of(placement): placement.tasks for placement in view.workers} == chosen:
             return
-        version = self._registry.next_number("assignments")
+        version = self._registry.next_number("assignments") if chosen else record.version
         placements = placing.placements_for(chosen, view.workers, view.withdrawn, version)
         leaving = placing.withdrawn(dict.fromkeys((*view.withdrawn, *view.workers)), placements)
         if leaving != view.withdrawn:
             self._registry.save_leaving(Assignment(record.id, version, leaving))
         self._registry.save_assignment(Assignment(record.id, version, placements))
-        if placements:
+        if version != record.version:
             self._registry.update_topology(record, replace(record, version=version))
-        _log.info("%s: assignment %d has %d workers", record.name, version, len(placements))
+        _log.info("%s: %d workers by assignment %d", record.name, len(placements), version)
 
 
 def _workers(assignment: Assignment | None) -> tuple[Placement, ...]:

@@ -1,0 +1,161 @@
+"""Scenarios of Nimbus as transcripts: what is said to it, and what stands in the store afterwards.
+
+    @ 0 supervisor s1 slots=2        what is done, at which second of a clock that only this number moves
+    words ACTIVE                     every topology, after the line that changed anything: its state,
+      w1 s1/0 (1,0): 1 3             its workers (slot, incarnation: tasks),
+      w2 s1/1 (1,0): 2               and those that are told to go
+      leaving w3 s2/0 (1,0): 4
+    = nothing changes                where nothing did
+
+Lines to say: `supervisor ID slots=N`, `lose ID`, `submit NAME tasks=N [workers=N] [inactive]`, `kill NAME
+[wait=SECONDS]`, `activate NAME`, `deactivate NAME`, `rebalance NAME [workers=N]`, `report NAME WORKER
+[opened] [ended] [drained] [stopped] [crash=TEXT] [incarnation=V,R]`, `tick`, `another nimbus`. An error is
+shown as `! Error: text`, a report that was refused as `! refused`.
+
+The pickles of these topologies are bytes that no unpickler takes: Nimbus has to do without.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable
+
+import pytest
+
+from nimbus.master import Nimbus
+from squall.clock import ManualClock
+from squall.cluster.memory import InMemoryStore
+from squall.cluster.records import Assignment, Placement, SupervisorRecord, WorkerReport
+from squall.cluster.registry import Registry
+from topology_api.errors import SquallError
+from topology_api.options import defaults
+from topology_api.topology import ComponentSpec, StreamSpec, Topology
+
+FLAGS = ("opened", "ended", "drained", "stopped")
+Options = dict[str, str]
+
+
+def a_topology(name: str, tasks: int) -> Topology:
+    """One spout of some tasks, whose pickle nobody can load."""
+    spout = ComponentSpec("lines", "spout", tasks, {}, {"default": StreamSpec(("line",))})
+    return Topology(name, {}, (spout,), {"lines": b"this is no pickle"})
+
+
+class Scenario:
+    """A store, a clock that is moved by hand, and a Nimbus that is spoken to line by line."""
+
+    def __init__(self) -> None:
+        self.store = InMemoryStore()
+        self.clock = ManualClock()
+        self.nimbus = Nimbus(self.store, self.clock)
+        self.registry = Registry(self.store)
+        self._shown = self.show()
+
+    def play(self, transcript: str) -> None:
+        """Say every `@` line of the transcript; what happens must be what stands there."""
+        expected = textwrap.dedent(transcript).strip("\n")
+        happened: list[str] = []
+        for line in expected.splitlines():
+            if line.startswith("@"):
+                happened.append(line)
+                happened.extend(self.say(line))
+        assert "\n".join(happened) == expected
+
+    def say(self, line: str) -> list[str]:
+        """Do what one line says, and tell what it changed."""
+        _, moment, *words = line.split()
+        self.clock.move_to(float(moment))
+        positional = [word for word in words[1:] if "=" not in word]
+        options = dict(word.split("=", 1) for word in words[1:] if "=" in word)
+        try:
+            answer = getattr(self, f"do_{words[0]}")(positional, options)
+        except SquallError as error:
+            answer = f"! {type(error).__name__}: {error}"
+        shown, self._shown = self._shown, self.show()
+        told = [answer] if answer else []
+        if self._shown != shown:
+            return [*told, *self._shown]
+        return told or ["= nothing changes"]
+
+    def show(self) -> list[str]:
+        """What stands in the store."""
+        lines = []
+        for record in self.registry.topologies():
+            until = "" if record.deadline is None else f" until {record.deadline:g}"
+            error = "" if record.error is None else f" ({record.error})"
+            lines.append(f"{record.name} {record.state}{until}{error}")
+            lines += _workers("  ", self.registry.assignment(record.id))
+            lines += _workers("  leaving ", self.registry.leaving(record.id))
+        return lines or ["no topology"]
+
+    def do_supervisor(self, words: list[str], options: Options) -> None:
+        self.registry.save_supervisor(SupervisorRecord(words[0], words[0], int(options["slots"])))
+        self.nimbus.tick()
+
+    def do_lose(self, words: list[str], options: Options) -> None:
+        self.registry.remove_supervisor(words[0])
+        self.nimbus.tick()
+
+    def do_submit(self, words: list[str], options: Options) -> None:
+        conf = defaults() | {"topology.workers": int(options.get("workers", "1"))}
+        topology = a_topology(words[0], int(options["tasks"]))
+        self.nimbus.submit(topology, conf, {"lines": conf}, active="inactive" not in words)
+
+    def do_kill(self, words: list[str], options: Options) -> None:
+        self.nimbus.kill(words[0], float(options["wait"]) if "wait" in options else None)
+
+    def do_activate(self, words: list[str], options: Options) -> None:
+        self.nimbus.activate(words[0])
+
+    def do_deactivate(self, words: list[str], options: Options) -> None:
+        self.nimbus.deactivate(words[0])
+
+    def do_rebalance(self, words: list[str], options: Options) -> None:
+        self.nimbus.rebalance(words[0], int(options["workers"]) if "workers" in options else None)
+
+    def do_report(self, words: list[str], options: Options) -> str | None:
+        name, worker, *flags = words
+        record = self.registry.topology(name)
+        known = [] if record is None else self.placements(record.id)
+        incarnation = next((placed.incarnation for placed in known if placed.worker == worker), (0, 0))
+        if "incarnation" in options:
+            version, restart = options["incarnation"].split(",")
+            incarnation = int(version), int(restart)
+        opened, ended, drained, stopped = (flag in flags for flag in FLAGS)
+        report = WorkerReport(worker, incarnation, opened, ended, drained, stopped, options.get("crash"))
+        return None if self.nimbus.report(name, worker, report) else "! refused"
+
+    def do_tick(self, words: list[str], options: Options) -> None:
+        self.nimbus.tick()
+
+    def do_another(self, words: list[str], options: Options) -> None:
+        """From now on another Nimbus over the same store is spoken to."""
+        self.nimbus.close()
+        self.nimbus = Nimbus(self.store, self.clock)
+        self.nimbus.tick()
+
+    def placements(self, topology_id: str) -> list[Placement]:
+        found = (self.registry.assignment(topology_id), self.registry.leaving(topology_id))
+        return [placed for assignment in found if assignment is not None for placed in assignment.placements]
+
+
+def _workers(indent: str, assignment: Assignment | None) -> list[str]:
+    if assignment is None:
+        return []
+    return [
+        f"{indent}{placed.worker} {placed.supervisor}/{placed.slot} "
+        f"({placed.incarnation[0]},{placed.incarnation[1]}): {' '.join(map(str, placed.tasks))}"
+        for placed in assignment.placements
+    ]
+
+
+@pytest.fixture
+def scenario() -> Scenario:
+    """Nimbus over an empty store at second 0."""
+    return Scenario()
+
+
+@pytest.fixture
+def play(scenario: Scenario) -> Callable[[str], None]:
+    """Plays a transcript."""
+    return scenario.play

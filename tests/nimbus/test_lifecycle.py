@@ -1,0 +1,102 @@
+"""The table of a topology's life is the whole truth about it."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nimbus.lifecycle import (
+    ACTIVE,
+    COMPLETED,
+    EVENTS,
+    FAILED,
+    GONE,
+    INACTIVE,
+    KILLED,
+    PREVIOUS,
+    REBALANCING,
+    STATES,
+    TABLE,
+    IllegalTransition,
+    allowed_events,
+    as_markdown,
+    step,
+)
+
+EVERY_PAIR = [(state, event) for state in (*STATES, GONE) for event in EVENTS]
+
+
+def test_the_table_holds_known_states_and_events_only() -> None:
+    assert set(TABLE) <= set(EVERY_PAIR)
+    assert set(TABLE.values()) <= {*STATES, GONE, PREVIOUS}
+
+
+@pytest.mark.parametrize(("state", "event"), EVERY_PAIR)
+def test_every_pair_does_what_the_table_says_or_raises_and_changes_nothing(state: str, event: str) -> None:
+    before = dict(TABLE)
+    if (state, event) in TABLE:
+        target = TABLE[state, event]
+        assert step(state, event, previous=INACTIVE) == (INACTIVE if target == PREVIOUS else target)
+    else:
+        with pytest.raises(IllegalTransition) as caught:
+            step(state, event, previous=INACTIVE)
+        assert (caught.value.state, caught.value.event) == (state, event)
+        assert event not in caught.value.allowed
+    assert dict(TABLE) == before
+
+
+@given(st.text(), st.text())
+def test_what_is_no_state_or_no_event_raises_too(state: str, event: str) -> None:
+    if state not in STATES or event not in EVENTS:
+        with pytest.raises(IllegalTransition):
+            step(state, event)
+
+
+def test_the_table_itself_cannot_be_changed() -> None:
+    with pytest.raises(TypeError):
+        TABLE[KILLED, "activate"] = ACTIVE  # type: ignore[index]
+    assert (KILLED, "activate") not in TABLE
+
+
+@pytest.mark.parametrize("previous", [ACTIVE, INACTIVE])
+def test_a_rebalance_leads_back_to_the_state_before(previous: str) -> None:
+    assert step(previous, "rebalance") == REBALANCING
+    assert step(REBALANCING, "rebalanced", previous) == previous
+
+
+@pytest.mark.parametrize("previous", [None, KILLED, "elsewhere"])
+def test_a_rebalance_that_does_not_know_the_state_before_raises(previous: str | None) -> None:
+    with pytest.raises(IllegalTransition):
+        step(REBALANCING, "rebalanced", previous)
+
+
+def test_completion_and_failure_are_only_ever_followed_by_kill() -> None:
+    assert allowed_events(COMPLETED) == allowed_events(FAILED) == ("kill",)
+
+
+def test_from_every_state_kill_and_then_remove_lead_out() -> None:
+    for state in STATES:
+        assert step(step(state, "kill"), "remove") == GONE
+    assert allowed_events(GONE) == ()
+
+
+def test_the_message_names_the_topology_both_sides_and_what_is_possible() -> None:
+    with pytest.raises(IllegalTransition) as caught:
+        step(COMPLETED, "activate", name="words")
+    assert str(caught.value) == "cannot activate topology 'words': it is COMPLETED; possible now: kill"
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert (type(again), str(again)) == (IllegalTransition, str(caught.value))
+
+
+def test_the_documented_table_has_every_pair() -> None:
+    head, rule, *rows = as_markdown().splitlines()
+    events = [cell.strip() for cell in head.strip("|").split("|")][1:]
+    assert events == list(EVENTS) and set(rule) <= set("|- ")
+    shown = {}
+    for row in rows:
+        state, *targets = [cell.strip() for cell in row[1:-1].split("|")]
+        shown.update({(state, event): target for event, target in zip(events, targets) if target})
+    assert shown == dict(TABLE)

@@ -1,0 +1,282 @@
+"""What Nimbus promises beside the transcripts: what it ships, when it looks, what it refuses."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nimbus.lifecycle import IllegalTransition
+from nimbus.master import Nimbus
+from squall.clock import ManualClock
+from squall.cluster import paths
+from squall.cluster.blobs import get_bundle
+from squall.cluster.memory import InMemoryStore
+from squall.cluster.records import SupervisorRecord, WorkerReport
+from squall.cluster.registry import Registry
+from topology_api.errors import InvalidConfig, NameTaken, NoSuchTopology, NotYet, SquallError
+from topology_api.options import defaults
+from topology_api.topology import ComponentSpec, StreamSpec, Subscription, Topology
+from topology_api.topology import GroupingSpec as Grouping
+
+ROOT = Path(__file__).parents[2]
+
+
+def a_topology(name: str = "words") -> Topology:
+    components = (
+        ComponentSpec("lines", "spout", 1, {}, {"default": StreamSpec(("line",))}),
+        ComponentSpec("count", "bolt", 2, {}, {}, (Subscription("lines", "default", Grouping("shuffle")),)),
+    )
+    return Topology(name, {}, components, {"lines": b"no pickle", "count": b"no pickle either"})
+
+
+class CountingStore(InMemoryStore):
+    """Counts how often it is read."""
+
+    reads = 0
+
+    def get(self, path: str) -> tuple[bytes, int] | None:
+        self.reads += 1
+        return super().get(path)
+
+    def children(self, path: str) -> list[str]:
+        self.reads += 1
+        return super().children(path)
+
+
+class Master:
+    """A Nimbus with one supervisor and one topology, "words"."""
+
+    def __init__(self, store: InMemoryStore | None = None) -> None:
+        self.store = store or InMemoryStore()
+        self.clock = ManualClock(1000.0)
+        self.nimbus = Nimbus(self.store, self.clock)
+        self.registry = Registry(self.store)
+        self.registry.save_supervisor(SupervisorRecord("s1", "s1", 4))
+        conf = defaults() | {"mine": [1, 2], "topology.message.timeout.secs": 10}
+        self.submitted = self.nimbus.submit(a_topology(), conf, {"lines": conf | {"own": 1}, "count": conf})
+
+
+@pytest.fixture
+def master() -> Master:
+    return Master()
+
+
+def test_the_record_says_what_was_submitted(master: Master) -> None:
+    record = master.nimbus.topology("words")
+    assert record == master.submitted
+    assert (record.id, record.name, record.submitted) == ("words-1-1000", "words", 1000.0)
+    assert record.tasks == ((1, "lines", 0), (2, "count", 0), (3, "count", 1))
+    assert record.conf["mine"] == [1, 2]
+    assert record.component_confs["lines"]["own"] == 1
+    assert record.version == 1
+
+
+def test_a_submission_ships_bytes_and_a_host_reads_the_same_topology_back(master: Master) -> None:
+    assert get_bundle(master.store, master.submitted.id) == a_topology()
+
+
+def test_when_a_topology_is_gone_only_the_counters_are_left_in_the_store(master: Master) -> None:
+    report = WorkerReport("w1", (1, 0), True, False, False, False, None)
+    assert master.nimbus.report("words", "w1", report)
+    master.nimbus.kill("words", wait_secs=0)
+    assert master.nimbus.report("words", "w1", replace(report, stopped=True))
+    assert master.nimbus.topologies() == []
+    assert master.store.children("/") == ["counters", "supervisors"]
+
+
+def test_no_submission_id_is_given_twice(master: Master) -> None:
+    other = master.nimbus.submit(a_topology("other"), defaults(), {})
+    master.registry.remove_supervisor("s1")
+    master.nimbus.kill("words")
+    again = master.nimbus.submit(a_topology(), defaults(), {})
+    assert len({master.submitted.id, other.id, again.id}) == 3
+
+
+def test_of_two_nimbuses_that_take_the_same_name_at_once_one_wins_and_the_other_leaves_nothing() -> None:
+    store = InMemoryStore()
+    clock = ManualClock()
+    one, other = Nimbus(store, clock), Nimbus(store, clock)
+
+    def meanwhile(path: str) -> None:
+        if path.endswith("-1-0/description"):  # shipped, but the name is not taken yet
+            cancel()
+            other.submit(a_topology(), defaults(), {})
+
+    cancel = store.watch(paths.BLOBS, meanwhile)
+    with pytest.raises(NameTaken):
+        one.submit(a_topology(), defaults(), {})
+    assert [record.id for record in one.topologies()] == ["words-2-0"]
+    assert store.children(paths.BLOBS) == ["words-2-0"]
+
+
+def test_default_wait_of_a_kill_is_the_message_timeout(master: Master) -> None:
+    master.nimbus.kill("words")
+    assert master.nimbus.topology("words").deadline == 1010.0
+    assert master.nimbus.due == 1010.0
+
+
+@pytest.mark.parametrize("wait_secs", [-1, float("nan"), float("inf")])
+def test_a_wait_that_is_no_time_is_refused(master: Master, wait_secs: float) -> None:
+    with pytest.raises(InvalidConfig, match="wait_secs must be 0 or more"):
+        master.nimbus.kill("words", wait_secs)
+    assert master.nimbus.topology("words").state == "ACTIVE"
+
+
+@pytest.mark.parametrize("workers", [0, -1, 1.5, True, "two"])
+def test_a_number_of_workers_that_is_none_is_refused(master: Master, workers: Any) -> None:
+    with pytest.raises(InvalidConfig, match="workers must be a whole number"):
+        master.nimbus.rebalance("words", workers=workers)
+    assert master.nimbus.topology("words").state == "ACTIVE"
+
+
+def test_changing_parallelism_is_not_yet_and_says_what_to_do_instead(master: Master) -> None:
+    with pytest.raises(NotYet, match="submit it with another parallelism"):
+        master.nimbus.rebalance("words", parallelism={"count": 4})
+    assert master.nimbus.topology("words").state == "ACTIVE"
+
+
+def test_the_report_of_one_worker_in_the_name_of_another_is_a_mistake(master: Master) -> None:
+    with pytest.raises(ValueError, match="'w2' of 'words' sent the report of 'w1'"):
+        master.nimbus.report("words", "w2", WorkerReport("w1", (1, 0), True, True, False, False, None))
+    assert master.registry.reports(master.submitted.id) == {}
+
+
+def test_a_report_that_says_nothing_new_writes_nothing(master: Master) -> None:
+    report = WorkerReport("w1", (1, 0), True, False, False, False, None)
+    assert master.nimbus.report("words", "w1", report)
+    changes: list[str] = []
+    master.store.watch("/", changes.append)
+    assert master.nimbus.report("words", "w1", report)
+    assert changes == []
+
+
+def test_a_tick_with_nothing_new_reads_nothing() -> None:
+    store = CountingStore()
+    master = Master(store)
+    before = store.reads
+    for _ in range(100):
+        master.nimbus.tick()
+    assert store.reads == before
+    master.nimbus.kill("words")
+    before = store.reads
+    master.clock.move_to(1009.9)
+    master.nimbus.tick()
+    assert store.reads == before
+    master.nimbus.tick(1010.0)
+    assert store.reads > before
+    assert master.registry.assignment(master.submitted.id) is None
+    assert master.nimbus.due is None
+
+
+def test_a_nimbus_that_was_closed_listens_no_more(master: Master) -> None:
+    master.nimbus.close()
+    master.registry.remove_supervisor("s1")
+    master.nimbus.tick()
+    assert master.registry.assignment(master.submitted.id) is not None
+
+
+def test_a_tick_that_failed_is_made_good_by_the_next(master: Master) -> None:
+    record = master.store.get(paths.topology("words"))
+    assert record is not None
+    master.store.put(paths.topology("words"), b"damaged")
+    with pytest.raises(SquallError, match="TopologyRecord"):
+        master.nimbus.tick()
+    master.store.put(paths.topology("words"), record[0])
+    master.registry.remove_supervisor("s1")
+    master.nimbus.tick()
+    assert master.registry.assignment(master.submitted.id) is None
+
+
+def test_nimbus_has_no_way_to_unpickle() -> None:
+    sources = [path.read_text(encoding="utf-8") for path in (ROOT / "nimbus").glob("*.py")]
+    assert len(sources) > 4
+    assert not any("import pickle" in text or "cloudpickle" in text or ".load(" in text for text in sources)
+    code = "import sys, nimbus.master; print('cloudpickle' in sys.modules)"
+    shown = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert shown.stdout.strip() == "False"
+
+
+NAMES = st.sampled_from(["one", "two"])
+WORKERS = st.sampled_from(["w1", "w2", "w3"])
+FLAGS = st.tuples(st.booleans(), st.booleans(), st.booleans(), st.none() | st.just("boom"))
+STEPS = st.one_of(
+    st.tuples(st.just("submit"), NAMES),
+    st.tuples(st.sampled_from(["kill", "activate", "deactivate", "rebalance"]), NAMES),
+    st.tuples(st.just("report"), NAMES, WORKERS, FLAGS),
+    st.tuples(st.just("supervisor"), st.sampled_from(["s1", "s2"]), st.integers(0, 3)),
+    st.tuples(st.just("lose"), st.sampled_from(["s1", "s2"])),
+    st.tuples(st.just("wait"), st.integers(1, 40)),
+    st.tuples(st.just("another")),
+)
+
+
+@given(st.lists(STEPS, max_size=25))
+def test_whatever_happens_no_slot_is_shared_no_task_runs_twice_and_everything_can_be_ended(
+    steps: list[tuple[Any, ...]],
+) -> None:
+    store, clock = InMemoryStore(), ManualClock()
+    registry = Registry(store)
+    nimbus = Nimbus(store, clock)
+    do: dict[str, Callable[..., object]] = {
+        "submit": lambda name: nimbus.submit(a_topology(name), defaults() | {"topology.workers": 2}, {}),
+        "report": lambda name, worker, flags: _report(nimbus, registry, name, worker, flags),
+        "supervisor": lambda name, slots: registry.save_supervisor(SupervisorRecord(name, name, slots)),
+        "lose": registry.remove_supervisor,
+        "wait": lambda seconds: clock.move_to(clock.now() + seconds),
+    }
+    for what, *arguments in steps:
+        if what == "another":
+            nimbus.close()
+            nimbus = Nimbus(store, clock)
+        else:
+            with contextlib.suppress(NameTaken, NoSuchTopology, IllegalTransition):
+                do.get(what, getattr(nimbus, what, None))(*arguments)  # type: ignore[misc]
+        nimbus.tick()
+        _check_placements(registry)
+    for supervisor in registry.supervisors():
+        registry.remove_supervisor(supervisor.id)
+    for record in nimbus.topologies():
+        nimbus.kill(record.name)
+    nimbus.tick()
+    assert nimbus.topologies() == []
+    assert set(store.children("/")) <= {"counters"}
+
+
+def _report(nimbus: Nimbus, registry: Registry, name: str, worker: str, flags: tuple[Any, ...]) -> None:
+    record = registry.topology(name)
+    if record is None:
+        return
+    for assignment in (registry.assignment(record.id), registry.leaving(record.id)):
+        for placed in () if assignment is None else assignment.placements:
+            if placed.worker == worker:
+                ended, drained, stopped, crash = flags
+                report = WorkerReport(worker, placed.incarnation, True, ended, drained, stopped, crash)
+                assert nimbus.report(name, worker, report)
+                return
+
+
+def _check_placements(registry: Registry) -> None:
+    slots: list[tuple[str, int]] = []
+    there = {record.id: record.slots for record in registry.supervisors()}
+    for record in registry.topologies():
+        assignment = registry.assignment(record.id)
+        placements = () if assignment is None else assignment.placements
+        slots += [(placed.supervisor, placed.slot) for placed in placements]
+        tasks = [task for placed in placements for task in placed.tasks]
+        assert not tasks or sorted(tasks) == [task for task, _, _ in record.tasks]
+        if record.state in ("ACTIVE", "INACTIVE"):
+            assert all(placed.slot < there.get(placed.supervisor, 0) for placed in placements)
+        elif record.state in ("COMPLETED", "FAILED"):
+            assert not placements
+    assert len(set(slots)) == len(slots)

@@ -1,0 +1,184 @@
+"""Where tasks go: everywhere evenly, always the same, and never away from where they run well."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nimbus.scheduler import Slot, TaskSpec, schedule
+
+Chosen = dict[Slot, tuple[int, ...]]
+
+
+def tasks_of(counts: list[int]) -> list[TaskSpec]:
+    copies = [(f"c{number}", index) for number, count in enumerate(counts) for index in range(count)]
+    return [TaskSpec(task, component, index) for task, (component, index) in enumerate(copies, 1)]
+
+
+def slots_of(rooms: list[int]) -> list[Slot]:
+    return [Slot(f"s{host}", number) for host, room in enumerate(rooms) for number in range(room)]
+
+
+def by_task(chosen: Chosen) -> dict[int, Slot]:
+    return {task: slot for slot, tasks in chosen.items() for task in tasks}
+
+
+def counts_of(tasks: list[TaskSpec], where: dict[int, Slot]) -> dict[str, Counter[str]]:
+    counts: dict[str, Counter[str]] = {}
+    for spec in tasks:
+        counts.setdefault(spec.component, Counter())[where[spec.task].machine] += 1
+    return counts
+
+
+TASKS = st.lists(st.integers(1, 7), min_size=1, max_size=5).map(tasks_of)
+ROOMS = st.lists(st.integers(0, 4), max_size=5)
+SOME_ROOMS = ROOMS.filter(any)
+WORKERS = st.integers(1, 12)
+
+
+@given(TASKS, WORKERS, SOME_ROOMS)
+def test_where_there_is_a_slot_every_task_is_placed_exactly_once(
+    tasks: list[TaskSpec], workers: int, rooms: list[int]
+) -> None:
+    chosen = schedule(tasks, workers, slots_of(rooms), {})
+    placed = [task for slot_tasks in chosen.values() for task in slot_tasks]
+    assert sorted(placed) == [spec.task for spec in tasks]
+    assert set(chosen) <= set(slots_of(rooms))
+
+
+@given(TASKS, WORKERS)
+def test_without_a_slot_nothing_is_placed(tasks: list[TaskSpec], workers: int) -> None:
+    assert schedule(tasks, workers, [], {}) == {}
+    assert schedule(tasks, workers, [], {1: Slot("s0", 0)}) == {}
+
+
+@given(TASKS, WORKERS, ROOMS, st.randoms(use_true_random=False))
+def test_the_order_in_which_slots_are_given_does_not_matter(
+    tasks: list[TaskSpec], workers: int, rooms: list[int], random: object
+) -> None:
+    slots = slots_of(rooms)
+    mixed = sorted(slots, key=lambda slot: random.random())  # type: ignore[attr-defined]
+    first, second = schedule(tasks, workers, slots, {}), schedule(tasks, workers, mixed, {})
+    assert list(first.items()) == list(second.items())
+
+
+@given(TASKS, WORKERS, SOME_ROOMS)
+def test_no_more_slots_are_used_than_workers_wanted_slots_there_or_tasks(
+    tasks: list[TaskSpec], workers: int, rooms: list[int]
+) -> None:
+    chosen = schedule(tasks, workers, slots_of(rooms), {})
+    assert 1 <= len(chosen) <= min(workers, sum(rooms), len(tasks))
+    assert all(chosen.values())
+
+
+@given(TASKS, WORKERS, st.integers(1, 4), st.integers(1, 4))
+def test_on_equal_hosts_as_many_slots_are_used_as_can_be(
+    tasks: list[TaskSpec], workers: int, hosts: int, room: int
+) -> None:
+    only = [TaskSpec(spec.task, "c0", number) for number, spec in enumerate(tasks)]
+    chosen = schedule(only, workers, slots_of([room] * hosts), {})
+    if workers % hosts == 0 or workers <= hosts:
+        assert len(chosen) == min(workers, hosts * room, len(only))
+
+
+@given(TASKS, WORKERS, SOME_ROOMS)
+def test_without_history_each_component_is_even_over_the_hosts_in_use(
+    tasks: list[TaskSpec], workers: int, rooms: list[int]
+) -> None:
+    slots = slots_of(rooms)
+    where = by_task(schedule(tasks, workers, slots, {}))
+    hosts = min(workers, len(tasks), len({slot.machine for slot in slots}))
+    for on_host in counts_of(tasks, where).values():
+        assert len(on_host) == min(hosts, sum(on_host.values()))
+        assert max(on_host.values()) - min(on_host.values()) <= 1
+
+
+@given(TASKS, WORKERS, SOME_ROOMS)
+def test_without_history_each_component_is_even_over_the_workers_of_a_host(
+    tasks: list[TaskSpec], workers: int, rooms: list[int]
+) -> None:
+    chosen = schedule(tasks, workers, slots_of(rooms), {})
+    component = {spec.task: spec.component for spec in tasks}
+    for machine in {slot.machine for slot in chosen}:
+        mates = [slot_tasks for slot, slot_tasks in chosen.items() if slot.machine == machine]
+        for name in set(component.values()):
+            counts = [sum(component[task] == name for task in slot_tasks) for slot_tasks in mates]
+            assert max(counts) - min(counts) <= 1
+
+
+@given(TASKS, WORKERS, SOME_ROOMS, st.data())
+def test_a_task_whose_slot_is_still_there_stays_in_it(
+    tasks: list[TaskSpec], workers: int, rooms: list[int], data: st.DataObject
+) -> None:
+    before = by_task(schedule(tasks, workers, slots_of(rooms), {}))
+    rooms_after = data.draw(st.lists(st.integers(0, 4), min_size=len(rooms), max_size=len(rooms) + 2))
+    slots = slots_of(rooms_after)
+    after = by_task(schedule(tasks, workers, slots, before))
+    for task, slot in before.items():
+        if slot in slots:
+            assert after[task] == slot
+    assert (sorted(after) == [spec.task for spec in tasks]) == bool(slots)
+
+
+@given(TASKS, WORKERS, SOME_ROOMS, WORKERS)
+def test_while_all_run_nothing_changes_whatever_else_is_free(
+    tasks: list[TaskSpec], workers: int, rooms: list[int], wanted: int
+) -> None:
+    before = schedule(tasks, workers, slots_of(rooms), {})
+    more = [*slots_of(rooms), Slot("another", 0), Slot("another", 1)]
+    assert schedule(tasks, wanted, more, by_task(before)) == before
+
+
+@given(TASKS, WORKERS, SOME_ROOMS, st.data())
+def test_what_a_lost_host_ran_goes_where_the_component_has_fewest(
+    tasks: list[TaskSpec], workers: int, rooms: list[int], data: st.DataObject
+) -> None:
+    before = by_task(schedule(tasks, workers, slots_of(rooms), {}))
+    lost = data.draw(st.sampled_from(sorted({slot.machine for slot in before.values()})))
+    left = [slot for slot in slots_of(rooms) if slot.machine != lost]
+    after = by_task(schedule(tasks, workers, left, before))
+    if not after:
+        assert not left
+        return
+    stayed = {task: slot for task, slot in before.items() if slot.machine != lost}
+    in_use = {slot.machine for slot in after.values()}
+    for component in {spec.component for spec in tasks}:
+        mine = [spec.task for spec in tasks if spec.component == component]
+        moved = {after[task].machine for task in mine if task not in stayed}
+        totals = Counter(after[task].machine for task in mine)
+        # A host that was given one of them has, without it, no more of the component than any other in use.
+        assert all(totals[host] - 1 <= totals[other] for host in moved for other in in_use)
+
+
+def test_two_supervisors_on_one_host_count_as_one_host() -> None:
+    slots = [Slot("a1", 0, "a"), Slot("a2", 0, "a"), Slot("b1", 0, "b")]
+    tasks = tasks_of([4])
+    where = by_task(schedule(tasks, 3, slots, {}))
+    assert Counter(slot.machine for slot in where.values()) == {"a": 2, "b": 2}
+
+
+def test_a_slot_is_the_same_slot_whether_or_not_its_host_is_known() -> None:
+    tasks = tasks_of([1])
+    assert schedule(tasks, 1, [Slot("s1", 0, "a"), Slot("s1", 1, "a")], {1: Slot("s1", 1)}) == {
+        Slot("s1", 1): (1,)
+    }
+
+
+def test_a_single_worker_goes_to_the_host_with_the_most_room() -> None:
+    assert list(schedule(tasks_of([2]), 1, slots_of([1, 3, 3]), {})) == [Slot("s1", 0)]
+
+
+def test_too_few_slots_are_squeezed() -> None:
+    assert schedule(tasks_of([3, 2]), 4, slots_of([1]), {}) == {Slot("s0", 0): (1, 2, 3, 4, 5)}
+
+
+def test_word_count_over_two_hosts_looks_as_one_would_place_it_by_hand() -> None:
+    chosen = schedule(tasks_of([1, 2, 4]), 4, slots_of([2, 2]), {})
+    assert chosen == {
+        Slot("s0", 0): (1, 5),
+        Slot("s0", 1): (3, 7),
+        Slot("s1", 0): (2, 6),
+        Slot("s1", 1): (4,),
+    }
