@@ -1,0 +1,202 @@
+"""LocalCluster: the user's handle on a cluster inside one process.
+
+Nimbus, supervisors and workers are the objects that a distributed cluster runs; only the store and the transport differ.
+Must not know: how tasks run.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any
+
+from local_cluster.driver import RealTimeDriver, SimulatedDriver
+from local_cluster.engine import Engine
+from local_cluster.status import TopologyStatus
+from local_cluster.totals import topology_status
+from squall.cluster.blobs import get_bundle
+from squall.distributions import check_ours
+from squall.settings import Overrides, merged
+from squall.transport.loopback import Loopback
+from topology_api import InvalidConfig, NoSuchTopology, NotYet, SquallError, Topology, TopologyFailed
+from worker.plan import WorkerPlan
+from worker.runners import AsyncThread, InlineRunner, SimulatedAsync, ThreadRunner
+from worker.worker import Worker
+
+_log = logging.getLogger(__name__)
+
+#: Calls of next_tuple at one instant of simulated time.
+CALLS_AN_INSTANT = 1000
+
+
+class LocalCluster:
+    """A cluster in this process, for development and tests.
+
+    processes: True is for real worker processes (not yet). supervisors, slots: how many supervisors there are, and how
+    many workers each has room for. simulated_time: time moves only by `advance`, everything runs in the caller's thread and
+    is the same for the same `seed`. encode: send frames between workers through the codec, as a network would.
+    observers: objects with the methods of `topology_api.Hook` that watch every task.
+    """
+
+    def __init__(
+        self,
+        *,
+        processes: bool = False,
+        supervisors: int = 1,
+        slots: int = 64,
+        simulated_time: bool = False,
+        seed: int | None = None,
+        encode: bool = False,
+        observers: tuple[Any, ...] = (),
+        settings: tuple[Mapping[str, object], Mapping[str, object]] = ({}, {}),
+    ) -> None:
+        if processes:
+            raise NotYet("LocalCluster(processes=True), worker processes", "LocalCluster() runs the same topology in this process")
+        for name, value in (("supervisors", supervisors), ("slots", slots)):
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise InvalidConfig([f"LocalCluster({name}={value!r}): it must be a whole number of 1 or more"])
+        check_ours()
+        self._site, self._environment = settings
+        self._directory: str | None = None
+        self._closed = False
+        self._hosted_before: dict[str, TopologyStatus] = {}
+        self._driver: RealTimeDriver | SimulatedDriver = SimulatedDriver() if simulated_time else RealTimeDriver()
+        if seed is None:
+            seed = 0 if simulated_time else int.from_bytes(os.urandom(8), "big")
+        self._engine = Engine(
+            self._driver.clock,
+            self._make_worker,
+            self._make_directory,
+            supervisors,
+            slots,
+            seed,
+            encode,
+            observers,
+            CALLS_AN_INSTANT if simulated_time else None,
+        )
+        self._driver.start(self._engine)
+
+    # Topologies.
+
+    def submit(
+        self, topology: Topology, conf: Mapping[str, object] | None = None, *, name: str | None = None, active: bool = True
+    ) -> None:
+        """Run a topology. `conf` beats the topology's own configuration; `name` its own name; inactive: nothing is opened
+        before `activate`. NameTaken, InvalidConfig, InvalidTopology as they say."""
+        if not isinstance(topology, Topology):
+            raise SquallError(f"submit() takes a Topology, as TopologyBuilder.build() returns it, not {type(topology).__name__}")
+        named = topology if name is None else topology.renamed(name)
+        overrides = Overrides(topology=dict(conf or {}))
+        whole, components = merged(named, self._site, self._environment, overrides)
+        self._driver.call(lambda: self._engine.nimbus.submit(named, whole, components, active))
+
+    def kill(self, name: str, wait_secs: float | None = None) -> None:
+        """End a topology: its spouts stop, what is pending may be worked off for `wait_secs` (default: the message timeout),
+        what is left fails as "stopped". Returns at once; the name is free when it is gone."""
+        self._driver.call(lambda: self._engine.nimbus.kill(name, wait_secs))
+
+    def activate(self, name: str) -> None:
+        """Let a topology's spouts emit (again)."""
+        self._driver.call(lambda: self._engine.nimbus.activate(name))
+
+    def deactivate(self, name: str) -> None:
+        """Have a topology's spouts pause; what is in flight is worked off."""
+        self._driver.call(lambda: self._engine.nimbus.deactivate(name))
+
+    def rebalance(self, name: str, workers: int | None = None, parallelism: Mapping[str, int] | None = None) -> None:
+        """Spread a topology's tasks anew, over `workers` workers, once it has drained."""
+        self._driver.call(lambda: self._engine.nimbus.rebalance(name, workers, parallelism))
+
+    def topologies(self) -> list[str]:
+        """The names of all topologies, the oldest first."""
+        return [record.name for record in self._engine.registry.topologies()]
+
+    def status(self, name: str) -> TopologyStatus:
+        """State and counters of a topology; NoSuchTopology for an unknown name."""
+        record = self._engine.registry.topology(name)
+        if record is None:
+            raise NoSuchTopology(name)
+        hosted = self._engine.host.hosted.get(name)
+        if hosted is not None and hosted.record.id != record.id:
+            hosted = None
+        topology = hosted.topology if hosted else get_bundle(self._engine.store, record.id)
+        return topology_status(record, topology, hosted, self._driver.clock.now())
+
+    def wait(self, name: str, timeout: float | None = None) -> None:
+        """Wait until a topology is completed: `timeout` real seconds at most, then TimeoutError. TopologyFailed when it failed
+        or was killed. In simulated time nothing moves while you wait: `advance` first."""
+        if self._engine.registry.topology(name) is None:
+            raise NoSuchTopology(name)
+        over = self._driver.wait_for(lambda: self._over(name), timeout) if isinstance(self._driver, RealTimeDriver) else self._over(name)
+        record = self._engine.registry.topology(name)
+        if record is None:
+            raise TopologyFailed(name, "it was killed before it was completed")
+        if record.state == "FAILED":
+            raise TopologyFailed(name, record.error or "for an unknown reason")
+        if not over:
+            hint = "time is simulated: call advance(seconds)" if self._driver.simulated else f"after {timeout:g} s"
+            raise TimeoutError(f"topology {name!r} is not completed ({hint}): {self._progress(name)}")
+
+    def advance(self, seconds: float) -> None:
+        """Let simulated time pass, and everything happen that is due by then."""
+        if isinstance(self._driver, RealTimeDriver):
+            raise SquallError("time moves by itself here: only LocalCluster(simulated_time=True) can advance()")
+        if not 0 <= seconds < float("inf"):
+            raise InvalidConfig([f"advance({seconds!r}): it takes seconds, 0 or more"])
+        self._driver.advance(seconds)
+
+    def shutdown(self) -> None:
+        """End everything at once, without waiting for trees: what is pending fails as "stopped", then `close` and
+        `cleanup` are called."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            self._driver.stop(self._engine.host.stop)
+        finally:
+            self._engine.nimbus.close()
+            if self._directory is not None:
+                shutil.rmtree(self._directory, ignore_errors=True)
+
+    def __enter__(self) -> LocalCluster:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.shutdown()
+
+    # Inside.
+
+    def _over(self, name: str) -> bool:
+        record = self._engine.registry.topology(name)
+        return record is None or record.state in ("COMPLETED", "FAILED", "KILLED")
+
+    def _progress(self, name: str) -> str:
+        status = self.status(name)
+        parts = [f"state {status.state}"]
+        for component, totals in status.components.items():
+            what = f"{totals.pending} trees pending" if totals.kind == "spout" else f"{totals.executed} executed"
+            why = f" ({totals.idle})" if totals.idle else ""
+            parts.append(f"{component}: {totals.emitted} emitted, {what}{why}, {totals.errors} errors")
+        if status.errors:
+            parts.append(f"last error: {status.errors[-1].render()}")
+        return "; ".join(parts)
+
+    def _make_worker(self, plan: WorkerPlan, loopback: Loopback) -> Worker:
+        driver = self._driver
+        name = f"{plan.topology.name}-{plan.worker}"
+        if driver.simulated:
+            runner: Any = InlineRunner()
+            calls: Any = SimulatedAsync(driver.clock.now)
+        else:
+            runner = ThreadRunner(name, driver.wake)
+            calls = AsyncThread(name)
+        return Worker(plan, driver.clock, loopback.send, runner, calls, driver.wake, inline=driver.simulated)
+
+    def _make_directory(self) -> str:
+        if self._directory is None:
+            self._directory = tempfile.mkdtemp(prefix="squall-local-")
+        return self._directory

@@ -1,0 +1,207 @@
+"""What makes an engine run: a thread in real time, or calls of `advance` in simulated time.
+
+Both run commands between two rounds, so that the engine is only ever touched by one thread at a time.
+Must not know: topologies, what commands do.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, Protocol, TypeVar
+
+from squall.clock import ManualClock, RealClock
+from topology_api import SquallError
+
+T = TypeVar("T")
+
+#: The longest that the thread sleeps without a reason to wake.
+LONGEST_SLEEP = 1.0
+#: Seconds that `stop` waits for a user's call that is still running.
+STOP_SECONDS = 10.0
+#: In simulated time: rounds at one instant after which a millisecond passes, so that a topology that never rests cannot
+#: hold the clock for ever.
+ROUNDS_AN_INSTANT = 20_000
+
+
+class Rounds(Protocol):
+    """What a driver needs of an engine."""
+
+    def round(self) -> bool: ...
+
+    def next_time(self) -> float | None: ...
+
+
+class RealTimeDriver:
+    """Runs an engine in a thread of its own."""
+
+    simulated = False
+
+    def __init__(self) -> None:
+        self.clock = RealClock()
+        self.woken = threading.Event()
+        self.commands: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
+        self.engine: Rounds | None = None
+        self.stopping = False
+        self.thread = threading.Thread(target=self.serve, name="squall-local-cluster", daemon=True)
+        #: What the loop itself died of; never expected, never swallowed.
+        self.broken: BaseException | None = None
+        self.progress = threading.Condition()
+
+    def start(self, engine: Rounds) -> None:
+        """Begin."""
+        self.engine = engine
+        self.thread.start()
+
+    def wake(self) -> None:
+        """Something came in: have a round now (thread-safe)."""
+        self.woken.set()
+
+    def call(self, command: Callable[[], T]) -> T:
+        """Run a command between two rounds and give its result."""
+        if threading.current_thread() is self.thread:
+            return command()
+        if self.broken is not None:
+            raise SquallError(f"the local cluster has stopped: {self.broken!r}") from self.broken
+        if self.stopping or not self.thread.is_alive():
+            raise SquallError("the local cluster has been shut down")
+        future: Future[T] = Future()
+        self.commands.append((command, future))
+        self.wake()
+        while True:
+            try:
+                return future.result(timeout=LONGEST_SLEEP)
+            except TimeoutError:
+                if not self.thread.is_alive() and not future.done():
+                    raise SquallError(f"the local cluster has stopped: {self.broken!r}") from self.broken
+
+    def serve(self) -> None:
+        """The life of the thread."""
+        engine = self.engine
+        assert engine is not None
+        try:
+            while not self.stopping:
+                self.woken.clear()
+                self.run_commands()
+                if engine.round():
+                    continue
+                with self.progress:
+                    self.progress.notify_all()
+                self.sleep(engine.next_time())
+        except BaseException as error:
+            self.broken = error
+            raise
+        finally:
+            with self.progress:
+                self.progress.notify_all()
+
+    def sleep(self, until: float | None) -> None:
+        """Wait for something to come in, or for a time."""
+        seconds = LONGEST_SLEEP if until is None else min(LONGEST_SLEEP, until - self.clock.now())
+        if seconds > 0:
+            self.woken.wait(seconds)
+
+    def run_commands(self) -> None:
+        """Run the commands that have come."""
+        while self.commands:
+            command, future = self.commands.popleft()
+            try:
+                future.set_result(command())
+            except BaseException as error:
+                future.set_exception(error)
+
+    def wait_for(self, condition: Callable[[], bool], timeout: float | None) -> bool:
+        """Wait until a condition holds, at most `timeout` seconds; whether it holds."""
+        deadline = None if timeout is None else self.clock.now() + timeout
+        with self.progress:
+            while not condition():
+                if self.broken is not None:
+                    raise SquallError(f"the local cluster has stopped: {self.broken!r}") from self.broken
+                left = LONGEST_SLEEP / 10 if deadline is None else min(LONGEST_SLEEP / 10, deadline - self.clock.now())
+                if left <= 0:
+                    return False
+                self.progress.wait(left)
+        return True
+
+    def stop(self, last: Callable[[], None]) -> None:
+        """End the thread after the command `last`; a user's call that never returns is left behind, with a report."""
+        if self.thread.is_alive() and self.broken is None:
+            future: Future[None] = Future()
+            self.commands.append((last, future))
+            self.wake()
+            try:
+                future.result(timeout=STOP_SECONDS)
+            except TimeoutError:
+                self.stopping = True
+                raise SquallError(
+                    f"a user's call has not returned for {STOP_SECONDS:g} s; the local cluster is left as it is"
+                ) from None
+            finally:
+                self.stopping = True
+                self.wake()
+            self.thread.join(STOP_SECONDS)
+        self.stopping = True
+
+
+class SimulatedDriver:
+    """Runs an engine in the caller's thread; time moves only by `advance`."""
+
+    simulated = True
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.engine: Rounds | None = None
+        self.stopped = False
+        self.broken: BaseException | None = None
+
+    def start(self, engine: Rounds) -> None:
+        """Begin."""
+        self.engine = engine
+
+    def wake(self) -> None:
+        """Nothing to wake: the next call looks at everything."""
+
+    def call(self, command: Callable[[], T]) -> T:
+        """Run a command, and everything that follows from it at this instant."""
+        if self.stopped:
+            raise SquallError("the local cluster has been shut down")
+        result = command()
+        self.settle()
+        return result
+
+    def settle(self) -> int:
+        """Run rounds until nothing more happens at this instant; the number of rounds."""
+        assert self.engine is not None
+        for number in range(ROUNDS_AN_INSTANT):
+            if not self.engine.round():
+                return number
+        return ROUNDS_AN_INSTANT
+
+    def advance(self, seconds: float) -> None:
+        """Move time on by so many seconds, stopping wherever something is due."""
+        until = self.clock.now() + seconds
+        while self.step(until):
+            pass
+
+    def step(self, until: float) -> bool:
+        """Settle this instant, then move to the next one at which something is due; False when that is `until`."""
+        rounds = self.settle()
+        now = self.clock.now()
+        if now >= until:
+            return False
+        assert self.engine is not None
+        due = self.engine.next_time()
+        if rounds >= ROUNDS_AN_INSTANT:
+            due = now + 0.001
+        if due is not None and due <= now:  # due now, and yet a round did nothing: rounding
+            due = now + 1e-6
+        self.clock.move_to(until if due is None else min(due, until))
+        return True
+
+    def stop(self, last: Callable[[], None]) -> None:
+        """End."""
+        if not self.stopped:
+            self.stopped = True
+            last()

@@ -1,0 +1,87 @@
+"""The engine of a local cluster: Nimbus, the supervisors and all virtual workers, run in turn by whoever drives it.
+
+`round` does what can be done now, `next_time` says when there will be more. A driver with a thread (`driver.py`) makes it
+run in real time, a driver that moves a manual clock makes it a simulation; the engine cannot tell.
+Must not know: threads, real time, the user's calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from local_cluster.virtual_host import MakeWorker, VirtualHost, WorkerSettings
+from nimbus.master import Nimbus
+from squall.clock import Clock
+from squall.cluster.memory import InMemoryStore
+from squall.cluster.registry import Registry
+
+#: Rounds of busy workers between two looks at the control plane.
+ROUNDS_BETWEEN_SYNCS = 64
+
+
+class Engine:
+    """One local cluster without time of its own."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        make_worker: MakeWorker,
+        directory: Callable[[], str],
+        supervisors: int,
+        slots: int,
+        seed: int,
+        encoded: bool,
+        observers: tuple[object, ...],
+        calls_an_instant: int | None,
+    ) -> None:
+        self.clock = clock
+        self.store = InMemoryStore()
+        self.registry = Registry(self.store)
+        self.nimbus = Nimbus(self.store, clock)
+        settings = WorkerSettings(clock, directory, seed, encoded, observers, calls_an_instant, make_worker)
+        self.host = VirtualHost(self.registry, self.nimbus, settings, supervisors, slots)
+        self.changed = True
+        self.store.watch("/", self.note_change)
+        self.rounds = 0
+        self.last_round = clock.now()
+
+    def note_change(self, path: str) -> None:
+        """Something was written to the store."""
+        self.changed = True
+
+    def round(self) -> bool:
+        """One step of every worker; the control plane when something changed or the workers rest. Whether anything was done."""
+        now = self.clock.now()
+        self.report_after_stall(now)
+        busy = False
+        workers = self.host.workers()
+        for worker in workers:
+            busy |= worker.step()
+        self.rounds += 1
+        due = self.nimbus.due
+        crashed = any(worker.crash for worker in workers)
+        if not busy or self.changed or crashed or self.rounds >= ROUNDS_BETWEEN_SYNCS or (due is not None and now >= due):
+            self.rounds = 0
+            busy |= self.sync()
+        return busy
+
+    def sync(self) -> bool:
+        """Let Nimbus do what is due and the host follow; whether that changed anything."""
+        self.changed = False
+        self.nimbus.tick()
+        self.host.sync()
+        return self.changed
+
+    def report_after_stall(self, now: float) -> None:
+        """A user's call held up everything for long: all workers first say what merely waited, before any tree expires."""
+        last, self.last_round = self.last_round, now
+        for worker in self.host.workers():
+            if now - last >= worker.timers.report_every:
+                worker.report_held(now)
+
+    def next_time(self) -> float | None:
+        """When a round is due though nothing comes in."""
+        times = [worker.next_time() for worker in self.host.workers()]
+        times.append(self.nimbus.due)
+        return min((time for time in times if time is not None), default=None)
+

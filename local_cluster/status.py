@@ -1,0 +1,67 @@
+"""What a user is told of a running topology: plain values.
+
+Must not know: workers, the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from worker.reports import ErrorReport
+
+
+@dataclass(frozen=True)
+class ComponentStatus:
+    """The totals of one component; all counts since the topology was submitted.
+
+    emitted: calls of emit (replays not counted, also on streams nobody reads). executed: tuples executed, without ticks.
+    acked, failed: for a bolt its tuples, for a spout the final verdicts of its trees. replayed: trees emitted again.
+    pending: open trees of a spout, those included that wait for their replay. errors: errors of the user's code.
+    dropped: untracked tuples that a full cycle dropped. rate: tuples a second over the last seconds (emitted for a spout, else executed). p50, p99: complete
+    latency in seconds, from emission to ack, None while nothing was acked. idle: why a spout does not emit, "" when it does.
+    metrics: the user's own counters, gauges and histograms by name.
+    """
+
+    kind: str
+    tasks: int
+    emitted: int
+    executed: int
+    acked: int
+    failed: int
+    replayed: int
+    pending: int
+    errors: int
+    dropped: int = 0
+    p50: float | None = None
+    p99: float | None = None
+    idle: str = ""
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TopologyStatus:
+    """A topology at one moment. `errors`: the latest error reports, oldest first; `error`: why it FAILED."""
+
+    name: str
+    state: str
+    components: Mapping[str, ComponentStatus]
+    workers: int
+    errors: tuple[ErrorReport, ...] = ()
+    error: str | None = None
+    #: Final failures of trees by reason text, with counts, the most frequent first.
+    uptime: float = 0.0
+
+    def as_dict(self) -> dict[str, Any]:
+        """The same as JSON-able values."""
+        components = {name: vars(component) | {"metrics": dict(component.metrics)} for name, component in self.components.items()}
+        return {
+            "name": self.name,
+            "state": self.state,
+            "workers": self.workers,
+            "uptime_secs": self.uptime,
+            "components": components,
+            "errors": [report.render() for report in self.errors],
+            "error": self.error,
+        }

@@ -1,0 +1,214 @@
+"""A supervisor of virtual workers: what a supervisor daemon does with processes, inside one process.
+
+It reads Nimbus's assignments from the store, makes a `worker.Worker` for each placement of its own, has it do what the
+topology's state says (the table `WHAT_A_STATE_ASKS`), and reports back. It does not know whether time is real.
+Must not know: the user's calls on the cluster, terminals.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from nimbus.master import Nimbus
+from squall.clock import Clock
+from squall.cluster.blobs import get_bundle
+from squall.cluster.records import Assignment, Placement, SupervisorRecord, TopologyRecord, WorkerReport
+from squall.cluster.registry import Registry
+from squall.transport.loopback import Loopback
+from topology_api import Topology
+from worker.plan import WorkerPlan
+from worker.worker import AsyncDriver, Worker
+
+#: What a worker is to do in each state of its topology.
+WHAT_A_STATE_ASKS = {
+    "ACTIVE": "run",
+    "INACTIVE": "pause",
+    "REBALANCING": "drain",
+    "KILLED": "drain",
+    "COMPLETED": "stop",
+    "FAILED": "stop",
+}
+
+MakeWorker = Callable[[WorkerPlan, Loopback], Worker]
+
+
+@dataclass
+class Hosted:
+    """One topology, as far as its workers run here."""
+
+    record: TopologyRecord
+    topology: Topology
+    loopback: Loopback
+    assignment: Assignment
+    workers: dict[str, Worker] = field(default_factory=dict)
+    reported: dict[str, WorkerReport] = field(default_factory=dict)
+    #: Workers that were stopped; their counters still count.
+    retired: list[Worker] = field(default_factory=list)
+    finished: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True)
+class WorkerSettings:
+    """What all virtual workers of a cluster share."""
+
+    clock: Clock
+    directory: Callable[[], str]
+    seed: int
+    encoded: bool
+    observers: tuple[object, ...]
+    calls_an_instant: int | None
+    make: MakeWorker
+
+
+class VirtualHost:
+    """All supervisors of a local cluster, and the virtual workers in their slots."""
+
+    def __init__(self, registry: Registry, nimbus: Nimbus, settings: WorkerSettings, supervisors: int, slots: int) -> None:
+        self.registry = registry
+        self.nimbus = nimbus
+        self.settings = settings
+        self.hosted: dict[str, Hosted] = {}
+        self.supervisors = {f"local-{number}" for number in range(1, supervisors + 1)}
+        for name in sorted(self.supervisors):
+            registry.save_supervisor(SupervisorRecord(name, name, slots))
+
+    def workers(self) -> list[Worker]:
+        """All workers that are running."""
+        return [worker for hosted in self.hosted.values() for worker in hosted.workers.values()]
+
+    # From the store to the workers.
+
+    def sync(self) -> None:
+        """Make the workers what the store says; report what they say."""
+        for _ in itertools.repeat(None, 8):  # a report may lead to a new state at once
+            records = {record.name: record for record in self.registry.topologies()}
+            for name, record in records.items():
+                self.follow(name, record)
+            if not self.report():
+                break
+        for name in [name for name in self.hosted if name not in records]:
+            hosted = self.hosted[name]
+            if not hosted.workers:
+                del self.hosted[name]
+
+    def follow(self, name: str, record: TopologyRecord) -> None:
+        """One topology: start and stop its workers, and have them do what its state asks."""
+        assignment = self.registry.assignment(record.id)
+        hosted = self.hosted.get(name)
+        if hosted is None or hosted.record.id != record.id:
+            if assignment is None:
+                return
+            hosted = self.hosted[name] = self.host(record, assignment)
+            self.place(hosted)
+        else:
+            hosted.record = record
+            if assignment is None:
+                self.stop_workers(hosted)
+            elif assignment.version != hosted.assignment.version:
+                self.stop_workers(hosted)
+                hosted.assignment = assignment
+                self.place(hosted)
+        asked = WHAT_A_STATE_ASKS[record.state]
+        for worker in list(hosted.workers.values()):
+            self.ask(hosted, worker, asked)
+
+    def host(self, record: TopologyRecord, assignment: Assignment) -> Hosted:
+        """Fetch the topology's bundle and prepare to host it."""
+        topology = get_bundle(self.registry.store, record.id)
+        component_of = {task: component for task, component, _ in record.tasks}
+        streams = [
+            (spec.id, stream, declared.fields) for spec in topology.components for stream, declared in spec.outputs.items()
+        ]
+        return Hosted(record, topology, Loopback(streams, component_of, self.settings.encoded), assignment)
+
+    def place(self, hosted: Hosted) -> None:
+        """Make the workers of an assignment."""
+        record = hosted.record
+        worker_of = {task: place.worker for place in hosted.assignment.placements for task in place.tasks}
+        for place in hosted.assignment.placements:
+            if place.supervisor not in self.supervisors:
+                continue
+            plan = WorkerPlan(
+                worker=place.worker,
+                topology=hosted.topology,
+                tasks=record.tasks,
+                worker_of=worker_of,
+                conf=record.conf,
+                component_confs=record.component_confs,
+                directory=f"{self.settings.directory()}/{record.id}",
+                seed=self.settings.seed,
+                observers=self.settings.observers,
+                finished=hosted.finished,
+                calls_an_instant=self.settings.calls_an_instant,
+            )
+            worker = self.settings.make(plan, hosted.loopback)
+            hosted.workers[place.worker] = worker
+            hosted.loopback.join(place.worker, worker.deliver)
+
+    def ask(self, hosted: Hosted, worker: Worker, asked: str) -> None:
+        """Have a worker do what its topology's state asks."""
+        if asked == "run":
+            if not worker.started:
+                worker.start()
+            worker.activate()
+        elif asked == "pause":
+            if worker.started:
+                worker.deactivate()
+        elif asked == "drain":
+            worker.drain()
+        elif asked == "stop":
+            self.stop_worker(hosted, worker)
+
+    def stop_workers(self, hosted: Hosted) -> None:
+        """Stop all workers of a topology."""
+        for worker in list(hosted.workers.values()):
+            self.stop_worker(hosted, worker)
+
+    def stop_worker(self, hosted: Hosted, worker: Worker) -> None:
+        """Stop a worker, keep its counters, and say so."""
+        worker.stop()
+        hosted.finished |= {spout.id for spout in worker.spouts if spout.finished and not spout.pending}
+        hosted.workers.pop(worker.name, None)
+        hosted.loopback.leave(worker.name)
+        hosted.retired.append(worker)
+        last = hosted.reported.pop(worker.name, None)
+        place = self.placement(hosted, worker.name)
+        if place is not None:
+            report = last or WorkerReport(worker.name, place.incarnation, False, False, False, False, None)
+            self.nimbus.report(hosted.record.name, worker.name, replace(report, incarnation=place.incarnation, stopped=True))
+
+    # From the workers to Nimbus.
+
+    def report(self) -> bool:
+        """Tell Nimbus what changed; whether anything did."""
+        changed = False
+        for hosted in list(self.hosted.values()):
+            for worker in list(hosted.workers.values()):
+                place = self.placement(hosted, worker.name)
+                if place is None:
+                    continue
+                report = WorkerReport(
+                    worker=worker.name,
+                    incarnation=place.incarnation,
+                    opened=worker.opened,
+                    ended=worker.ended,
+                    drained=worker.drained or (worker.draining and not worker.started),
+                    stopped=False,
+                    crash=worker.crash.render() if worker.crash else None,
+                )
+                if hosted.reported.get(worker.name) != report:
+                    changed = True
+                    hosted.reported[worker.name] = report
+                    self.nimbus.report(hosted.record.name, worker.name, report)
+        return changed
+
+    def placement(self, hosted: Hosted, worker: str) -> Placement | None:
+        """Where the current assignment has a worker."""
+        return next((place for place in hosted.assignment.placements if place.worker == worker), None)
+
+    def stop(self) -> None:
+        """Stop everything at once."""
+        for hosted in self.hosted.values():
+            self.stop_workers(hosted)

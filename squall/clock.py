@@ -1,0 +1,40 @@
+"""Time as an argument: what every core without I/O is given instead of reading the clock itself.
+
+`RealClock` is the machine's monotonic clock; `ManualClock` moves only when it is told to (simulated time).
+Must not know: who waits for what.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Something that tells the time in seconds; only differences mean anything."""
+
+    def now(self) -> float:
+        """Seconds since some fixed moment; never goes back."""
+
+
+class RealClock:
+    """The machine's monotonic clock."""
+
+    now = staticmethod(time.monotonic)
+
+
+class ManualClock:
+    """A clock that stands still until it is moved."""
+
+    def __init__(self, start: float = 0.0) -> None:
+        self._now = start
+
+    def now(self) -> float:
+        """The simulated time in seconds."""
+        return self._now
+
+    def move_to(self, moment: float) -> None:
+        """Move forward to `moment`; a moment that has passed raises `ValueError`."""
+        if moment < self._now:
+            raise ValueError(f"time does not go back: it is {self._now}, asked for {moment}")
+        self._now = moment

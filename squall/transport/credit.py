@@ -1,0 +1,62 @@
+"""Flow control of one link: how many frames a sender may have under way to one destination task.
+
+A grant is absolute ("frames up to number n may be sent"), so a lost or repeated grant does no harm, and it confirms:
+a receiver that grants up to n has executed the frames up to n minus the window and handed their outputs over.
+Must not know: what is in a frame, sockets, tasks.
+"""
+
+from __future__ import annotations
+
+
+class SendWindow:
+    """The sender's side: numbers frames from 1 and says whether the next one may go."""
+
+    __slots__ = ("granted", "sent")
+
+    def __init__(self, window: int) -> None:
+        self.sent = 0
+        self.granted = window
+
+    @property
+    def room(self) -> bool:
+        """Whether the next frame may be sent."""
+        return self.sent < self.granted
+
+    def next_frame(self) -> int:
+        """The number of the frame that is being sent now. Without room: `ValueError`."""
+        if self.sent >= self.granted:
+            raise ValueError(f"no credit: {self.sent} frames sent, {self.granted} granted")
+        self.sent += 1
+        return self.sent
+
+    def grant(self, upto: int) -> bool:
+        """Take a grant; whether it gave new room. Older and repeated grants change nothing."""
+        if upto <= self.granted:
+            return False
+        self.granted = upto
+        return True
+
+
+class ReceiveWindow:
+    """The receiver's side: counts the frames it has executed; the grant follows from that."""
+
+    __slots__ = ("executed", "window")
+
+    def __init__(self, window: int) -> None:
+        self.window = window
+        self.executed = 0
+
+    def confirm(self, frame: int) -> int:
+        """Frame number `frame` was executed; the grant that is now due."""
+        if frame > self.executed:
+            self.executed = frame
+        return self.executed + self.window
+
+
+def frame_limits(queue_size: int) -> tuple[int, int]:
+    """How a queue of `queue_size` tuples is cut: (tuples a frame holds at most, frames in a window).
+
+    Batches of about 200 tuples are best on ZeroMQ (measured: 4,000 are slower and have a p99 of 195 ms).
+    """
+    frame = min(256, max(1, queue_size // 4))
+    return frame, max(2, queue_size // frame)

@@ -1,0 +1,129 @@
+"""What workers hand to each other: batches of tuples, and control frames.
+
+A `Batch` holds the tuples that one task sends to one other task on one stream, or the mark that the sending task has
+ended. A `Control` frame holds everything that is not a tuple: XORs of settled tuples, failures, credit grants, signs of
+life, hurry, and the questions and answers by which a cycle finds out that it is quiet.
+
+The same objects travel inside one process and, encoded by `squall.transport.codec`, between processes.
+Must not know: sockets, tasks, user code.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from topology_api import Failure
+from topology_api.tuples import Source
+
+#: Further trees of the tuples of a batch: position -> (root, edge XOR the first edge) pairs.
+More = dict[int, tuple[tuple[int, int], ...]]
+
+#: Shared by all batches without tuples of several trees; never written to.
+NO_MORE: Final[More] = {}
+
+
+class Batch:
+    """The tuples of one batch: a row of values, a root id and an edge id each (0, 0: in no tree).
+
+    `frame` is its number on the link, counted from 1; 0 marks a batch that takes no credit. `cycle` is the index of the
+    cycle whose inner edge it travels on, or -1. `ended` marks the end of everything that its source task sends; such a
+    batch has no rows.
+    """
+
+    __slots__ = ("cycle", "edges", "ended", "frame", "more", "position", "roots", "rows", "sender", "source", "target")
+
+    def __init__(
+        self,
+        source: Source,
+        target: int,
+        rows: list[tuple[Any, ...]],
+        roots: list[int],
+        edges: list[int],
+        more: More = NO_MORE,
+    ) -> None:
+        self.source = source
+        self.target = target
+        self.rows = rows
+        self.roots = roots
+        self.edges = edges
+        self.more = more
+        self.sender = ""
+        self.frame = 0
+        self.cycle = -1
+        self.ended = False
+        #: How many of its tuples have been executed.
+        self.position = 0
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def held_roots(self, start: int) -> set[int]:
+        """The trees that the tuples from position `start` on belong to."""
+        roots = set(self.roots[start:])
+        for position, pairs in self.more.items():
+            if position >= start:
+                roots.update(root for root, _ in pairs)
+        roots.discard(0)
+        return roots
+
+
+@dataclass(frozen=True)
+class Held:
+    """A sign of life: trees whose tuples wait, unexecuted, at a task."""
+
+    component: str
+    task: int
+    roots: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class CycleProbe:
+    """The question of a cycle's coordinator: are you quiet?"""
+
+    cycle: int
+    round: int
+
+
+@dataclass(frozen=True)
+class CycleReply:
+    """A worker's answer: whether its tasks of the cycle are idle, and how many tuples they sent and executed in it."""
+
+    cycle: int
+    round: int
+    worker: str
+    idle: bool
+    sent: int
+    executed: int
+
+
+@dataclass(frozen=True)
+class CyclePhase:
+    """The coordinator's word that a cycle was found quiet for the `phase`-th time."""
+
+    cycle: int
+    phase: int
+
+
+CycleMessage = CycleProbe | CycleReply | CyclePhase
+
+
+@dataclass
+class Control:
+    """Everything between two workers that is not a tuple. Never waits for credit, is always read."""
+
+    sender: str
+    #: XORs of settled tuples by spout task: (roots, xors).
+    xors: dict[int, tuple[list[int], list[int]]] = field(default_factory=dict)
+    failures: list[tuple[int, Failure]] = field(default_factory=list)
+    #: Absolute grants by destination task: frames up to this number may be sent.
+    grants: dict[int, int] = field(default_factory=dict)
+    held: list[Held] = field(default_factory=list)
+    hurry: bool = False
+    cycles: list[CycleMessage] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.xors or self.failures or self.grants or self.held or self.hurry or self.cycles)
+
+
+Frame = Batch | Control

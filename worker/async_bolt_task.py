@@ -1,0 +1,199 @@
+"""A task of a bolt whose `execute` is `async def`: up to `max_concurrency` calls at a time on the worker's asyncio loop.
+
+The asyncio loop and the worker's loop meet only in batches: a run hands over calls to start and takes calls that have
+ended. What a call emits, acks or fails is recorded with it and carried out when it ends; its tuple is settled then.
+Must not know: links, trackers, how the asyncio loop is driven.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol
+
+from topology_api import Bolt, EmitError
+from topology_api.tuples import SETTLED, Tuple
+from worker.bolt_task import BoltTask
+from worker.emitter import NOTHING
+from worker.executor import make_tuple
+from worker.task import RUN_SECONDS
+
+
+class AsyncRunner(Protocol):
+    """Something that runs coroutines."""
+
+    def submit(self, calls: list[Callable[[], Coroutine[Any, Any, None]]]) -> None:
+        """Start these calls; thread-safe."""
+
+
+class AsyncCall:
+    """One call of `execute`: its tuple, what it has done so far, and how it ended."""
+
+    __slots__ = ("ended", "error", "records", "started", "tup")
+
+    def __init__(self, tup: Tuple, started: float) -> None:
+        self.tup = tup
+        self.started = started
+        self.records: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
+        self.error: BaseException | None = None
+        self.ended = False
+
+
+#: The call that the running coroutine belongs to.
+CURRENT: contextvars.ContextVar[AsyncCall | None] = contextvars.ContextVar("squall_async_call", default=None)
+
+
+class AsyncBoltTask(BoltTask):
+    """One task of an asynchronous bolt."""
+
+    def __init__(self, *args: Any, runner: AsyncRunner, wake: Callable[[], None], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.runner = runner
+        self.wake = wake
+        self.max_concurrency = int(self.instance.max_concurrency)
+        self.in_flight: dict[int, AsyncCall] = {}
+        self.over: deque[AsyncCall] = deque()
+        self.hang_secs = float(self.context.conf.get("topology.bolt.hang.secs", 60))  # type: ignore[arg-type]
+        self.attach(("emit", "emit_direct", "ack", "fail", "reset_timeout"), Bolt, Recorder(self))
+
+    def wants_run(self) -> bool:
+        startable = bool(self.inbox) and (len(self.in_flight) < self.max_concurrency or self.inbox[0].ended)
+        return bool(startable or self.over or self.tick_due or (self.end_due and not self.end_called and self.idle()))
+
+    def run(self) -> None:
+        """Settle the calls that have ended, then start new ones."""
+        emitter = self.emitter
+        emitter.open_for(threading.get_ident())
+        if self.tick_due:
+            self.tick_due = False
+            self.call("tick")
+        enough = emitter.emitted + self.limits.emits
+        while self.over and emitter.emitted < enough:
+            self.conclude(self.over.popleft())
+        calls: list[Callable[[], Coroutine[Any, Any, None]]] = []
+        until = self.now() + RUN_SECONDS
+        while self.inbox and len(self.in_flight) < self.max_concurrency and self.now() < until:
+            self.take_call(calls)
+        while self.inbox and self.inbox[0].ended:
+            self.take_call(calls)
+        if calls:
+            self.runner.submit(calls)
+        if self.end_due and not self.end_called and not self.inbox and self.idle():
+            self.finish_input()
+
+    def take_call(self, calls: list[Callable[[], Coroutine[Any, Any, None]]]) -> None:
+        """Make a call of the oldest tuple in the inbox (or take an end mark)."""
+        batch = self.inbox[0]
+        if batch.ended:
+            self.inputs.ended(batch.source.task)
+        else:
+            call = AsyncCall(make_tuple(batch, batch.position), self.now())
+            batch.position += 1
+            self.in_flight[id(call)] = call
+            if self.observer is not None:
+                self.observer.executing(call.tup)
+            calls.append(lambda: self.execute_call(call))
+        if batch.ended or batch.position >= len(batch.rows):
+            self.inbox.popleft()
+            self.done.append(batch)
+
+    async def execute_call(self, call: AsyncCall) -> None:
+        """On the asyncio loop: run the user's coroutine to its end."""
+        CURRENT.set(call)
+        try:
+            await self.execute(call.tup)
+        except BaseException as error:  # a cancelled call has not executed its tuple either
+            call.error = error
+        finally:
+            call.ended = True
+            self.over.append(call)
+            self.wake()
+
+    def conclude(self, call: AsyncCall) -> None:
+        """Carry out what a call recorded and settle its tuple."""
+        del self.in_flight[id(call)]
+        tup = call.tup
+        self.executed += 1
+        if self.auto_anchor:
+            self.emitter.anchor = tup
+        try:
+            for name, args, kwargs in call.records:
+                getattr(self, name)(*args, **kwargs)
+        except BaseException as error:
+            call.error = call.error or error
+        self.emitter.anchor = NOTHING
+        if call.error is not None:
+            self.raised(tup, call.error)
+            return
+        if self.observer is not None:
+            self.observer.executed(tup)
+        if self.auto_ack and tup._root != SETTLED:
+            BoltTask.ack(self, tup)
+
+    def idle(self) -> bool:
+        return not self.in_flight
+
+    def buffered(self) -> int:
+        return len(self.in_flight)
+
+    def held_roots(self) -> set[int]:
+        roots = super().held_roots()
+        oldest = self.now() - self.hang_secs
+        for call in list(self.in_flight.values()):
+            if call.tup._root > 0 and call.started >= oldest:
+                roots.add(call.tup._root)
+                roots.update(root for root, _ in call.tup._more)
+        return roots
+
+
+class Recorder:
+    """What an asynchronous bolt's emit, ack and so on are: recorded inside a call, carried out at once elsewhere."""
+
+    def __init__(self, task: AsyncBoltTask) -> None:
+        self.task = task
+
+    def record(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Record with the running call, or do it now when there is none (prepare, tick, end_of_input)."""
+        call = CURRENT.get()
+        if call is None:
+            getattr(self.task, name)(*args, **kwargs)
+        elif call.ended:
+            raise EmitError(
+                f"{self.task.emitter.where()}: {name}() was called after the execute() it belongs to had ended; await what you start"
+            )
+        else:
+            call.records.append((name, args, kwargs))
+
+    def emit(self, values: Any, *, anchors: Any = None, stream: str = "default") -> None:
+        """`Bolt.emit`; the values are checked at once."""
+        emitter = self.task.emitter
+        output = emitter.output(stream)
+        row = emitter.row(values)
+        if len(row) != output.arity:
+            emitter.wrong_arity(output, row)
+        for route in output.picked:
+            route.check(row)
+        self.record("emit", (row,), {"anchors": anchors, "stream": stream})
+
+    def emit_direct(self, task: int, values: Any, *, anchors: Any = None, stream: str = "default") -> None:
+        """`Bolt.emit_direct`; the values are checked at once."""
+        emitter = self.task.emitter
+        output, _ = emitter.direct_output(stream, task)
+        row = emitter.row(values)
+        if len(row) != output.arity:
+            emitter.wrong_arity(output, row)
+        self.record("emit_direct", (task, row), {"anchors": anchors, "stream": stream})
+
+    def ack(self, tup: Tuple) -> None:
+        """`Bolt.ack`."""
+        self.record("ack", (tup,), {})
+
+    def fail(self, tup: Tuple, reason: str | None = None) -> None:
+        """`Bolt.fail`."""
+        self.record("fail", (tup, reason), {})
+
+    def reset_timeout(self, tup: Tuple) -> None:
+        """`Bolt.reset_timeout`."""
+        self.record("reset_timeout", (tup,), {})

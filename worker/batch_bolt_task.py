@@ -1,0 +1,121 @@
+"""A task of a `BatchBolt`: gathers tuples and hands them over as a batch.
+
+A batch goes when it is full, when its interval has passed, when the worker says hurry while the input is empty, and at the
+end of the input. Its tuples are acked together, and fail together when `execute_batch` raises.
+Must not know: links, trackers, threads.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from topology_api import Failure, FailTuple
+from topology_api.tuples import SETTLED, Tuple
+from worker.bolt_task import BoltTask
+from worker.emitter import NOTHING, short
+from worker.executor import make_tuple
+from worker.reports import failure_text
+
+
+class BatchBoltTask(BoltTask):
+    """One task of a batch bolt."""
+
+    method = "execute_batch"
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.gathered: list[Tuple] = []
+        #: The batch that execute_batch has been given and has not returned from.
+        self.being_executed: list[Tuple] = []
+        #: When the gathered tuples are to be handed over at the latest.
+        self.deadline: float | None = None
+        self.hurried = False
+        self.batch_size = int(self.instance.batch_size)
+        self.batch_interval = float(self.instance.batch_interval)
+
+    def wants_run(self) -> bool:
+        return super().wants_run() or self.overdue() or (self.hurried and bool(self.gathered))
+
+    def overdue(self) -> bool:
+        """Whether the interval of the gathered tuples has passed."""
+        return self.deadline is not None and self.now() >= self.deadline
+
+    def run(self) -> None:
+        self.emitter.open_for(threading.get_ident())
+        if self.overdue():
+            self.hand_over()
+        super().run()
+        if self.gathered and not self.inbox and self.hurried:
+            self.hand_over()
+
+    def take_input(self, most_emits: int) -> bool:
+        batch = self.inbox[0]
+        if batch.ended:
+            self.inputs.ended(batch.source.task)
+        else:
+            room = self.batch_size - len(self.gathered)
+            stop = min(len(batch.rows), batch.position + room)
+            if not self.gathered:
+                self.deadline = self.now() + self.batch_interval
+            self.gathered += [make_tuple(batch, position) for position in range(batch.position, stop)]
+            batch.position = stop
+        if batch.ended or batch.position >= len(batch.rows):
+            self.inbox.popleft()
+            self.done.append(batch)
+        if len(self.gathered) >= self.batch_size:
+            self.hand_over()
+        return not self.crashing()
+
+    def hand_over(self) -> None:
+        """Give the gathered tuples to the user and settle them."""
+        tups, self.gathered, self.deadline, self.hurried = self.gathered, [], None, False
+        if not tups:
+            return
+        self.being_executed = tups
+        self.emitter.anchor = NOTHING
+        observer = self.observer
+        failure = None
+        try:
+            if observer is not None:
+                for tup in tups:
+                    observer.executing(tup)
+            self.instance.execute_batch(tups)
+            if observer is not None:
+                for tup in tups:
+                    observer.executed(tup)
+        except FailTuple as error:
+            failure = Failure("failed", self.spec.id, self.id, error.reason, 0)
+        except BaseException as error:
+            self.report(self.method, error, f"a batch of {len(tups)} tuples, the first {short(tups[0], 150)}")
+            failure = Failure("failed", self.spec.id, self.id, failure_text(error), 0)
+        self.being_executed = []
+        self.executed += len(tups)
+        for tup in tups:
+            if tup._root == SETTLED:  # the user settled it
+                continue
+            if failure is not None:
+                self.give_up(tup, failure)
+            elif self.auto_ack:
+                self.ack(tup)
+
+    def finish_input(self) -> None:
+        self.hand_over()
+        super().finish_input()
+
+    def buffered(self) -> int:
+        return len(self.gathered)
+
+    def hurry(self) -> bool:
+        if not self.gathered or self.inbox or self.hurried:
+            return False
+        self.hurried = True
+        return True
+
+    def held_roots(self) -> set[int]:
+        roots = super().held_roots()
+        for tup in [*self.gathered, *self.being_executed]:
+            if tup._root > 0:
+                roots.add(tup._root)
+                roots.update(root for root, _ in tup._more)
+        return roots

@@ -1,0 +1,180 @@
+"""A task of a bolt that executes tuple by tuple.
+
+Its run: ticks that are due, then batches from the inbox in order, for a bounded time and a bounded number of emissions;
+`end_of_input` once every source task has sent its end mark.
+Must not know: links, trackers, threads.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from topology_api import Bolt, Context, EmitError, Failure, FailTuple
+from topology_api.topology import ComponentSpec
+from topology_api.tuples import SETTLED, Tuple
+from worker.completion import Inputs
+from worker.emitter import NOTHING, BoltEmitter, short
+from worker.executor import is_basic, run_batch
+from worker.reports import failure_text
+from worker.task import RUN_SECONDS, Limits, Task, tuple_text
+from worker.xors import XorBatch
+
+
+class BoltTask(Task):
+    """One task of a bolt."""
+
+    emitter: BoltEmitter
+    #: Name of the user's method that gets input.
+    method = "execute"
+
+    def __init__(
+        self,
+        spec: ComponentSpec,
+        task: int,
+        instance: Any,
+        context: Context,
+        limits: Limits,
+        now: Callable[[], float],
+        emitter: BoltEmitter,
+        inputs: Inputs,
+    ) -> None:
+        super().__init__(spec, task, instance, context, limits, now)
+        self.emitter = emitter
+        self.boxes = emitter.boxes()
+        self.inputs = inputs
+        self.xors = XorBatch()
+        #: Trees whose time a bolt asked to be reset.
+        self.touched: list[int] = []
+        self.auto_ack = bool(instance.auto_ack)
+        self.auto_anchor = bool(instance.auto_anchor)
+        self.execute: Callable[[Tuple], Any] = instance.execute
+        self.tick_due = False
+        #: The worker found that `end_of_input` is due; it has been called.
+        self.end_due = False
+        self.end_called = False
+        self.attach(("emit", "emit_direct", "ack", "fail", "reset_timeout"), Bolt, self)
+
+    # What the instance's methods are.
+
+    def emit(self, values: Any, *, anchors: Any = None, stream: str = "default") -> None:
+        """`Bolt.emit`, when the user's class overrides it."""
+        self.emitter.emit(values, anchors=anchors, stream=stream)
+
+    def emit_direct(self, task: int, values: Any, *, anchors: Any = None, stream: str = "default") -> None:
+        """`Bolt.emit_direct`."""
+        self.emitter.emit_direct(task, values, anchors=anchors, stream=stream)
+
+    def ack(self, tup: Tuple) -> None:
+        """`Bolt.ack`: the tuple is worked off."""
+        self.settle(tup, "ack")
+        self.acked += 1
+        self.xors.add_tuple(tup)
+        tup._root = SETTLED
+        if self.observer is not None:
+            self.observer.acked(tup)
+
+    def fail(self, tup: Tuple, reason: str | None = None) -> None:
+        """`Bolt.fail`: the trees of the tuple fail."""
+        self.settle(tup, "fail")
+        text = None if reason is None else str(reason)
+        self.give_up(tup, Failure("failed", self.spec.id, self.id, text, 0))
+
+    def reset_timeout(self, tup: Tuple) -> None:
+        """`Bolt.reset_timeout`: the trees of the tuple get the whole timeout again."""
+        self.settle(tup, "reset the timeout of")
+        if tup._root > 0:
+            self.touched.append(tup._root)
+            self.touched += [root for root, _ in tup._more]
+
+    def settle(self, tup: Tuple, what: str) -> None:
+        """Check that the tuple can be settled now, by this thread."""
+        if not isinstance(tup, Tuple):
+            raise EmitError(f"{self.emitter.where()} cannot {what} {short(tup)}: it is no tuple that execute() got")
+        if tup._root == SETTLED:
+            raise EmitError(f"{self.emitter.where()} cannot {what} {short(tup)}: it was acked or failed already")
+        if self.emitter.owner != threading.get_ident():
+            self.emitter.refuse()
+
+    def give_up(self, tup: Tuple, failure: Failure) -> None:
+        """Fail all trees of a tuple."""
+        self.failed += 1
+        if tup._root > 0:
+            self.failures.append((tup._root, failure))
+            self.failures += [(root, failure) for root, _ in tup._more]
+        tup._root = SETTLED
+        if self.observer is not None:
+            self.observer.failed(tup, failure)
+
+    def raised(self, tup: Tuple, error: BaseException) -> None:
+        """The user's code raised while it executed `tup`."""
+        if isinstance(error, FailTuple):
+            text = None if error.reason is None else str(error.reason)
+        else:
+            text = failure_text(error)
+            self.report(self.method, error, tuple_text(tup))
+        if tup._root != SETTLED:
+            self.give_up(tup, Failure("failed", self.spec.id, self.id, text, 0))
+
+    # Running.
+
+    def wants_run(self) -> bool:
+        """Whether there is something to do."""
+        return bool(self.inbox or self.tick_due or (self.end_due and not self.end_called))
+
+    def run(self) -> None:
+        """Ticks, input, end of input; as much as fits into one run."""
+        emitter = self.emitter
+        emitter.open_for(threading.get_ident())
+        if self.tick_due:
+            self.tick_due = False
+            self.call("tick")
+        enough = emitter.emitted + self.limits.emits
+        until = self.now() + RUN_SECONDS
+        while self.inbox and emitter.emitted < enough:
+            if not self.take_input(enough - emitter.emitted) or self.now() >= until:
+                break
+        if self.end_due and not self.end_called and not self.inbox and self.idle():
+            self.finish_input()
+
+    def take_input(self, most_emits: int) -> bool:
+        """Execute some of the oldest batch; whether to go on."""
+        batch = self.inbox[0]
+        if batch.ended:
+            self.inputs.ended(batch.source.task)
+        else:
+            started = self.now()
+            stop = min(len(batch.rows), batch.position + self.pace.count)
+            acked, failed = self.acked, self.failed
+            done = run_batch(self, batch, stop, most_emits)
+            self.executed += done
+            if is_basic(self, batch):  # the hot loop acks without counting
+                self.acked = acked + done - (self.failed - failed)
+            self.pace.took(done, self.now() - started)
+        if batch.ended or batch.position >= len(batch.rows):
+            self.inbox.popleft()
+            self.done.append(batch)
+        return not self.crashing()
+
+    def crashing(self) -> bool:
+        """Whether an error of this run ends the topology (`topology.on.error: crash`)."""
+        return self.crash_on_error and bool(self.reports)
+
+    def finish_input(self) -> None:
+        """Call `end_of_input`, once."""
+        self.emitter.anchor = NOTHING
+        self.end_called = True
+        self.call("end_of_input")
+
+    def idle(self) -> bool:
+        """Whether everything taken from the inbox has been executed."""
+        return True
+
+    def buffered(self) -> int:
+        """Tuples taken from the inbox and not executed yet."""
+        return 0
+
+    def hurry(self) -> bool:
+        """Hand over what is buffered; whether there was anything."""
+        return False

@@ -1,0 +1,112 @@
+"""When is a cycle of bolts quiet? Counting tuples sent and executed on its inner edges, and asking twice.
+
+End marks cannot start on the inner edges of a cycle: each task would wait for the other. So once every input from outside
+has ended, the cycle's coordinator (the worker of its lowest task) asks all workers that host its tasks. If all are idle and
+as many tuples were executed as sent, in two rounds with the same numbers, nothing is under way (Mattern's four-counter
+method, "Algorithms for distributed termination detection", 1987). The first time that it is quiet the tasks call
+`end_of_input`, the second time they send their end marks to the outside.
+Must not know: links, user code, clocks (the worker says when a round is due).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from squall.transport.frames import CycleMessage, CyclePhase, CycleProbe, CycleReply
+
+#: Seconds between two rounds of questions.
+ROUND_SECONDS = 0.005
+#: Phases: 1: end_of_input, 2: end marks to the outside.
+LAST_PHASE = 2
+
+
+@dataclass
+class Cycle:
+    """What one worker knows of one cycle."""
+
+    workers: tuple[str, ...]
+    coordinator: str
+    sent: int = 0
+    executed: int = 0
+    phase: int = 0
+    round: int = 0
+    replies: dict[str, CycleReply] = field(default_factory=dict)
+    #: Totals of the last round in which all were idle.
+    before: tuple[int, int] | None = None
+
+
+class CycleWatch:
+    """The cycles of a topology, seen from one worker."""
+
+    def __init__(self, worker: str, cycles: list[Cycle]) -> None:
+        self.worker = worker
+        self.cycles = cycles
+        #: Messages to send: (worker, message).
+        self.outgoing: list[tuple[str, CycleMessage]] = []
+        #: Set by the worker: whether all its tasks of a cycle are idle and their outside inputs have ended.
+        self.is_idle: Callable[[int], bool] = lambda cycle: False
+
+    def sent(self, cycle: int, tuples: int) -> None:
+        """Tuples have left on inner edges."""
+        self.cycles[cycle].sent += tuples
+
+    def executed(self, cycle: int, tuples: int) -> None:
+        """Tuples from inner edges were worked off."""
+        self.cycles[cycle].executed += tuples
+
+    def wants_round(self) -> bool:
+        """Whether this worker coordinates a cycle that may be quiet."""
+        return any(self.may_ask(index) for index in range(len(self.cycles)))
+
+    def may_ask(self, index: int) -> bool:
+        """Whether this worker should start a round for a cycle."""
+        cycle = self.cycles[index]
+        return cycle.coordinator == self.worker and cycle.phase < LAST_PHASE and self.is_idle(index)
+
+    def ask(self) -> None:
+        """Start a round for each cycle that may be quiet."""
+        for index, cycle in enumerate(self.cycles):
+            if self.may_ask(index):
+                cycle.round += 1
+                cycle.replies.clear()
+                for worker in cycle.workers:
+                    self.tell(worker, CycleProbe(index, cycle.round))
+
+    def tell(self, worker: str, message: CycleMessage) -> None:
+        """Send a message, or take it when it is for this worker."""
+        if worker == self.worker:
+            self.take(message)
+        else:
+            self.outgoing.append((worker, message))
+
+    def take(self, message: CycleMessage) -> None:
+        """A message of the coordinator, or an answer to it."""
+        cycle = self.cycles[message.cycle]
+        if isinstance(message, CycleProbe):
+            reply = CycleReply(
+                message.cycle, message.round, self.worker, self.is_idle(message.cycle), cycle.sent, cycle.executed
+            )
+            self.tell(cycle.coordinator, reply)
+        elif isinstance(message, CycleReply):
+            self.take_reply(message, cycle)
+        else:
+            cycle.phase = max(cycle.phase, message.phase)
+
+    def take_reply(self, reply: CycleReply, cycle: Cycle) -> None:
+        """Judge the round when all have answered."""
+        if reply.round != cycle.round:
+            return
+        cycle.replies[reply.worker] = reply
+        if len(cycle.replies) < len(cycle.workers):
+            return
+        replies = cycle.replies.values()
+        totals = (sum(reply.sent for reply in replies), sum(reply.executed for reply in replies))
+        if not all(reply.idle for reply in replies) or totals[0] != totals[1]:
+            cycle.before = None
+        elif cycle.before != totals:
+            cycle.before = totals
+        else:
+            cycle.before = None
+            for worker in cycle.workers:
+                self.tell(worker, CyclePhase(reply.cycle, cycle.phase + 1))

@@ -1,0 +1,322 @@
+"""emit(): from a user's values to rows in outboxes, with an edge for each in the tuple's tree.
+
+One emitter belongs to one task. `BoltEmitter` anchors to the tuple that is being executed, `SpoutEmitter` opens a tree per
+message id. This is the hottest code there is next to the executor: every line of `emit` costs each tuple (measured
+figures: benchmarks/RESULTS.md).
+Must not know: links, credit, user classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from random import Random
+from threading import get_ident
+from typing import Any, NoReturn
+
+from topology_api import EmitError
+from topology_api.tuples import SETTLED, Tuple
+from worker.ids import draw_edges
+from worker.outbox import Outbox
+from worker.router import Output, Row
+from worker.tracker import Emission, Tracker
+
+#: What `Emitter.anchor` is when there is nothing to anchor to.
+NOTHING: Tuple = object.__new__(Tuple)
+NOTHING._root = 0
+NOTHING._xor = 0
+NOTHING._more = ()
+NOTHING._values = ()
+
+
+class Emitter:
+    """What the emitters of spouts and bolts share."""
+
+    __slots__ = ("component", "default", "edges", "emitted", "outputs", "owner", "random", "task", "why_not")
+
+    def __init__(self, component: str, task: int, outputs: dict[str, Output], random: Random) -> None:
+        self.component = component
+        self.task = task
+        self.outputs = outputs
+        self.default = outputs.get("default")
+        self.random = random
+        self.edges: list[int] = []
+        #: Calls of emit so far.
+        self.emitted = 0
+        #: The thread that may emit, and the reason why nobody may when it is 0.
+        self.owner = 0
+        self.why_not = "its task is not running yet"
+
+    def open_for(self, thread: int) -> None:
+        """From now on this thread may emit."""
+        self.owner = thread
+
+    def close_for(self, reason: str) -> None:
+        """From now on nobody may emit; `reason` completes "cannot emit: …"."""
+        self.owner = 0
+        self.why_not = reason
+
+    def output(self, stream: str) -> Output:
+        """The output of that name; an unknown or direct one raises `EmitError`."""
+        output = self.outputs.get(stream)
+        if output is None:
+            there = ", ".join(repr(name) for name in self.outputs if not name.startswith("__")) or "none"
+            raise EmitError(f"{self.where()}: no output stream {stream!r} is declared; its streams are: {there}")
+        if output.is_direct:
+            raise EmitError(f"{self.where()}: stream {stream!r} is direct; use emit_direct(task, values, stream={stream!r})")
+        return output
+
+    def direct_output(self, stream: str, task: int) -> tuple[Output, list[Outbox]]:
+        """The direct output of that name and the outbox of `task` (none when nobody reads the stream)."""
+        output = self.outputs.get(stream)
+        if output is None or not output.is_direct:
+            raise EmitError(
+                f"{self.where()}: stream {stream!r} is not a direct stream; declare it as Stream(fields, direct=True)"
+            )
+        if task in output.direct:
+            return output, [output.direct[task]]
+        if not output.direct:
+            return output, []
+        raise EmitError(
+            f"{self.where()}: task {task!r} does not read stream {stream!r} by direct grouping; "
+            f"tasks that do: {sorted(output.direct)}"
+        )
+
+    def row(self, values: Any) -> Row:
+        """The values as a tuple; a single string or something that is no sequence raises `EmitError`."""
+        if isinstance(values, (list, tuple)):
+            return tuple(values)
+        if isinstance(values, (str, bytes, dict, set)) or not isinstance(values, Iterable):
+            raise EmitError(
+                f"{self.where()}: emit() takes a tuple or list of values, not {type(values).__name__} {short(values)}; "
+                "one value is written (value,)"
+            )
+        return tuple(values)
+
+    def refuse(self) -> NoReturn:
+        """emit() was called where it is not allowed."""
+        if self.owner == 0:
+            raise EmitError(f"{self.where()} cannot emit: {self.why_not}")
+        raise EmitError(
+            f"{self.where()} cannot emit from another thread: emit in the task's own calls, or hand the values to next_tuple "
+            "through a queue.Queue and call context.wake()"
+        )
+
+    def wrong_arity(self, output: Output, row: Row) -> NoReturn:
+        """The number of values is not the number of fields."""
+        fields = ", ".join(output.source.fields)
+        raise EmitError(
+            f"{self.where()}: stream {output.source.stream!r} has {output.arity} field(s) ({fields}), "
+            f"but {len(row)} value(s) were emitted: {short(row)}"
+        )
+
+    def where(self) -> str:
+        """Component and task, for messages."""
+        return f"component {self.component!r} (task {self.task})"
+
+    def edge(self) -> int:
+        """A fresh random edge id."""
+        if not self.edges:
+            self.edges = draw_edges(self.random)
+        return self.edges.pop()
+
+    def boxes(self) -> list[Outbox]:
+        """All outboxes of the task, each once."""
+        found: dict[int, Outbox] = {}
+        for output in self.outputs.values():
+            every = [*output.fixed, *output.direct.values()]
+            for route in output.picked:
+                every += route.boxes  # type: ignore[attr-defined]
+            for custom in output.many:
+                every += custom.boxes.values()
+            found.update((id(box), box) for box in every)
+        return list(found.values())
+
+
+class BoltEmitter(Emitter):
+    """emit() of a bolt's task. `anchor` is the tuple being executed, or NOTHING."""
+
+    __slots__ = ("anchor",)
+
+    def __init__(self, component: str, task: int, outputs: dict[str, Output], random: Random) -> None:
+        super().__init__(component, task, outputs, random)
+        self.anchor = NOTHING
+
+    def emit(self, values: Any, *, anchors: Any = None, stream: str = "default") -> None:
+        """See `topology_api.Bolt.emit`."""
+        if get_ident() != self.owner:
+            self.refuse()
+        output = self.default if stream == "default" else self.output(stream)
+        if output is None or output.is_direct:
+            output = self.output(stream)
+        row: Row = values if type(values) is tuple else self.row(values)
+        if len(row) != output.arity:
+            self.wrong_arity(output, row)
+        anchor = self.anchor
+        root = anchor._root
+        if anchors is not None or root < 0 or anchor._more or output.many:
+            self.spread(row, output.choose(row), self.trees(anchors))
+            return
+        self.emitted += 1
+        if root == 0:
+            for box in output.fixed:
+                box.rows.append(row)
+                box.roots.append(0)
+                box.edges.append(0)
+            for route in output.picked:
+                box = route.pick(row)
+                box.rows.append(row)
+                box.roots.append(0)
+                box.edges.append(0)
+            return
+        edges = self.edges
+        for box in output.fixed:
+            if not edges:
+                edges = self.edges = draw_edges(self.random)
+            edge = edges.pop()
+            box.rows.append(row)
+            box.roots.append(root)
+            box.edges.append(edge)
+            anchor._xor ^= edge
+        for route in output.picked:
+            if not edges:
+                edges = self.edges = draw_edges(self.random)
+            box = route.pick(row)
+            edge = edges.pop()
+            box.rows.append(row)
+            box.roots.append(root)
+            box.edges.append(edge)
+            anchor._xor ^= edge
+
+    def emit_direct(self, task: int, values: Any, *, anchors: Any = None, stream: str = "default") -> None:
+        """See `topology_api.Bolt.emit_direct`."""
+        if get_ident() != self.owner:
+            self.refuse()
+        output, boxes = self.direct_output(stream, task)
+        row = self.row(values)
+        if len(row) != output.arity:
+            self.wrong_arity(output, row)
+        self.spread(row, boxes, self.trees(anchors))
+
+    def trees(self, anchors: Any) -> list[Tuple]:
+        """The tuples to anchor to: those given, else the one being executed; only tracked ones."""
+        if anchors is None:
+            anchors = (self.anchor,)
+            if self.anchor._root == SETTLED:
+                self.settled_anchor(self.anchor)
+        elif isinstance(anchors, Tuple):
+            anchors = (anchors,)
+        found = []
+        for anchor in anchors:
+            if not isinstance(anchor, Tuple):
+                raise EmitError(f"{self.where()}: anchors= takes tuples that execute() got, not {short(anchor)}")
+            if anchor._root == SETTLED:
+                self.settled_anchor(anchor)
+            if anchor._root > 0:
+                found.append(anchor)
+        return found
+
+    def settled_anchor(self, anchor: Tuple) -> NoReturn:
+        """An emission was to be anchored to a tuple that was acked or failed already."""
+        raise EmitError(
+            f"{self.where()} cannot anchor to {short(anchor)}: it was acked or failed already, so its tree may be complete; "
+            "emit before the ack, or unanchored with anchors=()"
+        )
+
+    def spread(self, row: Row, boxes: list[Outbox], anchors: list[Tuple]) -> None:
+        """Put a row into outboxes, each copy a child of all anchors. Several anchors, the same anchor twice and anchors of
+        one tree come out right: each anchoring draws an edge of its own, edges into one tree are XORed (Storm's rule)."""
+        self.emitted += 1
+        for box in boxes:
+            edges: dict[int, int] = {}
+            for anchor in anchors:
+                edge = self.edge()
+                anchor._xor ^= edge
+                edges[anchor._root] = edges.get(anchor._root, 0) ^ edge
+                for root, _ in anchor._more:
+                    edges[root] = edges.get(root, 0) ^ edge
+            box.add(row, list(edges.items()))
+
+
+class SpoutEmitter(Emitter):
+    """emit() of a spout's task: a message id opens a tree in the task's tracker."""
+
+    __slots__ = ("now", "tracker")
+
+    def __init__(
+        self, component: str, task: int, outputs: dict[str, Output], random: Random, tracker: Tracker, acking: bool
+    ) -> None:
+        super().__init__(component, task, outputs, random)
+        self.tracker = tracker
+        tracker.acking = acking
+        #: The time that emissions are stamped with; set before each run of calls.
+        self.now = 0.0
+
+    def emit(self, values: Any, *, message_id: Any = None, stream: str = "default") -> None:
+        """See `topology_api.Spout.emit`."""
+        if get_ident() != self.owner:
+            self.refuse()
+        output = self.default if stream == "default" else self.output(stream)
+        if output is None or output.is_direct:
+            output = self.output(stream)
+        row: Row = values if type(values) is tuple else self.row(values)
+        if len(row) != output.arity:
+            self.wrong_arity(output, row)
+        self.emitted += 1
+        if message_id is None:
+            for box in output.choose(row):
+                box.rows.append(row)
+                box.roots.append(0)
+                box.edges.append(0)
+            return
+        self.track((message_id, row, output, 0, 1, self.now))
+
+    def emit_direct(self, task: int, values: Any, *, message_id: Any = None, stream: str = "default") -> None:
+        """See `topology_api.Spout.emit_direct`."""
+        if get_ident() != self.owner:
+            self.refuse()
+        output, boxes = self.direct_output(stream, task)
+        row = self.row(values)
+        if len(row) != output.arity:
+            self.wrong_arity(output, row)
+        self.emitted += 1
+        if message_id is None:
+            for box in boxes:
+                box.add(row, [])
+            return
+        self.track((message_id, row, output, task, 1, self.now))
+
+    def track(self, emission: Emission) -> None:
+        """Open a tree for an emission (the first one, or a replay) and put its row into the outboxes."""
+        _, row, output, task, _, _ = emission
+        if task:
+            boxes = [output.direct[task]] if output.direct else []
+        elif output.picked or output.many:
+            boxes = output.choose(row)
+        else:
+            boxes = output.fixed
+        tracker = self.tracker
+        if not tracker.acking:
+            tracker.untracked.append(emission)
+            for box in boxes:
+                box.add(row, [])
+            return
+        root = tracker.open(emission)
+        xor = 0
+        for box in boxes:
+            if not self.edges:
+                self.edges = draw_edges(self.random)
+            edge = self.edges.pop()
+            box.rows.append(row)
+            box.roots.append(root)
+            box.edges.append(edge)
+            xor ^= edge
+        tracker.start(root, xor)
+
+
+def short(value: object, most: int = 120) -> str:
+    """A value's text for a message, cut to `most` characters."""
+    try:
+        text = repr(value)
+    except Exception as error:
+        text = f"<{type(value).__name__} whose repr raises {type(error).__name__}>"
+    return text if len(text) <= most else text[: most - 1] + "…"

@@ -1,0 +1,148 @@
+"""Running a batch: a `Tuple` per row, the user's `execute`, and the XOR of each settled tuple.
+
+Two ways of the same meaning: `run_basic` for Storm's basic bolts (anchored and acked by the runtime, the common case, the
+hot loop), `run_general` for everything else (rich bolts, tuples of several trees, hooks).
+A run ends early when its task has emitted as much as its outboxes may take, so that no queue grows past its limit plus
+what one user call emits.
+Must not know: where batches come from, links, clocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from squall.transport.frames import Batch
+from topology_api import Failure
+from topology_api.tuples import SETTLED, Tuple
+from worker.emitter import NOTHING, BoltEmitter
+from worker.xors import XorBatch
+
+new = object.__new__
+
+
+class Observer(Protocol):
+    """Sees each execution: hooks, debug logging, the checks of the testing helpers."""
+
+    def executing(self, tup: Tuple) -> None: ...
+
+    def executed(self, tup: Tuple) -> None: ...
+
+    def acked(self, tup: Tuple) -> None: ...
+
+    def failed(self, tup: Tuple, failure: Failure) -> None: ...
+
+
+class BoltRun(Protocol):
+    """What the executor needs of a bolt's task."""
+
+    execute: Callable[[Tuple], Any]
+    emitter: BoltEmitter
+    xors: XorBatch
+    auto_ack: bool
+    auto_anchor: bool
+    observer: Observer | None
+
+    def raised(self, tup: Tuple, error: BaseException) -> None:
+        """The user's code raised: fail the tuple, report the error."""
+
+    def ack(self, tup: Tuple) -> None: ...
+
+
+def make_tuple(batch: Batch, position: int) -> Tuple:
+    """The tuple at one position of a batch."""
+    tup = new(Tuple)
+    tup._values = batch.rows[position]
+    tup._source = batch.source
+    tup._root = batch.roots[position]
+    tup._xor = batch.edges[position]
+    tup._more = batch.more.get(position, ())
+    return tup
+
+
+def is_basic(task: BoltRun, batch: Batch) -> bool:
+    """Whether the hot loop can run this batch."""
+    return task.auto_ack and task.auto_anchor and task.observer is None and not batch.more
+
+
+def run_batch(task: BoltRun, batch: Batch, stop: int, most_emits: int) -> int:
+    """Execute the tuples of a batch from its position up to `stop`, or until `most_emits` were emitted.
+
+    Returns the number executed; moves the batch's position.
+    """
+    if is_basic(task, batch):
+        return run_basic(task, batch, stop, most_emits)
+    return run_general(task, batch, stop, most_emits)
+
+
+def run_basic(task: BoltRun, batch: Batch, stop: int, most_emits: int) -> int:
+    """The hot loop: emits are anchored to the tuple, which is acked when `execute` returns."""
+    emitter = task.emitter
+    execute = task.execute
+    source = batch.source
+    start = batch.position
+    rows, roots, edges = batch.rows, batch.roots, batch.edges
+    if start or stop < len(rows):
+        rows, roots, edges = rows[start:stop], roots[start:stop], edges[start:stop]
+    out = task.xors
+    last = 0
+    xor = 0
+    done = 0
+    enough = emitter.emitted + most_emits
+    for values, root, edge in zip(rows, roots, edges):
+        tup = new(Tuple)
+        tup._values = values
+        tup._source = source
+        tup._root = root
+        tup._xor = edge
+        tup._more = ()
+        emitter.anchor = tup
+        try:
+            execute(tup)
+        except BaseException as error:
+            task.raised(tup, error)
+        done += 1
+        root = tup._root  # no longer what it was if the user or an error settled the tuple
+        if root == last:
+            xor ^= tup._xor
+        else:
+            if last > 0:
+                out.add(last, xor)
+            last = root
+            xor = tup._xor
+        tup._root = SETTLED
+        if emitter.emitted >= enough:
+            break
+    if last > 0:
+        out.add(last, xor)
+    emitter.anchor = NOTHING
+    batch.position = start + done
+    return done
+
+
+def run_general(task: BoltRun, batch: Batch, stop: int, most_emits: int) -> int:
+    """Every other kind of bolt: anchoring and acking as the bolt says, observers called around each execution."""
+    emitter = task.emitter
+    observer = task.observer
+    enough = emitter.emitted + most_emits
+    done = 0
+    for position in range(batch.position, stop):
+        tup = make_tuple(batch, position)
+        if task.auto_anchor:
+            emitter.anchor = tup
+        try:
+            if observer is not None:
+                observer.executing(tup)
+            task.execute(tup)
+            if observer is not None:
+                observer.executed(tup)
+        except BaseException as error:
+            task.raised(tup, error)
+        emitter.anchor = NOTHING
+        if task.auto_ack and tup._root != SETTLED:
+            task.ack(tup)
+        done += 1
+        if emitter.emitted >= enough:
+            break
+    batch.position += done
+    return done

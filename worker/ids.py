@@ -1,0 +1,49 @@
+"""Root ids, and the edge ids that tuple trees are made of. All are signed 64-bit integers.
+
+A root id says where its tree is kept: the spout task (16 bits), how often the slot was used (24 bits), and the slot of that
+task's table (23 bits); it is positive. A slot is used again only after at least `MIN_SLOTS` others, so that an id comes
+again after 2**24 * 4096 trees of one task at the earliest: 19 hours at a million trees a second.
+Must not know: trees, tasks, queues.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Final
+
+SLOT_BITS: Final = 23
+GENERATION_BITS: Final = 24
+TASK_SHIFT: Final = SLOT_BITS + GENERATION_BITS
+#: The most trees that one spout task can have open at a time.
+MAX_SLOTS: Final = 1 << SLOT_BITS
+MIN_SLOTS: Final = 4096
+SLOT_MASK: Final = MAX_SLOTS - 1
+GENERATION_STEP: Final = 1 << SLOT_BITS
+GENERATION_MASK: Final = ((1 << GENERATION_BITS) - 1) << SLOT_BITS
+MAX_TASK: Final = (1 << 16) - 1
+
+#: Edge ids are drawn in blocks of so many.
+EDGE_BLOCK: Final = 1024
+
+
+def first_root(task: int, slot: int) -> int:
+    """The root id of a slot's first use."""
+    return task << TASK_SHIFT | slot
+
+
+def next_root(root: int) -> int:
+    """The root id of the next use of the same slot."""
+    if root & GENERATION_MASK == GENERATION_MASK:
+        return root & ~GENERATION_MASK
+    return root + GENERATION_STEP
+
+
+def task_of(root: int) -> int:
+    """The spout task that a tree belongs to."""
+    return root >> TASK_SHIFT
+
+
+def draw_edges(random: Random) -> list[int]:
+    """A block of random edge ids; none is 0."""
+    block = memoryview(random.randbytes(8 * EDGE_BLOCK)).cast("q").tolist()
+    return [edge for edge in block if edge] or [1]

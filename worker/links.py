@@ -1,0 +1,152 @@
+"""The links of a worker: from the outboxes of its tasks to the inboxes of tasks, here or in other workers.
+
+A link leads from this worker to one destination task. Its window (`squall.transport.credit`) says how many frames may be
+under way; an outbox that gets no credit keeps its tuples, and when it is full its task is not run ("blocked") until the
+destination has executed something. A destination in this worker is reached by the same windows and batches, only without
+a frame on the way. Edges that close a cycle take no credit: `topology.cycle.buffer` bounds what is untracked on them.
+Must not know: user code, trackers, sockets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from squall.transport.credit import ReceiveWindow, SendWindow
+from squall.transport.frames import Batch, Frame
+from topology_api.tuples import Source
+from worker.bolt_task import BoltTask
+from worker.cycles import CycleWatch
+from worker.task import Task
+
+Send = Callable[[str, Frame], None]
+
+
+class Links:
+    """All links that begin or end in one worker."""
+
+    def __init__(
+        self, worker: str, worker_of: dict[int, str], windows: Callable[[int], int], send: Send, cycles: CycleWatch
+    ) -> None:
+        self.worker = worker
+        self.worker_of = worker_of
+        self.window_of = windows
+        self.send = send
+        self.cycles = cycles
+        self.tasks: dict[int, BoltTask] = {}
+        self.sending: dict[int, SendWindow] = {}
+        self.receiving: dict[tuple[str, int], ReceiveWindow] = {}
+        #: Grants to give, by worker and destination task.
+        self.grants: dict[str, dict[int, int]] = {}
+        #: Tasks that found no credit for a destination task.
+        self.waiting: dict[int, dict[int, Task]] = {}
+        #: Tasks that may find credit now.
+        self.retry: dict[int, Task] = {}
+        #: Bolt tasks that got input and are to be run.
+        self.woken: list[BoltTask] = []
+        #: Untracked tuples that a full cycle dropped, by component.
+        self.dropped: dict[str, int] = {}
+        self.cycle_buffer = 0
+
+    def flush(self, task: Task, partial: bool) -> bool:
+        """Send what is in a task's outboxes, as far as there is credit: full frames, or (`partial`) everything.
+
+        Says whether anything left; sets `task.blocked`.
+        """
+        frame, high = task.limits.frame, task.limits.high
+        least = 1 if partial else frame
+        sent = False
+        blocked = False
+        for box in task.boxes:
+            size = len(box.rows)
+            while size >= least:
+                if box.credited and not self.window(box.target).room:
+                    self.waiting.setdefault(box.target, {})[task.id] = task
+                    blocked = blocked or size >= high
+                    break
+                batch = box.take(frame)
+                self.number(batch, box.credited)
+                sent = True
+                size = len(box.rows)
+        task.blocked = blocked
+        return sent
+
+    def window(self, target: int) -> SendWindow:
+        """The window of the link to a task."""
+        window = self.sending.get(target)
+        if window is None:
+            window = self.sending[target] = SendWindow(self.window_of(target))
+        return window
+
+    def number(self, batch: Batch, credited: bool) -> None:
+        """Send a batch on its link."""
+        batch.sender = self.worker
+        if credited:
+            batch.frame = self.window(batch.target).next_frame()
+        if batch.cycle >= 0:
+            self.cycles.sent(batch.cycle, len(batch.rows))
+        self.forward(batch)
+
+    def forward(self, batch: Batch) -> None:
+        """Hand a batch to its destination: an inbox here, or the transport."""
+        worker = self.worker_of[batch.target]
+        if worker == self.worker:
+            self.arrive(batch)
+        else:
+            self.send(worker, batch)
+
+    def mark_end(self, source: Source, targets: Iterable[int]) -> None:
+        """Tell tasks that everything this source task had for them has been sent. Takes no credit."""
+        for target in targets:
+            batch = Batch(source, target, [], [], [])
+            batch.sender = self.worker
+            batch.ended = True
+            self.forward(batch)
+
+    def arrive(self, batch: Batch) -> None:
+        """Put a batch into the inbox of its task."""
+        task = self.tasks[batch.target]
+        if batch.frame == 0 and not batch.ended and task.waiting() >= self.cycle_buffer:
+            self.drop_untracked(task, batch)
+        task.inbox.append(batch)
+        self.woken.append(task)
+
+    def drop_untracked(self, task: BoltTask, batch: Batch) -> None:
+        """A cycle is full: untracked tuples are dropped and counted; tracked ones are bounded by max pending."""
+        kept = [position for position, root in enumerate(batch.roots) if root]
+        dropped = len(batch.rows) - len(kept)
+        if not dropped:
+            return
+        self.dropped[task.spec.id] = self.dropped.get(task.spec.id, 0) + dropped
+        self.cycles.executed(batch.cycle, dropped)
+        batch.more = {new: batch.more[old] for new, old in enumerate(kept) if old in batch.more}
+        batch.rows = [batch.rows[position] for position in kept]
+        batch.roots = [batch.roots[position] for position in kept]
+        batch.edges = [batch.edges[position] for position in kept]
+
+    def done(self, batch: Batch) -> None:
+        """A batch was worked off and its outputs are in the outboxes: confirm it, which grants new credit."""
+        if batch.cycle >= 0:
+            self.cycles.executed(batch.cycle, len(batch.rows))
+        if batch.frame == 0:
+            return
+        key = (batch.sender, batch.target)
+        window = self.receiving.get(key)
+        if window is None:
+            window = self.receiving[key] = ReceiveWindow(self.window_of(batch.target))
+        upto = window.confirm(batch.frame)
+        if batch.sender == self.worker:
+            self.granted(batch.target, upto)
+        else:
+            self.grants.setdefault(batch.sender, {})[batch.target] = upto
+
+    def granted(self, target: int, upto: int) -> None:
+        """A destination granted credit: the tasks that waited for it may go on."""
+        if self.window(target).grant(upto) and target in self.waiting:
+            self.retry.update(self.waiting.pop(target))
+
+    def flush_retries(self) -> bool:
+        """Try again for the tasks that got credit; whether anything left."""
+        if not self.retry:
+            return False
+        retry, self.retry = self.retry, {}
+        return any([self.flush(task, partial=True) for task in retry.values() if not task.busy])

@@ -1,0 +1,68 @@
+"""The tuples that one task has for one other task on one stream, until they leave as a batch.
+
+An outbox keeps the rows as the user gave them, and the root and edge ids as columns beside them. The columns of the wire are
+made when a batch is encoded: in plain Python that is the faster order (measured on CPython 3.11, three fields: 90 ns a
+tuple against 237 for a list per field), and inside a process no column is ever needed.
+Must not know: credit, links, user code.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from squall.transport.frames import NO_MORE, Batch, More
+from topology_api.tuples import Source
+
+
+class Outbox:
+    """Rows, roots and edges of the tuples that wait for the next batch. `emit` appends to the three lists directly."""
+
+    __slots__ = ("credited", "cycle", "edges", "more", "roots", "rows", "source", "target")
+
+    def __init__(self, source: Source, target: int, credited: bool = True, cycle: int = -1) -> None:
+        self.source = source
+        self.target = target
+        #: False on an edge that closes a cycle: its batches take no credit.
+        self.credited = credited
+        #: Index of the cycle whose inner edge this is, or -1.
+        self.cycle = cycle
+        self.rows: list[tuple[Any, ...]] = []
+        self.roots: list[int] = []
+        self.edges: list[int] = []
+        self.more: More = NO_MORE
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def add(self, row: tuple[Any, ...], roots: list[tuple[int, int]]) -> None:
+        """Add a tuple of any number of trees; `roots` are (root, edge) pairs."""
+        if len(roots) > 1:
+            if not self.more:
+                self.more = {}
+            first = roots[0][1]
+            self.more[len(self.rows)] = tuple((root, edge ^ first) for root, edge in roots[1:])
+        root, edge = roots[0] if roots else (0, 0)
+        self.rows.append(row)
+        self.roots.append(root)
+        self.edges.append(edge)
+
+    def take(self, most: int) -> Batch:
+        """The oldest `most` tuples as a batch."""
+        if len(self.rows) <= most:
+            batch = Batch(self.source, self.target, self.rows, self.roots, self.edges, self.more)
+            self.rows, self.roots, self.edges, self.more = [], [], [], NO_MORE
+        else:
+            more = {at: pairs for at, pairs in self.more.items() if at < most}
+            batch = Batch(self.source, self.target, self.rows[:most], self.roots[:most], self.edges[:most], more)
+            del self.rows[:most], self.roots[:most], self.edges[:most]
+            self.more = {at - most: pairs for at, pairs in self.more.items() if at >= most}
+        batch.cycle = self.cycle
+        return batch
+
+    def held_roots(self) -> set[int]:
+        """The trees whose tuples wait here."""
+        roots = set(self.roots)
+        for pairs in self.more.values():
+            roots.update(root for root, _ in pairs)
+        roots.discard(0)
+        return roots

@@ -1,0 +1,117 @@
+"""What a worker is told: the topology, which task runs where, the merged configuration; and what follows from it.
+
+Plain values and questions about them.
+Must not know: queues, user code, clocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from squall.transport.credit import frame_limits
+from topology_api import Topology
+from topology_api.topology import ComponentSpec
+from topology_api.tuples import Source
+from worker.cycles import Cycle
+from worker.task import Limits
+
+
+@dataclass(frozen=True)
+class WorkerPlan:
+    """Everything that one worker needs to run its tasks."""
+
+    worker: str
+    topology: Topology
+    #: (task, component, index) of every task of the topology.
+    tasks: tuple[tuple[int, str, int], ...]
+    worker_of: Mapping[int, str]
+    conf: Mapping[str, Any]
+    component_confs: Mapping[str, Mapping[str, Any]]
+    directory: str
+    seed: int = 0
+    #: Components whose tasks are watched, and by what: see `worker.observers`.
+    observers: tuple[Any, ...] = field(default=())
+    #: Spout tasks that had finished before this worker was started; they are not opened again.
+    finished: frozenset[int] = frozenset()
+    #: In simulated time, where calls take no time: calls of next_tuple within one instant. None: no such limit.
+    calls_an_instant: int | None = None
+
+    @property
+    def own_tasks(self) -> list[tuple[int, str, int]]:
+        """The tasks that run in this worker."""
+        return [row for row in self.tasks if self.worker_of[row[0]] == self.worker]
+
+    @cached_property
+    def tasks_of(self) -> dict[str, list[int]]:
+        """The task ids of each component, ascending."""
+        found: dict[str, list[int]] = {component.id: [] for component in self.topology.components}
+        for task, component, _ in self.tasks:
+            found[component].append(task)
+        return {component: sorted(tasks) for component, tasks in found.items()}
+
+    @cached_property
+    def component_of(self) -> dict[int, str]:
+        """The component of each task."""
+        return {task: component for task, component, _ in self.tasks}
+
+    @cached_property
+    def cycle_of(self) -> dict[str, int]:
+        """Index of the cycle that a component is part of; components outside of cycles are missing."""
+        return {component: index for index, cycle in enumerate(self.topology.cycles) for component in cycle}
+
+    def conf_of(self, component: str) -> Mapping[str, Any]:
+        """The merged configuration of a component."""
+        return self.component_confs.get(component, self.conf)
+
+    def limits_of(self, component: str) -> Limits:
+        """The sizes of a component's queues.
+
+        A run ends after `emits` emissions and outboxes are looked at once a run or more often, so an outbox that is below
+        `high` when a run starts ends below the queue's size plus what one user call emits.
+        """
+        size = int(self.conf_of(component)["topology.queue.size"])
+        frame, window = frame_limits(size)
+        emits = max(1, min(512, size // 4))
+        return Limits(frame, window, max(1, size - 2 * emits), emits)
+
+    def window_of(self, task: int) -> int:
+        """Frames that may be under way from one worker to this task."""
+        return self.limits_of(self.component_of[task]).window
+
+    def readers(self, component: str) -> list[ComponentSpec]:
+        """The bolts that read a stream of this component."""
+        return [bolt for bolt in self.topology.bolts if any(entry.source == component for entry in bolt.inputs)]
+
+    def end_targets(self, component: str) -> list[int]:
+        """The tasks that get an end mark from each task of a component: its readers', but for inner edges of a cycle."""
+        cycle = self.cycle_of.get(component, -1)
+        targets: list[int] = []
+        for reader in self.readers(component):
+            if cycle < 0 or self.cycle_of.get(reader.id) != cycle:
+                targets += self.tasks_of[reader.id]
+        return sorted(targets)
+
+    def end_sources(self, component: str) -> list[int]:
+        """The tasks whose end marks a task of this component waits for."""
+        cycle = self.cycle_of.get(component, -1)
+        sources: set[int] = set()
+        for entry in self.topology.component(component).inputs:
+            if cycle < 0 or self.cycle_of.get(entry.source) != cycle:
+                sources.update(self.tasks_of[entry.source])
+        return sorted(sources)
+
+    def cycles(self) -> list[Cycle]:
+        """The cycles, with the workers that host their tasks and the worker that coordinates each."""
+        cycles = []
+        for members in self.topology.cycles:
+            tasks = sorted(task for component in members for task in self.tasks_of[component])
+            workers = tuple(sorted({self.worker_of[task] for task in tasks}))
+            cycles.append(Cycle(workers, self.worker_of[tasks[0]]))
+        return cycles
+
+    def source(self, component: str, task: int, stream: str) -> Source:
+        """Where tuples of a stream come from."""
+        return Source(component, task, stream, self.topology.component(component).outputs[stream].fields)

@@ -1,0 +1,118 @@
+"""Error reports: what a user sees when their code raised. At most 15 lines, ending with their own file and line.
+
+A report names topology, component, task, the call that raised and the tuple it was given. Reports of one component are
+throttled: all are counted, a bounded number is kept.
+Must not know: tasks, queues, terminals.
+"""
+
+from __future__ import annotations
+
+import os
+import traceback
+from collections import deque
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Final
+
+#: Frames below these folders are ours, or the interpreter's, and are of no use to a user.
+OURS: Final = tuple(
+    os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), name) + os.sep
+    for name in ("worker", "topology_api", "squall", "local_cluster", "nimbus", "supervisor", "squall_cli")
+)
+MOST_FRAMES: Final = 4
+#: Reports kept of each component, the latest.
+KEPT: Final = 20
+MOST_TEXT: Final = 300
+
+
+@dataclass(frozen=True)
+class ErrorReport:
+    """One error in user code. `place` is the user's own file:line and function, or ""; `text` has the type and message."""
+
+    topology: str
+    component: str
+    task: int
+    call: str
+    text: str
+    place: str
+    frames: tuple[str, ...]
+    tuple_text: str | None
+    time: float
+    #: How often this error was seen in a row (the same call, text and place).
+    times: int = 1
+
+    def render(self) -> str:
+        """The report as a person reads it: at most 15 lines, the last one the user's own file and line."""
+        lines = [f"{self.component}[{self.task}] of topology {self.topology!r}: {self.call}() raised {self.text}"]
+        if self.tuple_text is not None:
+            lines.append(f"  with {self.tuple_text}")
+        if self.times > 1:
+            lines.append(f"  ({self.times} times in a row)")
+        lines += [f"  {line}" for line in self.frames]
+        if self.place:
+            lines.append(f"  at {self.place}")
+        return "\n".join(lines)
+
+
+def describe(error: BaseException) -> str:
+    """Type and message of an error in one line."""
+    name = type(error).__name__
+    try:
+        message = " ".join(str(error).split())
+    except Exception as broken:
+        message = f"(its str() raises {type(broken).__name__})"
+    text = f"{name}: {message}" if message else name
+    return text if len(text) <= MOST_TEXT else text[: MOST_TEXT - 1] + "…"
+
+
+def user_frames(trace: TracebackType | None) -> list[traceback.FrameSummary]:
+    """The frames of a traceback that are the user's (or a library's that they called), outermost first."""
+    frames = traceback.extract_tb(trace)
+    return [frame for frame in frames if not os.path.abspath(frame.filename).startswith(OURS)]
+
+
+def place_of(error: BaseException) -> str:
+    """The innermost frame in the user's code as "file:line, in function", or ""."""
+    frames = user_frames(error.__traceback__)
+    own = [frame for frame in frames if "site-packages" not in frame.filename and not frame.filename.startswith("<")]
+    if not (own or frames):
+        return ""
+    frame = (own or frames)[-1]
+    return f"{frame.filename}:{frame.lineno}, in {frame.name}"
+
+
+def failure_text(error: BaseException) -> str:
+    """The `Failure.error` of a tuple whose execution raised: type, message, and the user's own line."""
+    place = place_of(error)
+    return f"{describe(error)} ({place})" if place else describe(error)
+
+
+def make_report(
+    topology: str, component: str, task: int, call: str, error: BaseException, tuple_text: str | None, now: float
+) -> ErrorReport:
+    """The report of an error that a user's method `call` raised."""
+    frames: list[str] = []
+    for frame in user_frames(error.__traceback__)[-MOST_FRAMES:]:
+        frames.append(f'File "{frame.filename}", line {frame.lineno}, in {frame.name}')
+        if frame.line:
+            frames.append(f"  {frame.line}")
+    return ErrorReport(topology, component, task, call, describe(error), place_of(error), tuple(frames), tuple_text, now)
+
+
+class ErrorLog:
+    """The errors of one component: how many there were, and the latest few."""
+
+    __slots__ = ("count", "kept")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.kept: deque[ErrorReport] = deque(maxlen=KEPT)
+
+    def add(self, report: ErrorReport) -> None:
+        """Count a report; one like the last is folded into it."""
+        self.count += 1
+        last = self.kept[-1] if self.kept else None
+        if last and (last.call, last.text, last.place, last.task) == (report.call, report.text, report.place, report.task):
+            self.kept[-1] = replace(report, times=last.times + 1)
+        else:
+            self.kept.append(report)

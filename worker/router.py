@@ -1,0 +1,247 @@
+"""Groupings: which tasks of a consumer get a tuple.
+
+A `Route` belongs to one consumer of one stream of one sending task. Its `pick` gives the outbox of the task chosen; routes
+that always choose the same outboxes (one task, all, global) are not asked at all: those outboxes stand in `Output.fixed`.
+Routes are deterministic: shuffle goes round robin from the sender's index, keys go by `worker.key_hash`.
+Must not know: trees, credit, frames.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from topology_api import EmitError, Grouping, GroupingError
+from topology_api.tuples import Source
+from worker.key_hash import key_hash, two_choices
+from worker.outbox import Outbox
+
+Row = tuple[Any, ...]
+
+#: Keys whose task a route remembers; a full memory is emptied (bounded, whatever the number of keys).
+CACHED_KEYS = 1 << 16
+
+
+class Route:
+    """Base: chooses one outbox for a row."""
+
+    __slots__ = ()
+
+    def pick(self, row: Row) -> Outbox:
+        """The outbox of the task chosen for this row."""
+        raise EmitError("this route chooses several tasks")
+
+    def check(self, row: Row) -> None:
+        """Raise what `pick` would raise for this row, without choosing."""
+
+
+class ShuffleRoute(Route):
+    """Round robin: after any number of tuples the counts of two tasks differ by at most 1."""
+
+    __slots__ = ("boxes", "last", "next")
+
+    def __init__(self, boxes: list[Outbox], start: int) -> None:
+        self.boxes = boxes
+        self.last = len(boxes) - 1
+        self.next = start % len(boxes)
+
+    def pick(self, row: Row) -> Outbox:
+        at = self.next
+        self.next = at + 1 if at < self.last else 0
+        return self.boxes[at]
+
+
+class KeyedRoute(Route):
+    """Base of the groupings by fields: what the key of a row is, and a clear error for one that cannot be a key."""
+
+    __slots__ = ("boxes", "fields", "only", "positions", "source")
+
+    def __init__(self, boxes: list[Outbox], source: Source, fields: Sequence[str]) -> None:
+        self.boxes = boxes
+        self.source = source
+        self.fields = tuple(fields)
+        self.positions = tuple(source.index[name] for name in fields)
+        #: Position of the key's only field, or -1.
+        self.only = self.positions[0] if len(self.positions) == 1 else -1
+
+    def key(self, row: Row) -> Any:
+        """The key of a row: the value of the only field, or a tuple of values."""
+        return row[self.only] if self.only >= 0 else tuple(row[position] for position in self.positions)
+
+    def check(self, row: Row) -> None:
+        try:
+            key_hash(self.key(row))
+        except GroupingError:
+            raise self.ungroupable(row) from None
+
+    def ungroupable(self, row: Row) -> GroupingError:
+        """The error for a row whose key cannot be hashed: names the first field at fault."""
+        source = self.source
+        for name, position in zip(self.fields, self.positions):
+            try:
+                key_hash(row[position])
+            except GroupingError as error:
+                return GroupingError(
+                    f"field {name!r} of stream {source.stream!r} of component {source.component!r} cannot be the key of a "
+                    f"fields grouping: {error}"
+                )
+        return GroupingError(f"the key of {source.component!r}, stream {source.stream!r} cannot be hashed")
+
+
+class FieldsRoute(KeyedRoute):
+    """Equal keys go to one task, from every sender, in every process."""
+
+    __slots__ = ("cache",)
+
+    def __init__(self, boxes: list[Outbox], source: Source, fields: Sequence[str]) -> None:
+        super().__init__(boxes, source, fields)
+        self.cache: dict[Any, Outbox] = {}
+
+    def pick(self, row: Row) -> Outbox:
+        only = self.only
+        key = row[only] if only >= 0 else tuple([row[position] for position in self.positions])
+        try:
+            return self.cache[key]
+        except KeyError:
+            cacheable = True
+        except TypeError:  # a key with a list in it
+            cacheable = False
+        try:
+            box = self.boxes[key_hash(key) % len(self.boxes)]
+        except GroupingError:
+            raise self.ungroupable(row) from None
+        if cacheable:
+            if len(self.cache) >= CACHED_KEYS:
+                self.cache.clear()
+            self.cache[key] = box
+        return box
+
+
+class PartialKeyRoute(KeyedRoute):
+    """Two candidate tasks per key; the one that this sender has used less gets the tuple ("the power of both choices",
+    Nasir et al., ICDE 2015)."""
+
+    __slots__ = ("cache", "used")
+
+    def __init__(self, boxes: list[Outbox], source: Source, fields: Sequence[str]) -> None:
+        super().__init__(boxes, source, fields)
+        self.cache: dict[Any, tuple[int, int]] = {}
+        self.used = [0] * len(boxes)
+
+    def pick(self, row: Row) -> Outbox:
+        first, second = self.candidates(row)
+        if self.used[second] < self.used[first]:
+            first = second
+        self.used[first] += 1
+        return self.boxes[first]
+
+    def candidates(self, row: Row) -> tuple[int, int]:
+        """The two tasks (as positions) that tuples of this row's key may go to."""
+        key = self.key(row)
+        try:
+            return self.cache[key]
+        except KeyError:
+            cacheable = True
+        except TypeError:
+            cacheable = False
+        try:
+            pair = two_choices(key, len(self.boxes))
+        except GroupingError:
+            raise self.ungroupable(row) from None
+        if cacheable:
+            if len(self.cache) >= CACHED_KEYS:
+                self.cache.clear()
+            self.cache[key] = pair
+        return pair
+
+
+class CustomRoute(Route):
+    """A user's `Grouping`: any number of the consumer's tasks for each tuple."""
+
+    __slots__ = ("boxes", "grouping", "source")
+
+    def __init__(self, boxes: dict[int, Outbox], grouping: Grouping, source: Source) -> None:
+        self.boxes = boxes
+        self.grouping = grouping
+        self.source = source
+
+    def pick_many(self, row: Row) -> list[Outbox]:
+        """The outboxes of the tasks that the user's grouping chose."""
+        name = type(self.grouping).__name__
+        where = f"custom grouping {name} on stream {self.source.stream!r} of component {self.source.component!r}"
+        chosen = self.grouping.choose(row)
+        if isinstance(chosen, (str, bytes)) or not hasattr(chosen, "__iter__"):
+            raise GroupingError(f"{where}: choose() must return a sequence of task ids, not {chosen!r}")
+        tasks = list(dict.fromkeys(chosen))
+        try:
+            return [self.boxes[task] for task in tasks]
+        except KeyError as error:
+            raise GroupingError(
+                f"{where}: choose() returned task {error.args[0]!r}, which is none of its target tasks {sorted(self.boxes)}"
+            ) from None
+
+
+class Output:
+    """One output stream of one sending task: who reads it, and how each reader's tasks are chosen.
+
+    `fixed` get every tuple; each of `picked` gives one more outbox, each of `many` any number; `direct` are the outboxes
+    by task for `emit_direct`.
+    """
+
+    __slots__ = ("arity", "direct", "fixed", "is_direct", "many", "picked", "source")
+
+    def __init__(self, source: Source, is_direct: bool) -> None:
+        self.source = source
+        self.arity = len(source.fields)
+        self.is_direct = is_direct
+        self.fixed: list[Outbox] = []
+        self.picked: list[Route] = []
+        self.many: list[CustomRoute] = []
+        self.direct: dict[int, Outbox] = {}
+
+    def choose(self, row: Row) -> list[Outbox]:
+        """All outboxes that this row goes to (the way of the slower paths)."""
+        boxes = list(self.fixed)
+        boxes += [route.pick(row) for route in self.picked]
+        for custom in self.many:
+            boxes += custom.pick_many(row)
+        return boxes
+
+
+def add_route(
+    output: Output,
+    kind: str,
+    fields: Sequence[str],
+    boxes: dict[int, Outbox],
+    local: Callable[[int], bool],
+    index: int,
+    grouping: Grouping | None = None,
+) -> None:
+    """Add one consumer to an output.
+
+    `boxes`: the outbox of each of the consumer's tasks; `local`: whether a task runs in this worker; `index`: the sending
+    task's index, from which round robin starts; `grouping`: the prepared custom grouping.
+    """
+    tasks = sorted(boxes)
+    if kind == "local_or_shuffle":
+        tasks = [task for task in tasks if local(task)] or tasks
+        kind = "shuffle"
+    chosen = [boxes[task] for task in tasks]
+    if kind == "all":
+        output.fixed += chosen
+    elif kind == "global":
+        output.fixed.append(chosen[0])
+    elif kind == "direct":
+        output.direct.update(boxes)
+    elif kind == "custom":
+        assert grouping is not None
+        output.many.append(CustomRoute(boxes, grouping, output.source))
+    elif kind in ("shuffle", "none"):
+        output.fixed += chosen if len(chosen) == 1 else []
+        output.picked += [ShuffleRoute(chosen, index)] if len(chosen) > 1 else []
+    elif kind == "fields":
+        output.picked.append(FieldsRoute(chosen, output.source, fields))
+    elif kind == "partial_key":
+        output.picked.append(PartialKeyRoute(chosen, output.source, fields))
+    else:
+        raise GroupingError(f"no grouping is called {kind!r}")

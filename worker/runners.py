@@ -1,0 +1,213 @@
+"""Where tasks run that opt out of the worker's loop: threads of their own, and one asyncio loop a worker.
+
+The worker's core knows only "submit this job" and "which jobs are done"; in simulated time jobs run at once, in the loop.
+A task's jobs run one after the other in one thread, the same one from `prepare` to `cleanup`.
+Must not know: tasks, tuples.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import threading
+from collections import deque
+from collections.abc import Callable, Coroutine
+from queue import SimpleQueue
+from typing import Any, Protocol
+
+Job = Callable[[], None]
+Calls = list[Callable[[], Coroutine[Any, Any, None]]]
+
+#: Seconds that the end of a worker waits for user calls that are still running; threads are daemons, so that a call that
+#: never returns cannot keep the process alive.
+STOP_SECONDS = 5.0
+
+
+class Runner(Protocol):
+    """Runs the jobs of tasks outside the loop."""
+
+    def submit(self, task: int, job: Job) -> None:
+        """Run a job of this task, after the ones before it."""
+
+    def collect(self) -> list[int]:
+        """The tasks whose jobs have ended since the last time; one entry a job."""
+
+    def stop(self) -> None:
+        """Let the jobs under way end and take no more."""
+
+
+class InlineRunner:
+    """Runs each job at once, in the caller's thread: simulated time."""
+
+    def __init__(self) -> None:
+        self.over: list[int] = []
+
+    def submit(self, task: int, job: Job) -> None:
+        job()
+        self.over.append(task)
+
+    def collect(self) -> list[int]:
+        over, self.over = self.over, []
+        return over
+
+    def stop(self) -> None:
+        """Nothing is under way."""
+
+
+class ThreadRunner:
+    """A thread for each task that submits a job."""
+
+    def __init__(self, name: str, wake: Callable[[], None]) -> None:
+        self.name = name
+        self.wake = wake
+        self.over: deque[int] = deque()
+        self.queues: dict[int, SimpleQueue[Job | None]] = {}
+        self.threads: list[threading.Thread] = []
+
+    def submit(self, task: int, job: Job) -> None:
+        if task not in self.queues:
+            self.queues[task] = SimpleQueue()
+            thread = threading.Thread(target=self.serve, args=(task,), name=f"{self.name}-task-{task}", daemon=True)
+            self.threads.append(thread)
+            thread.start()
+        self.queues[task].put(job)
+
+    def serve(self, task: int) -> None:
+        """The life of a thread: jobs until told to stop."""
+        queue = self.queues[task]
+        while (job := queue.get()) is not None:
+            job()
+            self.over.append(task)
+            self.wake()
+
+    def collect(self) -> list[int]:
+        over = []
+        while self.over:
+            over.append(self.over.popleft())
+        return over
+
+    def stop(self) -> None:
+        for queue in self.queues.values():
+            queue.put(None)
+        for thread in self.threads:
+            thread.join(STOP_SECONDS)
+
+
+class AsyncThread:
+    """An asyncio loop in a thread of its own, started with the first call."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.thread: threading.Thread | None = None
+        self.tasks: set[asyncio.Task[None]] = set()
+
+    def submit(self, calls: Calls) -> None:
+        """Start these calls on the loop; one hand-over for all of them."""
+        if self.loop is None:
+            self.loop = asyncio.new_event_loop()
+            self.thread = threading.Thread(target=self.serve, args=(self.loop,), name=f"{self.name}-asyncio", daemon=True)
+            self.thread.start()
+        self.loop.call_soon_threadsafe(self.start, calls)
+
+    def start(self, calls: Calls) -> None:
+        """On the loop: make a task of each call, and keep it until it has ended."""
+        for call in calls:
+            task = asyncio.ensure_future(call())
+            self.tasks.add(task)
+            task.add_done_callback(self.tasks.discard)
+
+    def serve(self, loop: asyncio.AbstractEventLoop) -> None:
+        """The life of the thread."""
+        asyncio.set_event_loop(loop)
+        try:
+            loop.run_forever()
+        finally:
+            left = asyncio.all_tasks(loop)
+            for task in left:
+                task.cancel()
+            loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+            loop.run_until_complete(loop.shutdown_asyncgens())
+            loop.close()
+
+    def stop(self) -> None:
+        """Cancel what is still running and end the thread."""
+        if self.loop is not None and self.thread is not None:
+            self.loop.call_soon_threadsafe(self.loop.stop)
+            self.thread.join(STOP_SECONDS)
+
+    def step(self) -> bool:
+        """The loop drives itself."""
+        return False
+
+    def next_time(self) -> float | None:
+        """The loop wakes itself."""
+        return None
+
+
+class SimulatedLoop(asyncio.SelectorEventLoop):
+    """An asyncio loop whose time is simulated: `asyncio.sleep` ends when the clock gets there."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        super().__init__()
+        self.simulated_now = now
+        self.times: list[float] = []
+
+    def time(self) -> float:
+        """The simulated time."""
+        return self.simulated_now()
+
+    def call_at(self, when: float, callback: Any, *args: Any, context: Any = None) -> asyncio.TimerHandle:
+        """As the base, and remember when."""
+        heapq.heappush(self.times, when)
+        return super().call_at(when, callback, *args, context=context)
+
+
+class SimulatedAsync:
+    """Drives an asyncio loop in simulated time, in the caller's thread."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self.now = now
+        self.loop: SimulatedLoop | None = None
+        self.tasks: set[asyncio.Task[None]] = set()
+        self.fresh = False
+
+    def submit(self, calls: Calls) -> None:
+        """Start these calls; they run with the next `step`."""
+        if self.loop is None:
+            self.loop = SimulatedLoop(self.now)
+        for call in calls:
+            self.tasks.add(self.loop.create_task(call()))
+        self.fresh = True
+
+    def step(self) -> bool:
+        """Run what can run at this moment; whether any call made progress."""
+        loop = self.loop
+        if loop is None or not (self.fresh or (loop.times and loop.times[0] <= self.now())):
+            return False
+        self.fresh = False
+        while loop.times and loop.times[0] <= self.now():
+            heapq.heappop(loop.times)
+        for _ in range(8):  # a call that becomes ready in one turn runs in the next
+            loop.call_soon(loop.stop)
+            loop.run_forever()
+        left = {task for task in self.tasks if not task.done()}
+        self.fresh = bool(left) and not loop.times
+        progressed = len(left) < len(self.tasks)
+        self.tasks = left
+        return progressed
+
+    def next_time(self) -> float | None:
+        """When the next sleeping call wakes."""
+        return self.loop.times[0] if self.loop is not None and self.loop.times else None
+
+    def stop(self) -> None:
+        """Cancel what is left."""
+        loop = self.loop
+        if loop is None:
+            return
+        for task in self.tasks:
+            task.cancel()
+        loop.run_until_complete(asyncio.gather(*self.tasks, return_exceptions=True))
+        loop.close()
+        self.loop = None

@@ -1,0 +1,120 @@
+"""What tasks leave for trackers: XORs of settled tuples, failures, signs of life. Here or in another worker.
+
+A root id names its spout task, so it is known where each entry goes. A tracker whose task is in the middle of a run in a
+thread gets its entries when the run has ended.
+Must not know: user code, credit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from squall.transport.frames import Control, Held
+from topology_api import Failure
+from worker.bolt_task import BoltTask
+from worker.ids import task_of
+from worker.spout_task import SpoutTask
+from worker.xors import XorColumns
+
+
+class Settling:
+    """The way back from bolts to the trackers."""
+
+    def __init__(self, worker: str, worker_of: Mapping[int, str], all_spout_tasks: list[int]) -> None:
+        self.worker = worker
+        self.worker_of = worker_of
+        #: The spout task when there is only one in the topology: no need to look at each root.
+        self.only = all_spout_tasks[0] if len(all_spout_tasks) == 1 else 0
+        self.spouts: dict[int, SpoutTask] = {}
+        #: What is to be sent to other workers.
+        self.controls: dict[str, Control] = {}
+        #: Signs of life for trackers here that are in the middle of a run.
+        self.late_held: list[Held] = []
+
+    def control(self, worker: str) -> Control:
+        """The control frame that is being filled for a worker."""
+        control = self.controls.get(worker)
+        if control is None:
+            control = self.controls[worker] = Control(self.worker)
+        return control
+
+    def take(self, task: BoltTask, now: float) -> None:
+        """Collect what a run of a bolt task left."""
+        for spout, columns in task.xors.take(self.only).items():
+            self.xors(spout, columns)
+        if task.failures:
+            failures, task.failures = task.failures, []
+            for root, failure in failures:
+                self.failure(root, failure)
+        if task.touched:
+            touched, task.touched = task.touched, []
+            self.held(Held(task.spec.id, task.id, tuple(touched)), now)
+
+    def xors(self, spout: int, columns: XorColumns) -> None:
+        """XORs for the trees of one spout task."""
+        task = self.spouts.get(spout)
+        if task is None:
+            xors = self.control(self.worker_of[spout]).xors
+            if spout in xors:
+                xors[spout][0].extend(columns[0])
+                xors[spout][1].extend(columns[1])
+            else:
+                xors[spout] = columns
+        elif task.busy:
+            task.late_xors.append(columns)
+        else:
+            task.tracker.merge(*columns)
+
+    def failure(self, root: int, failure: Failure) -> None:
+        """A tuple of this tree failed."""
+        spout = task_of(root)
+        task = self.spouts.get(spout)
+        if task is None:
+            self.control(self.worker_of[spout]).failures.append((root, failure))
+        elif task.busy:
+            task.late_failures.append((root, failure))
+        else:
+            task.tracker.fail(root, failure)
+
+    def held(self, held: Held, now: float) -> None:
+        """Trees whose tuples wait somewhere."""
+        by_spout: dict[int, list[int]] = {}
+        for root in held.roots:
+            by_spout.setdefault(task_of(root), []).append(root)
+        for spout, roots in by_spout.items():
+            part = Held(held.component, held.task, tuple(roots))
+            task = self.spouts.get(spout)
+            if task is None:
+                self.control(self.worker_of[spout]).held.append(part)
+            elif task.busy:
+                self.late_held.append(part)
+            else:
+                task.tracker.touch(part.roots, now, part.component, part.task)
+
+    def late(self, task: SpoutTask, now: float) -> None:
+        """A run in a thread has ended: its tracker gets what came meanwhile."""
+        late, self.late_held = self.late_held, []
+        for held in late:
+            self.held(held, now)
+        columns, task.late_xors = task.late_xors, []
+        for entry in columns:
+            task.tracker.merge(*entry)
+        failures, task.late_failures = task.late_failures, []
+        for root, failure in failures:
+            task.tracker.fail(root, failure)
+
+    def arrived(self, control: Control, now: float) -> None:
+        """A control frame of another worker; signs of life first, so that they count before anything expires."""
+        for held in control.held:
+            self.held(held, now)
+        for spout, columns in control.xors.items():
+            self.xors(spout, columns)
+        for root, failure in control.failures:
+            self.failure(root, failure)
+
+    def outgoing(self, grants: Mapping[str, Mapping[int, int]]) -> Iterable[tuple[str, Control]]:
+        """The control frames to send now, with these grants."""
+        for worker, given in grants.items():
+            self.control(worker).grants.update(given)
+        controls, self.controls = self.controls, {}
+        return controls.items()

@@ -1,0 +1,341 @@
+"""A task of a spout: calls `next_tuple`, gives the verdicts of its trees, replays what failed.
+
+Its run: verdicts first, replays that are due, then `next_tuple` until a limit says stop. It keeps promise 1: every
+emission with a message id gets exactly one final call, `ack` or `fail`, while the task lives.
+Must not know: links, threads, other tasks.
+"""
+
+from __future__ import annotations
+
+import heapq
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from squall.telemetry import Histogram
+from topology_api import Context, EmitError, Failure, Spout, SquallError
+from topology_api.topology import DEAD_LETTERS, ComponentSpec
+from worker.emitter import SpoutEmitter, short
+from worker.replay import replay_delay
+from worker.task import RUN_SECONDS, Limits, Task
+from worker.tracker import Emission, Tracker
+from worker.xors import XorColumns
+
+#: Waits after empty calls double up to this many seconds (an idle topology must take next to no CPU).
+LONGEST_EMPTY_WAIT = 0.01
+#: The wait after a `next_tuple` that raised, doubling up to the longest.
+FIRST_ERROR_WAIT, LONGEST_ERROR_WAIT = 0.1, 10.0
+
+
+class TooManyAttempts(SquallError):
+    """A tuple was dropped: its replays are spent and no dead-letter bolt takes it."""
+
+
+class SpoutTask(Task):
+    """One task of a spout."""
+
+    emitter: SpoutEmitter
+
+    def __init__(
+        self,
+        spec: ComponentSpec,
+        task: int,
+        instance: Any,
+        context: Context,
+        limits: Limits,
+        now: Callable[[], float],
+        emitter: SpoutEmitter,
+        tracker: Tracker,
+        max_pending: int | None,
+        empty_wait: float,
+    ) -> None:
+        super().__init__(spec, task, instance, context, limits, now)
+        self.emitter = emitter
+        self.boxes = emitter.boxes()
+        self.tracker = tracker
+        self.max_pending = max_pending
+        self.empty_wait = empty_wait
+        self.replay = instance.replay
+        self.active = True
+        self.draining = False
+        self.finished = False
+        #: Trees that wait for their replay: (due, number, emission), a heap.
+        self.replays: list[tuple[float, int, Emission]] = []
+        self.replay_number = 0
+        self.replayed = 0
+        #: XORs and failures that came while a run was on.
+        self.late_xors: list[XorColumns] = []
+        self.late_failures: list[tuple[int, Failure]] = []
+        #: No call of next_tuple before this time.
+        self.not_before = 0.0
+        self.empties = 0
+        self.errors_in_a_row = 0
+        self.latency = Histogram()
+        #: In simulated time: calls of next_tuple allowed and made at this instant.
+        self.calls_an_instant: int | None = None
+        self.instant = -1.0
+        self.instant_calls = 0
+        self.attach(("emit", "emit_direct", "finish"), Spout, self)
+        self.next_tuple: Callable[[], Any] = instance.next_tuple
+        self.tells_acks = type(instance).ack is not Spout.ack or "ack" in vars(instance)
+
+    # What the instance's methods are.
+
+    def emit(self, values: Any, *, message_id: Any = None, stream: str = "default") -> None:
+        """`Spout.emit`, when the user's class overrides it."""
+        self.emitter.emit(values, message_id=message_id, stream=stream)
+
+    def emit_direct(self, task: int, values: Any, *, message_id: Any = None, stream: str = "default") -> None:
+        """`Spout.emit_direct`."""
+        self.emitter.emit_direct(task, values, message_id=message_id, stream=stream)
+
+    def finish(self) -> None:
+        """`Spout.finish`: the source has ended."""
+        if self.emitter.owner != threading.get_ident():
+            self.emitter.refuse()
+        self.finished = True
+
+    # Questions of the worker.
+
+    @property
+    def pending(self) -> int:
+        """Open trees, those included that wait for their replay."""
+        return self.tracker.pending + len(self.replays)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether the source has ended and every tree has had its verdict."""
+        return self.finished and self.opened and not self.pending and not self.has_verdicts
+
+    @property
+    def has_verdicts(self) -> bool:
+        """Whether verdicts wait to be given."""
+        tracker = self.tracker
+        return bool(tracker.completed or tracker.failed or tracker.untracked)
+
+    def at_limit(self) -> bool:
+        """Whether the pending limit stops the spout, or as many trees wait for a replay."""
+        limit = self.max_pending
+        return limit is not None and (self.tracker.pending >= limit or len(self.replays) >= limit)
+
+    def wants_hurry(self) -> bool:
+        """Whether the spout waits for trees, so that batch bolts should hand over what they have."""
+        waits = self.at_limit() or self.finished or self.draining or not self.active
+        return waits and self.tracker.pending > 0
+
+    def may_emit(self, now: float) -> bool:
+        """Whether `next_tuple` may be called now."""
+        ready = self.active and not (self.draining or self.finished or self.blocked)
+        return ready and now >= self.not_before and not self.at_limit()
+
+    def replay_due(self, now: float) -> bool:
+        """Whether a replay may be emitted now."""
+        return bool(self.replays) and self.replays[0][0] <= now and not self.blocked and not self.full()
+
+    def full(self) -> bool:
+        """Whether as many trees are open as may be."""
+        return self.max_pending is not None and self.tracker.pending >= self.max_pending
+
+    def wants_run(self) -> bool:
+        """Whether there is something to do."""
+        if not self.opened:
+            return False
+        now = self.now()
+        return self.has_verdicts or self.may_emit(now) or self.replay_due(now)
+
+    def next_time(self) -> float | None:
+        """When there will be something to do without anything coming in."""
+        times = []
+        if self.replays and not self.blocked and not self.full():
+            times.append(self.replays[0][0])
+        if self.active and not (self.draining or self.finished or self.blocked or self.at_limit()):
+            times.append(self.not_before)
+        return min(times, default=None)
+
+    def idle_reason(self) -> str:
+        """Why the spout does not emit at this moment, for people; "" when it does."""
+        if not self.opened:
+            return "not open yet"
+        if self.finished:
+            return "finished" if not self.pending else "waiting for trees"
+        if self.draining or not self.active:
+            return "inactive"
+        if self.blocked:
+            return "backpressure"
+        if self.at_limit():
+            return "pending limit" if self.full() else "waiting for replays"
+        return "source empty" if self.empties or self.now() < self.not_before else ""
+
+    # Running.
+
+    def run(self) -> None:
+        """Verdicts, replays that are due, then next_tuple until something says stop."""
+        now = self.now()
+        emitter = self.emitter
+        emitter.open_for(threading.get_ident())
+        emitter.now = now
+        if self.tracker.wheel is not None:
+            self.tracker.wheel.set_time(now)
+        self.give_verdicts(now)
+        self.emit_replays(now)
+        if self.may_emit(now):
+            self.call_next_tuple(now)
+
+    def call_next_tuple(self, now: float) -> None:
+        """Call next_tuple for a bounded time, until it emits nothing or a limit is reached."""
+        emitter, tracker, next_tuple = self.emitter, self.tracker, self.next_tuple
+        limit = self.max_pending
+        enough = emitter.emitted + self.limits.emits
+        calls = 0
+        wait: Any = None
+        before = -1
+        while calls < self.pace.count:
+            before = emitter.emitted
+            calls += 1
+            try:
+                wait = next_tuple()
+            except BaseException as error:
+                self.next_tuple_raised(error)
+                break
+            if wait is not None or self.finished or emitter.emitted == before:
+                break
+            if emitter.emitted >= enough or (limit is not None and tracker.pending >= limit):
+                break
+        after = self.now()
+        self.pace.took(calls, after - now)
+        if self.errors_in_a_row and before >= 0 and self.not_before <= now:
+            self.errors_in_a_row = 0
+        self.set_wait(wait, emitter.emitted == before, after)
+        if self.calls_an_instant is not None:
+            self.pace_instant(calls, after)
+
+    def pace_instant(self, calls: int, now: float) -> None:
+        """In simulated time calls take no time: after a number of them the spout goes on a millisecond later."""
+        if now != self.instant:
+            self.instant, self.instant_calls = now, 0
+        self.instant_calls += calls
+        if self.instant_calls >= (self.calls_an_instant or 0):
+            self.not_before = max(self.not_before, now + 0.001)
+
+    def set_wait(self, wait: Any, empty: bool, now: float) -> None:
+        """Decide when next_tuple is called again."""
+        if wait is not None:
+            if isinstance(wait, bool) or not isinstance(wait, (int, float)) or not 0 <= wait < float("inf"):
+                text = f"next_tuple() returned {short(wait)}: it returns None or the seconds (>= 0) to wait before its next call"
+                self.report("next_tuple", SquallError(text))
+                wait = 1.0
+            self.not_before = now + wait
+            self.empties = 1 if wait > 0 else 0
+        elif empty and not self.finished and self.not_before <= now:
+            self.not_before = now + min(self.empty_wait * 2 ** min(self.empties // 8, 20), max(LONGEST_EMPTY_WAIT, self.empty_wait))
+            self.empties += 1
+        elif not empty:
+            self.empties = 0
+
+    def next_tuple_raised(self, error: BaseException) -> None:
+        """Report the error and wait a little before the next call, longer each time."""
+        self.report("next_tuple", error)
+        wait = min(LONGEST_ERROR_WAIT, FIRST_ERROR_WAIT * 2 ** min(self.errors_in_a_row, 20))
+        self.errors_in_a_row += 1
+        self.not_before = self.now() + wait
+
+    def wake(self) -> None:
+        """`Context.wake`: call next_tuple at the next opportunity."""
+        self.not_before = 0.0
+        self.empties = 0
+
+    # Verdicts.
+
+    def give_verdicts(self, now: float) -> None:
+        """Tell the user of trees that were completed, and decide on those that failed."""
+        tracker = self.tracker
+        if tracker.completed:
+            completed, tracker.completed = tracker.completed, []
+            latency = self.latency
+            for emission in completed:
+                latency.add(now - emission[5])
+                self.tell_ack(emission)
+        if tracker.untracked:
+            untracked, tracker.untracked = tracker.untracked, []
+            for emission in untracked:
+                self.tell_ack(emission)
+        if tracker.failed:
+            failed, tracker.failed = tracker.failed, []
+            for emission, failure in failed:
+                self.decide(emission, failure, now)
+
+    def tell_ack(self, emission: Emission) -> None:
+        """The last word on an emission: acked."""
+        self.acked += 1
+        if self.tells_acks:
+            try:
+                self.instance.ack(emission[0])
+            except BaseException as error:
+                self.report("ack", error, f"message id {short(emission[0])}")
+        if self.observer is not None:
+            self.observer.spout_acked(emission[0])
+
+    def decide(self, emission: Emission, failure: Failure, now: float) -> None:
+        """A tree failed: emit it again later, or say the last word."""
+        delay = None if failure.reason == "stopped" else replay_delay(self.replay, emission[4])
+        if delay is None:
+            self.give_up(emission, failure)
+            return
+        self.replay_number += 1
+        heapq.heappush(self.replays, (now + delay, self.replay_number, emission))
+
+    def give_up(self, emission: Emission, failure: Failure) -> None:
+        """The last word on an emission: failed. It goes to the dead letters when its replays are spent."""
+        failure = replace(failure, attempts=emission[4])
+        message_id, row, output, _, attempts, _ = emission
+        self.failed += 1
+        if failure.reason != "stopped" and self.replay is not None:
+            letters = self.emitter.outputs.get(DEAD_LETTERS)
+            if letters is not None:
+                letter = (message_id, row, output.source.stream, failure)
+                for box in letters.choose(letter):
+                    box.add(letter, [])
+            else:
+                why = failure.error or failure.reason
+                where = f" in {failure.component}[{failure.task}]" if failure.component else ""
+                text = f"dropped after {attempts} attempt(s): {failure.reason}{where}: {why}"
+                self.report("replay", TooManyAttempts(text), f"message id {short(message_id)}, values {short(row)}")
+        self.call("fail", message_id, failure, tuple_text=f"message id {short(message_id)}")
+        if self.observer is not None:
+            self.observer.spout_failed(message_id, failure)
+
+    def emit_replays(self, now: float) -> None:
+        """Emit the trees whose delay has passed again, while there is room."""
+        enough = self.limits.emits
+        while self.replay_due(now) and enough > 0:
+            _, _, emission = heapq.heappop(self.replays)
+            message_id, row, output, task, attempt, since = emission
+            again = (message_id, row, output, task, attempt + 1, since)
+            try:
+                self.emitter.track(again)
+            except EmitError as error:
+                self.give_up(again, Failure("failed", self.spec.id, self.id, str(error), attempt + 1))
+                continue
+            self.replayed += 1
+            enough -= 1
+
+    def fail_all(self, reason: str) -> None:
+        """Give every tree that is left its last word: failed, for this reason. Verdicts that are known come first."""
+        self.emitter.open_for(threading.get_ident())
+        self.give_verdicts(self.now())
+        failure = Failure(reason, None, None, None, 0)
+        for root in self.tracker.open_roots():
+            self.tracker.fail(root, failure)
+        failed, self.tracker.failed = self.tracker.failed, []
+        for emission, verdict in failed:
+            self.give_up(emission, verdict)
+        replays, self.replays = sorted(self.replays), []
+        for _, _, emission in replays:
+            self.give_up(emission, failure)
+
+    def close(self) -> None:
+        """Everything that is left gets its last word, then `close` is called."""
+        if self.opened and not self.closed:
+            self.fail_all("stopped")
+        super().close()

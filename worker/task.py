@@ -1,0 +1,187 @@
+"""What spout tasks and bolt tasks share: one instance of a user's class, its context, its emitter, its counters.
+
+A task never touches a link, a tracker of another task or a clock of its own: it leaves what it did in its buffers (XORs,
+failures, signs of life, reports, batches worked off), and the worker collects them after each run. So a task can be run by
+the worker's loop or by a thread of its own without a lock: while a run is on, nobody else touches the task.
+Must not know: links, other tasks, threads.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from squall.transport.frames import Batch
+from topology_api import Bolt, Context, Failure, Spout
+from topology_api.topology import ComponentSpec
+from worker.emitter import Emitter, short
+from worker.metrics import TaskMetrics
+from worker.outbox import Outbox
+from worker.reports import ErrorReport, make_report
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The sizes of queues and runs of one task; see `worker.plan.limits_of`."""
+
+    #: Tuples a frame holds at most.
+    frame: int
+    #: Frames under way to one destination task.
+    window: int
+    #: A task with an outbox of this size is not run.
+    high: int
+    #: Emissions after which a run ends.
+    emits: int
+
+
+class Abandoned(Exception):
+    """A component is unusable: its constructor's unpickling, `open` or `prepare` raised."""
+
+
+#: Tuples executed in one go before the clock is read.
+MOST_IN_A_ROW = 128
+#: A run ends after so many seconds, so that one task does not hold up the others.
+RUN_SECONDS = 0.003
+
+
+class Pace:
+    """How many calls to make before the clock is read again: many of fast ones, one of a slow one."""
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 8
+
+    def took(self, calls: int, seconds: float) -> None:
+        """Learn from a run of `calls` that took `seconds`."""
+        if seconds > RUN_SECONDS:
+            self.count = max(1, int(calls * RUN_SECONDS / seconds))
+        elif calls >= self.count:
+            self.count = min(MOST_IN_A_ROW, 2 * self.count)
+
+
+class Task:
+    """One task of a component. Subclasses: `SpoutTask`, `BoltTask` and its kinds."""
+
+    emitter: Emitter
+
+    def __init__(
+        self, spec: ComponentSpec, task: int, instance: Any, context: Context, limits: Limits, now: Callable[[], float]
+    ) -> None:
+        self.spec = spec
+        self.id = task
+        self.instance = instance
+        self.context = context
+        self.limits = limits
+        self.now = now
+        self.pace = Pace()
+        self.inbox: deque[Batch] = deque()
+        self.boxes: list[Outbox] = []
+        #: open/prepare has returned; close/cleanup has been called.
+        self.opened = False
+        self.closed = False
+        #: A run is under way in the task's thread.
+        self.busy = False
+        #: An outbox has no room; the task is not run.
+        self.blocked = False
+        #: Everything is done: end_of_input has run (or the spout has finished) and the end marks are out.
+        self.ended = False
+        self.executed = self.acked = self.failed = 0
+        #: `topology.on.error: crash`: the first error of the user's code ends the topology.
+        self.crash_on_error = False
+        self.metrics = TaskMetrics()
+        self.observer: Any = None
+        #: Emissions when the outboxes were last looked at.
+        self.flushed_at = 0
+        self.queued = False
+        # what a run leaves for the worker
+        self.done: list[Batch] = []
+        self.failures: list[tuple[int, Failure]] = []
+        self.reports: list[ErrorReport] = []
+        self.abandoned: ErrorReport | None = None
+
+    @property
+    def threaded(self) -> bool:
+        """Whether the task runs in a thread of its own."""
+        return bool(getattr(self.instance, "threaded", False))
+
+    def attach(self, names: tuple[str, ...], base: type[Spout] | type[Bolt], core: object) -> None:
+        """Give the instance its runtime methods, but for those that the user's class overrides (these reach ours by super)."""
+        attributes = vars(self.instance)
+        attributes["_squall_task"] = core
+        for name in names:
+            if getattr(type(self.instance), name) is getattr(base, name):
+                attributes[name] = getattr(core, name)
+
+    def call(self, name: str, *args: Any, tuple_text: str | None = None) -> bool:
+        """Call a method of the user's that may raise; whether it returned. An error is reported."""
+        method = getattr(self.instance, name, None)
+        if method is None:
+            return True
+        try:
+            method(*args)
+        except BaseException as error:
+            self.report(name, error, tuple_text)
+            return False
+        return True
+
+    def report(self, call: str, error: BaseException, tuple_text: str | None = None) -> ErrorReport:
+        """Report an error of the user's code. Ctrl-C in the caller's own thread is no error of theirs."""
+        if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
+            raise error
+        context = self.context
+        report = make_report(context.topology, self.spec.id, self.id, call, error, tuple_text, self.now())
+        self.reports.append(report)
+        return report
+
+    def start(self) -> None:
+        """Call `open` or `prepare`; an error leaves the task abandoned."""
+        name = "open" if self.spec.kind == "spout" else "prepare"
+        self.emitter.open_for(threading.get_ident())
+        if not self.call(name, self.context):
+            self.abandoned = self.reports[-1]
+            return
+        self.opened = True
+        if self.observer is not None:
+            self.observer.opened(self.context)
+
+    def close(self) -> None:
+        """Call `close` or `cleanup`, once; emitting is over."""
+        if self.closed or not self.opened:
+            return
+        self.closed = True
+        name = "close" if self.spec.kind == "spout" else "cleanup"
+        self.emitter.close_for(f"its {name}() is running or has run")
+        self.call(name)
+        if self.observer is not None:
+            self.observer.closed()
+
+    def run(self) -> None:
+        """Do what is due, for a bounded time."""
+        raise AssertionError("every kind of task has its own run")
+
+    def room(self) -> bool:
+        """Whether all outboxes have room."""
+        high = self.limits.high
+        return all(len(box.rows) < high for box in self.boxes)
+
+    def waiting(self) -> int:
+        """Tuples that wait in the inbox."""
+        return sum(len(batch) - batch.position for batch in list(self.inbox))
+
+    def held_roots(self) -> set[int]:
+        """The trees whose tuples wait here, unexecuted or unsent. Read-only: may be asked while a run is on."""
+        roots: set[int] = set()
+        for batch in list(self.inbox):
+            roots |= batch.held_roots(batch.position)
+        for box in self.boxes:
+            roots |= box.held_roots()
+        return roots
+
+
+def tuple_text(tup: object) -> str:
+    """A tuple's text for a report."""
+    return short(tup, 200)

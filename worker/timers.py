@@ -1,0 +1,73 @@
+"""What a worker has to do at certain times: ticks, signs of life, timeouts, batches.
+
+Must not know: the loop, links, user code.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable
+
+from worker.batch_bolt_task import BatchBoltTask
+from worker.bolt_task import BoltTask
+from worker.plan import WorkerPlan
+from worker.wheel import TICKS_PER_TIMEOUT
+
+
+class Timers:
+    """The times of one worker; all in seconds of its clock."""
+
+    def __init__(self, plan: WorkerPlan, now: float) -> None:
+        timeout = shortest_timeout(plan)
+        #: Signs of life are reported every quarter of the shortest timeout, timeouts looked for every tick of the wheel.
+        self.report_every = timeout / 4 if timeout else float("inf")
+        self.expiry_every = timeout / TICKS_PER_TIMEOUT / 2 if timeout else float("inf")
+        self.next_report = now + self.report_every
+        self.next_expiry = now + self.expiry_every
+        self.now = now
+        self.ticks: list[tuple[float, int, float, BoltTask]] = []
+        self.batch_bolts: list[BatchBoltTask] = []
+        self.other_workers = sorted(set(plan.worker_of.values()) - {plan.worker})
+
+    def add_ticks(self, bolts: Iterable[BoltTask]) -> None:
+        """Plan the ticks of these tasks."""
+        for bolt in bolts:
+            if isinstance(bolt, BatchBoltTask):
+                self.batch_bolts.append(bolt)
+            interval = tick_interval(bolt)
+            if interval:
+                heapq.heappush(self.ticks, (self.now + interval, bolt.id, interval, bolt))
+
+    def due_ticks(self, now: float) -> list[BoltTask]:
+        """The tasks whose tick is due. A tick that was missed is not made up for."""
+        due = []
+        while self.ticks and self.ticks[0][0] <= now:
+            time, task, interval, bolt = heapq.heappop(self.ticks)
+            missed = int((now - time) / interval)
+            heapq.heappush(self.ticks, (time + (missed + 1) * interval, task, interval, bolt))
+            due.append(bolt)
+        return due
+
+    def next_tick(self) -> float | None:
+        """When the next tick is due."""
+        while self.ticks and self.ticks[0][3].end_called:
+            heapq.heappop(self.ticks)
+        return self.ticks[0][0] if self.ticks else None
+
+
+def shortest_timeout(plan: WorkerPlan) -> float | None:
+    """The shortest message timeout of the topology's spouts, None when none has one."""
+    timeouts = []
+    for spout in plan.topology.spouts:
+        conf = plan.conf_of(spout.id)
+        if conf["topology.enable.message.timeouts"]:
+            timeouts.append(float(conf["topology.message.timeout.secs"]))
+    return min(timeouts, default=None)
+
+
+def tick_interval(bolt: BoltTask) -> float | None:
+    """The bolt's own `tick_interval`, else the configured one."""
+    own = bolt.instance.tick_interval
+    value = bolt.context.conf["topology.tick.tuple.freq.secs"] if own is None else own
+    return float(value) if value else None  # type: ignore[arg-type]
+

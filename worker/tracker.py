@@ -1,0 +1,154 @@
+"""The tracker: the open tuple trees of one spout task, and their verdicts.
+
+A tree is one 64-bit value: the XOR of the edge ids of all its tuples, each once when it is emitted and once when it is
+settled. It is zero when, and but for a chance of 2**-64 only when, every tuple was acked (the algorithm of Storm's acker,
+Nathan Marz, `daemon/acker.clj`). Trees stand in a table of slots; a root id is a slot and its generation, so what
+arrives for a tree that has ended is known to be late and changes nothing.
+
+The tracker lives beside its spout: a tree is registered before any of its tuples can leave, and dies with the source.
+It keeps the values of each emission, for replays. It promises: one verdict per opened tree, `completed` or `failed`.
+Must not know: queues, links, replay policy, user code.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from topology_api import EmitError, Failure
+from worker.ids import MAX_SLOTS, MIN_SLOTS, SLOT_MASK, first_root, next_root
+from worker.wheel import TimingWheel
+
+#: A tracked emission: message id, row, output, task of a direct emission (or 0), attempt (from 1), time of the first emission.
+Emission = tuple[Any, tuple[Any, ...], Any, int, int, float]
+
+
+class Tracker:
+    """Open trees of one spout task. All times are seconds of the caller's clock."""
+
+    __slots__ = (
+        "acking", "completed", "emissions", "failed", "free", "holders", "pending", "roots", "task", "untracked", "wheel", "xors",
+    )  # fmt: skip
+
+    def __init__(self, task: int, timeout: float | None, now: float) -> None:
+        self.task = task
+        #: Root id of each slot; negative while the slot is free.
+        self.roots: list[int] = []
+        self.xors: list[int] = []
+        self.emissions: list[Emission | None] = []
+        self.free: deque[int] = deque()
+        self.wheel = TimingWheel(timeout, now) if timeout is not None else None
+        self.acking = True
+        #: Number of open trees.
+        self.pending = 0
+        #: Where trees were last reported to wait: root -> (component, task).
+        self.holders: dict[int, tuple[str, int]] = {}
+        #: Verdicts not taken yet.
+        self.completed: list[Emission] = []
+        self.failed: list[tuple[Emission, Failure]] = []
+        #: Emissions with a message id while acking is off: they count as acked at once.
+        self.untracked: list[Emission] = []
+
+    def open(self, emission: Emission) -> int:
+        """A new tree for an emission; its root id. `start` must follow before anything else."""
+        if not self.free:
+            self.grow()
+        slot = self.free.popleft()
+        root = next_root(-self.roots[slot])
+        self.roots[slot] = root
+        self.emissions[slot] = emission
+        self.pending += 1
+        return root
+
+    def start(self, root: int, xor: int) -> None:
+        """The tree's first edges are out; `xor` of none is 0: nobody reads the stream, the tree is complete."""
+        slot = root & SLOT_MASK
+        self.xors[slot] = xor
+        if xor == 0:
+            self.complete(slot)
+        elif self.wheel is not None:
+            self.wheel.stamp(slot)
+
+    def merge(self, roots: list[int], xors: list[int]) -> None:
+        """Take a batch of XORs. Zero is tested after the batch; late entries change nothing."""
+        table, values = self.roots, self.xors
+        size = len(table)
+        zeros = []
+        for root, xor in zip(roots, xors):
+            slot = root & SLOT_MASK
+            if slot < size and table[slot] == root:
+                xor ^= values[slot]
+                values[slot] = xor
+                if xor == 0:
+                    zeros.append(slot)
+        for slot in zeros:
+            if values[slot] == 0 and table[slot] > 0:
+                self.complete(slot)
+
+    def complete(self, slot: int) -> None:
+        """Every tuple of the tree was acked."""
+        emission = self.emissions[slot]
+        assert emission is not None
+        self.completed.append(emission)
+        self.close(slot)
+
+    def fail(self, root: int, failure: Failure) -> None:
+        """A tuple of the tree failed, and so the tree; late failures change nothing."""
+        slot = root & SLOT_MASK
+        if slot < len(self.roots) and self.roots[slot] == root:
+            emission = self.emissions[slot]
+            assert emission is not None
+            self.failed.append((emission, failure))
+            self.close(slot)
+
+    def close(self, slot: int) -> None:
+        """The tree has its verdict: its slot may be used again, with the next generation."""
+        root = self.roots[slot]
+        self.roots[slot] = -root
+        self.emissions[slot] = None
+        self.pending -= 1
+        self.free.append(slot)
+        if self.holders:
+            self.holders.pop(root, None)
+
+    def touch(self, roots: tuple[int, ...], now: float, component: str | None = None, task: int | None = None) -> None:
+        """A sign of life of these trees: tuples of theirs wait at that task, or a bolt asked for more time."""
+        wheel = self.wheel
+        if wheel is None:
+            return
+        wheel.set_time(now)
+        for root in roots:
+            slot = root & SLOT_MASK
+            if slot < len(self.roots) and self.roots[slot] == root:
+                wheel.stamp(slot)
+                if component is not None and task is not None:
+                    self.holders[root] = (component, task)
+
+    def expire(self, now: float) -> None:
+        """Fail the trees that have shown no sign of life for the timeout. Call `touch` with what has come before."""
+        wheel = self.wheel
+        if wheel is None:
+            return
+        wheel.set_time(now)
+        for slot in wheel.due():
+            root = self.roots[slot]
+            if root > 0:
+                component, task = self.holders.get(root, (None, None))
+                self.fail(root, Failure("timeout", component, task, None, 0))
+
+    def open_roots(self) -> list[int]:
+        """The root ids of all open trees."""
+        return [root for root in self.roots if root > 0]
+
+    def grow(self) -> None:
+        """Make the table larger: at least `MIN_SLOTS`, then twice as large each time."""
+        size = len(self.roots)
+        more = min(max(size, MIN_SLOTS), MAX_SLOTS - size)
+        if more <= 0:
+            raise EmitError(f"task {self.task} has {size} trees open, the most there can be: set topology.max.spout.pending")
+        self.roots += [-first_root(self.task, slot) for slot in range(size, size + more)]
+        self.xors += [0] * more
+        self.emissions += [None] * more
+        self.free.extend(range(size, size + more))
+        if self.wheel is not None:
+            self.wheel.grow(size + more)

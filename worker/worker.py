@@ -1,0 +1,453 @@
+"""A worker: one loop that runs all its tasks in turn. The core of the worker process, without I/O.
+
+One `step`: take what arrived, run the bolts that have input, settle trees, call the spouts, send what is full (or, when
+there is nothing else to do, everything). Frames come in by `deliver` and go out by `send`; time is the caller's; `next_time`
+says when a step is due though nothing arrives. So a process with sockets, a thread of a local cluster and a simulation
+drive the same object.
+Must not know: sockets, threads (see `worker.runners`), the store, Nimbus.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from squall.clock import Clock
+from squall.transport.frames import Batch, Frame, Held
+from worker.batch_bolt_task import BatchBoltTask
+from worker.bolt_task import BoltTask
+from worker.build import Surroundings, build_task
+from worker.cycles import ROUND_SECONDS, CycleWatch
+from worker.links import Links
+from worker.plan import WorkerPlan
+from worker.reports import ErrorLog, ErrorReport, make_report
+from worker.runners import Calls, Runner
+from worker.settling import Settling
+from worker.spout_task import SpoutTask, TooManyAttempts
+from worker.task import Task
+from worker.timers import Timers
+
+#: Seconds after which everything is sent though the loop has more to do.
+LONGEST_WAIT_IN_OUTBOX = 0.01
+#: Seconds between two calls to hurry while spouts wait.
+HURRY_SECONDS = 0.02
+
+
+class AsyncDriver(Protocol):
+    """The worker's asyncio loop: `worker.runners.AsyncThread` or `SimulatedAsync`."""
+
+    def submit(self, calls: Calls) -> None: ...
+
+    def step(self) -> bool: ...
+
+    def next_time(self) -> float | None: ...
+
+    def stop(self) -> None: ...
+
+
+class Worker:
+    """The tasks of one worker, and the loop's step."""
+
+    def __init__(
+        self,
+        plan: WorkerPlan,
+        clock: Clock,
+        send: Callable[[str, Frame], None],
+        runner: Runner,
+        asyncio_driver: AsyncDriver,
+        wake: Callable[[], None],
+        inline: bool = False,
+    ) -> None:
+        self.plan = plan
+        self.name = plan.worker
+        self.now = clock.now
+        self.send = send
+        self.runner = runner
+        self.asyncio_driver = asyncio_driver
+        #: Threaded tasks run in the loop too (simulated time).
+        self.inline = inline
+        self.ground = Surroundings(plan, clock.now, wake, asyncio_driver)
+        self.arrived: deque[Frame] = deque()
+        self.cycles = CycleWatch(self.name, plan.cycles())
+        self.links = Links(self.name, dict(plan.worker_of), plan.window_of, send, self.cycles)
+        self.links.cycle_buffer = int(plan.conf["topology.cycle.buffer"])
+        spouts = [task for spec in plan.topology.spouts for task in plan.tasks_of[spec.id]]
+        self.settling = Settling(self.name, plan.worker_of, spouts)
+        self.tasks: dict[int, Task] = {}
+        self.spouts: list[SpoutTask] = []
+        self.bolts: list[BoltTask] = []
+        self.ready: deque[BoltTask] = deque()
+        self.errors: dict[str, ErrorLog] = {spec.id: ErrorLog() for spec in plan.topology.components}
+        #: Reports since the last time somebody took them.
+        self.fresh_reports: list[ErrorReport] = []
+        self.crash: ErrorReport | None = None
+        self.started = self.stopped = self.draining = False
+        self.timers = Timers(plan, clock.now())
+        self.last_flush = clock.now()
+        self.next_hurry = 0.0
+        self.next_round = 0.0
+        self.cycles.is_idle = self.cycle_idle
+
+    # Life.
+
+    def start(self) -> None:
+        """Make the tasks and have them opened; bolts first, so that a spout's first tuple finds them prepared."""
+        self.started = True
+        rows = sorted(self.plan.own_tasks, key=lambda row: self.plan.topology.component(row[1]).kind)
+        for task_id, component, index in rows:
+            try:
+                task = build_task(self.ground, task_id, component, index)
+            except BaseException as error:
+                report = make_report(self.plan.topology.name, component, task_id, "unpickle", error, None, self.now())
+                self.take_reports([report])
+                self.crash = self.crash or report
+                return
+            self.tasks[task_id] = task
+            if isinstance(task, SpoutTask):
+                self.spouts.append(task)
+                self.settling.spouts[task_id] = task
+            elif isinstance(task, BoltTask):
+                self.bolts.append(task)
+                self.links.tasks[task_id] = task
+        self.timers.add_ticks(self.bolts)
+        for task in [*self.bolts, *self.spouts]:
+            if isinstance(task, SpoutTask) and task.id in self.plan.finished:
+                task.finished = task.opened = task.closed = True
+                continue
+            self.execute(task, task.start)
+            if self.crash:
+                return
+
+    @property
+    def opened(self) -> bool:
+        """Whether every task was opened or prepared."""
+        return self.started and bool(self.tasks) and all(task.opened for task in self.tasks.values())
+
+    @property
+    def ended(self) -> bool:
+        """Whether every task has ended and nothing is left to do."""
+        return self.opened and all(task.ended for task in self.tasks.values())
+
+    @property
+    def drained(self) -> bool:
+        """Told to drain, nothing is pending or waiting any more."""
+        if not self.draining or any(task.pending or task.busy or task.has_verdicts for task in self.spouts):
+            return False
+        return not self.arrived and all(self.at_rest(task) for task in [*self.bolts, *self.spouts])
+
+    def at_rest(self, task: Task) -> bool:
+        """Whether nothing waits in or at a task."""
+        if task.busy or task.inbox or any(box.rows for box in task.boxes):
+            return False
+        return not isinstance(task, BoltTask) or not task.buffered()
+
+    def activate(self) -> None:
+        """Have the spouts go on."""
+        self.set_active(True)
+
+    def deactivate(self) -> None:
+        """Have the spouts pause; what is under way goes on."""
+        self.set_active(False)
+
+    def set_active(self, active: bool) -> None:
+        """Change the spouts' state, and tell them."""
+        for spout in self.spouts:
+            if spout.active != active and spout.opened:
+                spout.active = active
+                self.execute(spout, lambda spout=spout: spout.call("activate" if active else "deactivate"))  # type: ignore[misc]
+
+    def drain(self) -> None:
+        """No more next_tuple; work off what is pending."""
+        self.draining = True
+        for spout in self.spouts:
+            spout.draining = True
+
+    def stop(self) -> None:
+        """End all tasks: what is pending fails as stopped; close and cleanup are called. Spouts first."""
+        if self.stopped:
+            return
+        self.stopped = True
+        for task in [*self.spouts, *self.bolts]:
+            if task.threaded and not self.inline:
+                self.runner.submit(task.id, task.close)
+            else:
+                task.close()
+        self.runner.stop()
+        self.asyncio_driver.stop()
+        for task in self.tasks.values():
+            self.take_reports(task.reports)
+
+    def deliver(self, frame: Frame) -> None:
+        """A frame of another worker has come (thread-safe); it is looked at in the next step."""
+        self.arrived.append(frame)
+
+    # The loop.
+
+    def step(self) -> bool:
+        """Do what can be done now, for a bounded time; whether anything was done."""
+        if not self.started or self.stopped or self.crash:
+            return False
+        now = self.now()
+        busy = self.take_arrived(now)
+        busy |= self.asyncio_driver.step()
+        for task_id in self.runner.collect():
+            busy = True
+            self.ran(self.tasks[task_id], now)
+        self.run_timers(now)
+        bolts_ran = self.run_bolts()
+        spouts_ran = self.run_spouts()
+        busy |= bolts_ran or spouts_ran
+        busy |= self.links.flush_retries()
+        if not busy or now - self.last_flush >= LONGEST_WAIT_IN_OUTBOX:
+            busy |= self.flush_all(now)
+        if not busy and not self.crash:
+            busy = self.when_idle(now)
+        self.wake_bolts()
+        self.send_controls()
+        return busy
+
+    def take_arrived(self, now: float) -> bool:
+        """Look at the frames that have come."""
+        took = False
+        arrived = self.arrived
+        while arrived:
+            took = True
+            frame = arrived.popleft()
+            if isinstance(frame, Batch):
+                self.links.arrive(frame)
+                continue
+            self.settling.arrived(frame, now)
+            for target, upto in frame.grants.items():
+                self.links.granted(target, upto)
+            for message in frame.cycles:
+                self.cycles.take(message)
+            if frame.hurry:
+                self.hurry_here()
+        self.wake_bolts()
+        return took
+
+    def wake_bolts(self) -> None:
+        """Queue the bolt tasks that got input."""
+        woken, self.links.woken = self.links.woken, []
+        for task in woken:
+            self.queue(task)
+
+    def queue(self, task: BoltTask) -> None:
+        """Have a bolt task run in the next round."""
+        if not task.queued and task.opened and task.wants_run():
+            task.queued = True
+            self.ready.append(task)
+
+    def run_bolts(self) -> bool:
+        """One round: each bolt task that is ready runs once."""
+        ran = False
+        for _ in range(len(self.ready)):
+            task = self.ready.popleft()
+            task.queued = False
+            if task.busy or task.blocked or self.crash:
+                continue
+            ran = True
+            self.execute(task, task.run)
+        self.wake_bolts()
+        return ran
+
+    def run_spouts(self) -> bool:
+        """Each spout that has verdicts to give, replays that are due, or may emit, runs once."""
+        ran = False
+        for spout in self.spouts:
+            if not spout.busy and not self.crash and spout.wants_run():
+                ran = True
+                self.execute(spout, spout.run)
+        return ran
+
+    def execute(self, task: Task, job: Callable[[], Any]) -> None:
+        """Run a job of a task: here, or in the task's thread."""
+        if task.threaded and not self.inline:
+            task.busy = True
+            self.runner.submit(task.id, job)
+        else:
+            job()
+            self.ran(task, self.now())
+
+    def ran(self, task: Task, now: float) -> None:
+        """A run has ended: collect what it left."""
+        task.busy = False
+        if task.done:
+            done, task.done = task.done, []
+            for batch in done:
+                self.links.done(batch)
+        if isinstance(task, BoltTask):
+            self.settling.take(task, now)
+        elif isinstance(task, SpoutTask) and (task.late_xors or task.late_failures or self.settling.late_held):
+            self.settling.late(task, now)
+        if task.reports:
+            self.take_reports(task.reports, task.crash_on_error)
+        if task.abandoned is not None:
+            self.crash = self.crash or task.abandoned
+        if task.emitter.emitted - task.flushed_at >= task.limits.frame:
+            task.flushed_at = task.emitter.emitted
+            self.links.flush(task, partial=False)
+        if isinstance(task, BoltTask):
+            self.queue(task)
+
+    def take_reports(self, reports: list[ErrorReport], crash: bool = False) -> None:
+        """Keep the error reports; with `crash` the first error of the user's code ends the topology."""
+        for report in reports:
+            self.errors[report.component].add(report)
+            self.fresh_reports.append(report)
+            if crash and self.crash is None and not report.text.startswith(TooManyAttempts.__name__):
+                self.crash = report
+        reports.clear()
+
+    def flush_all(self, now: float) -> bool:
+        """Send whatever is in outboxes, as far as there is credit."""
+        self.last_flush = now
+        sent = False
+        for task in self.tasks.values():
+            if not task.busy:
+                task.flushed_at = task.emitter.emitted
+                sent |= self.links.flush(task, partial=True)
+                if isinstance(task, BoltTask) and not task.blocked:
+                    self.queue(task)
+        return sent
+
+    def send_controls(self) -> None:
+        """Send what other workers are to know."""
+        settling, cycles = self.settling, self.cycles
+        for worker, message in cycles.outgoing:
+            settling.control(worker).cycles.append(message)
+        cycles.outgoing.clear()
+        if settling.controls or self.links.grants:
+            grants, self.links.grants = self.links.grants, {}
+            for worker, control in settling.outgoing(grants):
+                self.send(worker, control)
+
+    # What is due at a time.
+
+    def run_timers(self, now: float) -> None:
+        """Ticks, signs of life, timeouts, batches whose interval has passed; in this order."""
+        timers = self.timers
+        for task in timers.due_ticks(now):
+            if not task.end_called:
+                task.tick_due = True
+                self.queue(task)
+        if now >= timers.next_report:
+            self.report_held(now)
+        if now >= timers.next_expiry:
+            timers.next_expiry = now + timers.expiry_every
+            for spout in self.spouts:
+                if not spout.busy:
+                    spout.tracker.expire(now)
+        for bolt in timers.batch_bolts:
+            if bolt.overdue():
+                self.queue(bolt)
+
+    def report_held(self, now: float) -> None:
+        """Tell the trackers which trees merely wait in this worker's queues, so that they do not time out."""
+        self.timers.next_report = now + self.timers.report_every
+        for task in self.tasks.values():
+            roots = task.held_roots()
+            if roots:
+                self.settling.held(Held(task.spec.id, task.id, tuple(roots)), now)
+        self.send_controls()
+
+    def next_time(self) -> float | None:
+        """When a step is due though nothing arrives; None: never."""
+        if not self.started or self.stopped or self.crash:
+            return None
+        times = [spout.next_time() for spout in self.spouts if not spout.busy]
+        times += [bolt.deadline for bolt in self.timers.batch_bolts]
+        times += [self.timers.next_tick(), self.asyncio_driver.next_time()]
+        if any(spout.tracker.pending for spout in self.spouts):
+            times.append(self.timers.next_expiry)
+            if any(spout.wants_hurry() for spout in self.spouts):
+                times.append(max(self.next_hurry, self.now() + 0.001) if self.has_batches() else None)
+        if any(not self.at_rest(task) for task in self.tasks.values()):
+            times.append(self.timers.next_report)
+        if self.cycles.cycles and self.cycles.wants_round():
+            times.append(self.next_round)
+        return min((time for time in times if time is not None), default=None)
+
+    # When there is nothing else to do.
+
+    def when_idle(self, now: float) -> bool:
+        """Hurry, ends of input, questions to cycles; whether anything came of it."""
+        busy = self.ask_to_hurry(now)
+        busy |= self.advance_ends()
+        if self.cycles.cycles and now >= self.next_round and self.cycles.wants_round():
+            self.next_round = now + ROUND_SECONDS
+            self.cycles.ask()
+            busy |= self.advance_ends()
+        return busy
+
+    def has_batches(self) -> bool:
+        """Whether there may be bolts that gather tuples: here, or in other workers."""
+        return bool(self.timers.batch_bolts or self.timers.other_workers)
+
+    def ask_to_hurry(self, now: float) -> bool:
+        """A spout waits for trees: batch bolts, here and elsewhere, hand over what they have."""
+        if not self.has_batches() or now < self.next_hurry:
+            return False
+        if not self.draining and not any(spout.wants_hurry() for spout in self.spouts if not spout.busy):
+            return False
+        self.next_hurry = now + HURRY_SECONDS
+        for worker in self.timers.other_workers:
+            self.settling.control(worker).hurry = True
+        return self.hurry_here()
+
+    def hurry_here(self) -> bool:
+        """Have the batch bolts here hand over what they have, once their input is empty."""
+        hurried = False
+        for bolt in self.timers.batch_bolts:
+            if not bolt.busy and bolt.hurry():
+                hurried = True
+                self.queue(bolt)
+        return hurried
+
+    def advance_ends(self) -> bool:
+        """Call `end_of_input` where all inputs have ended, and pass end marks on."""
+        advanced = False
+        for spout in self.spouts:
+            if spout.exhausted and not spout.ended and self.at_rest(spout):
+                advanced = True
+                self.end(spout)
+        for bolt in self.bolts:
+            inputs = bolt.inputs
+            if inputs.phases_wanted:
+                inputs.phase = self.cycles.cycles[self.plan.cycle_of[bolt.spec.id]].phase
+                advanced |= self.hurry_cycle(bolt)
+            if bolt.ended or bolt.busy or bolt.inbox:
+                continue
+            if inputs.all_ended and not bolt.end_due:
+                bolt.end_due = True
+                advanced = True
+                self.queue(bolt)
+            elif bolt.end_called and inputs.may_pass_on and self.at_rest(bolt):
+                advanced = True
+                self.end(bolt)
+        return advanced
+
+    def hurry_cycle(self, bolt: BoltTask) -> bool:
+        """In a cycle whose inputs have ended a batch bolt must not sit on its tuples."""
+        if not bolt.inputs.outside_ended or bolt.busy or not bolt.hurry():
+            return False
+        self.queue(bolt)
+        return True
+
+    def end(self, task: Task) -> None:
+        """A task has nothing more to do: tell its readers."""
+        task.ended = True
+        if task.spec.outputs:
+            source = self.plan.source(task.spec.id, task.id, next(iter(task.spec.outputs)))
+            self.links.mark_end(source, self.plan.end_targets(task.spec.id))
+
+    def cycle_idle(self, index: int) -> bool:
+        """Whether all tasks here of a cycle are at rest, their outside inputs have ended, and the last phase was taken."""
+        phase = self.cycles.cycles[index].phase
+        for bolt in self.bolts:
+            if self.plan.cycle_of.get(bolt.spec.id) != index:
+                continue
+            if not bolt.inputs.outside_ended or not self.at_rest(bolt) or (phase and not bolt.end_called):
+                return False
+        return not self.arrived
