@@ -15,6 +15,7 @@ from typing import Any
 from topology_api.errors import InvalidTopology
 from topology_api.topology import ComponentSpec, GroupingSpec, StreamSpec, Subscription, Topology
 from topology_api.validation import problems_of_topology
+from topology_api.wording import shown
 
 __all__ = ["FORMAT", "describe", "parse"]
 
@@ -66,7 +67,9 @@ class _Reader:
         # A bool is an int in Python, and never one in a description.
         if isinstance(value, kind) and (kind is bool or not isinstance(value, bool)):
             return value
-        self.problems.append(f"the description's {place}{key} is {value!r}: it must be a {kind.__name__}")
+        self.problems.append(
+            f"the description's {place}{key} is {shown(value)}: it must be a {kind.__name__}"
+        )
         return default
 
     def strings(self, mapping: object, key: str, place: str) -> tuple[str, ...]:
@@ -74,7 +77,7 @@ class _Reader:
         if all(isinstance(value, str) for value in values):
             return tuple(values)
         self.problems.append(
-            f"the description's {place}{key} holds something that is not a string: {values!r}"
+            f"the description's {place}{key} holds something that is not a string: {shown(values)}"
         )
         return ()
 
@@ -116,9 +119,11 @@ class _Reader:
 
 def parse(description: object, pickles: Mapping[str, bytes]) -> Topology:
     """The topology that was described; InvalidTopology, with all problems, for one that is not sound."""
-    if not isinstance(description, Mapping) or description.get("format") != FORMAT:
-        found = description.get("format") if isinstance(description, Mapping) else description
-        raise InvalidTopology([f"the description's format is {found!r}: this version reads format {FORMAT}"])
+    found = description.get("format") if isinstance(description, Mapping) else description
+    if found != FORMAT or found is True:  # True == 1, but is no format
+        raise InvalidTopology(
+            [f"the description's format is {shown(found)}: this version reads format {FORMAT}"]
+        )
     reader = _Reader()
     name = reader.get(description, "name", str, "", "")
     conf = reader.get(description, "conf", dict, "", {})

@@ -1,0 +1,172 @@
+"""The options table: what a configuration may hold."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from topology_api.options import OPTIONS, PREFIXES, Scope, defaults, json_copy, problems_of
+
+KEYS_OF_THE_PAGE: dict[str, object] = {
+    "topology.workers": 1,
+    "topology.max.spout.pending": 1000,
+    "topology.message.timeout.secs": 30,
+    "topology.enable.message.timeouts": True,
+    "topology.tick.tuple.freq.secs": None,
+    "topology.debug": False,
+    "topology.worker.timeout.secs": 30,
+    "topology.auto.task.hooks": [],
+    "topology.acking": True,
+    "topology.on.error": "fail",
+    "topology.bolt.hang.secs": 60,
+    "topology.queue.size": 4096,
+    "topology.cycle.buffer": 10_000,
+    "topology.transport.codec": "pickle",
+    "topology.sleep.spout.wait.strategy.time.ms": 1,
+}
+
+
+def test_the_defaults_are_those_of_the_page() -> None:
+    assert defaults() == KEYS_OF_THE_PAGE
+
+
+def test_the_defaults_are_sound_and_a_new_dict_each_time() -> None:
+    assert problems_of(defaults()) == []
+    hooks: Any = defaults()["topology.auto.task.hooks"]
+    hooks.append("x")
+    assert defaults()["topology.auto.task.hooks"] == []
+
+
+@pytest.mark.parametrize("option", OPTIONS.values(), ids=lambda option: option.name)
+def test_each_option_is_documented_and_its_default_has_its_type(option: Any) -> None:
+    assert option.name.startswith(PREFIXES)
+    assert option.text.endswith(".")
+    assert isinstance(defaults()[option.name], option.types)
+    # A value of no option is an object of a user's class.
+    assert option.problem(object()) is not None
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("topology.workers", 0, "from 1"),
+        ("topology.workers", "2", "(str)"),
+        ("topology.workers", True, "(bool)"),
+        ("topology.workers", 1.5, "(float)"),
+        ("topology.workers", None, "None"),
+        ("topology.max.spout.pending", 0, "null for no limit"),
+        ("topology.message.timeout.secs", "30s", "number of seconds"),
+        ("topology.message.timeout.secs", 0, "more than 0"),
+        ("topology.message.timeout.secs", 1e9, "at most"),
+        ("topology.message.timeout.secs", float("nan"), "nan"),
+        ("topology.message.timeout.secs", True, "(bool)"),
+        ("topology.tick.tuple.freq.secs", "1m", "or null for none"),
+        ("topology.enable.message.timeouts", "yes", "true or false"),
+        ("topology.debug", 1, "true or false"),
+        ("topology.on.error", "crahs", "did you mean 'crash'?"),
+        ("topology.on.error", ["crash"], "'fail' or 'crash'"),
+        ("topology.queue.size", 15, "from 16"),
+        ("topology.transport.codec", "msgpack", "'pickle'"),
+        ("topology.auto.task.hooks", "a:B", "list"),
+        ("topology.auto.task.hooks", ["a.B"], "package.module:Class"),
+        ("topology.auto.task.hooks", [3], "package.module:Class"),
+        ("topology.sleep.spout.wait.strategy.time.ms", -1, "milliseconds"),
+    ],
+)
+def test_a_wrong_type_unit_or_range_names_the_key_and_what_is_wanted(
+    key: str, value: object, said: str
+) -> None:
+    (problem,) = problems_of({key: value})
+    assert repr(key) in problem
+    assert said in problem
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("topology.max.spout.pending", None),
+        ("topology.message.timeout.secs", 0.5),
+        ("topology.tick.tuple.freq.secs", 1),
+        ("topology.bolt.hang.secs", 0),
+        ("topology.queue.size", 16),
+        ("topology.auto.task.hooks", ["package.module:Class", "m:Outer.Inner"]),
+        ("topology.auto.task.hooks", ("m:C",)),
+    ],
+)
+def test_right_values_are_taken(key: str, value: object) -> None:
+    assert problems_of({key: value}) == []
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("topology.worker", "topology.workers"),
+        ("topology.max.spout.pendng", "topology.max.spout.pending"),
+        ("topology.on_error", "topology.on.error"),
+        ("topology.message.timeout.seconds", "topology.message.timeout.secs"),
+        # A slip in the first word, which would make it a key of the user's own.
+        ("topolgy.workers", "topology.workers"),
+        ("Topology.Debug", "topology.debug"),
+    ],
+)
+def test_an_unknown_key_is_refused_with_the_nearest_name(key: str, meant: str) -> None:
+    (problem,) = problems_of({key: 1})
+    assert f"unknown configuration key {key!r}" in problem
+    assert f"did you mean {meant!r}?" in problem
+
+
+@pytest.mark.parametrize(
+    "key", ["topology.x", "nimbus.seeds", "supervisor.slots", "squall.x", "storm.zookeeper.servers"]
+)
+def test_every_key_with_a_prefix_of_ours_must_be_known(key: str) -> None:
+    assert len(problems_of({key: 1})) == 1
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(st.sampled_from(["db.url", "my.key", "threshold", "app.topology.debug"]), json_values))
+def test_a_users_own_key_may_have_any_value_that_json_has(conf: dict[str, object]) -> None:
+    assert problems_of(conf) == []
+    assert problems_of(conf, "component") == []
+    assert json_copy(conf) == conf
+
+
+@pytest.mark.parametrize(
+    "value", [object(), {1: 2}, {1, 2}, b"x", [float("inf")], {"a": [datetime.date(2020, 1, 1)]}], ids=repr
+)
+def test_a_users_own_key_may_not_have_a_value_that_json_lacks(value: object) -> None:
+    (problem,) = problems_of({"my.key": value})
+    assert "'my.key'" in problem
+
+
+def test_a_value_that_holds_itself_is_a_problem_not_a_recursion_error() -> None:
+    endless: list[Any] = []
+    endless.append(endless)
+    assert "levels deep" in problems_of({"my.key": endless})[0]
+
+
+def test_some_options_are_for_the_whole_topology_only() -> None:
+    scopes: tuple[Scope, ...] = ("topology", "daemon")
+    assert [problems_of({"topology.workers": 2}, scope) for scope in scopes] == [[], []]
+    (problem,) = problems_of({"topology.workers": 2}, "component")
+    assert "whole topology only" in problem
+    assert problems_of({"topology.max.spout.pending": 5}, "component") == []
+
+
+@pytest.mark.parametrize("conf", [None, 3, "topology.workers=2", [("a", 1)]])
+def test_a_configuration_that_is_no_mapping_is_one_problem(conf: object) -> None:
+    assert len(problems_of(conf)) == 1
+
+
+def test_all_problems_come_at_once_and_wrong_keys_are_among_them() -> None:
+    conf: dict[Any, Any] = {"topology.workers": 0, 3: 4, "": 1, "topology.nope": 1, "mine": {1}}
+    assert len(problems_of(conf)) == 5
