@@ -36,6 +36,10 @@ from topology_api.topology import Topology
 
 _log = logging.getLogger(__name__)
 
+_WORKERS = "topology.workers"
+_MESSAGE_TIMEOUT = "topology.message.timeout.secs"
+_SETTINGS = (_WORKERS, _MESSAGE_TIMEOUT)
+
 
 class Nimbus:
     """Takes topologies in, places their tasks, and follows each of them to its end."""
@@ -61,6 +65,9 @@ class Nimbus:
 
         `conf` and `component_confs` are merged: every option of Squall's is in them.
         """
+        missing = [key for key in _SETTINGS if key not in conf]
+        if missing:  # a record without them could be neither placed nor killed
+            raise InvalidConfig([f"{key} is not set: submit takes a merged configuration" for key in missing])
         now = self._clock.now()
         name = topology.name
         if self._registry.topology(name) is not None:
@@ -122,7 +129,7 @@ class Nimbus:
         if workers is not None and (not isinstance(workers, int) or isinstance(workers, bool) or workers < 1):
             raise InvalidConfig([f"workers must be a whole number of 1 or more, not {workers!r}"])
         record = self._existing(name)
-        conf = dict(record.conf) if workers is None else {**record.conf, "topology.workers": workers}
+        conf = dict(record.conf) if workers is None else {**record.conf, _WORKERS: workers}
         deadline = self._clock.now() + _message_timeout(record)
         self._command(name, "rebalance", deadline=deadline, conf=conf)
 
@@ -297,7 +304,7 @@ class Nimbus:
     ) -> dict[Slot, tuple[int, ...]]:
         """The scheduler's answer, with the slots that no other topology has."""
         tasks = [TaskSpec(*row) for row in record.tasks]
-        wanted = cast(int, record.conf["topology.workers"])
+        wanted = cast(int, record.conf[_WORKERS])
         return schedule(tasks, wanted, slots - self._taken_from(record), current)
 
     def _taken_from(self, record: TopologyRecord) -> set[Slot]:
@@ -331,4 +338,4 @@ def _workers(assignment: Assignment | None) -> tuple[Placement, ...]:
 
 
 def _message_timeout(record: TopologyRecord) -> float:
-    return cast(float, record.conf["topology.message.timeout.secs"])
+    return cast(float, record.conf[_MESSAGE_TIMEOUT])

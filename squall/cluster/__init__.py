@@ -8,4 +8,15 @@
 | `paths` | where in the store each thing lives |
 | `blobs` | big values in chunks, and a topology's description and pickles among them |
 | `registry` | the records of a store, read and written by name |
+
+What is asked of whoever hosts workers (a supervisor, the local cluster), given the store:
+
+- A placement in one of its slots whose worker does not run is started, after a withdrawn worker in the same
+  slot has stopped. Components come from the topology's bundle; they are opened when the record is first ACTIVE.
+- A placement that lists more tasks than its worker runs: those are added, or the worker is started again with
+  a higher restart number. Tasks never become fewer under one incarnation.
+- A worker that runs and is in no assignment is stopped (`close`, `cleanup`), and then reported as stopped.
+- While the record is KILLED or REBALANCING spouts rest, and `drained` says that nothing is pending any more.
+- A worker's report is sent when it changes, and once more after every change of the record's state. A report
+  that is refused comes from a worker that nobody wants: it is stopped.
 """

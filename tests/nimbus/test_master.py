@@ -118,6 +118,13 @@ def test_of_two_nimbuses_that_take_the_same_name_at_once_one_wins_and_the_other_
     assert store.children(paths.BLOBS) == ["words-2-0"]
 
 
+def test_a_configuration_that_was_not_merged_is_refused_before_anything_is_written() -> None:
+    store = InMemoryStore()
+    with pytest.raises(InvalidConfig, match="workers is not set"):
+        Nimbus(store, ManualClock()).submit(a_topology(), {"topology.message.timeout.secs": 5}, {})
+    assert store.children("/") == []
+
+
 def test_default_wait_of_a_kill_is_the_message_timeout(master: Master) -> None:
     master.nimbus.kill("words")
     assert master.nimbus.topology("words").deadline == 1010.0
@@ -246,6 +253,7 @@ def test_whatever_happens_no_slot_is_shared_no_task_runs_twice_and_everything_ca
         _check_placements(registry)
     for supervisor in registry.supervisors():
         registry.remove_supervisor(supervisor.id)
+    nimbus.tick()
     for record in nimbus.topologies():
         nimbus.kill(record.name)
     nimbus.tick()
