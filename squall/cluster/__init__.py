@@ -12,7 +12,7 @@
 What is asked of whoever hosts workers (a supervisor, the local cluster), given the store:
 
 - A placement in one of its slots whose worker does not run is started, after a withdrawn worker in the same
-  slot has stopped. Components come from the topology's bundle; they are opened when the record is first ACTIVE.
+  slot has stopped. Components come from the topology's bundle and are opened when the record is first ACTIVE.
 - A placement that lists more tasks than its worker runs: those are added, or the worker is started again with
   a higher restart number. Tasks never become fewer under one incarnation.
 - A worker that runs and is in no assignment is stopped (`close`, `cleanup`), and then reported as stopped.
