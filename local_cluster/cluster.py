@@ -55,16 +55,23 @@ class LocalCluster:
         settings: tuple[Mapping[str, object], Mapping[str, object]] = ({}, {}),
     ) -> None:
         if processes:
-            raise NotYet("LocalCluster(processes=True), worker processes", "LocalCluster() runs the same topology in this process")
+            raise NotYet(
+                "LocalCluster(processes=True), worker processes",
+                "LocalCluster() runs the same topology in this process",
+            )
         for name, value in (("supervisors", supervisors), ("slots", slots)):
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise InvalidConfig([f"LocalCluster({name}={value!r}): it must be a whole number of 1 or more"])
+                raise InvalidConfig(
+                    [f"LocalCluster({name}={value!r}): it must be a whole number of 1 or more"]
+                )
         check_ours()
         self._site, self._environment = settings
         self._directory: str | None = None
         self._closed = False
         self._hosted_before: dict[str, TopologyStatus] = {}
-        self._driver: RealTimeDriver | SimulatedDriver = SimulatedDriver() if simulated_time else RealTimeDriver()
+        self._driver: RealTimeDriver | SimulatedDriver = (
+            SimulatedDriver() if simulated_time else RealTimeDriver()
+        )
         if seed is None:
             seed = 0 if simulated_time else int.from_bytes(os.urandom(8), "big")
         self._engine = Engine(
@@ -83,12 +90,19 @@ class LocalCluster:
     # Topologies.
 
     def submit(
-        self, topology: Topology, conf: Mapping[str, object] | None = None, *, name: str | None = None, active: bool = True
+        self,
+        topology: Topology,
+        conf: Mapping[str, object] | None = None,
+        *,
+        name: str | None = None,
+        active: bool = True,
     ) -> None:
         """Run a topology. `conf` beats the topology's own configuration; `name` its own name; inactive: nothing is opened
         before `activate`. NameTaken, InvalidConfig, InvalidTopology as they say."""
         if not isinstance(topology, Topology):
-            raise SquallError(f"submit() takes a Topology, as TopologyBuilder.build() returns it, not {type(topology).__name__}")
+            raise SquallError(
+                f"submit() takes a Topology, as TopologyBuilder.build() returns it, not {type(topology).__name__}"
+            )
         named = topology if name is None else topology.renamed(name)
         overrides = Overrides(topology=dict(conf or {}))
         whole, components = merged(named, self._site, self._environment, overrides)
@@ -107,7 +121,9 @@ class LocalCluster:
         """Have a topology's spouts pause; what is in flight is worked off."""
         self._driver.call(lambda: self._engine.nimbus.deactivate(name))
 
-    def rebalance(self, name: str, workers: int | None = None, parallelism: Mapping[str, int] | None = None) -> None:
+    def rebalance(
+        self, name: str, workers: int | None = None, parallelism: Mapping[str, int] | None = None
+    ) -> None:
         """Spread a topology's tasks anew, over `workers` workers, once it has drained."""
         self._driver.call(lambda: self._engine.nimbus.rebalance(name, workers, parallelism))
 
@@ -131,20 +147,30 @@ class LocalCluster:
         or was killed. In simulated time nothing moves while you wait: `advance` first."""
         if self._engine.registry.topology(name) is None:
             raise NoSuchTopology(name)
-        over = self._driver.wait_for(lambda: self._over(name), timeout) if isinstance(self._driver, RealTimeDriver) else self._over(name)
+        over = (
+            self._driver.wait_for(lambda: self._over(name), timeout)
+            if isinstance(self._driver, RealTimeDriver)
+            else self._over(name)
+        )
         record = self._engine.registry.topology(name)
         if record is None:
             raise TopologyFailed(name, "it was killed before it was completed")
         if record.state == "FAILED":
             raise TopologyFailed(name, record.error or "for an unknown reason")
         if not over:
-            hint = "time is simulated: call advance(seconds)" if self._driver.simulated else f"after {timeout:g} s"
+            hint = (
+                "time is simulated: call advance(seconds)"
+                if self._driver.simulated
+                else f"after {timeout:g} s"
+            )
             raise TimeoutError(f"topology {name!r} is not completed ({hint}): {self._progress(name)}")
 
     def advance(self, seconds: float) -> None:
         """Let simulated time pass, and everything happen that is due by then."""
         if isinstance(self._driver, RealTimeDriver):
-            raise SquallError("time moves by itself here: only LocalCluster(simulated_time=True) can advance()")
+            raise SquallError(
+                "time moves by itself here: only LocalCluster(simulated_time=True) can advance()"
+            )
         if not 0 <= seconds < float("inf"):
             raise InvalidConfig([f"advance({seconds!r}): it takes seconds, 0 or more"])
         self._driver.advance(seconds)
@@ -165,7 +191,9 @@ class LocalCluster:
     def __enter__(self) -> LocalCluster:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.shutdown()
 
     # Inside.
@@ -178,7 +206,9 @@ class LocalCluster:
         status = self.status(name)
         parts = [f"state {status.state}"]
         for component, totals in status.components.items():
-            what = f"{totals.pending} trees pending" if totals.kind == "spout" else f"{totals.executed} executed"
+            what = (
+                f"{totals.pending} trees pending" if totals.kind == "spout" else f"{totals.executed} executed"
+            )
             why = f" ({totals.idle})" if totals.idle else ""
             parts.append(f"{component}: {totals.emitted} emitted, {what}{why}, {totals.errors} errors")
         if status.errors:

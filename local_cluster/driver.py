@@ -119,7 +119,11 @@ class RealTimeDriver:
             while not condition():
                 if self.broken is not None:
                     raise SquallError(f"the local cluster has stopped: {self.broken!r}") from self.broken
-                left = LONGEST_SLEEP / 10 if deadline is None else min(LONGEST_SLEEP / 10, deadline - self.clock.now())
+                left = (
+                    LONGEST_SLEEP / 10
+                    if deadline is None
+                    else min(LONGEST_SLEEP / 10, deadline - self.clock.now())
+                )
                 if left <= 0:
                     return False
                 self.progress.wait(left)

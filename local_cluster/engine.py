@@ -60,7 +60,13 @@ class Engine:
         self.rounds += 1
         due = self.nimbus.due
         crashed = any(worker.crash for worker in workers)
-        if not busy or self.changed or crashed or self.rounds >= ROUNDS_BETWEEN_SYNCS or (due is not None and now >= due):
+        if (
+            not busy
+            or self.changed
+            or crashed
+            or self.rounds >= ROUNDS_BETWEEN_SYNCS
+            or (due is not None and now >= due)
+        ):
             self.rounds = 0
             busy |= self.sync()
         return busy
@@ -84,4 +90,3 @@ class Engine:
         times = [worker.next_time() for worker in self.host.workers()]
         times.append(self.nimbus.due)
         return min((time for time in times if time is not None), default=None)
-

@@ -19,8 +19,8 @@ class ComponentStatus:
     emitted: calls of emit (replays not counted, also on streams nobody reads). executed: tuples executed, without ticks.
     acked, failed: for a bolt its tuples, for a spout the final verdicts of its trees. replayed: trees emitted again.
     pending: open trees of a spout, those included that wait for their replay. errors: errors of the user's code.
-    dropped: untracked tuples that a full cycle dropped. rate: tuples a second over the last seconds (emitted for a spout, else executed). p50, p99: complete
-    latency in seconds, from emission to ack, None while nothing was acked. idle: why a spout does not emit, "" when it does.
+    dropped: untracked tuples that a full cycle dropped. p50, p99: complete latency in seconds, from the first emission to
+    the ack, None while nothing was acked. idle: why a spout does not emit, "" when it does.
     metrics: the user's own counters, gauges and histograms by name.
     """
 
@@ -50,12 +50,15 @@ class TopologyStatus:
     workers: int
     errors: tuple[ErrorReport, ...] = ()
     error: str | None = None
-    #: Final failures of trees by reason text, with counts, the most frequent first.
+    #: Seconds since it was submitted.
     uptime: float = 0.0
 
     def as_dict(self) -> dict[str, Any]:
         """The same as JSON-able values."""
-        components = {name: vars(component) | {"metrics": dict(component.metrics)} for name, component in self.components.items()}
+        components = {
+            name: vars(component) | {"metrics": dict(component.metrics)}
+            for name, component in self.components.items()
+        }
         return {
             "name": self.name,
             "state": self.state,

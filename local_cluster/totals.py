@@ -21,7 +21,9 @@ from worker.task import Task
 from worker.worker import Worker
 
 
-def topology_status(record: TopologyRecord, topology: Topology, hosted: Hosted | None, now: float) -> TopologyStatus:
+def topology_status(
+    record: TopologyRecord, topology: Topology, hosted: Hosted | None, now: float
+) -> TopologyStatus:
     """The status of one topology."""
     live = list(hosted.workers.values()) if hosted else []
     workers = [*(hosted.retired if hosted else []), *live]

@@ -19,7 +19,7 @@ from squall.cluster.registry import Registry
 from squall.transport.loopback import Loopback
 from topology_api import Topology
 from worker.plan import WorkerPlan
-from worker.worker import AsyncDriver, Worker
+from worker.worker import Worker
 
 #: What a worker is to do in each state of its topology.
 WHAT_A_STATE_ASKS = {
@@ -65,7 +65,9 @@ class WorkerSettings:
 class VirtualHost:
     """All supervisors of a local cluster, and the virtual workers in their slots."""
 
-    def __init__(self, registry: Registry, nimbus: Nimbus, settings: WorkerSettings, supervisors: int, slots: int) -> None:
+    def __init__(
+        self, registry: Registry, nimbus: Nimbus, settings: WorkerSettings, supervisors: int, slots: int
+    ) -> None:
         self.registry = registry
         self.nimbus = nimbus
         self.settings = settings
@@ -119,7 +121,9 @@ class VirtualHost:
         topology = get_bundle(self.registry.store, record.id)
         component_of = {task: component for task, component, _ in record.tasks}
         streams = [
-            (spec.id, stream, declared.fields) for spec in topology.components for stream, declared in spec.outputs.items()
+            (spec.id, stream, declared.fields)
+            for spec in topology.components
+            for stream, declared in spec.outputs.items()
         ]
         return Hosted(record, topology, Loopback(streams, component_of, self.settings.encoded), assignment)
 
@@ -177,7 +181,9 @@ class VirtualHost:
         place = self.placement(hosted, worker.name)
         if place is not None:
             report = last or WorkerReport(worker.name, place.incarnation, False, False, False, False, None)
-            self.nimbus.report(hosted.record.name, worker.name, replace(report, incarnation=place.incarnation, stopped=True))
+            self.nimbus.report(
+                hosted.record.name, worker.name, replace(report, incarnation=place.incarnation, stopped=True)
+            )
 
     # From the workers to Nimbus.
 

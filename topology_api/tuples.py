@@ -51,7 +51,9 @@ class Tuple:
     _more: tuple[tuple[int, int], ...]
 
     def __init__(self) -> None:
-        raise TypeError("tuples are made by Squall: emit values instead, or see local_cluster.testing.run_bolt")
+        raise TypeError(
+            "tuples are made by Squall: emit values instead, or see local_cluster.testing.run_bolt"
+        )
 
     @property
     def values(self) -> tuple[Any, ...]:
@@ -89,7 +91,9 @@ class Tuple:
     def _no_field(self, key: str) -> NoReturn:
         source = self._source
         there = ", ".join(source.fields) or "none"
-        raise KeyError(f"no field {key!r} in a tuple of {source.component!r}, stream {source.stream!r}: its fields are {there}")
+        raise KeyError(
+            f"no field {key!r} in a tuple of {source.component!r}, stream {source.stream!r}: its fields are {there}"
+        )
 
     def __len__(self) -> int:
         return len(self._values)

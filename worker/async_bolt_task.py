@@ -60,7 +60,9 @@ class AsyncBoltTask(BoltTask):
 
     def wants_run(self) -> bool:
         startable = bool(self.inbox) and (len(self.in_flight) < self.max_concurrency or self.inbox[0].ended)
-        return bool(startable or self.over or self.tick_due or (self.end_due and not self.end_called and self.idle()))
+        return bool(
+            startable or self.over or self.tick_due or (self.end_due and not self.end_called and self.idle())
+        )
 
     def run(self) -> None:
         """Settle the calls that have ended, then start new ones."""
@@ -161,7 +163,8 @@ class Recorder:
             getattr(self.task, name)(*args, **kwargs)
         elif call.ended:
             raise EmitError(
-                f"{self.task.emitter.where()}: {name}() was called after the execute() it belongs to had ended; await what you start"
+                f"{self.task.emitter.where()}: {name}() was called after the execute() it belongs to had ended; "
+                "await what you start"
             )
         else:
             call.records.append((name, args, kwargs))

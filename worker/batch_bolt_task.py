@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from topology_api import Failure, FailTuple
+from topology_api import FailTuple, Failure
 from topology_api.tuples import SETTLED, Tuple
 from worker.bolt_task import BoltTask
 from worker.emitter import NOTHING, short

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from topology_api import Bolt, Context, EmitError, Failure, FailTuple
+from topology_api import Bolt, Context, EmitError, FailTuple, Failure
 from topology_api.topology import ComponentSpec
 from topology_api.tuples import SETTLED, Tuple
 from worker.completion import Inputs
@@ -91,9 +91,13 @@ class BoltTask(Task):
     def settle(self, tup: Tuple, what: str) -> None:
         """Check that the tuple can be settled now, by this thread."""
         if not isinstance(tup, Tuple):
-            raise EmitError(f"{self.emitter.where()} cannot {what} {short(tup)}: it is no tuple that execute() got")
+            raise EmitError(
+                f"{self.emitter.where()} cannot {what} {short(tup)}: it is no tuple that execute() got"
+            )
         if tup._root == SETTLED:
-            raise EmitError(f"{self.emitter.where()} cannot {what} {short(tup)}: it was acked or failed already")
+            raise EmitError(
+                f"{self.emitter.where()} cannot {what} {short(tup)}: it was acked or failed already"
+            )
         if self.emitter.owner != threading.get_ident():
             self.emitter.refuse()
 

@@ -34,7 +34,9 @@ from worker.tracker import Tracker
 class Surroundings:
     """What the tasks of one worker get from it."""
 
-    def __init__(self, plan: WorkerPlan, now: Callable[[], float], wake: Callable[[], None], runner: AsyncRunner) -> None:
+    def __init__(
+        self, plan: WorkerPlan, now: Callable[[], float], wake: Callable[[], None], runner: AsyncRunner
+    ) -> None:
         self.plan = plan
         self.now = now
         self.wake = wake
@@ -86,7 +88,8 @@ def build_task(ground: Surroundings, task: int, component: str, index: int) -> T
     if hooks:
         observer = Hooks(hooks, made.report)
         made.observer = observer
-        made.emitter.observer = observer  # type: ignore[attr-defined]
+        assert isinstance(made.emitter, (ObservedBoltEmitter, ObservedSpoutEmitter))
+        made.emitter.observer = observer
     return made
 
 
@@ -111,7 +114,9 @@ def build_spout(
     empty_wait = float(conf["topology.sleep.spout.wait.strategy.time.ms"]) / 1000  # type: ignore[arg-type]
     limits = ground.plan.limits_of(spec.id)
     max_pending = None if limit is None else int(limit)  # type: ignore[call-overload]
-    made = SpoutTask(spec, task, instance, context, limits, ground.now, emitter, tracker, max_pending, empty_wait)
+    made = SpoutTask(
+        spec, task, instance, context, limits, ground.now, emitter, tracker, max_pending, empty_wait
+    )
     made.calls_an_instant = ground.plan.calls_an_instant
     return made
 
@@ -138,9 +143,12 @@ def build_bolt(
     return BoltTask(*args)
 
 
-def build_outputs(plan: WorkerPlan, spec: ComponentSpec, task: int, index: int, context: Context) -> dict[str, Output]:
+def build_outputs(
+    plan: WorkerPlan, spec: ComponentSpec, task: int, index: int, context: Context
+) -> dict[str, Output]:
     """The output streams of one task, with a route to every consumer."""
     outputs: dict[str, Output] = {}
+    here = {target for target, worker in plan.worker_of.items() if worker == plan.worker}
     for stream, declared in spec.outputs.items():
         source = plan.source(spec.id, task, stream)
         output = outputs[stream] = Output(source, declared.direct)
@@ -156,14 +164,21 @@ def build_outputs(plan: WorkerPlan, spec: ComponentSpec, task: int, index: int, 
                 boxes = {target: Outbox(source, target, credited, cycle) for target in targets}
                 grouping = entry.grouping
                 custom = load_grouping(grouping.custom, context, spec.id, stream, targets)
-                here = plan.worker_of
                 add_route(
-                    output, grouping.kind, grouping.fields, boxes, lambda t: here[t] == plan.worker, index, custom
+                    output,
+                    grouping.kind,
+                    grouping.fields,
+                    boxes,
+                    here.__contains__,
+                    index,
+                    custom,
                 )
     return outputs
 
 
-def load_grouping(packed: bytes, context: Context, source: str, stream: str, targets: list[int]) -> Grouping | None:
+def load_grouping(
+    packed: bytes, context: Context, source: str, stream: str, targets: list[int]
+) -> Grouping | None:
     """The user's grouping, prepared for this sending task; None where the grouping is one of ours."""
     if not packed:
         return None
@@ -178,7 +193,9 @@ def tasks_of(plan: WorkerPlan, component: str) -> list[int]:
         return plan.tasks_of[component]
     except KeyError:
         known = ", ".join(plan.tasks_of)
-        raise EmitError(f"topology {plan.topology.name!r} has no component {component!r}; it has: {known}") from None
+        raise EmitError(
+            f"topology {plan.topology.name!r} has no component {component!r}; it has: {known}"
+        ) from None
 
 
 def scratch(plan: WorkerPlan, component: str, index: int) -> str:

@@ -85,7 +85,12 @@ class CycleWatch:
         cycle = self.cycles[message.cycle]
         if isinstance(message, CycleProbe):
             reply = CycleReply(
-                message.cycle, message.round, self.worker, self.is_idle(message.cycle), cycle.sent, cycle.executed
+                message.cycle,
+                message.round,
+                self.worker,
+                self.is_idle(message.cycle),
+                cycle.sent,
+                cycle.executed,
             )
             self.tell(cycle.coordinator, reply)
         elif isinstance(message, CycleReply):

@@ -60,9 +60,13 @@ class Emitter:
         output = self.outputs.get(stream)
         if output is None:
             there = ", ".join(repr(name) for name in self.outputs if not name.startswith("__")) or "none"
-            raise EmitError(f"{self.where()}: no output stream {stream!r} is declared; its streams are: {there}")
+            raise EmitError(
+                f"{self.where()}: no output stream {stream!r} is declared; its streams are: {there}"
+            )
         if output.is_direct:
-            raise EmitError(f"{self.where()}: stream {stream!r} is direct; use emit_direct(task, values, stream={stream!r})")
+            raise EmitError(
+                f"{self.where()}: stream {stream!r} is direct; use emit_direct(task, values, stream={stream!r})"
+            )
         return output
 
     def direct_output(self, stream: str, task: int) -> tuple[Output, list[Outbox]]:
@@ -208,7 +212,9 @@ class BoltEmitter(Emitter):
         found = []
         for anchor in anchors:
             if not isinstance(anchor, Tuple):
-                raise EmitError(f"{self.where()}: anchors= takes tuples that execute() got, not {short(anchor)}")
+                raise EmitError(
+                    f"{self.where()}: anchors= takes tuples that execute() got, not {short(anchor)}"
+                )
             if anchor._root == SETTLED:
                 self.settled_anchor(anchor)
             if anchor._root > 0:
@@ -243,7 +249,13 @@ class SpoutEmitter(Emitter):
     __slots__ = ("now", "tracker")
 
     def __init__(
-        self, component: str, task: int, outputs: dict[str, Output], random: Random, tracker: Tracker, acking: bool
+        self,
+        component: str,
+        task: int,
+        outputs: dict[str, Output],
+        random: Random,
+        tracker: Tracker,
+        acking: bool,
     ) -> None:
         super().__init__(component, task, outputs, random)
         self.tracker = tracker

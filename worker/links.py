@@ -25,7 +25,12 @@ class Links:
     """All links that begin or end in one worker."""
 
     def __init__(
-        self, worker: str, worker_of: dict[int, str], windows: Callable[[int], int], send: Send, cycles: CycleWatch
+        self,
+        worker: str,
+        worker_of: dict[int, str],
+        windows: Callable[[int], int],
+        send: Send,
+        cycles: CycleWatch,
     ) -> None:
         self.worker = worker
         self.worker_of = worker_of

@@ -54,7 +54,11 @@ class TaskMetrics:
             except Exception as error:
                 values[name] = f"{type(error).__name__}: {error}"
         for name, histogram in self.histograms.items():
-            values[name] = {"count": histogram.count, "p50": histogram.percentile(50), "p99": histogram.percentile(99)}
+            values[name] = {
+                "count": histogram.count,
+                "p50": histogram.percentile(50),
+                "p99": histogram.percentile(99),
+            }
         return values
 
 

@@ -121,6 +121,8 @@ class ObservedBoltEmitter(BoltEmitter):
 
     __slots__ = ("observer",)
 
+    observer: TaskObserver
+
     def emit(self, values: Any, *, anchors: Any = None, stream: str = "default") -> None:
         before = [len(box.rows) for box in self.boxes()]
         super().emit(values, anchors=anchors, stream=stream)
@@ -137,6 +139,8 @@ class ObservedSpoutEmitter(SpoutEmitter):
 
     __slots__ = ("observer",)
 
+    observer: TaskObserver
+
     def emit(self, values: Any, *, message_id: Any = None, stream: str = "default") -> None:
         before = [len(box.rows) for box in self.boxes()]
         super().emit(values, message_id=message_id, stream=stream)
@@ -148,7 +152,9 @@ class ObservedSpoutEmitter(SpoutEmitter):
         tell(self, before, stream, values)
 
 
-def tell(emitter: ObservedBoltEmitter | ObservedSpoutEmitter, before: list[int], stream: str, values: Any) -> None:
+def tell(
+    emitter: ObservedBoltEmitter | ObservedSpoutEmitter, before: list[int], stream: str, values: Any
+) -> None:
     """Tell the observer of an emission: which outboxes grew says which tasks get it."""
     grown = [box for box, size in zip(emitter.boxes(), before) if len(box.rows) > size]
     row = grown[0].rows[-1] if grown else tuple(values)

@@ -53,7 +53,9 @@ class Outbox:
             self.rows, self.roots, self.edges, self.more = [], [], [], NO_MORE
         else:
             more = {at: pairs for at, pairs in self.more.items() if at < most}
-            batch = Batch(self.source, self.target, self.rows[:most], self.roots[:most], self.edges[:most], more)
+            batch = Batch(
+                self.source, self.target, self.rows[:most], self.roots[:most], self.edges[:most], more
+            )
             del self.rows[:most], self.roots[:most], self.edges[:most]
             self.more = {at - most: pairs for at, pairs in self.more.items() if at >= most}
         batch.cycle = self.cycle

@@ -83,7 +83,9 @@ class WorkerPlan:
 
     def readers(self, component: str) -> list[ComponentSpec]:
         """The bolts that read a stream of this component."""
-        return [bolt for bolt in self.topology.bolts if any(entry.source == component for entry in bolt.inputs)]
+        return [
+            bolt for bolt in self.topology.bolts if any(entry.source == component for entry in bolt.inputs)
+        ]
 
     def end_targets(self, component: str) -> list[int]:
         """The tasks that get an end mark from each task of a component: its readers', but for inner edges of a cycle."""

@@ -43,7 +43,9 @@ class ErrorReport:
 
     def render(self) -> str:
         """The report as a person reads it: at most 15 lines, the last one the user's own file and line."""
-        lines = [f"{self.component}[{self.task}] of topology {self.topology!r}: {self.call}() raised {self.text}"]
+        lines = [
+            f"{self.component}[{self.task}] of topology {self.topology!r}: {self.call}() raised {self.text}"
+        ]
         if self.tuple_text is not None:
             lines.append(f"  with {self.tuple_text}")
         if self.times > 1:
@@ -74,7 +76,11 @@ def user_frames(trace: TracebackType | None) -> list[traceback.FrameSummary]:
 def place_of(error: BaseException) -> str:
     """The innermost frame in the user's code as "file:line, in function", or ""."""
     frames = user_frames(error.__traceback__)
-    own = [frame for frame in frames if "site-packages" not in frame.filename and not frame.filename.startswith("<")]
+    own = [
+        frame
+        for frame in frames
+        if "site-packages" not in frame.filename and not frame.filename.startswith("<")
+    ]
     if not (own or frames):
         return ""
     frame = (own or frames)[-1]
@@ -88,7 +94,13 @@ def failure_text(error: BaseException) -> str:
 
 
 def make_report(
-    topology: str, component: str, task: int, call: str, error: BaseException, tuple_text: str | None, now: float
+    topology: str,
+    component: str,
+    task: int,
+    call: str,
+    error: BaseException,
+    tuple_text: str | None,
+    now: float,
 ) -> ErrorReport:
     """The report of an error that a user's method `call` raised."""
     frames: list[str] = []
@@ -96,7 +108,9 @@ def make_report(
         frames.append(f'File "{frame.filename}", line {frame.lineno}, in {frame.name}')
         if frame.line:
             frames.append(f"  {frame.line}")
-    return ErrorReport(topology, component, task, call, describe(error), place_of(error), tuple(frames), tuple_text, now)
+    return ErrorReport(
+        topology, component, task, call, describe(error), place_of(error), tuple(frames), tuple_text, now
+    )
 
 
 class ErrorLog:
@@ -112,7 +126,12 @@ class ErrorLog:
         """Count a report; one like the last is folded into it."""
         self.count += 1
         last = self.kept[-1] if self.kept else None
-        if last and (last.call, last.text, last.place, last.task) == (report.call, report.text, report.place, report.task):
+        if last and (last.call, last.text, last.place, last.task) == (
+            report.call,
+            report.text,
+            report.place,
+            report.task,
+        ):
             self.kept[-1] = replace(report, times=last.times + 1)
         else:
             self.kept.append(report)

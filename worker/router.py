@@ -168,7 +168,9 @@ class CustomRoute(Route):
     def pick_many(self, row: Row) -> list[Outbox]:
         """The outboxes of the tasks that the user's grouping chose."""
         name = type(self.grouping).__name__
-        where = f"custom grouping {name} on stream {self.source.stream!r} of component {self.source.component!r}"
+        where = (
+            f"custom grouping {name} on stream {self.source.stream!r} of component {self.source.component!r}"
+        )
         chosen = self.grouping.choose(row)
         if isinstance(chosen, (str, bytes)) or not hasattr(chosen, "__iter__"):
             raise GroupingError(f"{where}: choose() must return a sequence of task ids, not {chosen!r}")

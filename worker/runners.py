@@ -67,7 +67,9 @@ class ThreadRunner:
     def submit(self, task: int, job: Job) -> None:
         if task not in self.queues:
             self.queues[task] = SimpleQueue()
-            thread = threading.Thread(target=self.serve, args=(task,), name=f"{self.name}-task-{task}", daemon=True)
+            thread = threading.Thread(
+                target=self.serve, args=(task,), name=f"{self.name}-task-{task}", daemon=True
+            )
             self.threads.append(thread)
             thread.start()
         self.queues[task].put(job)
@@ -106,7 +108,9 @@ class AsyncThread:
         """Start these calls on the loop; one hand-over for all of them."""
         if self.loop is None:
             self.loop = asyncio.new_event_loop()
-            self.thread = threading.Thread(target=self.serve, args=(self.loop,), name=f"{self.name}-asyncio", daemon=True)
+            self.thread = threading.Thread(
+                target=self.serve, args=(self.loop,), name=f"{self.name}-asyncio", daemon=True
+            )
             self.thread.start()
         self.loop.call_soon_threadsafe(self.start, calls)
 
@@ -157,7 +161,9 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         """The simulated time."""
         return self.simulated_now()
 
-    def call_at(self, when: float, callback: Any, *args: Any, context: Any = None) -> asyncio.TimerHandle:
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Any, *args: Any, context: Any = None
+    ) -> asyncio.TimerHandle:
         """As the base, and remember when."""
         heapq.heappush(self.times, when)
         return super().call_at(when, callback, *args, context=context)

@@ -18,7 +18,7 @@ from topology_api import Context, EmitError, Failure, Spout, SquallError
 from topology_api.topology import DEAD_LETTERS, ComponentSpec
 from worker.emitter import SpoutEmitter, short
 from worker.replay import replay_delay
-from worker.task import RUN_SECONDS, Limits, Task
+from worker.task import Limits, Task
 from worker.tracker import Emission, Tracker
 from worker.xors import XorColumns
 
@@ -228,7 +228,9 @@ class SpoutTask(Task):
             self.not_before = now + wait
             self.empties = 1 if wait > 0 else 0
         elif empty and not self.finished and self.not_before <= now:
-            self.not_before = now + min(self.empty_wait * 2 ** min(self.empties // 8, 20), max(LONGEST_EMPTY_WAIT, self.empty_wait))
+            self.not_before = now + min(
+                self.empty_wait * 2 ** min(self.empties // 8, 20), max(LONGEST_EMPTY_WAIT, self.empty_wait)
+            )
             self.empties += 1
         elif not empty:
             self.empties = 0
@@ -300,7 +302,9 @@ class SpoutTask(Task):
                 why = failure.error or failure.reason
                 where = f" in {failure.component}[{failure.task}]" if failure.component else ""
                 text = f"dropped after {attempts} attempt(s): {failure.reason}{where}: {why}"
-                self.report("replay", TooManyAttempts(text), f"message id {short(message_id)}, values {short(row)}")
+                self.report(
+                    "replay", TooManyAttempts(text), f"message id {short(message_id)}, values {short(row)}"
+                )
         self.call("fail", message_id, failure, tuple_text=f"message id {short(message_id)}")
         if self.observer is not None:
             self.observer.spout_failed(message_id, failure)

@@ -69,7 +69,13 @@ class Task:
     emitter: Emitter
 
     def __init__(
-        self, spec: ComponentSpec, task: int, instance: Any, context: Context, limits: Limits, now: Callable[[], float]
+        self,
+        spec: ComponentSpec,
+        task: int,
+        instance: Any,
+        context: Context,
+        limits: Limits,
+        now: Callable[[], float],
     ) -> None:
         self.spec = spec
         self.id = task

@@ -70,4 +70,3 @@ def tick_interval(bolt: BoltTask) -> float | None:
     own = bolt.instance.tick_interval
     value = bolt.context.conf["topology.tick.tuple.freq.secs"] if own is None else own
     return float(value) if value else None  # type: ignore[arg-type]
-

@@ -111,7 +111,9 @@ class Tracker:
         if self.holders:
             self.holders.pop(root, None)
 
-    def touch(self, roots: tuple[int, ...], now: float, component: str | None = None, task: int | None = None) -> None:
+    def touch(
+        self, roots: tuple[int, ...], now: float, component: str | None = None, task: int | None = None
+    ) -> None:
         """A sign of life of these trees: tuples of theirs wait at that task, or a bolt asked for more time."""
         wheel = self.wheel
         if wheel is None:
@@ -145,7 +147,9 @@ class Tracker:
         size = len(self.roots)
         more = min(max(size, MIN_SLOTS), MAX_SLOTS - size)
         if more <= 0:
-            raise EmitError(f"task {self.task} has {size} trees open, the most there can be: set topology.max.spout.pending")
+            raise EmitError(
+                f"task {self.task} has {size} trees open, the most there can be: set topology.max.spout.pending"
+            )
         self.roots += [-first_root(self.task, slot) for slot in range(size, size + more)]
         self.xors += [0] * more
         self.emissions += [None] * more

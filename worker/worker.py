@@ -15,7 +15,6 @@ from typing import Any, Protocol
 
 from squall.clock import Clock
 from squall.transport.frames import Batch, Frame, Held
-from worker.batch_bolt_task import BatchBoltTask
 from worker.bolt_task import BoltTask
 from worker.build import Surroundings, build_task
 from worker.cycles import ROUND_SECONDS, CycleWatch
@@ -99,7 +98,9 @@ class Worker:
             try:
                 task = build_task(self.ground, task_id, component, index)
             except BaseException as error:
-                report = make_report(self.plan.topology.name, component, task_id, "unpickle", error, None, self.now())
+                report = make_report(
+                    self.plan.topology.name, component, task_id, "unpickle", error, None, self.now()
+                )
                 self.take_reports([report])
                 self.crash = self.crash or report
                 return
@@ -279,7 +280,9 @@ class Worker:
                 self.links.done(batch)
         if isinstance(task, BoltTask):
             self.settling.take(task, now)
-        elif isinstance(task, SpoutTask) and (task.late_xors or task.late_failures or self.settling.late_held):
+        elif isinstance(task, SpoutTask) and (
+            task.late_xors or task.late_failures or self.settling.late_held
+        ):
             self.settling.late(task, now)
         if task.reports:
             self.take_reports(task.reports, task.crash_on_error)

@@ -54,9 +54,18 @@ def encode(frame: Frame, stream_number: Callable[[str, str], int]) -> bytes:
     values = pack_columns(frame)
     number = stream_number(source.component, source.stream)
     kind = END if frame.ended else BATCH
+    lengths = len(sender), len(more), len(values)
     header = HEADER.pack(
-        VERSION, kind, frame.cycle + 1, source.task, frame.target, number, len(frame.rows), frame.frame, len(sender), len(more), len(values)
-    )  # fmt: skip
+        VERSION,
+        kind,
+        frame.cycle + 1,
+        source.task,
+        frame.target,
+        number,
+        len(frame.rows),
+        frame.frame,
+        *lengths,
+    )
     return b"".join([header, sender, raw(frame.roots), raw(frame.edges), more, values])
 
 
@@ -64,7 +73,9 @@ def decode(data: bytes, find_source: FindSource) -> Frame:
     """The frame that the bytes hold; anything else raises `BadFrame`."""
     if not HEADER.size <= len(data) <= MOST_BYTES:
         raise BadFrame(f"{len(data)} bytes are no frame")
-    version, kind, cycle, task, target, number, tuples, frame, sender_size, more_size, size = HEADER.unpack_from(data)
+    version, kind, cycle, task, target, number, tuples, frame, sender_size, more_size, size = (
+        HEADER.unpack_from(data)
+    )
     if version != VERSION:
         raise BadFrame(f"a frame of protocol version {version}; this Squall speaks version {VERSION}")
     if kind not in (BATCH, END, CONTROL) or tuples > MOST_TUPLES:
@@ -72,7 +83,9 @@ def decode(data: bytes, find_source: FindSource) -> Frame:
     if HEADER.size + sender_size + 16 * tuples + more_size + size != len(data):
         raise BadFrame(f"a frame of {len(data)} bytes whose lengths do not add up")
     try:
-        return unpack(data, kind, find_source, cycle, task, target, number, tuples, frame, sender_size, more_size)
+        return unpack(
+            data, kind, find_source, cycle, task, target, number, tuples, frame, sender_size, more_size
+        )
     except BadFrame:
         raise
     except Exception as error:

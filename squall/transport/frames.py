@@ -31,7 +31,19 @@ class Batch:
     batch has no rows.
     """
 
-    __slots__ = ("cycle", "edges", "ended", "frame", "more", "position", "roots", "rows", "sender", "source", "target")
+    __slots__ = (
+        "cycle",
+        "edges",
+        "ended",
+        "frame",
+        "more",
+        "position",
+        "roots",
+        "rows",
+        "sender",
+        "source",
+        "target",
+    )
 
     def __init__(
         self,

@@ -21,7 +21,12 @@ Deliver = Callable[[Frame], None]
 class Loopback:
     """Joins the workers of one topology."""
 
-    def __init__(self, streams: Sequence[tuple[str, str, tuple[str, ...]]], component_of: dict[int, str], encoded: bool = False) -> None:
+    def __init__(
+        self,
+        streams: Sequence[tuple[str, str, tuple[str, ...]]],
+        component_of: dict[int, str],
+        encoded: bool = False,
+    ) -> None:
         """`streams`: (component, stream, fields) of all streams; `component_of`: the component of each task."""
         self.streams = list(streams)
         self.numbers = {(component, stream): number for number, (component, stream, _) in enumerate(streams)}
