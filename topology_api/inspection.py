@@ -197,7 +197,7 @@ def _check_call(
         )
         problems.append(f"{name} is async: only a bolt's execute may be; {instead}")
     try:
-        signature = inspect.signature(method)
+        signature = inspect.signature(method, follow_wrapped=False)  # a wrapper may supply arguments
     except (TypeError, ValueError):
         return  # a callable that does not tell, such as one written in C
     try:

@@ -68,11 +68,6 @@ class Replay:
         if problems:
             raise InvalidConfig(problems, "a Replay")
 
-    def delay(self, attempt: int) -> float:
-        """Seconds to wait after emission number `attempt` (from 1) has failed, before the next one."""
-        # Past 2**62 every delay is the longest one: no overflow of floats with max_attempts in the millions.
-        return float(min(self.max_delay, self.first_delay * 2.0 ** min(attempt - 1, 62)))
-
 
 def number_problem(value: object, low: float, high: float, unit: str, *, above: bool = False) -> str | None:
     """What is wrong with a number of `unit` between two bounds (`above`: not the lower one), or None."""
