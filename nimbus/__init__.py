@@ -1,4 +1,4 @@
-"""The master: takes topologies in, decides where their tasks run, and follows each of them to its end.
+"""The master of a Squall cluster: takes topologies in, decides where tasks run, follows each to its end.
 
 | file | what it answers |
 |---|---|
