@@ -105,16 +105,30 @@ class VirtualHost:
             hosted = self.hosted[name] = self.host(record, assignment)
             self.place(hosted)
         else:
+            if hosted.record.state != record.state:
+                hosted.reported.clear()  # what was said for another state is said again
             hosted.record = record
             if assignment is None:
                 self.stop_workers(hosted)
             elif assignment.version != hosted.assignment.version:
-                self.stop_workers(hosted)
-                hosted.assignment = assignment
-                self.place(hosted)
+                self.replace_workers(hosted, assignment)
         asked = WHAT_A_STATE_ASKS[record.state]
         for worker in list(hosted.workers.values()):
             self.ask(hosted, worker, asked)
+
+    def replace_workers(self, hosted: Hosted, assignment: Assignment) -> None:
+        """A new version of the assignment: all workers are made anew, since each must know where all tasks are now.
+
+        A worker that keeps its place is not reported as stopped: for Nimbus it goes on.
+        """
+        staying = {(place.worker, place.incarnation) for place in assignment.placements}
+        for worker in list(hosted.workers.values()):
+            place = self.placement(hosted, worker.name)
+            stays = place is not None and (place.worker, place.incarnation) in staying
+            self.stop_worker(hosted, worker, tell=not stays)
+        hosted.assignment = assignment
+        hosted.reported.clear()
+        self.place(hosted)
 
     def host(self, record: TopologyRecord, assignment: Assignment) -> Hosted:
         """Fetch the topology's bundle and prepare to host it."""
@@ -170,8 +184,8 @@ class VirtualHost:
         for worker in list(hosted.workers.values()):
             self.stop_worker(hosted, worker)
 
-    def stop_worker(self, hosted: Hosted, worker: Worker) -> None:
-        """Stop a worker, keep its counters, and say so."""
+    def stop_worker(self, hosted: Hosted, worker: Worker, tell: bool = True) -> None:
+        """Stop a worker, keep its counters, and (`tell`) say so."""
         worker.stop()
         hosted.finished |= {spout.id for spout in worker.spouts if spout.finished and not spout.pending}
         hosted.workers.pop(worker.name, None)
@@ -179,7 +193,7 @@ class VirtualHost:
         hosted.retired.append(worker)
         last = hosted.reported.pop(worker.name, None)
         place = self.placement(hosted, worker.name)
-        if place is not None:
+        if place is not None and tell:
             report = last or WorkerReport(worker.name, place.incarnation, False, False, False, False, None)
             self.nimbus.report(
                 hosted.record.name, worker.name, replace(report, incarnation=place.incarnation, stopped=True)

@@ -42,7 +42,6 @@ class BoltTask(Task):
     ) -> None:
         super().__init__(spec, task, instance, context, limits, now)
         self.emitter = emitter
-        self.boxes = emitter.boxes()
         self.inputs = inputs
         self.xors = XorBatch()
         #: Trees whose time a bolt asked to be reset.

@@ -31,7 +31,18 @@ NOTHING._values = ()
 class Emitter:
     """What the emitters of spouts and bolts share."""
 
-    __slots__ = ("component", "default", "edges", "emitted", "outputs", "owner", "random", "task", "why_not")
+    __slots__ = (
+        "component",
+        "default",
+        "dirty",
+        "edges",
+        "emitted",
+        "outputs",
+        "owner",
+        "random",
+        "task",
+        "why_not",
+    )
 
     def __init__(self, component: str, task: int, outputs: dict[str, Output], random: Random) -> None:
         self.component = component
@@ -40,6 +51,8 @@ class Emitter:
         self.default = outputs.get("default")
         self.random = random
         self.edges: list[int] = []
+        #: The outboxes that have something in them: a task may have thousands, and few of them are in use at a time.
+        self.dirty: list[Outbox] = []
         #: Calls of emit so far.
         self.emitted = 0
         #: The thread that may emit, and the reason why nobody may when it is 0.
@@ -117,6 +130,12 @@ class Emitter:
         """Component and task, for messages."""
         return f"component {self.component!r} (task {self.task})"
 
+    def put(self, box: Outbox, row: Row, roots: list[tuple[int, int]]) -> None:
+        """Put a row of any number of trees into an outbox; `roots` are (root, edge) pairs."""
+        if not box.rows:
+            self.dirty.append(box)
+        box.add(row, roots)
+
     def edge(self) -> int:
         """A fresh random edge id."""
         if not self.edges:
@@ -163,12 +182,18 @@ class BoltEmitter(Emitter):
         self.emitted += 1
         if root == 0:
             for box in output.fixed:
-                box.rows.append(row)
+                rows = box.rows
+                if not rows:
+                    self.dirty.append(box)
+                rows.append(row)
                 box.roots.append(0)
                 box.edges.append(0)
             for route in output.picked:
                 box = route.pick(row)
-                box.rows.append(row)
+                rows = box.rows
+                if not rows:
+                    self.dirty.append(box)
+                rows.append(row)
                 box.roots.append(0)
                 box.edges.append(0)
             return
@@ -177,7 +202,10 @@ class BoltEmitter(Emitter):
             if not edges:
                 edges = self.edges = draw_edges(self.random)
             edge = edges.pop()
-            box.rows.append(row)
+            rows = box.rows
+            if not rows:
+                self.dirty.append(box)
+            rows.append(row)
             box.roots.append(root)
             box.edges.append(edge)
             anchor._xor ^= edge
@@ -186,7 +214,10 @@ class BoltEmitter(Emitter):
                 edges = self.edges = draw_edges(self.random)
             box = route.pick(row)
             edge = edges.pop()
-            box.rows.append(row)
+            rows = box.rows
+            if not rows:
+                self.dirty.append(box)
+            rows.append(row)
             box.roots.append(root)
             box.edges.append(edge)
             anchor._xor ^= edge
@@ -240,7 +271,7 @@ class BoltEmitter(Emitter):
                 edges[anchor._root] = edges.get(anchor._root, 0) ^ edge
                 for root, _ in anchor._more:
                     edges[root] = edges.get(root, 0) ^ edge
-            box.add(row, list(edges.items()))
+            self.put(box, row, list(edges.items()))
 
 
 class SpoutEmitter(Emitter):
@@ -276,7 +307,10 @@ class SpoutEmitter(Emitter):
         self.emitted += 1
         if message_id is None:
             for box in output.choose(row):
-                box.rows.append(row)
+                rows = box.rows
+                if not rows:
+                    self.dirty.append(box)
+                rows.append(row)
                 box.roots.append(0)
                 box.edges.append(0)
             return
@@ -293,7 +327,7 @@ class SpoutEmitter(Emitter):
         self.emitted += 1
         if message_id is None:
             for box in boxes:
-                box.add(row, [])
+                self.put(box, row, [])
             return
         self.track((message_id, row, output, task, 1, self.now))
 
@@ -310,7 +344,7 @@ class SpoutEmitter(Emitter):
         if not tracker.acking:
             tracker.untracked.append(emission)
             for box in boxes:
-                box.add(row, [])
+                self.put(box, row, [])
             return
         root = tracker.open(emission)
         xor = 0
@@ -318,7 +352,10 @@ class SpoutEmitter(Emitter):
             if not self.edges:
                 self.edges = draw_edges(self.random)
             edge = self.edges.pop()
-            box.rows.append(row)
+            rows = box.rows
+            if not rows:
+                self.dirty.append(box)
+            rows.append(row)
             box.roots.append(root)
             box.edges.append(edge)
             xor ^= edge

@@ -61,17 +61,21 @@ class Links:
         least = 1 if partial else frame
         sent = False
         blocked = False
-        for box in task.boxes:
+        emitter = task.emitter
+        left = []
+        for box in emitter.dirty:
             size = len(box.rows)
             while size >= least:
                 if box.credited and not self.window(box.target).room:
                     self.waiting.setdefault(box.target, {})[task.id] = task
                     blocked = blocked or size >= high
                     break
-                batch = box.take(frame)
-                self.number(batch, box.credited)
+                self.number(box.take(frame), box.credited)
                 sent = True
                 size = len(box.rows)
+            if size:
+                left.append(box)
+        emitter.dirty = left
         task.blocked = blocked
         return sent
 
@@ -154,4 +158,5 @@ class Links:
         if not self.retry:
             return False
         retry, self.retry = self.retry, {}
-        return any([self.flush(task, partial=True) for task in retry.values() if not task.busy])
+        sent = [self.flush(task, partial=True) for task in retry.values() if not task.busy]
+        return any(sent)

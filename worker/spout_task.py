@@ -52,7 +52,6 @@ class SpoutTask(Task):
     ) -> None:
         super().__init__(spec, task, instance, context, limits, now)
         self.emitter = emitter
-        self.boxes = emitter.boxes()
         self.tracker = tracker
         self.max_pending = max_pending
         self.empty_wait = empty_wait
@@ -222,7 +221,7 @@ class SpoutTask(Task):
         """Decide when next_tuple is called again."""
         if wait is not None:
             if isinstance(wait, bool) or not isinstance(wait, (int, float)) or not 0 <= wait < float("inf"):
-                text = f"next_tuple() returned {short(wait)}: it returns None or the seconds (>= 0) to wait before its next call"
+                text = f"next_tuple() returned {short(wait)}: it returns None or the seconds (>= 0) until its next call"
                 self.report("next_tuple", SquallError(text))
                 wait = 1.0
             self.not_before = now + wait
@@ -297,7 +296,7 @@ class SpoutTask(Task):
             if letters is not None:
                 letter = (message_id, row, output.source.stream, failure)
                 for box in letters.choose(letter):
-                    box.add(letter, [])
+                    self.emitter.put(box, letter, [])
             else:
                 why = failure.error or failure.reason
                 where = f" in {failure.component}[{failure.task}]" if failure.component else ""

@@ -19,7 +19,6 @@ from topology_api import Bolt, Context, Failure, Spout
 from topology_api.topology import ComponentSpec
 from worker.emitter import Emitter, short
 from worker.metrics import TaskMetrics
-from worker.outbox import Outbox
 from worker.reports import ErrorReport, make_report
 
 
@@ -85,7 +84,6 @@ class Task:
         self.now = now
         self.pace = Pace()
         self.inbox: deque[Batch] = deque()
-        self.boxes: list[Outbox] = []
         #: open/prepare has returned; close/cleanup has been called.
         self.opened = False
         self.closed = False
@@ -169,11 +167,6 @@ class Task:
         """Do what is due, for a bounded time."""
         raise AssertionError("every kind of task has its own run")
 
-    def room(self) -> bool:
-        """Whether all outboxes have room."""
-        high = self.limits.high
-        return all(len(box.rows) < high for box in self.boxes)
-
     def waiting(self) -> int:
         """Tuples that wait in the inbox."""
         return sum(len(batch) - batch.position for batch in list(self.inbox))
@@ -183,7 +176,7 @@ class Task:
         roots: set[int] = set()
         for batch in list(self.inbox):
             roots |= batch.held_roots(batch.position)
-        for box in self.boxes:
+        for box in list(self.emitter.dirty):
             roots |= box.held_roots()
         return roots
 

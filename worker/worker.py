@@ -139,7 +139,7 @@ class Worker:
 
     def at_rest(self, task: Task) -> bool:
         """Whether nothing waits in or at a task."""
-        if task.busy or task.inbox or any(box.rows for box in task.boxes):
+        if task.busy or task.inbox or task.emitter.dirty:
             return False
         return not isinstance(task, BoltTask) or not task.buffered()
 
@@ -308,7 +308,7 @@ class Worker:
         self.last_flush = now
         sent = False
         for task in self.tasks.values():
-            if not task.busy:
+            if not task.busy and task.emitter.dirty:
                 task.flushed_at = task.emitter.emitted
                 sent |= self.links.flush(task, partial=True)
                 if isinstance(task, BoltTask) and not task.blocked:
