@@ -1,0 +1,70 @@
+"""A measurement in a process of its own, so that its CPU seconds and its peak memory are its own.
+
+A benchmark runs itself again with a hidden option; the child prints one line of JSON. It must not know what is measured.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import resource
+import subprocess
+import sys
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+__all__ = ["answer", "ask", "environment", "machine", "peak_rss", "spread"]
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def ask(script: str, *arguments: object, timeout: float = 600) -> dict[str, Any]:
+    """Run a script of this repository in a fresh interpreter; what it answered. Its errors go to our stderr."""
+    command = [sys.executable, script, *map(str, arguments)]
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment(), stdout=subprocess.PIPE, timeout=timeout, check=True
+    )
+    answered: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return answered
+
+
+def answer(values: dict[str, Any]) -> None:
+    """The child's part."""
+    print(json.dumps(values))
+
+
+def environment() -> dict[str, str]:
+    """Of a child: this repository comes first on its path."""
+    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    return {**os.environ, "PYTHONPATH": path}
+
+
+def peak_rss() -> float:
+    """Of this process, in MB."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (1e6 if sys.platform == "darwin" else 1e3)  # bytes there, kilobytes elsewhere
+
+
+def machine() -> str:
+    """Where and when a figure was measured."""
+    model = platform.processor() or platform.machine()
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        names = [line for line in info.read_text().splitlines() if line.startswith("model name")]
+        model = names[0].partition(":")[2].strip() if names else model
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    load = ", ".join(f"{value:.2f}" for value in os.getloadavg())
+    return (
+        f"{date.today()}, {platform.python_implementation()} {platform.python_version()}, "
+        f"{os.cpu_count()} cores of {model}, {memory:.0f} GiB, load average {load}"
+    )
+
+
+def spread(values: list[float], form: str = ",.0f") -> str:
+    """The median of some values, the least and the greatest."""
+    ordered = sorted(values)
+    middle = len(ordered) // 2
+    median = ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+    return f"{median:{form}} ({ordered[0]:{form}} to {ordered[-1]:{form}})"
