@@ -88,7 +88,7 @@ class Histogram:
     def merge(self, other: Histogram) -> None:
         """Adds what `other` has seen."""
         buckets = self.buckets
-        for index, count in other.buckets.items():
+        for index, count in list(other.buckets.items()):  # a copy: `other` may be added to meanwhile
             buckets[index] = buckets.get(index, 0) + count
         self.count += other.count
         self.least = min(self.least, other.least)

@@ -55,7 +55,6 @@ class AsyncBoltTask(BoltTask):
         self.max_concurrency = int(self.instance.max_concurrency)
         self.in_flight: dict[int, AsyncCall] = {}
         self.over: deque[AsyncCall] = deque()
-        self.hang_secs = float(self.context.conf.get("topology.bolt.hang.secs", 60))  # type: ignore[arg-type]
         self.attach(("emit", "emit_direct", "ack", "fail", "reset_timeout"), Bolt, Recorder(self))
 
     def wants_run(self) -> bool:

@@ -114,7 +114,7 @@ class BatchBoltTask(BoltTask):
 
     def held_roots(self) -> set[int]:
         roots = super().held_roots()
-        for tup in [*self.gathered, *self.being_executed]:
+        for tup in [*self.gathered, *([] if self.hung() else self.being_executed)]:
             if tup._root > 0:
                 roots.add(tup._root)
                 roots.update(root for root, _ in tup._more)

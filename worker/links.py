@@ -158,5 +158,10 @@ class Links:
         if not self.retry:
             return False
         retry, self.retry = self.retry, {}
-        sent = [self.flush(task, partial=True) for task in retry.values() if not task.busy]
-        return any(sent)
+        sent = False
+        for task in retry.values():
+            if not task.busy:
+                sent |= self.flush(task, partial=True)
+                if not task.blocked and isinstance(task, BoltTask):
+                    self.woken.append(task)
+        return sent

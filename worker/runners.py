@@ -9,11 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Coroutine
 from queue import SimpleQueue
 from typing import Any, Protocol
+
+_log = logging.getLogger(__name__)
 
 Job = Callable[[], None]
 Calls = list[Callable[[], Coroutine[Any, Any, None]]]
@@ -91,8 +95,15 @@ class ThreadRunner:
     def stop(self) -> None:
         for queue in self.queues.values():
             queue.put(None)
+        deadline = time.monotonic() + STOP_SECONDS
         for thread in self.threads:
-            thread.join(STOP_SECONDS)
+            thread.join(max(0.0, deadline - time.monotonic()))
+            if thread.is_alive():
+                _log.warning(
+                    "%s: a user's call has not returned for %g s; its thread is left behind",
+                    thread.name,
+                    STOP_SECONDS,
+                )
 
 
 class AsyncThread:

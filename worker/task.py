@@ -87,8 +87,9 @@ class Task:
         #: open/prepare has returned; close/cleanup has been called.
         self.opened = False
         self.closed = False
-        #: A run is under way in the task's thread.
-        self.busy = False
+        #: Jobs under way in the task's thread, and since when it has been at the oldest.
+        self.jobs = 0
+        self.busy_since = 0.0
         #: An outbox has no room; the task is not run.
         self.blocked = False
         #: Everything is done: end_of_input has run (or the spout has finished) and the end marks are out.
@@ -96,6 +97,9 @@ class Task:
         self.executed = self.acked = self.failed = 0
         #: `topology.on.error: crash`: the first error of the user's code ends the topology.
         self.crash_on_error = False
+        self.hang_secs = float(context.conf["topology.bolt.hang.secs"])  # type: ignore[arg-type]
+        #: The task runs in a thread of its own.
+        self.threaded = bool(instance.threaded)
         self.metrics = TaskMetrics()
         self.observer: Any = None
         #: Emissions when the outboxes were last looked at.
@@ -108,9 +112,13 @@ class Task:
         self.abandoned: ErrorReport | None = None
 
     @property
-    def threaded(self) -> bool:
-        """Whether the task runs in a thread of its own."""
-        return bool(getattr(self.instance, "threaded", False))
+    def busy(self) -> bool:
+        """Whether a run is under way in the task's thread: nobody else may touch the task."""
+        return self.jobs > 0
+
+    def hung(self) -> bool:
+        """Whether a call of the user's has been running for longer than `topology.bolt.hang.secs`."""
+        return self.jobs > 0 and self.now() - self.busy_since > self.hang_secs
 
     def attach(self, names: tuple[str, ...], base: type[Spout] | type[Bolt], core: object) -> None:
         """Give the instance its runtime methods, but for those that the user's class overrides (these reach ours by super)."""
@@ -172,9 +180,12 @@ class Task:
         return sum(len(batch) - batch.position for batch in list(self.inbox))
 
     def held_roots(self) -> set[int]:
-        """The trees whose tuples wait here, unexecuted or unsent. Read-only: may be asked while a run is on."""
+        """The trees whose tuples wait here, unexecuted or unsent, but for those that a hung call has.
+
+        Read-only: may be asked while a run is on.
+        """
         roots: set[int] = set()
-        for batch in list(self.inbox):
+        for batch in list(self.inbox)[1 if self.hung() else 0 :]:
             roots |= batch.held_roots(batch.position)
         for box in list(self.emitter.dirty):
             roots |= box.held_roots()

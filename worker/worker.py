@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from squall.clock import Clock
 from squall.transport.frames import Batch, Frame, Held
+from worker.async_bolt_task import AsyncBoltTask
 from worker.bolt_task import BoltTask
 from worker.build import Surroundings, build_task
 from worker.cycles import ROUND_SECONDS, CycleWatch
@@ -76,10 +77,9 @@ class Worker:
         self.tasks: dict[int, Task] = {}
         self.spouts: list[SpoutTask] = []
         self.bolts: list[BoltTask] = []
+        self.async_bolts: list[AsyncBoltTask] = []
         self.ready: deque[BoltTask] = deque()
         self.errors: dict[str, ErrorLog] = {spec.id: ErrorLog() for spec in plan.topology.components}
-        #: Reports since the last time somebody took them.
-        self.fresh_reports: list[ErrorReport] = []
         self.crash: ErrorReport | None = None
         self.started = self.stopped = self.draining = False
         self.timers = Timers(plan, clock.now())
@@ -111,6 +111,7 @@ class Worker:
             elif isinstance(task, BoltTask):
                 self.bolts.append(task)
                 self.links.tasks[task_id] = task
+        self.async_bolts = [task for task in self.bolts if isinstance(task, AsyncBoltTask)]
         self.timers.add_ticks(self.bolts)
         for task in [*self.bolts, *self.spouts]:
             if isinstance(task, SpoutTask) and task.id in self.plan.finished:
@@ -169,13 +170,13 @@ class Worker:
         if self.stopped:
             return
         self.stopped = True
+        self.asyncio_driver.stop()
         for task in [*self.spouts, *self.bolts]:
             if task.threaded and not self.inline:
                 self.runner.submit(task.id, task.close)
             else:
                 task.close()
         self.runner.stop()
-        self.asyncio_driver.stop()
         for task in self.tasks.values():
             self.take_reports(task.reports)
 
@@ -195,6 +196,9 @@ class Worker:
         for task_id in self.runner.collect():
             busy = True
             self.ran(self.tasks[task_id], now)
+        for bolt in self.async_bolts:
+            if bolt.over:  # its calls end on the asyncio loop, which can only wake this one
+                self.queue(bolt)
         self.run_timers(now)
         bolts_ran = self.run_bolts()
         spouts_ran = self.run_spouts()
@@ -265,15 +269,20 @@ class Worker:
     def execute(self, task: Task, job: Callable[[], Any]) -> None:
         """Run a job of a task: here, or in the task's thread."""
         if task.threaded and not self.inline:
-            task.busy = True
+            if not task.jobs:
+                task.busy_since = self.now()
+            task.jobs += 1
             self.runner.submit(task.id, job)
         else:
+            task.jobs += 1
             job()
             self.ran(task, self.now())
 
     def ran(self, task: Task, now: float) -> None:
         """A run has ended: collect what it left."""
-        task.busy = False
+        task.jobs -= 1
+        if task.jobs:
+            return  # the next job of its thread has the task already; what this one left is taken after it
         if task.done:
             done, task.done = task.done, []
             for batch in done:
@@ -298,7 +307,6 @@ class Worker:
         """Keep the error reports; with `crash` the first error of the user's code ends the topology."""
         for report in reports:
             self.errors[report.component].add(report)
-            self.fresh_reports.append(report)
             if crash and self.crash is None and not report.text.startswith(TooManyAttempts.__name__):
                 self.crash = report
         reports.clear()
