@@ -7,15 +7,16 @@ Must not know: tasks, tuples.
 
 from __future__ import annotations
 
-import asyncio
-import heapq
 import logging
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine
 from queue import SimpleQueue
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import asyncio
 
 _log = logging.getLogger(__name__)
 
@@ -117,6 +118,8 @@ class AsyncThread:
 
     def submit(self, calls: Calls) -> None:
         """Start these calls on the loop; one hand-over for all of them."""
+        import asyncio  # takes longer to load than a small topology takes to start
+
         if self.loop is None:
             self.loop = asyncio.new_event_loop()
             self.thread = threading.Thread(
@@ -127,6 +130,8 @@ class AsyncThread:
 
     def start(self, calls: Calls) -> None:
         """On the loop: make a task of each call, and keep it until it has ended."""
+        import asyncio
+
         for call in calls:
             task = asyncio.ensure_future(call())
             self.tasks.add(task)
@@ -134,6 +139,8 @@ class AsyncThread:
 
     def serve(self, loop: asyncio.AbstractEventLoop) -> None:
         """The life of the thread."""
+        import asyncio
+
         asyncio.set_event_loop(loop)
         try:
             loop.run_forever()
@@ -158,73 +165,3 @@ class AsyncThread:
     def next_time(self) -> float | None:
         """The loop wakes itself."""
         return None
-
-
-class SimulatedLoop(asyncio.SelectorEventLoop):
-    """An asyncio loop whose time is simulated: `asyncio.sleep` ends when the clock gets there."""
-
-    def __init__(self, now: Callable[[], float]) -> None:
-        super().__init__()
-        self.simulated_now = now
-        self.times: list[float] = []
-
-    def time(self) -> float:
-        """The simulated time."""
-        return self.simulated_now()
-
-    def call_at(  # type: ignore[override]
-        self, when: float, callback: Any, *args: Any, context: Any = None
-    ) -> asyncio.TimerHandle:
-        """As the base, and remember when."""
-        heapq.heappush(self.times, when)
-        return super().call_at(when, callback, *args, context=context)
-
-
-class SimulatedAsync:
-    """Drives an asyncio loop in simulated time, in the caller's thread."""
-
-    def __init__(self, now: Callable[[], float]) -> None:
-        self.now = now
-        self.loop: SimulatedLoop | None = None
-        self.tasks: set[asyncio.Task[None]] = set()
-        self.fresh = False
-
-    def submit(self, calls: Calls) -> None:
-        """Start these calls; they run with the next `step`."""
-        if self.loop is None:
-            self.loop = SimulatedLoop(self.now)
-        for call in calls:
-            self.tasks.add(self.loop.create_task(call()))
-        self.fresh = True
-
-    def step(self) -> bool:
-        """Run what can run at this moment; whether any call made progress."""
-        loop = self.loop
-        if loop is None or not (self.fresh or (loop.times and loop.times[0] <= self.now())):
-            return False
-        self.fresh = False
-        while loop.times and loop.times[0] <= self.now():
-            heapq.heappop(loop.times)
-        for _ in range(8):  # a call that becomes ready in one turn runs in the next
-            loop.call_soon(loop.stop)
-            loop.run_forever()
-        left = {task for task in self.tasks if not task.done()}
-        self.fresh = bool(left) and not loop.times
-        progressed = len(left) < len(self.tasks)
-        self.tasks = left
-        return progressed
-
-    def next_time(self) -> float | None:
-        """When the next sleeping call wakes."""
-        return self.loop.times[0] if self.loop is not None and self.loop.times else None
-
-    def stop(self) -> None:
-        """Cancel what is left."""
-        loop = self.loop
-        if loop is None:
-            return
-        for task in self.tasks:
-            task.cancel()
-        loop.run_until_complete(asyncio.gather(*self.tasks, return_exceptions=True))
-        loop.close()
-        self.loop = None
