@@ -24,7 +24,7 @@ from squall.settings import Overrides, merged
 from squall.transport.loopback import Loopback
 from topology_api import InvalidConfig, NoSuchTopology, NotYet, SquallError, Topology, TopologyFailed
 from worker.plan import WorkerPlan
-from worker.runners import AsyncThread, InlineRunner, SimulatedAsync, ThreadRunner
+from worker.runners import AsyncThread, InlineRunner, ThreadRunner
 from worker.worker import Worker
 
 _log = logging.getLogger(__name__)
@@ -219,6 +219,8 @@ class LocalCluster:
         driver = self._driver
         name = f"{plan.topology.name}-{plan.worker}"
         if driver.simulated:
+            from worker.simulated_async import SimulatedAsync
+
             runner: Any = InlineRunner()
             calls: Any = SimulatedAsync(driver.clock.now)
         else:

@@ -27,8 +27,19 @@ class Tracker:
     """Open trees of one spout task. All times are seconds of the caller's clock."""
 
     __slots__ = (
-        "acking", "completed", "emissions", "failed", "free", "holders", "pending", "roots", "task", "untracked", "wheel", "xors",
-    )  # fmt: skip
+        "acking",
+        "completed",
+        "emissions",
+        "failed",
+        "free",
+        "holders",
+        "pending",
+        "roots",
+        "task",
+        "untracked",
+        "wheel",
+        "xors",
+    )
 
     def __init__(self, task: int, timeout: float | None, now: float) -> None:
         self.task = task
