@@ -78,6 +78,7 @@ class SimulatedAsync:
             return
         for task in self.tasks:
             task.cancel()
-        loop.run_until_complete(asyncio.gather(*self.tasks, return_exceptions=True))
+        if self.tasks:  # gather() of nothing belongs to another loop
+            loop.run_until_complete(asyncio.gather(*self.tasks, return_exceptions=True))
         loop.close()
         self.loop = None
