@@ -1,0 +1,62 @@
+"""A poison tuple: one record that no bolt can digest, and what becomes of it.
+
+    squall run --allow-failures examples/poison_tuple.py
+
+It teaches what an error does. The exception fails that tuple alone and is reported with the component, the task, the
+tuple and your own line; the task lives on and the other tuples flow. The runtime emits the record again as often as
+`replay` says. When that is spent, the spout's `fail` has the last word, and the dead letters get the record with its
+failure, to be looked at by a person. Without `--allow-failures` the command ends with status 1, because not
+everything was worked off.
+"""
+
+from topology_api import Bolt, Fields, Replay, Spout, TopologyBuilder
+
+RECORDS = ["temperature=21.5", "temperature=19", "temperature=warm", "humidity=40"]
+
+
+class Records(Spout):
+    outputs = Fields("record")
+    replay = Replay(max_attempts=3, first_delay=0.1)
+
+    def open(self, context):
+        self.records = iter(RECORDS)
+
+    def next_tuple(self):
+        record = next(self.records, None)
+        if record is None:
+            return self.finish()
+        self.emit((record,), message_id=record)
+
+    def fail(self, record, failure):
+        print(f"given up after {failure.attempts} attempts: {record!r}")
+
+
+class Parse(Bolt):
+    outputs = Fields("name", "value")
+
+    def execute(self, tup):
+        name, _, value = tup["record"].partition("=")
+        self.emit((name, float(value)))  # float("warm") raises
+
+
+class Show(Bolt):
+    def execute(self, tup):
+        print(f"{tup['name']} is {tup['value']:g}")
+
+
+class Morgue(Bolt):
+    outputs = Fields("record", "why")
+
+    def execute(self, tup):
+        (record,) = tup["values"]  # what the spout emitted
+        print(f"dead letter: {record!r}: {tup['failure'].component} said {tup['failure'].error}")
+        self.emit((record, tup["failure"].error))
+
+
+def topology():
+    builder = TopologyBuilder("poison-tuple")
+    records = builder.set_spout("records", Records())
+    parse = builder.set_bolt("parse", Parse(), parallelism=2).shuffle_grouping(records)
+    builder.set_bolt("show", Show()).shuffle_grouping(parse)
+    builder.set_bolt("morgue", Morgue()).dead_letters(records)
+    return builder.build()

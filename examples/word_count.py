@@ -1,0 +1,62 @@
+"""Counts the words of a file: the first topology to read.
+
+    squall run examples/word_count.py -- README.md
+
+It teaches the three things that every topology is made of. A spout reads a source and emits tuples; a bolt takes
+tuples and may emit others; groupings say which task of a bolt gets a tuple. Here any task of `split` may take a
+line, but all tuples of one word go to the same task of `count`, or the counts would be wrong.
+
+Each line has a message id, so its tree is tracked: the line and the words made of it are worked off, or the line is
+emitted again.
+"""
+
+from topology_api import Bolt, Fields, Spout, TopologyBuilder
+
+
+class Lines(Spout):
+    outputs = Fields("line")
+
+    def __init__(self, path):  # runs where the topology is built; the instance is pickled
+        self.path = path
+
+    def open(self, context):  # runs once in the task, before the first next_tuple
+        self.file = open(self.path, encoding="utf-8")
+        self.lines = enumerate(self.file)
+
+    def next_tuple(self):  # called again and again; emitting nothing is fine
+        numbered = next(self.lines, None)
+        if numbered is None:
+            return self.finish()  # this source has ended (optional: most never do)
+        number, line = numbered
+        self.emit((line,), message_id=number)  # with a message id: tracked, acked or failed
+
+    def close(self):
+        self.file.close()
+
+
+class Split(Bolt):
+    outputs = Fields("word")
+
+    def execute(self, tup):
+        for word in tup["line"].split():
+            self.emit((word,))  # anchored to tup; tup is acked when execute returns
+
+
+class Count(Bolt):
+    outputs = Fields("word", "count")
+
+    def prepare(self, context):
+        self.counts = {}
+
+    def execute(self, tup):
+        word = tup["word"]
+        self.counts[word] = count = self.counts.get(word, 0) + 1
+        self.emit((word, count))
+
+
+def topology(path="README.md"):
+    builder = TopologyBuilder("word-count")
+    builder.set_spout("lines", Lines(path))
+    builder.set_bolt("split", Split(), parallelism=2).shuffle_grouping("lines")
+    builder.set_bolt("count", Count(), parallelism=2).fields_grouping("split", "word")
+    return builder.build()
