@@ -90,7 +90,7 @@ class Histogram:
         buckets = self.buckets
         for index, count in list(other.buckets.items()):  # a copy: `other` may be added to meanwhile
             buckets[index] = buckets.get(index, 0) + count
-        self.count += other.count
+            self.count += count  # not other.count, which may be ahead of the buckets read here
         self.least = min(self.least, other.least)
         self.greatest = max(self.greatest, other.greatest)
 

@@ -1,1 +1,1 @@
-"""Runs tasks: executor loop, router, tree tracker, outbox. Knows no other daemon."""
+"""Squall's worker: runs tasks (executor loop, router, tree tracker, outbox). Knows no other daemon."""

@@ -46,14 +46,16 @@ class TaskMetrics:
         return self.histograms.setdefault(name, Histogram())
 
     def read(self) -> dict[str, Any]:
-        """All values by name; a gauge that raises is left out, a histogram gives count, p50 and p99."""
-        values: dict[str, Any] = {name: counter.value for name, counter in self.counters.items()}
+        """All values by name, asked from any thread; of a histogram count, p50 and p99, of a gauge that raises its error."""
+        values: dict[str, Any] = {name: counter.value for name, counter in list(self.counters.items())}
         for name, function in list(self.gauges.items()):
             try:
                 values[name] = function()
             except Exception as error:
                 values[name] = f"{type(error).__name__}: {error}"
-        for name, histogram in self.histograms.items():
+        for name, live in list(self.histograms.items()):
+            histogram = Histogram()
+            histogram.merge(live)
             values[name] = {
                 "count": histogram.count,
                 "p50": histogram.percentile(50),

@@ -110,6 +110,21 @@ def test_merged_histograms_are_the_histogram_of_all_values(a: Any, b: Any) -> No
     assert other == histogram_of(b)
 
 
+def test_a_merge_with_one_that_grows_meanwhile_counts_only_what_it_read() -> None:
+    class Growing(dict[int, int]):
+        def items(self) -> Any:  # between the reading of the buckets and of the count, another thread adds
+            read = list(super().items())
+            growing.count += 100
+            return read
+
+    growing = histogram_of([(1.0, 1)])
+    growing.buckets = Growing(growing.buckets)
+    merged = Histogram()
+    merged.merge(growing)
+    assert merged.count == 1
+    assert merged.percentile(50) == 1.0
+
+
 @given(COUNTED)
 def test_a_histogram_survives_json(counted: list[tuple[float, int]]) -> None:
     histogram = histogram_of(counted)
