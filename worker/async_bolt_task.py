@@ -125,11 +125,11 @@ class AsyncBoltTask(BoltTask):
         except BaseException as error:
             call.error = call.error or error
         self.emitter.anchor = NOTHING
+        if self.observer is not None:
+            self.observer.executed(tup)
         if call.error is not None:
             self.raised(tup, call.error)
             return
-        if self.observer is not None:
-            self.observer.executed(tup)
         if self.auto_ack and tup._root != SETTLED:
             BoltTask.ack(self, tup)
 

@@ -76,14 +76,11 @@ class BatchBoltTask(BoltTask):
         self.emitter.anchor = NOTHING
         observer = self.observer
         failure = None
+        if observer is not None:
+            for tup in tups:
+                observer.executing(tup)
         try:
-            if observer is not None:
-                for tup in tups:
-                    observer.executing(tup)
             self.instance.execute_batch(tups)
-            if observer is not None:
-                for tup in tups:
-                    observer.executed(tup)
         except FailTuple as error:
             failure = Failure("failed", self.spec.id, self.id, error.reason, 0)
         except BaseException as error:
@@ -91,6 +88,9 @@ class BatchBoltTask(BoltTask):
             failure = Failure("failed", self.spec.id, self.id, failure_text(error), 0)
         self.being_executed = []
         self.executed += len(tups)
+        if observer is not None:
+            for tup in tups:
+                observer.executed(tup)
         for tup in tups:
             if tup._root == SETTLED:  # the user settled it
                 continue

@@ -22,7 +22,14 @@ from worker.bolt_task import BoltTask
 from worker.completion import Inputs
 from worker.emitter import BoltEmitter, SpoutEmitter
 from worker.metrics import TaskMetrics
-from worker.observers import DebugLog, Hooks, ObservedBoltEmitter, ObservedSpoutEmitter, load_hooks
+from worker.observers import (
+    DebugLog,
+    Hooks,
+    ObservedBoltEmitter,
+    ObservedSpoutEmitter,
+    load_hooks,
+    watchers,
+)
 from worker.outbox import Outbox
 from worker.plan import WorkerPlan
 from worker.router import Output, add_route
@@ -76,7 +83,7 @@ def build_task(ground: Surroundings, task: int, component: str, index: int) -> T
         wake=wake,
     )
     outputs = build_outputs(plan, spec, task, index, context)
-    hooks: list[Any] = [*load_hooks(conf["topology.auto.task.hooks"]), *plan.observers]
+    hooks: list[Any] = [*load_hooks(conf["topology.auto.task.hooks"]), *watchers(plan.observers, context)]
     if conf["topology.debug"]:
         hooks.append(DebugLog())
     if spec.kind == "spout":
@@ -173,6 +180,7 @@ def build_outputs(
                     index,
                     custom,
                 )
+        output.shorten()
     return outputs
 
 

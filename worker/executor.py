@@ -130,14 +130,18 @@ def run_general(task: BoltRun, batch: Batch, stop: int, most_emits: int) -> int:
         tup = make_tuple(batch, position)
         if task.auto_anchor:
             emitter.anchor = tup
+        if observer is not None:
+            observer.executing(tup)
+        error: BaseException | None = None
         try:
-            if observer is not None:
-                observer.executing(tup)
             task.execute(tup)
-            if observer is not None:
-                observer.executed(tup)
-        except BaseException as error:
+        except BaseException as raised:
+            error = raised
+        if observer is not None:
+            observer.executed(tup)
+        if error is not None:
             task.raised(tup, error)
+            error = None  # its traceback holds this frame
         emitter.anchor = NOTHING
         if task.auto_ack and tup._root != SETTLED:
             task.ack(tup)

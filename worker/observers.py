@@ -50,8 +50,6 @@ class Hooks:
         for hook in self.hooks:
             try:
                 getattr(hook, name)(*args)
-            except AssertionError:
-                raise
             except Exception as error:
                 self.report(f"{type(hook).__name__}.{name}", error)
 
@@ -116,6 +114,14 @@ def load_hooks(names: Sequence[str]) -> list[Hook]:
     return hooks
 
 
+def watchers(observers: Sequence[Any], context: Context) -> list[Any]:
+    """The observers of one task: most calls do not say which task they are about, so an observer that has `for_task(context)`
+    is asked for one that knows; any other watches all tasks itself."""
+    return [
+        observer.for_task(context) if hasattr(observer, "for_task") else observer for observer in observers
+    ]
+
+
 class ObservedBoltEmitter(BoltEmitter):
     """emit() of a watched bolt task."""
 
@@ -124,14 +130,16 @@ class ObservedBoltEmitter(BoltEmitter):
     observer: TaskObserver
 
     def emit(self, values: Any, *, anchors: Any = None, stream: str = "default") -> None:
+        row = self.row(values)
         before = [len(box.rows) for box in self.boxes()]
-        super().emit(values, anchors=anchors, stream=stream)
-        tell(self, before, stream, values)
+        super().emit(row, anchors=anchors, stream=stream)
+        tell(self, before, stream, row)
 
     def emit_direct(self, task: int, values: Any, *, anchors: Any = None, stream: str = "default") -> None:
+        row = self.row(values)
         before = [len(box.rows) for box in self.boxes()]
-        super().emit_direct(task, values, anchors=anchors, stream=stream)
-        tell(self, before, stream, values)
+        super().emit_direct(task, row, anchors=anchors, stream=stream)
+        tell(self, before, stream, row)
 
 
 class ObservedSpoutEmitter(SpoutEmitter):
@@ -142,20 +150,21 @@ class ObservedSpoutEmitter(SpoutEmitter):
     observer: TaskObserver
 
     def emit(self, values: Any, *, message_id: Any = None, stream: str = "default") -> None:
+        row = self.row(values)
         before = [len(box.rows) for box in self.boxes()]
-        super().emit(values, message_id=message_id, stream=stream)
-        tell(self, before, stream, values)
+        super().emit(row, message_id=message_id, stream=stream)
+        tell(self, before, stream, row)
 
     def emit_direct(self, task: int, values: Any, *, message_id: Any = None, stream: str = "default") -> None:
+        row = self.row(values)
         before = [len(box.rows) for box in self.boxes()]
-        super().emit_direct(task, values, message_id=message_id, stream=stream)
-        tell(self, before, stream, values)
+        super().emit_direct(task, row, message_id=message_id, stream=stream)
+        tell(self, before, stream, row)
 
 
 def tell(
-    emitter: ObservedBoltEmitter | ObservedSpoutEmitter, before: list[int], stream: str, values: Any
+    emitter: ObservedBoltEmitter | ObservedSpoutEmitter, before: list[int], stream: str, row: tuple[Any, ...]
 ) -> None:
     """Tell the observer of an emission: which outboxes grew says which tasks get it."""
     grown = [box for box, size in zip(emitter.boxes(), before) if len(box.rows) > size]
-    row = grown[0].rows[-1] if grown else tuple(values)
     emitter.observer.emitted(emitter.task, stream, row, [box.target for box in grown])
