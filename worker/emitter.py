@@ -180,47 +180,44 @@ class BoltEmitter(Emitter):
             self.spread(row, output.choose(row), self.trees(anchors))
             return
         self.emitted += 1
-        if root == 0:
-            for box in output.fixed:
-                rows = box.rows
-                if not rows:
-                    self.dirty.append(box)
-                rows.append(row)
-                box.roots.append(0)
-                box.edges.append(0)
-            for route in output.picked:
-                box = route.pick(row)
-                rows = box.rows
-                if not rows:
-                    self.dirty.append(box)
-                rows.append(row)
-                box.roots.append(0)
-                box.edges.append(0)
-            return
         edges = self.edges
-        for box in output.fixed:
-            if not edges:
-                edges = self.edges = draw_edges(self.random)
-            edge = edges.pop()
+        route = output.only
+        if route is not None:
+            if output.key < 0:
+                box = route.pick(row)
+            else:
+                try:
+                    box = output.cache[row[output.key]]
+                except (KeyError, TypeError):  # not seen yet, or a key with a list in it
+                    box = route.pick(row)
             rows = box.rows
             if not rows:
                 self.dirty.append(box)
             rows.append(row)
+            if root:
+                if not edges:
+                    edges = self.edges = draw_edges(self.random)
+                edge = edges.pop()
+                box.edges.append(edge)
+                anchor._xor ^= edge
+            else:
+                box.edges.append(0)
             box.roots.append(root)
-            box.edges.append(edge)
-            anchor._xor ^= edge
-        for route in output.picked:
-            if not edges:
-                edges = self.edges = draw_edges(self.random)
-            box = route.pick(row)
-            edge = edges.pop()
+            return
+        for box in output.choose(row):
             rows = box.rows
             if not rows:
                 self.dirty.append(box)
             rows.append(row)
+            if root:
+                if not edges:
+                    edges = self.edges = draw_edges(self.random)
+                edge = edges.pop()
+                box.edges.append(edge)
+                anchor._xor ^= edge
+            else:
+                box.edges.append(0)
             box.roots.append(root)
-            box.edges.append(edge)
-            anchor._xor ^= edge
 
     def emit_direct(self, task: int, values: Any, *, anchors: Any = None, stream: str = "default") -> None:
         """See `topology_api.Bolt.emit_direct`."""

@@ -190,7 +190,7 @@ class Output:
     by task for `emit_direct`.
     """
 
-    __slots__ = ("arity", "direct", "fixed", "is_direct", "many", "picked", "source")
+    __slots__ = ("arity", "cache", "direct", "fixed", "is_direct", "key", "many", "only", "picked", "source")
 
     def __init__(self, source: Source, is_direct: bool) -> None:
         self.source = source
@@ -200,6 +200,20 @@ class Output:
         self.picked: list[Route] = []
         self.many: list[CustomRoute] = []
         self.direct: dict[int, Outbox] = {}
+        # The shortcut of the commonest stream of all, one reader that picks one task (see `shorten`).
+        self.only: Route | None = None
+        self.key = -1
+        self.cache: dict[Any, Outbox] = {}
+
+    def shorten(self) -> None:
+        """Note the only route when there is but one and nothing else; its cache too, when one field is the key.
+
+        `emit` then does without loops, and without a call for a key that was seen (measured: 90 of 600 ns a tuple).
+        """
+        if len(self.picked) == 1 and not self.fixed and not self.many:
+            self.only = self.picked[0]
+            if isinstance(self.only, FieldsRoute) and self.only.only >= 0:
+                self.key, self.cache = self.only.only, self.only.cache
 
     def choose(self, row: Row) -> list[Outbox]:
         """All outboxes that this row goes to (the way of the slower paths)."""

@@ -121,12 +121,16 @@ class Task:
         return self.jobs > 0 and self.now() - self.busy_since > self.hang_secs
 
     def attach(self, names: tuple[str, ...], base: type[Spout] | type[Bolt], core: object) -> None:
-        """Give the instance its runtime methods, but for those that the user's class overrides (these reach ours by super)."""
+        """Give the instance its runtime methods, but for those that the user's class overrides (these reach ours by super).
+
+        Where `core` does no more than pass a call on to the emitter, the emitter's method is given directly.
+        """
         attributes = vars(self.instance)
         attributes["_squall_task"] = core
         for name in names:
             if getattr(type(self.instance), name) is getattr(base, name):
-                attributes[name] = getattr(core, name)
+                direct = core is self and name in ("emit", "emit_direct")
+                attributes[name] = getattr(self.emitter if direct else core, name)
 
     def call(self, name: str, *args: Any, tuple_text: str | None = None) -> bool:
         """Call a method of the user's that may raise; whether it returned. An error is reported."""
