@@ -14,6 +14,7 @@ from nimbus.master import Nimbus
 from squall.clock import Clock
 from squall.cluster.memory import InMemoryStore
 from squall.cluster.registry import Registry
+from worker.worker import Worker
 
 #: Rounds of busy workers between two looks at the control plane.
 ROUNDS_BETWEEN_SYNCS = 64
@@ -43,7 +44,7 @@ class Engine:
         self.changed = True
         self.store.watch("/", self.note_change)
         self.rounds = 0
-        self.last_round = clock.now()
+        self.last_look = clock.now()
 
     def note_change(self, path: str) -> None:
         """Something was written to the store."""
@@ -51,12 +52,13 @@ class Engine:
 
     def round(self) -> bool:
         """One step of every worker; the control plane when something changed or the workers rest. Whether anything was done."""
-        now = self.clock.now()
-        self.report_after_stall(now)
         busy = False
         workers = self.host.workers()
+        patience = min((worker.timers.report_every for worker in workers), default=float("inf"))
         for worker in workers:
+            self.report_after_stall(workers, patience)
             busy |= worker.step()
+        now = self.clock.now()
         self.rounds += 1
         due = self.nimbus.due
         crashed = any(worker.crash for worker in workers)
@@ -78,11 +80,13 @@ class Engine:
         self.host.sync()
         return self.changed
 
-    def report_after_stall(self, now: float) -> None:
-        """A user's call held up everything for long: all workers first say what merely waited, before any tree expires."""
-        last, self.last_round = self.last_round, now
-        for worker in self.host.workers():
-            if now - last >= worker.timers.report_every:
+    def report_after_stall(self, workers: list[Worker], patience: float) -> None:
+        """A user's call has held up everything for `patience` seconds or more, perhaps in the step of the worker before: all
+        workers first say what merely waited, before any of them lets a tree expire."""
+        now = self.clock.now()
+        last, self.last_look = self.last_look, now
+        if now - last >= patience:
+            for worker in workers:
                 worker.report_held(now)
 
     def next_time(self) -> float | None:

@@ -361,6 +361,10 @@ class Worker:
             roots = task.held_roots()
             if roots:
                 self.settling.held(Held(task.spec.id, task.id, tuple(roots)), now)
+        for frame in list(self.arrived):  # come in, but in no inbox yet
+            if isinstance(frame, Batch) and (roots := frame.held_roots(0)):
+                component = self.plan.component_of[frame.target]
+                self.settling.held(Held(component, frame.target, tuple(roots)), now)
         self.send_controls()
 
     def next_time(self) -> float | None:
