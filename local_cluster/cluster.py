@@ -68,7 +68,6 @@ class LocalCluster:
         self._site, self._environment = settings
         self._directory: str | None = None
         self._closed = False
-        self._hosted_before: dict[str, TopologyStatus] = {}
         self._driver: RealTimeDriver | SimulatedDriver = (
             SimulatedDriver() if simulated_time else RealTimeDriver()
         )
@@ -92,19 +91,20 @@ class LocalCluster:
     def submit(
         self,
         topology: Topology,
-        conf: Mapping[str, object] | None = None,
+        conf: Mapping[str, object] | Overrides | None = None,
         *,
         name: str | None = None,
         active: bool = True,
     ) -> None:
-        """Run a topology. `conf` beats the topology's own configuration; `name` its own name; inactive: nothing is opened
-        before `activate`. NameTaken, InvalidConfig, InvalidTopology as they say."""
+        """Run a topology. `conf` beats the topology's own configuration (Overrides: those of its components as well);
+        `name` its own name; inactive: nothing is opened before `activate`. NameTaken, InvalidConfig, InvalidTopology as
+        they say."""
         if not isinstance(topology, Topology):
             raise SquallError(
                 f"submit() takes a Topology, as TopologyBuilder.build() returns it, not {type(topology).__name__}"
             )
         named = topology if name is None else topology.renamed(name)
-        overrides = Overrides(topology=dict(conf or {}))
+        overrides = conf if isinstance(conf, Overrides) else Overrides(topology=dict(conf or {}))
         whole, components = merged(named, self._site, self._environment, overrides)
         self._driver.call(lambda: self._engine.nimbus.submit(named, whole, components, active))
 
@@ -141,6 +141,17 @@ class LocalCluster:
             hosted = None
         topology = hosted.topology if hosted else get_bundle(self._engine.store, record.id)
         return topology_status(record, topology, hosted, self._driver.clock.now())
+
+    def last_status(self, name: str) -> TopologyStatus:
+        """As `status`, and of a topology that is gone the final one, while it is among the latest of them."""
+        try:
+            return self.status(name)
+        except NoSuchTopology:
+            host = self._engine.host
+            hosted = host.hosted.get(name) or host.past.get(name)
+            if hosted is None:
+                raise
+            return topology_status(hosted.record, hosted.topology, hosted, self._driver.clock.now())
 
     def wait(self, name: str, timeout: float | None = None) -> None:
         """Wait until a topology is completed: `timeout` real seconds at most, then TimeoutError. TopologyFailed when it failed

@@ -21,7 +21,8 @@ class ComponentStatus:
     pending: open trees of a spout, those included that wait for their replay. errors: errors of the user's code.
     dropped: untracked tuples that a full cycle dropped. p50, p99: complete latency in seconds, from the first emission to
     the ack, None while nothing was acked. idle: why a spout does not emit, "" when it does.
-    metrics: the user's own counters, gauges and histograms by name.
+    metrics: the user's own counters, gauges and histograms by name. failures: a spout's failed trees by `Failure.reason`;
+    first_failure: the first of them and why, those apart that a stop cut off ("stopped").
     """
 
     kind: str
@@ -38,6 +39,8 @@ class ComponentStatus:
     p99: float | None = None
     idle: str = ""
     metrics: Mapping[str, Any] = field(default_factory=dict)
+    failures: Mapping[str, int] = field(default_factory=dict)
+    first_failure: str = ""
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,7 @@ class TopologyStatus:
     def as_dict(self) -> dict[str, Any]:
         """The same as JSON-able values."""
         components = {
-            name: vars(component) | {"metrics": dict(component.metrics)}
+            name: vars(component) | {"metrics": dict(component.metrics), "failures": dict(component.failures)}
             for name, component in self.components.items()
         }
         return {

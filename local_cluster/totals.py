@@ -70,6 +70,8 @@ def component_status(spec: ComponentSpec, workers: Iterable[Worker], state: str)
         p99=totals.latency.percentile(99),
         idle=reason,
         metrics=totals.metrics,
+        failures=totals.failures,
+        first_failure=totals.first_failure[1] if totals.first_failure else "",
     )
 
 
@@ -87,6 +89,10 @@ def add_task(totals: Totals, task: Task, stopped: bool) -> None:
     if isinstance(task, SpoutTask):
         totals.replayed += task.replayed
         totals.latency.merge(task.latency)
+        for reason, count in list(task.given_up.items()):
+            totals.failures[reason] = totals.failures.get(reason, 0) + count
+        firsts = [first for first in (totals.first_failure, task.first_failure) if first is not None]
+        totals.first_failure = min(firsts, default=None)
         if not stopped:
             totals.pending += task.pending
             reason = task.idle_reason()

@@ -31,6 +31,9 @@ WHAT_A_STATE_ASKS = {
     "FAILED": "stop",
 }
 
+#: Topologies that are gone and still remembered.
+PAST = 4
+
 MakeWorker = Callable[[WorkerPlan, Loopback], Worker]
 
 
@@ -72,6 +75,8 @@ class VirtualHost:
         self.nimbus = nimbus
         self.settings = settings
         self.hosted: dict[str, Hosted] = {}
+        #: The latest topologies that are gone: their retired workers hold the final counters.
+        self.past: dict[str, Hosted] = {}
         self.supervisors = {f"local-{number}" for number in range(1, supervisors + 1)}
         for name in sorted(self.supervisors):
             registry.save_supervisor(SupervisorRecord(name, name, slots))
@@ -93,7 +98,10 @@ class VirtualHost:
         for name in [name for name in self.hosted if name not in records]:
             hosted = self.hosted[name]
             if not hosted.workers:
+                self.past[name] = hosted  # first: whoever asks meanwhile finds it in one of the two
                 del self.hosted[name]
+                if len(self.past) > PAST:
+                    del self.past[next(iter(self.past))]
 
     def follow(self, name: str, record: TopologyRecord) -> None:
         """One topology: start and stop its workers, and have them do what its state asks."""

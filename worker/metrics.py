@@ -80,3 +80,6 @@ class Totals:
     #: Why spout tasks do not emit: reason -> number of tasks.
     idle: dict[str, int] = field(default_factory=dict)
     metrics: dict[str, Any] = field(default_factory=dict)
+    #: Trees that failed for good: reason -> number; when and why the first did.
+    failures: dict[str, int] = field(default_factory=dict)
+    first_failure: tuple[float, str] | None = None

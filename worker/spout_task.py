@@ -32,6 +32,13 @@ class TooManyAttempts(SquallError):
     """A tuple was dropped: its replays are spent and no dead-letter bolt takes it."""
 
 
+def failure_line(failure: Failure) -> str:
+    """A failure in one line: `failed in count[4] after 3 attempts: ValueError: ...`."""
+    where = f" in {failure.component}[{failure.task}]" if failure.component else ""
+    attempts = "1 attempt" if failure.attempts == 1 else f"{failure.attempts} attempts"
+    return f"{failure.reason}{where} after {attempts}" + (f": {failure.error}" if failure.error else "")
+
+
 class SpoutTask(Task):
     """One task of a spout."""
 
@@ -71,6 +78,9 @@ class SpoutTask(Task):
         self.empties = 0
         self.errors_in_a_row = 0
         self.latency = Histogram()
+        #: Trees that failed for good, by reason; when and why the first of them did, but for those that a stop cut off.
+        self.given_up: dict[str, int] = {}
+        self.first_failure: tuple[float, str] | None = None
         #: In simulated time: calls of next_tuple allowed and made at this instant.
         self.calls_an_instant: int | None = None
         self.instant = -1.0
@@ -289,8 +299,12 @@ class SpoutTask(Task):
     def give_up(self, emission: Emission, failure: Failure) -> None:
         """The last word on an emission: failed. It goes to the dead letters when its replays are spent."""
         failure = replace(failure, attempts=emission[4])
-        message_id, row, output, _, attempts, _ = emission
+        message_id, row, output, _, _, _ = emission
         self.failed += 1
+        self.given_up[failure.reason] = self.given_up.get(failure.reason, 0) + 1
+        why = failure_line(failure)
+        if self.first_failure is None and failure.reason != "stopped":
+            self.first_failure = self.now(), f"message id {short(message_id)}: {why}"
         if failure.reason != "stopped" and self.replay is not None:
             letters = self.emitter.outputs.get(DEAD_LETTERS)
             if letters is not None:
@@ -298,12 +312,8 @@ class SpoutTask(Task):
                 for box in letters.choose(letter):
                     self.emitter.put(box, letter, [])
             else:
-                why = failure.error or failure.reason
-                where = f" in {failure.component}[{failure.task}]" if failure.component else ""
-                text = f"dropped after {attempts} attempt(s): {failure.reason}{where}: {why}"
-                self.report(
-                    "replay", TooManyAttempts(text), f"message id {short(message_id)}, values {short(row)}"
-                )
+                text = f"message id {short(message_id)}, values {short(row)}"
+                self.report("replay", TooManyAttempts(f"dropped: {why}"), text)
         self.call("fail", message_id, failure, tuple_text=f"message id {short(message_id)}")
         if self.observer is not None:
             self.observer.spout_failed(message_id, failure)
