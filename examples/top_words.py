@@ -37,8 +37,12 @@ class Normalise(Bolt):
 
     outputs = Fields("word")
 
+    @staticmethod
+    def words(line):
+        return re.findall(r"[^\W\d_]+", line.casefold())
+
     def execute(self, tup):
-        for word in re.findall(r"[^\W\d_]+", tup["line"].casefold()):
+        for word in self.words(tup["line"]):
             self.emit((word,))
 
 

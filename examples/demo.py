@@ -1,0 +1,153 @@
+"""Counts the words of Python's own documentation and standard library, and checks the counts.
+
+    scripts/demo                  # in an environment of its own
+    python examples/demo.py       # where Squall is installed
+
+It teaches how a program runs a topology by itself, with `LocalCluster`, and that nothing is lost or counted twice:
+every line is the root of a tuple tree that is tracked to its end, and the counts must equal those of a plain loop
+over the same text. The bolts are those of top_words.py, but the counts end in a file, which this program reads: what
+runs on a cluster cannot hand its results over in memory. (`squall run examples/demo.py` runs the topology alone.)
+"""
+
+import json
+import sys
+import sysconfig
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from pydoc_data.topics import topics
+
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+from top_words import Count, Normalise
+
+from local_cluster import LocalCluster
+from topology_api import Bolt, Fields, Spout, TopologyBuilder
+
+NAME = "python-words"
+COUNT_TASKS = 4
+NOT_READ = {"site-packages", "dist-packages", "test", "tests", "encodings", "pydoc_data"}
+LONGEST_RUN = 300  # seconds
+
+
+def lines():
+    """The reference text of pydoc, then the sources of the standard library, line by line."""
+    for topic in sorted(topics):
+        yield from topics[topic].splitlines()
+    library = Path(sysconfig.get_path("stdlib"))
+    for path in sorted(library.rglob("*.py")):
+        if not NOT_READ.intersection(path.relative_to(library).parts):
+            yield from path.read_text(encoding="utf-8", errors="replace").splitlines()
+
+
+class PythonText(Spout):
+    outputs = Fields("line")
+
+    def open(self, context):
+        self.lines = enumerate(lines())
+
+    def next_tuple(self):
+        number, line = next(self.lines, (None, None))
+        if number is None:
+            return self.finish()
+        self.emit((line,), message_id=number)
+
+
+class Totals(Bolt):
+    """Writes all counts into a file when the input has ended."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def prepare(self, context):
+        self.counts = {}
+
+    def execute(self, tup):
+        if tup["word"] in self.counts:  # two tasks counted it: the fields grouping is broken
+            raise ValueError(f"{tup['word']!r} comes twice")
+        self.counts[tup["word"]] = tup["count"]
+
+    def end_of_input(self):
+        Path(self.path).write_text(json.dumps(self.counts), encoding="utf-8")
+
+
+def topology(path="counts.json"):
+    builder = TopologyBuilder(NAME)
+    text = builder.set_spout("text", PythonText())
+    words = builder.set_bolt("split", Normalise(), parallelism=2).shuffle_grouping(text)
+    counts = builder.set_bolt("count", Count(), parallelism=COUNT_TASKS).fields_grouping(words, "word")
+    builder.set_bolt("totals", Totals(path)).global_grouping(counts)
+    return builder.build()
+
+
+def plain_count():
+    """The same words counted by a loop: (number of lines, counts)."""
+    counts, number = Counter(), 0
+    for line in lines():
+        counts.update(Normalise.words(line))
+        number += 1
+    return number, dict(counts)
+
+
+def run(console, number_of_lines, path):
+    """Run the topology to its end, showing progress: (its status, seconds)."""
+    start = last = time.monotonic()
+    with LocalCluster() as cluster, Progress(console=console, disable=not console.is_terminal) as progress:
+        bar = progress.add_task("lines worked off", total=number_of_lines)
+        cluster.submit(topology(path))
+        while True:
+            try:
+                cluster.wait(NAME, timeout=0.2)
+                break
+            except TimeoutError as error:
+                now = time.monotonic()
+                if now - start > LONGEST_RUN:
+                    raise SystemExit(f"not done after {LONGEST_RUN} s: {error}") from None
+                acked = cluster.status(NAME).components["text"].acked
+                progress.update(bar, completed=acked)
+                if not console.is_terminal and now - last >= 2:
+                    last = now
+                    console.print(f"  {acked:,} of {number_of_lines:,} lines worked off")
+        seconds = time.monotonic() - start
+        progress.update(bar, completed=number_of_lines)
+        return cluster.status(NAME), seconds
+
+
+def show_words(console, counts):
+    table = Table("word")
+    table.add_column("count", justify="right")
+    for word, count in sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))[:10]:
+        table.add_row(word, f"{count:,}")
+    console.print(table)
+
+
+def main():
+    console = Console(highlight=False)
+    console.print("Counting the words that Python is made of by a plain loop, to compare with ...")
+    number, expected = plain_count()
+    console.print(f"  {number:,} lines, {sum(expected.values()):,} words, {len(expected):,} different ones")
+    console.print(
+        f"Counting by a topology: text -> split (2 tasks) -> count ({COUNT_TASKS} tasks) -> totals ..."
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "counts.json")
+        status, seconds = run(console, number, str(path))
+        counts = json.loads(path.read_text(encoding="utf-8"))
+
+    show_words(console, counts)
+    text, words = status.components["text"], sum(counts.values())
+    console.print(f"tuple trees: {text.acked:,} acked, {text.failed:,} failed")
+    console.print(f"rate: {words / seconds:,.0f} words a second, every one tracked ({seconds:.1f} s)")
+    right = counts == expected and text.acked == number and text.failed == 0
+    if right:
+        console.print(f"[bold green]The counts of all {len(counts):,} words equal the plain count.[/]")
+    else:
+        wrong = sum(counts.get(word) != expected.get(word) for word in counts.keys() | expected.keys())
+        console.print(f"[bold red]WRONG: {wrong:,} words are not counted as by the plain loop.[/]")
+    return 0 if right else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
