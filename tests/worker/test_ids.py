@@ -1,0 +1,88 @@
+"""Ids: roots say whose tree they are and how often their slot was used; edges are never 0."""
+
+from __future__ import annotations
+
+from random import Random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from worker.ids import (
+    EDGE_BLOCK,
+    GENERATION_BITS,
+    MAX_SLOTS,
+    MAX_TASK,
+    SLOT_MASK,
+    draw_edges,
+    first_root,
+    next_root,
+    task_of,
+)
+
+TASKS = st.integers(1, MAX_TASK)
+SLOTS = st.integers(0, MAX_SLOTS - 1)
+
+
+class Zeros(Random):
+    """A random source that gives nothing but zeros."""
+
+    def randbytes(self, n: int) -> bytes:
+        return bytes(n)
+
+
+class EveryOtherZero(Random):
+    """A random source whose every second word is zero."""
+
+    def randbytes(self, n: int) -> bytes:
+        return (bytes(8) + b"\x01" * 8) * (n // 16)
+
+
+def test_an_edge_is_never_0_even_from_a_random_source_of_zeros() -> None:
+    edges = draw_edges(Zeros())
+    assert edges and all(edges)
+
+
+def test_zeros_between_other_words_are_left_out() -> None:
+    edges = draw_edges(EveryOtherZero())
+    assert edges == [0x0101010101010101] * (EDGE_BLOCK // 2)
+
+
+def test_edges_fill_64_bits_and_do_not_repeat() -> None:
+    edges = draw_edges(Random(1))
+    assert len(set(edges)) == EDGE_BLOCK
+    assert all(-(2**63) <= edge < 2**63 for edge in edges)
+    ones = [sum(edge >> bit & 1 for edge in edges) for bit in range(64)]
+    assert all(EDGE_BLOCK * 0.35 < count < EDGE_BLOCK * 0.65 for count in ones)
+
+
+def test_the_same_seed_draws_the_same_edges() -> None:
+    assert draw_edges(Random(7)) == draw_edges(Random(7))
+
+
+@given(TASKS, SLOTS, st.integers(0, 5))
+def test_a_root_is_positive_and_says_its_task_and_slot_in_every_generation(
+    task: int, slot: int, uses: int
+) -> None:
+    root = first_root(task, slot)
+    for _ in range(uses):
+        root = next_root(root)
+    assert 0 < root < 2**63
+    assert task_of(root) == task
+    assert root & SLOT_MASK == slot
+
+
+@given(TASKS, SLOTS)
+def test_the_next_use_of_a_slot_has_another_root(task: int, slot: int) -> None:
+    root = first_root(task, slot)
+    seen = {root}
+    for _ in range(10):
+        root = next_root(root)
+        assert root not in seen
+        seen.add(root)
+
+
+@given(TASKS, SLOTS)
+def test_after_the_last_generation_a_slot_begins_again_and_stays_with_its_task(task: int, slot: int) -> None:
+    last = first_root(task, slot) + (((1 << GENERATION_BITS) - 1) * MAX_SLOTS)
+    assert task_of(last) == task
+    assert next_root(last) == first_root(task, slot)
