@@ -14,7 +14,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from topology_api import BatchBolt, Context, EmitError, Grouping
+from topology_api import BatchBolt, Context, EmitError, Grouping, GroupingError
 from topology_api.topology import ComponentSpec
 from worker.async_bolt_task import AsyncBoltTask, AsyncRunner
 from worker.batch_bolt_task import BatchBoltTask
@@ -32,6 +32,7 @@ from worker.observers import (
 )
 from worker.outbox import Outbox
 from worker.plan import WorkerPlan
+from worker.reports import failure_text
 from worker.router import Output, add_route
 from worker.spout_task import SpoutTask
 from worker.task import Task
@@ -191,7 +192,13 @@ def load_grouping(
     if not packed:
         return None
     grouping: Grouping = pickle.loads(packed)
-    grouping.prepare(context, source, stream, tuple(targets))
+    try:
+        grouping.prepare(context, source, stream, tuple(targets))
+    except Exception as error:
+        raise GroupingError(
+            f"custom grouping {type(grouping).__name__} on stream {stream!r} of component {source!r}: "
+            f"prepare() raised {failure_text(error)}"
+        ) from error
     return grouping
 
 

@@ -177,9 +177,9 @@ class BoltEmitter(Emitter):
         anchor = self.anchor
         root = anchor._root
         if anchors is not None or root < 0 or anchor._more or output.many:
-            self.spread(row, output.choose(row), self.trees(anchors))
+            trees = self.trees(anchors)
+            self.spread(row, output.choose(row), trees)
             return
-        self.emitted += 1
         edges = self.edges
         route = output.only
         if route is not None:
@@ -190,6 +190,7 @@ class BoltEmitter(Emitter):
                     box = output.cache[row[output.key]]
                 except (KeyError, TypeError):  # not seen yet, or a key with a list in it
                     box = route.pick(row)
+            self.emitted += 1
             rows = box.rows
             if not rows:
                 self.dirty.append(box)
@@ -204,7 +205,9 @@ class BoltEmitter(Emitter):
                 box.edges.append(0)
             box.roots.append(root)
             return
-        for box in output.choose(row):
+        boxes = output.choose(row)
+        self.emitted += 1
+        for box in boxes:
             rows = box.rows
             if not rows:
                 self.dirty.append(box)
@@ -301,7 +304,6 @@ class SpoutEmitter(Emitter):
         row: Row = values if type(values) is tuple else self.row(values)
         if len(row) != output.arity:
             self.wrong_arity(output, row)
-        self.emitted += 1
         if message_id is None:
             for box in output.choose(row):
                 rows = box.rows
@@ -310,8 +312,9 @@ class SpoutEmitter(Emitter):
                 rows.append(row)
                 box.roots.append(0)
                 box.edges.append(0)
-            return
-        self.track((message_id, row, output, 0, 1, self.now))
+        else:
+            self.track((message_id, row, output, 0, 1, self.now))
+        self.emitted += 1
 
     def emit_direct(self, task: int, values: Any, *, message_id: Any = None, stream: str = "default") -> None:
         """See `topology_api.Spout.emit_direct`."""
@@ -321,12 +324,12 @@ class SpoutEmitter(Emitter):
         row = self.row(values)
         if len(row) != output.arity:
             self.wrong_arity(output, row)
-        self.emitted += 1
         if message_id is None:
             for box in boxes:
                 self.put(box, row, [])
-            return
-        self.track((message_id, row, output, task, 1, self.now))
+        else:
+            self.track((message_id, row, output, task, 1, self.now))
+        self.emitted += 1
 
     def track(self, emission: Emission) -> None:
         """Open a tree for an emission (the first one, or a replay) and put its row into the outboxes."""

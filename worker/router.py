@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from topology_api import EmitError, Grouping, GroupingError
+from topology_api import EmitError, FailTuple, Grouping, GroupingError
 from topology_api.tuples import Source
 from worker.key_hash import key_hash, two_choices
 from worker.outbox import Outbox
+from worker.reports import failure_text
 
 Row = tuple[Any, ...]
 
@@ -167,20 +168,32 @@ class CustomRoute(Route):
 
     def pick_many(self, row: Row) -> list[Outbox]:
         """The outboxes of the tasks that the user's grouping chose."""
+        try:
+            chosen = self.grouping.choose(row)
+        except FailTuple:
+            raise
+        except Exception as error:
+            raise GroupingError(f"{self.where()}: choose() raised {failure_text(error)}") from error
+        if isinstance(chosen, (str, bytes)) or not hasattr(chosen, "__iter__"):
+            raise GroupingError(
+                f"{self.where()}: choose() must return a sequence of task ids, not {chosen!r}"
+            )
+        found: dict[int, Outbox] = {}
+        for task in chosen:
+            try:
+                found[task] = self.boxes[task]
+            except (KeyError, TypeError):  # TypeError: a list, say
+                raise GroupingError(
+                    f"{self.where()}: choose() returned task {task!r}, which is none of its target tasks {sorted(self.boxes)}"
+                ) from None
+        return list(found.values())
+
+    def where(self) -> str:
+        """Which grouping it is, for messages."""
         name = type(self.grouping).__name__
-        where = (
+        return (
             f"custom grouping {name} on stream {self.source.stream!r} of component {self.source.component!r}"
         )
-        chosen = self.grouping.choose(row)
-        if isinstance(chosen, (str, bytes)) or not hasattr(chosen, "__iter__"):
-            raise GroupingError(f"{where}: choose() must return a sequence of task ids, not {chosen!r}")
-        tasks = list(dict.fromkeys(chosen))
-        try:
-            return [self.boxes[task] for task in tasks]
-        except KeyError as error:
-            raise GroupingError(
-                f"{where}: choose() returned task {error.args[0]!r}, which is none of its target tasks {sorted(self.boxes)}"
-            ) from None
 
 
 class Output:

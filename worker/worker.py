@@ -99,7 +99,7 @@ class Worker:
                 task = build_task(self.ground, task_id, component, index)
             except BaseException as error:
                 report = make_report(
-                    self.plan.topology.name, component, task_id, "unpickle", error, None, self.now()
+                    self.plan.topology.name, component, task_id, "start", error, None, self.now()
                 )
                 self.take_reports([report])
                 self.crash = self.crash or report
