@@ -1,0 +1,169 @@
+"""The codec promises: what goes in comes out equal and of the same type; bytes that are no frame give `BadFrame` only."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import struct
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from squall.transport.codec import HEADER, BadFrame, Unencodable, decode, encode
+from squall.transport.frames import NO_MORE, Batch, Control, CycleProbe, Frame, Held
+from topology_api import Failure
+from topology_api.tuples import Source
+
+ID = st.integers(min_value=-(2**63), max_value=2**63 - 1)
+VALUE = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False)
+    | st.text()
+    | st.binary()
+    | st.decimals(allow_nan=False)
+    | st.datetimes(),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.tuples(inner, inner) | st.dictionaries(st.text(), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+
+
+def source(fields: int = 2) -> Source:
+    return Source("words", 7, "default", tuple(f"f{number}" for number in range(fields)))
+
+
+def through(frame: Frame, fields: int = 2) -> Frame:
+    data = encode(frame, lambda component, stream: 3)
+    return decode(data, lambda task, number: source(fields))
+
+
+def batch_of(rows: list[tuple[Any, ...]], roots: list[int], edges: list[int], fields: int = 2) -> Batch:
+    batch = Batch(source(fields), 9, rows, roots, edges)
+    batch.sender, batch.frame, batch.cycle = "w1", 12, 2
+    return batch
+
+
+@given(st.lists(st.tuples(st.tuples(VALUE, VALUE), ID, ID), max_size=20))
+def test_a_batch_comes_back_equal_and_of_the_same_types(
+    tuples: list[tuple[tuple[Any, Any], int, int]],
+) -> None:
+    rows, roots, edges = (
+        [row for row, _, _ in tuples],
+        [root for _, root, _ in tuples],
+        [edge for _, _, edge in tuples],
+    )
+    back = through(batch_of(rows, roots, edges))
+    assert isinstance(back, Batch)
+    assert back.rows == rows
+    assert repr(back.rows) == repr(rows)
+    assert (back.roots, back.edges) == (roots, edges)
+    assert (back.target, back.sender, back.frame, back.cycle, back.ended) == (9, "w1", 12, 2, False)
+    assert (back.source.component, back.source.task, back.source.stream) == ("words", 7, "default")
+
+
+def test_rows_without_fields_keep_their_number() -> None:
+    back = through(batch_of([(), (), ()], [1, 2, 3], [4, 5, 6], fields=0), fields=0)
+    assert isinstance(back, Batch)
+    assert back.rows == [(), (), ()]
+
+
+def test_tuples_of_several_trees_keep_all_of_them() -> None:
+    batch = batch_of([("a", 1), ("b", 2)], [5, 6], [7, 8])
+    batch.more = {1: ((9, -10), (11, 12))}
+    back = through(batch)
+    assert isinstance(back, Batch)
+    assert back.more == {1: ((9, -10), (11, 12))}
+    assert back.held_roots(1) == {6, 9, 11}
+
+
+def test_a_batch_without_further_trees_shares_the_empty_table() -> None:
+    back = through(batch_of([("a", 1)], [5], [7]))
+    assert isinstance(back, Batch)
+    assert back.more is NO_MORE
+
+
+def test_an_end_mark_comes_back_as_one() -> None:
+    mark = batch_of([], [], [])
+    mark.ended = True
+    back = through(mark)
+    assert isinstance(back, Batch)
+    assert back.ended
+    assert len(back) == 0
+
+
+def test_a_control_frame_comes_back_whole() -> None:
+    control = Control(
+        "w2",
+        xors={3: ([1, 2], [-(2**63), 2**63 - 1])},
+        failures=[(4, Failure("failed", "count", 6, "ValueError: no", 0))],
+        grants={5: 17},
+        held=[Held("count", 6, (1, 2))],
+        hurry=True,
+        cycles=[CycleProbe(0, 4)],
+    )
+    assert through(control) == control
+    assert bool(control)
+    assert not Control("w2")
+
+
+def test_a_value_that_cannot_be_pickled_is_named_by_field_and_position() -> None:
+    batch = batch_of([("a", 1), ("b", lambda: None)], [1, 2], [3, 4])
+    with pytest.raises(Unencodable, match="field 'f1'") as caught:
+        encode(batch, lambda component, stream: 0)
+    assert caught.value.position == 1
+
+
+@given(st.binary(max_size=200))
+def test_garbage_is_a_bad_frame_and_nothing_else(data: bytes) -> None:
+    with pytest.raises(BadFrame):
+        decode(data, lambda task, number: source())
+
+
+@given(st.data())
+def test_a_frame_with_a_flipped_byte_or_cut_short_never_raises_anything_but_bad_frame(
+    data: st.DataObject,
+) -> None:
+    good = encode(batch_of([("word", 1), ("other", decimal.Decimal("2.5"))], [1, 2], [3, 4]), lambda c, s: 0)
+    at = data.draw(st.integers(0, HEADER.size - 1))
+    flip = data.draw(st.integers(1, 255))
+    cut = data.draw(st.integers(0, len(good)))
+    broken = bytearray(good)
+    broken[at] ^= flip
+    for candidate in (bytes(broken), good[:cut], good + b"x"):
+        try:
+            frame = decode(candidate, lambda task, number: source())
+        except BadFrame:
+            continue
+        assert isinstance(frame, (Batch, Control))
+        assert candidate != good + b"x"
+
+
+def test_a_length_of_four_gigabytes_is_refused_before_anything_is_allocated() -> None:
+    header = HEADER.pack(1, 1, 0, 1, 2, 0, 2**32 - 1, 1, 0, 0, 2**32 - 1)
+    with pytest.raises(BadFrame, match="tuples"):
+        decode(header + b"\0" * 64, lambda task, number: source())
+
+
+def test_another_protocol_version_is_refused_by_its_number() -> None:
+    data = bytearray(encode(Control("w1", hurry=True), lambda c, s: 0))
+    data[0] = 9
+    with pytest.raises(BadFrame, match="version 9"):
+        decode(bytes(data), lambda task, number: source())
+
+
+def test_ids_travel_little_endian_whatever_the_machine() -> None:
+    data = encode(batch_of([("a", 1)], [258], [-2]), lambda c, s: 0)
+    assert struct.pack("<qq", 258, -2) in data
+
+
+def test_times_and_decimals_keep_type_and_precision() -> None:
+    zone = datetime.timezone(datetime.timedelta(hours=5, minutes=30))
+    row = (datetime.datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=zone), decimal.Decimal("1.10"))
+    back = through(batch_of([row], [1], [2]))
+    assert isinstance(back, Batch)
+    assert repr(back.rows[0]) == repr(row)
