@@ -48,7 +48,8 @@ class Emitter:
         self.component = component
         self.task = task
         self.outputs = outputs
-        self.default = outputs.get("default")
+        default = outputs.get("default")
+        self.default = None if default is None or default.is_direct else default
         self.random = random
         self.edges: list[int] = []
         #: The outboxes that have something in them: a task may have thousands, and few of them are in use at a time.
@@ -168,59 +169,43 @@ class BoltEmitter(Emitter):
         """See `topology_api.Bolt.emit`."""
         if get_ident() != self.owner:
             self.refuse()
-        output = self.default if stream == "default" else self.output(stream)
-        if output is None or output.is_direct:
+        output = self.default if stream == "default" else None
+        if output is None:
             output = self.output(stream)
         row: Row = values if type(values) is tuple else self.row(values)
         if len(row) != output.arity:
             self.wrong_arity(output, row)
         anchor = self.anchor
         root = anchor._root
-        if anchors is not None or root < 0 or anchor._more or output.many:
-            trees = self.trees(anchors)
-            self.spread(row, output.choose(row), trees)
-            return
-        edges = self.edges
         route = output.only
-        if route is not None:
-            if output.key < 0:
-                box = route.pick(row)
+        if route is None or root < 0 or anchors is not None or anchor._more:
+            if output.unread and anchors is None:
+                self.emitted += 1
             else:
-                try:
-                    box = output.cache[row[output.key]]
-                except (KeyError, TypeError):  # not seen yet, or a key with a list in it
-                    box = route.pick(row)
-            self.emitted += 1
-            rows = box.rows
-            if not rows:
-                self.dirty.append(box)
-            rows.append(row)
-            if root:
-                if not edges:
-                    edges = self.edges = draw_edges(self.random)
-                edge = edges.pop()
-                box.edges.append(edge)
-                anchor._xor ^= edge
-            else:
-                box.edges.append(0)
-            box.roots.append(root)
+                self.spread(row, output.choose(row), self.trees(anchors))
             return
-        boxes = output.choose(row)
         self.emitted += 1
-        for box in boxes:
-            rows = box.rows
-            if not rows:
-                self.dirty.append(box)
-            rows.append(row)
-            if root:
-                if not edges:
-                    edges = self.edges = draw_edges(self.random)
-                edge = edges.pop()
-                box.edges.append(edge)
-                anchor._xor ^= edge
-            else:
-                box.edges.append(0)
-            box.roots.append(root)
+        if output.key < 0:
+            box = route.pick(row)
+        else:
+            try:
+                box = output.cache[row[output.key]]
+            except (KeyError, TypeError):  # not seen yet, or a key with a list in it
+                box = route.pick(row)
+        rows = box.rows
+        if not rows:
+            self.dirty.append(box)
+        rows.append(row)
+        box.roots.append(root)
+        if root:
+            edges = self.edges
+            if not edges:
+                edges = self.edges = draw_edges(self.random)
+            edge = edges.pop()
+            box.edges.append(edge)
+            anchor._xor ^= edge
+        else:
+            box.edges.append(0)
 
     def emit_direct(self, task: int, values: Any, *, anchors: Any = None, stream: str = "default") -> None:
         """See `topology_api.Bolt.emit_direct`."""
@@ -263,6 +248,17 @@ class BoltEmitter(Emitter):
         """Put a row into outboxes, each copy a child of all anchors. Several anchors, the same anchor twice and anchors of
         one tree come out right: each anchoring draws an edge of its own, edges into one tree are XORed (Storm's rule)."""
         self.emitted += 1
+        if not anchors:
+            for box in boxes:
+                self.put(box, row, [])
+            return
+        only = anchors[0]
+        if len(anchors) == 1 and not only._more:
+            for box in boxes:
+                edge = self.edge()
+                only._xor ^= edge
+                self.put(box, row, [(only._root, edge)])
+            return
         for box in boxes:
             edges: dict[int, int] = {}
             for anchor in anchors:
@@ -298,8 +294,8 @@ class SpoutEmitter(Emitter):
         """See `topology_api.Spout.emit`."""
         if get_ident() != self.owner:
             self.refuse()
-        output = self.default if stream == "default" else self.output(stream)
-        if output is None or output.is_direct:
+        output = self.default if stream == "default" else None
+        if output is None:
             output = self.output(stream)
         row: Row = values if type(values) is tuple else self.row(values)
         if len(row) != output.arity:
