@@ -159,6 +159,8 @@ class SimulatedDriver:
         self.engine: Rounds | None = None
         self.stopped = False
         self.broken: BaseException | None = None
+        #: Called before each round; what it raises comes out of the call that is under way.
+        self.between_rounds: Callable[[], object] | None = None
 
     def start(self, engine: Rounds) -> None:
         """Begin."""
@@ -179,6 +181,8 @@ class SimulatedDriver:
         """Run rounds until nothing more happens at this instant; the number of rounds."""
         assert self.engine is not None
         for number in range(ROUNDS_AN_INSTANT):
+            if self.between_rounds is not None:
+                self.between_rounds()
             if not self.engine.round():
                 return number
         return ROUNDS_AN_INSTANT
@@ -192,17 +196,35 @@ class SimulatedDriver:
     def step(self, until: float) -> bool:
         """Settle this instant, then move to the next one at which something is due; False when that is `until`."""
         rounds = self.settle()
+        return self.move_on(until, restless=rounds >= ROUNDS_AN_INSTANT)
+
+    def move_on(self, until: float, restless: bool) -> bool:
+        """Move to the next moment at which something is due, at most to `until`; False when time stands there already, or
+        when nothing is due and `until` is infinite. `restless`: this instant never came to rest."""
         now = self.clock.now()
         if now >= until:
             return False
         assert self.engine is not None
         due = self.engine.next_time()
-        if rounds >= ROUNDS_AN_INSTANT:
+        if restless:
             due = now + 0.001
         if due is not None and due <= now:  # due now, and yet a round did nothing: rounding
             due = now + 1e-6
-        self.clock.move_to(until if due is None else min(due, until))
+        moment = until if due is None else min(due, until)
+        if moment == float("inf"):
+            return False
+        self.clock.move_to(moment)
         return True
+
+    def run_until(self, over: Callable[[], bool]) -> bool:
+        """Jump from one moment at which something is due to the next until something is over; whether it is. False: nothing
+        is due any more, so it never will be."""
+        while True:
+            restless = self.settle() >= ROUNDS_AN_INSTANT
+            if over():
+                return True
+            if not self.move_on(float("inf"), restless):
+                return False
 
     def stop(self, last: Callable[[], None]) -> None:
         """End."""

@@ -1,0 +1,319 @@
+"""run_bolt: one bolt fed by a test, without a topology around it.
+
+The bolt runs in a real `worker.Worker`, in a task of the kind that its class asks for; its input comes as frames of
+another worker, which is the test. Time is simulated; threads and the asyncio loop are simulated with it.
+Must not know: nimbus, the local cluster.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from local_cluster.blockers import blockers, stuck_text
+from local_cluster.recording import Recording, Row
+from local_cluster.scripted import Pause, Tick, row_problem
+from nimbus.tasks import number_tasks
+from squall.clock import ManualClock
+from squall.settings import Overrides, merged
+from squall.transport.frames import Batch
+from topology_api import (
+    Bolt,
+    Failure,
+    Fields,
+    Hook,
+    InvalidTopology,
+    Spout,
+    Topology,
+    TopologyBuilder,
+    TopologyFailed,
+    Tuple,
+)
+from topology_api.wording import listed, typed
+from worker.plan import WorkerPlan
+from worker.reports import ErrorReport
+from worker.runners import InlineRunner
+from worker.simulated_async import SimulatedAsync
+from worker.timers import tick_interval
+from worker.worker import Worker
+
+#: What the topology around the bolt, the bolt, and the source of its input are called.
+TOPOLOGY, BOLT, SOURCE = "run_bolt", "bolt", "inputs"
+#: Inputs that travel in one frame.
+FRAME = 128
+#: Real seconds after which a run is given up.
+TIMEOUT = 60.0
+
+Item = Any
+
+
+class Inputs(Spout):
+    """The source of the bolt's input as far as the topology is concerned; it never runs."""
+
+    def __init__(self, fields: Fields) -> None:
+        self.outputs = fields
+
+    def next_tuple(self) -> None:
+        """Never called: the test feeds the bolt."""
+
+
+class Verdicts(Hook):
+    """Writes down what became of each input. Tuples are executed in the order of the inputs, which says which is which."""
+
+    def __init__(self, inputs: list[Item]) -> None:
+        self.inputs = inputs
+        self.started: list[Tuple] = []  # kept, so that the id() of each stays its own
+        self.numbers: dict[int, int] = {}
+        self.acks: list[int] = []
+        self.failures: list[tuple[int, Failure]] = []
+
+    def executing(self, tup: Tuple) -> None:
+        self.numbers[id(tup)] = len(self.started)
+        self.started.append(tup)
+
+    def acked(self, tup: Tuple) -> None:
+        self.acks.append(self.numbers[id(tup)])
+
+    def failed(self, tup: Tuple, failure: Failure) -> None:
+        self.failures.append((self.numbers[id(tup)], replace(failure, attempts=1)))
+
+
+class BoltRun:
+    """What a bolt did with its inputs. errors: reports of the errors that its code raised, the oldest first."""
+
+    def __init__(self, recording: Recording, verdicts: Verdicts, errors: Sequence[ErrorReport]) -> None:
+        self._recording = recording
+        self._verdicts = verdicts
+        self.errors = tuple(errors)
+
+    def emitted(self, stream: str = "default") -> list[Row]:
+        """The values that the bolt emitted on a stream, in order."""
+        return self._recording.emitted(BOLT, stream)
+
+    def acked(self) -> list[Item]:
+        """The inputs that were acked, as they were given, in the order of the acks."""
+        return [self._verdicts.inputs[number] for number in self._verdicts.acks]
+
+    def failed(self) -> list[tuple[Item, Failure]]:
+        """The inputs that failed, as they were given, each with its Failure, in the order of the failures."""
+        return [(self._verdicts.inputs[number], failure) for number, failure in self._verdicts.failures]
+
+    def pending(self) -> list[Item]:
+        """The inputs that the bolt neither acked nor failed, in the order in which they were given."""
+        settled = {*self._verdicts.acks, *(number for number, _ in self._verdicts.failures)}
+        return [given for number, given in enumerate(self._verdicts.inputs) if number not in settled]
+
+    def __repr__(self) -> str:
+        streams = self._recording.specs[BOLT].outputs
+        emitted = ", ".join(f"{len(self.emitted(stream))} emitted on {stream!r}" for stream in streams)
+        counts = f"{len(self.acked())} acked, {len(self.failed())} failed, {len(self.pending())} pending"
+        lines = [f"<BoltRun: {emitted or 'no output streams'}; {counts}"]
+        if self.errors:
+            lines.append(f"last error: {self.errors[-1].render()}")
+        return "\n  ".join(lines) + ">"
+
+
+def run_bolt(
+    bolt: Bolt,
+    inputs: Iterable[Item],
+    conf: Mapping[str, object] | None = None,
+    source_fields: Fields | str | Sequence[str] | None = None,
+) -> BoltRun:
+    """Run one bolt over these inputs, from `prepare` to `end_of_input` and `cleanup`, and give what it did.
+
+    inputs: value tuples (or lists); dicts from field to value; TICK, which calls `tick` after letting the bolt's tick
+        interval pass, if it has one (`tick` is called nowhere else); Pause(seconds), which lets time pass. Without them
+        no time passes but what an asynchronous bolt sleeps: `context.now()` stands still.
+    source_fields: the names of the values. Without them dicts name their own fields, and the values of tuples are named
+        "0", "1", ... (`tup[0]` works as ever).
+    conf: configuration of the bolt.
+
+    A failed input is not tried again. The bolt is pickled and unpickled, as everywhere. InvalidTopology, InvalidConfig: what
+    is wrong with bolt, inputs and conf, all of it. TopologyFailed: `prepare` raised (or anything, with
+    `topology.on.error: crash`). TimeoutError: calls of an asynchronous bolt never end. MutatedValue: the bolt changed a
+    value that it got or had emitted.
+    """
+    if isinstance(inputs, (str, bytes, Mapping)) or not hasattr(inputs, "__iter__"):
+        raise InvalidTopology([f"inputs is {typed(inputs)}: give a list of value tuples"], TOPOLOGY)
+    given = list(inputs)
+    fields, rows = _rows_of(given, None if source_fields is None else Fields(source_fields))
+    builder = TopologyBuilder(TOPOLOGY)
+    builder.set_spout(SOURCE, Inputs(fields))
+    builder.set_bolt(BOLT, bolt).shuffle_grouping(SOURCE)
+    topology = builder.build()
+    recording = Recording(topology)
+    verdicts = Verdicts([item for item in given if not isinstance(item, (Tick, Pause))])
+    confs = merged(topology, overrides=Overrides(topology=dict(conf or {})))
+    with tempfile.TemporaryDirectory(prefix="squall-run-bolt-") as directory:
+        return _Run(topology, confs, directory, recording, verdicts).run(rows)
+
+
+def _rows_of(given: list[Item], fields: Fields | None) -> tuple[Fields, list[Row | Tick | Pause]]:
+    """The fields of the inputs, and the inputs as rows; InvalidTopology with all that does not fit."""
+    values = [item for item in given if not isinstance(item, (Tick, Pause))]
+    if fields is None:
+        first = values[0] if values else ()
+        names = first if isinstance(first, Mapping) else map(str, range(_width(first)))
+        fields = Fields(*names)
+    problems: list[str] = []
+    rows: list[Row | Tick | Pause] = []
+    for position, item in enumerate(given):
+        if isinstance(item, (Tick, Pause)):
+            rows.append(item)
+            continue
+        if isinstance(item, Mapping):
+            problem = None
+            if set(item) != set(fields):
+                problem = f"has the fields {listed(item)}, not {listed(fields)}"
+            row = () if problem else tuple(item[name] for name in fields)
+        else:
+            problem = row_problem(item, fields)
+            row = () if problem else tuple(item)
+        if problem is not None:
+            problems.append(f"inputs, position {position}, {problem}")
+        rows.append(row)
+    if problems:
+        raise InvalidTopology(problems, TOPOLOGY)
+    return fields, rows
+
+
+def _width(first: Item) -> int:
+    return len(first) if isinstance(first, (tuple, list)) else 0
+
+
+class _Run:
+    """One run: a worker with one bolt task, and the test as the worker that sends to it."""
+
+    def __init__(
+        self,
+        topology: Topology,
+        confs: tuple[Mapping[str, Any], Mapping[str, Mapping[str, Any]]],
+        directory: str,
+        recording: Recording,
+        verdicts: Verdicts,
+    ) -> None:
+        self.recording = recording
+        self.verdicts = verdicts
+        self.clock = ManualClock()
+        self.deadline = time.monotonic() + TIMEOUT
+        tasks = tuple((spec.task, spec.component, spec.index) for spec in number_tasks(topology))
+        of = {component: task for task, component, _ in tasks}
+        self.target = of[BOLT]
+        plan = WorkerPlan(
+            worker=BOLT,
+            topology=topology,
+            tasks=tasks,
+            worker_of={of[SOURCE]: SOURCE, of[BOLT]: BOLT},
+            conf=confs[0],
+            component_confs=confs[1],
+            directory=directory,
+            observers=(recording, verdicts),
+        )
+        self.source = plan.source(SOURCE, of[SOURCE], "default")
+        calls = SimulatedAsync(self.clock.now)
+        self.worker = Worker(
+            plan, self.clock, lambda *frame: None, InlineRunner(), calls, lambda: None, inline=True
+        )
+        self.frames = 0
+
+    def run(self, items: list[Row | Tick | Pause]) -> BoltRun:
+        """Feed the bolt, end its input, and clean up whatever happens."""
+        worker = self.worker
+        try:
+            worker.start()
+            worker.timers.ticks.clear()  # ticks come where TICK stands
+            self.settle()
+            self.feed(items)
+            end = Batch(self.source, self.target, [], [], [])
+            end.ended = True
+            worker.deliver(end)
+            while not self.ended():
+                if not self.jump(float("inf")):
+                    raise TimeoutError(self.text("and nothing can happen any more"))
+        finally:
+            worker.stop()
+        self.recording.mutations.end()
+        self.recording.mutations.raise_found()
+        return BoltRun(self.recording, self.verdicts, tuple(worker.errors[BOLT].kept))
+
+    def feed(self, items: list[Row | Tick | Pause]) -> None:
+        """Give the bolt its input, ticks and pauses in order."""
+        rows: list[Row] = []
+        for item in items:
+            if isinstance(item, tuple):
+                rows.append(item)
+                if len(rows) < FRAME:
+                    continue
+            self.deliver(rows)
+            rows = []
+            if isinstance(item, Tick):
+                self.tick()
+            elif isinstance(item, Pause):
+                self.let_pass(item.seconds)
+        self.deliver(rows)
+
+    def deliver(self, rows: list[Row]) -> None:
+        """Send tuples that belong to no tree, and let the bolt do what it does with them at this moment."""
+        if rows:
+            self.frames += 1
+            batch = Batch(self.source, self.target, rows, [0] * len(rows), [0] * len(rows))
+            batch.sender = SOURCE
+            batch.frame = self.frames
+            self.worker.deliver(batch)
+            self.settle()
+
+    def tick(self) -> None:
+        """Let the tick interval pass, if there is one, and call `tick`."""
+        bolt = self.worker.bolts[0]
+        interval = tick_interval(bolt)
+        if interval:
+            self.let_pass(interval)
+        bolt.tick_due = True
+        self.worker.queue(bolt)
+        self.settle()
+
+    def let_pass(self, seconds: float) -> None:
+        """Let time pass, and everything happen that is due by then."""
+        until = self.clock.now() + seconds
+        while self.jump(until):
+            pass
+
+    def ended(self) -> bool:
+        """Whether the bolt has nothing more to do at this moment or later."""
+        self.settle()
+        return self.worker.ended
+
+    def jump(self, until: float) -> bool:
+        """Settle, then move to the next moment at which something is due; False when there is none before `until`, which
+        is moved to unless it is infinite."""
+        self.settle()
+        now = self.clock.now()
+        due = self.worker.next_time()
+        if due is not None and due <= now:  # due now, and yet nothing happened: rounding
+            due = now + 1e-6
+        moment = until if due is None else min(due, until)
+        if moment < float("inf"):
+            self.clock.move_to(moment)
+        if moment >= until:
+            self.settle()
+        return moment < until
+
+    def settle(self) -> None:
+        """Let everything happen that can happen at this moment."""
+        worker = self.worker
+        busy = True
+        while busy:
+            busy = worker.step()
+            self.recording.mutations.raise_found()
+            if worker.crash is not None:
+                raise TopologyFailed(TOPOLOGY, worker.crash.render())
+            if time.monotonic() >= self.deadline:
+                raise TimeoutError(self.text(f"within {TIMEOUT:g} s of real time"))
+
+    def text(self, when: str) -> str:
+        """Why the bolt is not done."""
+        head = f"the bolt is not done {when}, after {self.clock.now():g} s of simulated time:"
+        return stuck_text(head, blockers([self.worker]), self.worker.errors[BOLT].kept)

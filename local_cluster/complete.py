@@ -1,0 +1,122 @@
+"""complete_topology: a whole topology run to its end in a test, on simulated time, with a record of what it did.
+
+It is a `LocalCluster(simulated_time=True)` that jumps from one moment at which something is due to the next.
+Must not know: how tasks run.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from local_cluster.blockers import blockers, stuck_text
+from local_cluster.cluster import LocalCluster
+from local_cluster.recording import Recording, Row
+from local_cluster.scripted import with_sources
+from local_cluster.status import TopologyStatus
+from topology_api import Failure, InvalidConfig, SquallError, Topology
+from topology_api.values import MAX_SECONDS, number_problem
+from topology_api.wording import typed
+from worker.reports import ErrorReport
+
+
+class Completed:
+    """What a topology did from its start to its completion.
+
+    status: its final `TopologyStatus`: state COMPLETED and the totals of all components.
+    """
+
+    def __init__(self, recording: Recording, status: TopologyStatus) -> None:
+        self._recording = recording
+        self.status = status
+
+    def emitted(self, component: str, stream: str = "default") -> list[Row]:
+        """The values that all tasks of a component emitted on a stream, in the order of emission; replays not counted."""
+        return self._recording.emitted(component, stream)
+
+    def acked(self, spout: str) -> list[Any]:
+        """The message ids of a spout whose trees were acked, in the order of their verdicts."""
+        return self._recording.verdicts(spout)[0]
+
+    def failed(self, spout: str) -> list[tuple[Any, Failure]]:
+        """The message ids of a spout whose trees failed for good, each with its Failure, in the order of their verdicts."""
+        return self._recording.verdicts(spout)[1]
+
+    @property
+    def errors(self) -> tuple[ErrorReport, ...]:
+        """Reports of the errors that the user's code raised, the oldest first (of many of one component, the latest)."""
+        return self.status.errors
+
+    @property
+    def seconds(self) -> float:
+        """Simulated seconds that the run took."""
+        return self.status.uptime
+
+    def __repr__(self) -> str:
+        lines = [f"<Completed {self.status.name!r} after {self.seconds:g} s of simulated time"]
+        for name, totals in self.status.components.items():
+            did = [f"{totals.emitted} emitted"]
+            if totals.kind == "bolt":
+                did.append(f"{totals.executed} executed")
+            did += [f"{totals.acked} acked", f"{totals.failed} failed"]
+            if totals.replayed:
+                did.append(f"{totals.replayed} replayed")
+            if totals.errors:
+                did.append(f"{totals.errors} errors")
+            lines.append(f"{name}: {', '.join(did)}")
+        if self.errors:
+            lines.append(f"last error: {self.errors[-1].render()}")
+        return "\n  ".join(lines) + ">"
+
+
+def complete_topology(
+    topology: Topology,
+    sources: Mapping[str, Iterable[Sequence[Any]] | Mapping[str, Iterable[Sequence[Any]]]] | None = None,
+    conf: Mapping[str, object] | None = None,
+    timeout: float = 60,
+    seed: int = 0,
+) -> Completed:
+    """Run a topology to completion in this process and give what it did. Time is simulated and jumps over waits, threads and
+    the asyncio loop are simulated with it, and the same seed gives the same run. Nothing but the topology's own code does I/O.
+
+    sources: spouts to replace by fixed values, id -> value tuples on the stream `default` (or on the spout's only stream),
+        or id -> {stream: value tuples}; the message ids are the positions, replays are the default. Of several tasks of
+        such a spout the first emits. A spout that is not replaced must finish by itself.
+    conf: configuration that beats the topology's. timeout: in real seconds; a call of the user's is not interrupted.
+
+    InvalidTopology, InvalidConfig: what is wrong with the arguments, all of it. TimeoutError: it is not completed in time, or
+    (at once) nothing can happen any more; says what blocks. TopologyFailed: as `LocalCluster.wait`. MutatedValue: a
+    component changed a value of a tuple.
+    """
+    if not isinstance(topology, Topology):
+        raise SquallError(
+            f"complete_topology() takes a Topology, as TopologyBuilder.build() returns it, not {typed(topology)}"
+        )
+    problem = number_problem(timeout, 0, MAX_SECONDS, "seconds", above=True)
+    if problem is not None:
+        raise InvalidConfig([f"timeout {problem}"], "complete_topology")
+    wanted = topology if sources is None else with_sources(topology, sources)
+    recording = Recording(wanted)
+    deadline = time.monotonic() + timeout
+
+    def check() -> None:
+        recording.mutations.raise_found()
+        if time.monotonic() >= deadline:
+            raise TimeoutError(_text(cluster, wanted.name, f"within {timeout:g} s of real time"))
+
+    with LocalCluster(simulated_time=True, seed=seed, observers=(recording,)) as cluster:
+        if not cluster._complete(wanted, conf, check):
+            raise TimeoutError(_text(cluster, wanted.name, "and nothing can happen any more"))
+        recording.mutations.end()
+        recording.mutations.raise_found()
+        cluster.wait(wanted.name, 0)
+        return Completed(recording, cluster.status(wanted.name))
+
+
+def _text(cluster: LocalCluster, name: str, when: str) -> str:
+    """Why the topology is not completed."""
+    hosted = cluster._engine.host.hosted.get(name)
+    status = cluster.status(name)
+    head = f"topology {name!r} is not completed {when}, after {status.uptime:g} s of simulated time:"
+    return stuck_text(head, blockers(hosted.workers.values()) if hosted else [], status.errors)

@@ -1,0 +1,230 @@
+"""The check that nobody changes the values of a tuple: not the component that emitted them, not one that got them.
+
+A value is shared by all tasks that get it, by the bolts that keep it and by replays; between processes it is not. So a
+change works in a test and does something else on a cluster. Each value that could be changed is pickled when it is
+emitted, before it is executed and after; pickles that differ are a `MutatedValue`. Values that cannot be pickled, or
+pickle differently each time, are not checked. What `functools.cached_property` keeps in an object is no change.
+Must not know: tasks, clusters.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+from collections import deque
+from collections.abc import Sequence
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from functools import cached_property, lru_cache
+from typing import Any
+from uuid import UUID
+
+from topology_api import SquallError, Tuple
+from topology_api.wording import shown
+
+#: Values of exactly these types cannot be changed.
+PLAIN = frozenset(
+    (bool, int, float, complex, str, bytes, type(None), date, time, datetime, timedelta, Decimal, UUID, range)
+)
+#: Values that a component touched lately and that are looked at again around each of its executions, so that a bolt which
+#: keeps a value and changes it later is found in the act.
+KEPT_IN_VIEW = 8
+
+
+class MutatedValue(SquallError, AssertionError):
+    """A component changed a value of a tuple. `component`: who did it; `field` of `stream` of `source`: which value;
+    `before`, `after`: what it was when it was emitted (a copy), and is now.
+
+    `others`: further components that had the value and may have done it instead; empty when it is certain.
+    """
+
+    def __init__(
+        self,
+        component: str,
+        source: str,
+        stream: str,
+        field: str,
+        before: object,
+        after: object,
+        others: Sequence[str] = (),
+    ) -> None:
+        self.component = component
+        self.source = source
+        self.stream = stream
+        self.field = field
+        self.before = before
+        self.after = after
+        self.others = tuple(others)
+        super().__init__(component, source, stream, field, before, after, self.others)
+
+    def __str__(self) -> str:
+        when = "after it had emitted it" if self.component == self.source else "that it got in a tuple"
+        doubt = f" (or {' or '.join(map(repr, self.others))} did, which had it too)" if self.others else ""
+        return (
+            f"component {self.component!r} changed a value {when}{doubt}:"
+            f" field {self.field!r} of {self.source!r}, stream {self.stream!r}\n"
+            f"  was {shown(self.before)}\n"
+            f"  is  {shown(self.after)}\n"
+            "the values of a tuple are shared by everybody who gets it: change a copy, or emit one"
+        )
+
+
+class Watched:
+    """One value that is watched: what it was, and who has had it. It is kept, so that its id() stays its own."""
+
+    __slots__ = ("data", "field", "holders", "source", "stream", "value")
+
+    def __init__(self, value: object, data: bytes, source: str, stream: str, field: str) -> None:
+        self.value = value
+        self.data = data
+        self.source = source
+        self.stream = stream
+        self.field = field
+        self.holders = [source]
+
+    def changed(self) -> bool:
+        """Whether the value is not what it was."""
+        now = snapshot(self.value)
+        # One that pickles differently each time cannot be judged.
+        return now != self.data and now == snapshot(self.value)
+
+    def held_by(self, component: str) -> None:
+        """From now on this component has the value too."""
+        if component not in self.holders:
+            self.holders.append(component)
+
+    def mutated_by(self, component: str, others: Sequence[str] = ()) -> MutatedValue:
+        """The error that says so."""
+        try:
+            before = pickle.loads(self.data)
+        except Exception as error:
+            before = f"<a value that cannot be unpickled: {type(error).__name__}>"
+        return MutatedValue(component, self.source, self.stream, self.field, before, self.value, others)
+
+
+class MutationWatch:
+    """Watches the values of one run. It raises nothing in the middle of it: `found` is the first change that was seen."""
+
+    def __init__(self) -> None:
+        self.watched: dict[int, Watched] = {}
+        self.in_view: dict[str, deque[Watched]] = {}
+        self.found: MutatedValue | None = None
+
+    def emitted(self, component: str, stream: str, fields: Sequence[str], row: Sequence[Any]) -> None:
+        """A component emitted these values. One that it emitted before, and that has changed since, it has changed."""
+        for field, value in zip(fields, row):
+            watched = self.watched.get(id(value))
+            if watched is None:
+                self.watch(value, component, component, stream, field)
+                continue
+            if watched.changed():
+                self.note(
+                    watched.mutated_by(component) if component in watched.holders else self.blame(watched)
+                )
+            watched.held_by(component)
+            self.view(component, watched)
+
+    def executing(self, component: str, tup: Tuple) -> None:
+        """A component is about to execute a tuple: what has changed by now, it has not changed in this call."""
+        for kept in self.in_view.get(component, ()):
+            self.judge(kept)
+        for field, value in zip(tup.fields, tup.values):
+            watched = self.watched.get(id(value))
+            if watched is None:
+                self.watch(value, component, tup.component, tup.stream, field)
+            else:
+                self.judge(watched)
+                watched.held_by(component)
+                self.view(component, watched)
+
+    def executed(self, component: str, tup: Tuple) -> None:
+        """A component has executed a tuple: what has changed since it began, it has changed."""
+        got = [self.watched.get(id(value)) for value in tup.values]
+        for watched in (*got, *self.in_view.get(component, ())):
+            if watched is not None and watched.changed():
+                self.note(watched.mutated_by(component))
+
+    def end(self) -> None:
+        """The run is over: look at everything once more."""
+        for watched in self.watched.values():
+            self.judge(watched)
+
+    def raise_found(self) -> None:
+        """Raise the first change that was seen."""
+        if self.found is not None:
+            raise self.found
+
+    def watch(self, value: object, component: str, source: str, stream: str, field: str) -> None:
+        """Begin to watch a value, if it is one that could change."""
+        if is_plain(value):
+            return
+        data = snapshot(value)
+        if data is not None:
+            watched = self.watched[id(value)] = Watched(value, data, source, stream, field)
+            watched.held_by(component)
+            self.view(component, watched)
+
+    def view(self, component: str, watched: Watched) -> None:
+        """Keep a value in view that a component touches."""
+        lately = self.in_view.setdefault(component, deque(maxlen=KEPT_IN_VIEW))
+        if watched not in lately:
+            lately.append(watched)
+
+    def judge(self, watched: Watched) -> None:
+        """A value that has changed between two looks: bolts are looked at around each call, so most likely it was the
+        component that emitted it."""
+        if self.found is None and watched.changed():
+            self.note(self.blame(watched))
+
+    def blame(self, watched: Watched) -> MutatedValue:
+        """The error that names all who may have changed a value."""
+        return watched.mutated_by(watched.source, watched.holders[1:])
+
+    def note(self, mutation: MutatedValue) -> None:
+        """Keep the first change."""
+        if self.found is None:
+            self.found = mutation
+
+
+def is_plain(value: object) -> bool:
+    """Whether a value cannot be changed."""
+    kind = type(value)
+    if kind is tuple or kind is frozenset:
+        return all(is_plain(part) for part in value)  # type: ignore[attr-defined]
+    return kind in PLAIN or isinstance(value, (Enum, type))
+
+
+def snapshot(value: object) -> bytes | None:
+    """The value as bytes; None if it cannot be pickled."""
+    buffer = io.BytesIO()
+    try:
+        _Pickler(buffer, protocol=5).dump(value)
+    except Exception:
+        return None
+    return buffer.getvalue()
+
+
+class _Pickler(pickle.Pickler):
+    """Leaves out what `cached_property` keeps in an object: reading an attribute is no change."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        kind: Any = type(obj)
+        cached = _cached_names(kind)
+        if not cached:
+            return NotImplemented
+        reduced = obj.__reduce_ex__(5)
+        if not isinstance(reduced, tuple) or len(reduced) < 3 or not isinstance(reduced[2], dict):
+            return NotImplemented
+        state = {name: part for name, part in reduced[2].items() if name not in cached}
+        return (*reduced[:2], state, *reduced[3:])
+
+
+@lru_cache(maxsize=1024)
+def _cached_names(kind: type) -> frozenset[str]:
+    return frozenset(
+        name
+        for base in kind.__mro__
+        for name, part in vars(base).items()
+        if isinstance(part, cached_property)
+    )

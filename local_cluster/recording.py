@@ -1,0 +1,91 @@
+"""What a run did, written down as it happens: every emission, every verdict, and whether values were changed.
+
+An observer of a local cluster (`worker.observers`): it asks for one recorder a task, and all write into one `Recording`.
+Must not know: how the run is driven, what is asked of it afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from local_cluster.mutation import MutationWatch
+from topology_api import Context, Failure, Hook, SquallError, Topology, Tuple
+from topology_api.topology import ComponentSpec, StreamSpec
+from topology_api.wording import listed, nearest, shown
+
+Row = tuple[Any, ...]
+
+
+class Recording:
+    """The record of one run of a topology."""
+
+    def __init__(self, topology: Topology) -> None:
+        self.topology = topology
+        self.specs = {spec.id: spec for spec in topology.components}
+        self.rows: dict[tuple[str, str], list[Row]] = {
+            (spec.id, stream): [] for spec in topology.components for stream in spec.outputs
+        }
+        self.acked: dict[str, list[Any]] = {spec.id: [] for spec in topology.spouts}
+        self.failed: dict[str, list[tuple[Any, Failure]]] = {spec.id: [] for spec in topology.spouts}
+        self.mutations = MutationWatch()
+
+    def for_task(self, context: Context) -> TaskRecorder:
+        """The recorder of one task (called when the task is made)."""
+        return TaskRecorder(self, context.component)
+
+    def emitted(self, component: str, stream: str) -> list[Row]:
+        """The values that a component emitted on a stream; SquallError for names that there are not."""
+        spec = self._known(component, tuple(self.specs))
+        own = [name for name in spec.outputs if not name.startswith("__")]
+        if stream not in own:
+            near = nearest(stream, own) if isinstance(stream, str) else ""
+            raise SquallError(
+                f"{spec.kind} {component!r} of topology {self.topology.name!r} has no output stream {shown(stream)}"
+                f"{near or f' (it has: {listed(own)})'}"
+            )
+        return list(self.rows[component, stream])
+
+    def verdicts(self, spout: str) -> tuple[list[Any], list[tuple[Any, Failure]]]:
+        """What was acked and what failed at a spout; SquallError for anything that is no spout."""
+        spec = self._known(spout, tuple(self.acked))
+        return list(self.acked[spec.id]), list(self.failed[spec.id])
+
+    def _known(self, component: str, known: Sequence[str]) -> ComponentSpec:
+        if component in known:
+            return self.specs[component]
+        if component in self.specs:
+            raise SquallError(
+                f"{component!r} is a bolt of topology {self.topology.name!r}: message ids are acked and failed at "
+                f"spouts (there are: {listed(known)})"
+            )
+        near = nearest(component, known) if isinstance(component, str) else ""
+        raise SquallError(
+            f"topology {self.topology.name!r} has no {shown(component)}{near or f' (it has: {listed(known)})'}"
+        )
+
+
+class TaskRecorder(Hook):
+    """Writes down what one task does."""
+
+    def __init__(self, recording: Recording, component: str) -> None:
+        self.recording = recording
+        self.component = component
+        self.streams: Mapping[str, StreamSpec] = recording.specs[component].outputs
+        self.mutations = recording.mutations
+
+    def emitted(self, task: int, stream: str, values: Row, targets: Sequence[int]) -> None:
+        self.recording.rows[self.component, stream].append(values)
+        self.mutations.emitted(self.component, stream, self.streams[stream].fields, values)
+
+    def executing(self, tup: Tuple) -> None:
+        self.mutations.executing(self.component, tup)
+
+    def executed(self, tup: Tuple) -> None:
+        self.mutations.executed(self.component, tup)
+
+    def spout_acked(self, message_id: Any) -> None:
+        self.recording.acked[self.component].append(message_id)
+
+    def spout_failed(self, message_id: Any, failure: Failure) -> None:
+        self.recording.failed[self.component].append((message_id, failure))

@@ -1,0 +1,181 @@
+"""Spouts whose emissions are data: `ScriptedSpout` with its `Pause`s, and the stand-in for a spout that a test replaces.
+
+Both number what they emit by position and have the default replay policy. Of several tasks only the first (index 0) emits;
+the others finish at once, so that a script is played once whatever the parallelism.
+Must not know: how topologies are run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from topology_api import Context, Fields, InvalidConfig, InvalidTopology, Spout, Topology
+from topology_api.fields import DEFAULT_STREAM
+from topology_api.packing import pack
+from topology_api.topology import ComponentSpec
+from topology_api.values import MAX_SECONDS, number_problem
+from topology_api.wording import listed, nearest, shown, typed
+
+Row = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Pause:
+    """In a script: so many seconds in which nothing is emitted (InvalidConfig if they are not a number of 0 or more)."""
+
+    seconds: float
+
+    def __post_init__(self) -> None:
+        problem = number_problem(self.seconds, 0, MAX_SECONDS, "seconds")
+        if problem is not None:
+            raise InvalidConfig([f"seconds {problem}"], "a Pause")
+
+
+class Tick:
+    """The class of TICK; there is one instance."""
+
+    def __repr__(self) -> str:
+        return "TICK"
+
+    def __reduce__(self) -> str:
+        return "TICK"
+
+
+#: Among the inputs of `run_bolt`: a call of the bolt's `tick`.
+TICK = Tick()
+
+
+def row_problem(values: object, fields: Sequence[str]) -> str | None:
+    """What is wrong with `values` as the values of a tuple with these fields, or None."""
+    if not isinstance(values, (tuple, list)):
+        return f"is {typed(values)}: give a tuple of values; one value is written (value,)"
+    if len(values) != len(fields):
+        return f"has {len(values)} value(s), {shown(values)}, for {len(fields)} field(s): {listed(fields)}"
+    return None
+
+
+class ScriptedSpout(Spout):
+    """A spout whose script is data: value tuples, emitted one after the other, and `Pause(seconds)`.
+
+    The message id of a tuple is its position in the script, pauses counted. At the end of the script it finishes. Failed
+    trees are replayed by the default policy; set `replay` on the instance or in a subclass for another one.
+    fields: the fields of the stream `default`. InvalidTopology, with all problems, for a script that does not fit them.
+    """
+
+    def __init__(self, fields: Fields | str | Sequence[str], script: Sequence[Sequence[Any] | Pause]) -> None:
+        self.outputs = Fields(fields)
+        self.script = tuple(
+            entry if isinstance(entry, Pause) or not isinstance(entry, list) else tuple(entry)
+            for entry in script
+        )
+        problems = [
+            f"the script of {type(self).__name__}, position {position}, {problem}"
+            for position, entry in enumerate(self.script)
+            if not isinstance(entry, Pause) and (problem := row_problem(entry, self.outputs)) is not None
+        ]
+        if problems:
+            raise InvalidTopology(problems)
+
+    def open(self, context: Context) -> None:
+        """Start at the beginning (the first task), or at the end."""
+        self.position = 0 if context.index == 0 else len(self.script)
+
+    def next_tuple(self) -> float | None:
+        """Play the next entry of the script."""
+        position = self.position
+        if position >= len(self.script):
+            self.finish()
+            return None
+        self.position += 1
+        entry = self.script[position]
+        if isinstance(entry, Pause):
+            return entry.seconds
+        self.emit(entry, message_id=position)
+        return None
+
+
+class FixedSource(Spout):
+    """Stands in for a spout: emits fixed values on its streams, their positions as message ids, and finishes."""
+
+    def __init__(self, entries: Sequence[tuple[str, Row]]) -> None:
+        self.entries = tuple(entries)
+
+    def open(self, context: Context) -> None:
+        """Start at the beginning (the first task), or at the end."""
+        self.position = 0 if context.index == 0 else len(self.entries)
+
+    def next_tuple(self) -> None:
+        """Emit the next values."""
+        position = self.position
+        if position >= len(self.entries):
+            return self.finish()
+        self.position += 1
+        stream, row = self.entries[position]
+        self.emit(row, message_id=position, stream=stream)
+
+
+def with_sources(topology: Topology, sources: Mapping[str, Any]) -> Topology:
+    """The topology with spouts replaced by fixed values: id -> value tuples for the stream `default` (or the spout's only
+    stream), or id -> {stream: value tuples}. Ids, streams, parallelism, configuration and task ids stay as they were.
+
+    InvalidTopology with all problems; CannotPack for values that could not be shipped.
+    """
+    if not isinstance(sources, Mapping):
+        raise InvalidTopology(
+            [f"sources is {typed(sources)}: give a dict from spout ids to values"], topology.name
+        )
+    problems: list[str] = []
+    entries: dict[str, list[tuple[str, Row]]] = {}
+    specs = {spec.id: spec for spec in topology.components}
+    for name, values in sources.items():
+        spec = specs.get(name)
+        if spec is None or spec.kind != "spout":
+            problems.append(_not_a_spout(name, spec, topology))
+            continue
+        found, wrong = _entries_of(spec, values)
+        problems += [f"sources[{name!r}]: {problem}" for problem in wrong]
+        entries[name] = found
+    if problems:
+        raise InvalidTopology(problems, topology.name)
+    pickles = dict(topology.pickles)
+    for name, found in entries.items():
+        pickles[name] = pack(FixedSource(found), f"sources[{name!r}]", Spout)
+    return replace(topology, pickles=pickles)
+
+
+def _not_a_spout(name: object, spec: ComponentSpec | None, topology: Topology) -> str:
+    spouts = [spout.id for spout in topology.spouts]
+    if spec is not None:
+        return f"sources[{name!r}]: that is a bolt; only spouts are replaced (there are: {listed(spouts)})"
+    near = nearest(name, spouts) if isinstance(name, str) else ""
+    return f"sources[{shown(name)}]: there is no such spout{near or f' (there are: {listed(spouts)})'}"
+
+
+def _entries_of(spec: ComponentSpec, values: Any) -> tuple[list[tuple[str, Row]], list[str]]:
+    """What a stand-in emits, stream by stream, and what is wrong with it."""
+    streams = [stream for stream in spec.outputs if not stream.startswith("__")]
+    if not isinstance(values, Mapping):
+        if DEFAULT_STREAM not in streams and len(streams) != 1:
+            return [], [f"the spout's streams are {listed(streams)}: give a dict, {{stream: values}}"]
+        values = {DEFAULT_STREAM if DEFAULT_STREAM in streams else streams[0]: values}
+    entries: list[tuple[str, Row]] = []
+    problems: list[str] = []
+    for stream, rows in values.items():
+        if stream not in streams:
+            near = nearest(stream, streams) if isinstance(stream, str) else ""
+            problems.append(
+                f"the spout has no stream {shown(stream)}{near or f' (it has: {listed(streams)})'}"
+            )
+        elif spec.outputs[stream].direct:
+            problems.append(f"stream {stream!r} is direct: fixed values name no task to go to")
+        elif isinstance(rows, (str, bytes, Mapping)) or not hasattr(rows, "__iter__"):
+            problems.append(f"it is {typed(rows)}: give a list of value tuples")
+        else:
+            for row in rows:
+                problem = row_problem(row, spec.outputs[stream].fields)
+                if problem is not None:
+                    problems.append(f"position {len(entries)} {problem}")
+                entries.append((stream, tuple(row) if problem is None else ()))
+    return entries, problems
