@@ -179,12 +179,12 @@ class BoltEmitter(Emitter):
         root = anchor._root
         route = output.only
         if route is None or root < 0 or anchors is not None or anchor._more:
-            if output.unread and anchors is None:
+            if output.unread and anchors is None and root >= 0:
                 self.emitted += 1
             else:
-                self.spread(row, output.choose(row), self.trees(anchors))
+                trees = self.trees(anchors)
+                self.spread(row, output.choose(row), trees)
             return
-        self.emitted += 1
         if output.key < 0:
             box = route.pick(row)
         else:
@@ -192,6 +192,7 @@ class BoltEmitter(Emitter):
                 box = output.cache[row[output.key]]
             except (KeyError, TypeError):  # not seen yet, or a key with a list in it
                 box = route.pick(row)
+        self.emitted += 1
         rows = box.rows
         if not rows:
             self.dirty.append(box)

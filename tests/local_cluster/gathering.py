@@ -1,0 +1,151 @@
+"""A spout of given rows and bolts that gather what they get, and the ways of running a topology to its end.
+
+The components travel by reference, so what they gather in this process is seen by the test that runs them.
+Must not know: single tests.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from local_cluster import LocalCluster, TopologyStatus
+from topology_api import Bolt, Context, Failure, Replay, Spout, Topology, Tuple
+
+Row = tuple[Any, ...]
+
+
+class Gathered:
+    """What components wrote down, by a name: in the order in which it happened; threads may add."""
+
+    def __init__(self) -> None:
+        self.lists: dict[str, list[Any]] = defaultdict(list)
+        self.changed = threading.Condition()
+
+    def add(self, name: str, entry: Any) -> None:
+        """Write something down."""
+        with self.changed:
+            self.lists[name].append(entry)
+            self.changed.notify_all()
+
+    def __getitem__(self, name: str) -> list[Any]:
+        with self.changed:
+            return list(self.lists[name])
+
+    def wait_for(self, name: str, count: int = 1, timeout: float = 60) -> None:
+        """Wait until so many entries are there."""
+        with self.changed:
+            assert self.changed.wait_for(lambda: len(self.lists[name]) >= count, timeout), f"no {name!r}"
+
+
+GATHERED = Gathered()
+
+
+class Rows(Spout):
+    """Emits its rows, dealt out to its tasks in turn; the message id is the row's position. Then it finishes."""
+
+    outputs: Any = ("value",)
+
+    def __init__(
+        self,
+        rows: Sequence[Row],
+        fields: Any = ("value",),
+        *,
+        tracked: bool = True,
+        per_call: int = 10,
+        replay: Replay | None = None,
+        finishes: bool = True,
+    ) -> None:
+        self.rows = list(rows)
+        self.outputs = fields
+        self.tracked = tracked
+        self.per_call = per_call
+        self.replay = replay
+        self.finishes = finishes
+
+    def open(self, context: Context) -> None:
+        self.name = context.component
+        self.left = list(enumerate(self.rows))[context.index :: context.parallelism][::-1]
+
+    def next_tuple(self) -> None:
+        for _ in range(self.per_call):
+            if not self.left:
+                return self.finish() if self.finishes else None
+            number, row = self.left.pop()
+            self.emit(row, message_id=number if self.tracked else None)
+        return None
+
+    def ack(self, message_id: object) -> None:
+        GATHERED.add(f"{self.name} acked", message_id)
+
+    def fail(self, message_id: object, failure: Failure) -> None:
+        GATHERED.add(f"{self.name} failed", (message_id, failure))
+
+
+class Gather(Bolt):
+    """Writes down each tuple's values with the task that got it; passes the tuple on when it has outputs."""
+
+    def __init__(self, fields: Any = ()) -> None:
+        if fields:
+            self.outputs = fields
+
+    def prepare(self, context: Context) -> None:
+        self.name = context.component
+        self.task = context.task
+        GATHERED.add(f"{self.name} tasks", context.task)
+
+    def execute(self, tup: Tuple) -> None:
+        GATHERED.add(self.name, (self.task, tup.values))
+        if self.outputs:
+            self.emit(tup.values)
+
+    def end_of_input(self) -> None:
+        GATHERED.add(f"{self.name} ended", self.task)
+
+
+def run(
+    topology: Topology,
+    *,
+    simulated: bool = True,
+    encode: bool = False,
+    conf: Mapping[str, object] | None = None,
+    timeout: float = 60,
+) -> TopologyStatus:
+    """Run a topology to its end; its status then. `timeout`: seconds of the time that there is."""
+    with LocalCluster(simulated_time=simulated, encode=encode) as cluster:
+        cluster.submit(topology, conf)
+        if simulated:
+            advance_to_the_end(cluster, topology.name, timeout)
+        cluster.wait(topology.name, timeout=timeout)
+        return cluster.status(topology.name)
+
+
+def advance_to_the_end(cluster: LocalCluster, name: str, timeout: float = 60) -> None:
+    """Let simulated time pass until a topology runs no more."""
+    passed = 0.0
+    while cluster.status(name).state not in ("COMPLETED", "FAILED") and passed < timeout:
+        cluster.advance(0.25)
+        passed += 0.25
+
+
+#: Ways of running that must come to the same result: keyword arguments of `run`.
+WAYS = [
+    pytest.param({}, id="simulated"),
+    pytest.param({"encode": True, "conf": {"topology.workers": 3}}, id="simulated-3-workers-encoded"),
+    pytest.param({"simulated": False}, id="real"),
+    pytest.param(
+        {"simulated": False, "encode": True, "conf": {"topology.workers": 3}}, id="real-3-workers-encoded"
+    ),
+]
+
+
+@pytest.fixture(autouse=True)
+def gathered() -> Iterator[Gathered]:
+    """What the components of this test gather."""
+    GATHERED.lists.clear()
+    yield GATHERED
+    GATHERED.lists.clear()
