@@ -43,8 +43,8 @@ class BoltRun(Protocol):
     auto_anchor: bool
     observer: Observer | None
 
-    def raised(self, tup: Tuple, error: BaseException) -> None:
-        """The user's code raised: fail the tuple, report the error."""
+    def raised(self, tup: Tuple, error: BaseException) -> bool:
+        """The user's code raised: fail the tuple, report the error; whether that ends the topology, and so the run."""
 
     def ack(self, tup: Tuple) -> None: ...
 
@@ -100,7 +100,8 @@ def run_basic(task: BoltRun, batch: Batch, stop: int, most_emits: int) -> int:
         try:
             execute(tup)
         except BaseException as error:
-            task.raised(tup, error)
+            if task.raised(tup, error):
+                enough = 0
         done += 1
         root = tup._root  # no longer what it was if the user or an error settled the tuple
         if root == last:
@@ -140,7 +141,8 @@ def run_general(task: BoltRun, batch: Batch, stop: int, most_emits: int) -> int:
         if observer is not None:
             observer.executed(tup)
         if error is not None:
-            task.raised(tup, error)
+            if task.raised(tup, error):
+                enough = 0
             error = None  # its traceback holds this frame
         emitter.anchor = NOTHING
         if task.auto_ack and tup._root != SETTLED:

@@ -8,6 +8,7 @@ Must not know: tasks, queues, terminals.
 from __future__ import annotations
 
 import os
+import sysconfig
 import traceback
 from collections import deque
 from dataclasses import dataclass, replace
@@ -18,6 +19,10 @@ from typing import Final
 OURS: Final = tuple(
     os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), name) + os.sep
     for name in ("worker", "topology_api", "squall", "local_cluster", "nimbus", "supervisor", "squall_cli")
+)
+#: Frames below these folders are a library's: shown, but never "the user's own line".
+LIBRARIES: Final = tuple(
+    os.path.join(folder, "") for folder in {sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")}
 )
 MOST_FRAMES: Final = 4
 #: Reports kept of each component, the latest.
@@ -56,11 +61,19 @@ class ErrorReport:
         return "\n".join(lines)
 
 
+def one_line(text: str) -> str:
+    """The text without line breaks and other control characters: a value's repr may have any (arrays, data frames)."""
+    if text.isprintable():
+        return text
+    joined = " ".join(text.split())
+    return "".join(character if character.isprintable() else "?" for character in joined)
+
+
 def describe(error: BaseException) -> str:
     """Type and message of an error in one line."""
     name = type(error).__name__
     try:
-        message = " ".join(str(error).split())
+        message = one_line(str(error))
     except Exception as broken:
         message = f"(its str() raises {type(broken).__name__})"
     text = f"{name}: {message}" if message else name
@@ -79,7 +92,7 @@ def place_of(error: BaseException) -> str:
     own = [
         frame
         for frame in frames
-        if "site-packages" not in frame.filename and not frame.filename.startswith("<")
+        if "site-packages" not in frame.filename and not frame.filename.startswith(("<", *LIBRARIES))
     ]
     if not (own or frames):
         return ""
@@ -103,6 +116,8 @@ def make_report(
     now: float,
 ) -> ErrorReport:
     """The report of an error that a user's method `call` raised."""
+    if tuple_text is not None:
+        tuple_text = one_line(tuple_text)
     frames: list[str] = []
     for frame in user_frames(error.__traceback__)[-MOST_FRAMES:]:
         frames.append(f'File "{frame.filename}", line {frame.lineno}, in {frame.name}')
