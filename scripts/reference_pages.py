@@ -1,0 +1,229 @@
+"""Writes the pages of docs/ that are made from the code: API reference, options, and the life of a topology.
+
+    python scripts/reference_pages.py        # after a change of docstrings, options or the life-cycle table
+
+What they say stands in docstrings and tables, nowhere else; tests/repository/test_reference_pages.py checks that the
+pages are up to date. This script must not know what any of it means.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+#: The modules of the reference, and the order in which a reader wants their names.
+MODULES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "topology_api": {
+        "Components": ("Spout", "Bolt", "BatchBolt", "Tuple", "Context"),
+        "Streams": ("Fields", "Stream"),
+        "Topologies": ("TopologyBuilder", "Handle", "BoltDeclarer", "Topology"),
+        "Failures and replays": ("Replay", "Failure", "FailTuple"),
+        "Extensions": ("Grouping", "Hook"),
+        "Errors": (
+            "SquallError", "InvalidTopology", "InvalidConfig", "EmitError", "GroupingError", "CannotPack",
+            "NameTaken", "NoSuchTopology", "TopologyFailed", "NotYet",
+        ),
+    },
+    "local_cluster": {"A cluster in one process": ("LocalCluster", "TopologyStatus", "ComponentStatus")},
+    "local_cluster.testing": {
+        "Testing": (
+            "complete_topology", "Completed", "run_bolt", "BoltRun", "TICK", "ScriptedSpout", "Pause",
+            "MutatedValue",
+        ),
+    },
+}  # fmt: skip
+
+WRITTEN = "<!-- Written by scripts/reference_pages.py: change what it is made from, and run it again. -->\n\n"
+#: Classes whose instances only Squall makes.
+GIVEN = {"Tuple", "Context", "Handle", "BoltDeclarer", "Completed", "BoltRun"}
+FOR_DEVELOPERS = "Only names; each is documented where it is written."
+PARAMETER = re.compile(r"^([a-z]\w*(?:, [a-z]\w*)*): (.*)$")
+
+
+class Verbatim:
+    """Has a signature show an annotation as it was written."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def signature(function: Any, *, method: bool) -> str:
+    """A signature as one line, without `self` and without what returns nothing."""
+    found = inspect.signature(function)
+    parameters = list(found.parameters.values())[1 if method else 0 :]
+    shown = [
+        one.replace(annotation=Verbatim(one.annotation)) if isinstance(one.annotation, str) else one
+        for one in parameters
+    ]
+    returns = found.return_annotation
+    if returns in (inspect.Signature.empty, "None", None):
+        return str(found.replace(parameters=shown, return_annotation=inspect.Signature.empty))
+    return str(found.replace(parameters=shown, return_annotation=Verbatim(str(returns))))
+
+
+def prose(text: str, indent: str = "") -> Iterator[str]:
+    """A docstring in Markdown: paragraphs, and a bullet for each `name: what it is`."""
+    bullets = False
+    for line in inspect.cleandoc(text).splitlines():
+        entry = PARAMETER.match(line)
+        if not line.strip():
+            bullets = False
+            yield ""
+        elif entry is not None:
+            if not bullets:
+                yield ""
+            bullets = True
+            names = ", ".join(f"`{name}`" for name in entry[1].split(", "))
+            yield f"{indent}- {names}: {entry[2]}"
+        elif line.startswith("    ") and not bullets:  # code
+            yield indent + line
+        elif line.startswith("Raises "):
+            bullets = False
+            yield ""
+            yield indent + line
+        else:
+            yield f"{indent}{'  ' if bullets else ''}{line.strip()}"
+
+
+def members(cls: type) -> Iterator[tuple[str, Any]]:
+    """The public methods and properties that a class defines itself, in the order of its source."""
+    for name, member in vars(cls).items():
+        if name.startswith("_"):
+            continue
+        if isinstance(member, classmethod | staticmethod):
+            yield name, getattr(cls, name)
+        elif isinstance(member, property) or inspect.isfunction(member):
+            yield name, member
+
+
+def describe_class(name: str, cls: type) -> Iterator[str]:
+    own = "__init__" in vars(cls) or "__new__" in vars(cls)
+    parents = ", ".join(base.__name__ for base in cls.__bases__ if base.__module__.split(".")[0] in MODULES)
+    takes = signature(cls, method=False) if own and name not in GIVEN else ""
+    yield f"### {name}"
+    yield ""
+    yield f"class `{name}{takes}`" + (f", a {parents}" if parents else "")
+    yield ""
+    yield from prose(cls.__doc__ or "")
+    yield ""
+    if any(members(cls)):  # else Markdown takes the members for more of the list above
+        yield "Members:"
+        yield ""
+    for member_name, member in members(cls):
+        if isinstance(member, property):
+            yield f"- **`{member_name}`**"
+            document = member.fget.__doc__ if member.fget else ""
+        else:
+            method = not inspect.ismethod(member) and member_name not in static(cls)
+            yield f"- **`{member_name}{signature(member, method=method)}`**"
+            document = member.__doc__
+        yield ""
+        yield from prose(document or "", indent="  ")
+        yield ""
+
+
+def static(cls: type) -> set[str]:
+    return {name for name, member in vars(cls).items() if isinstance(member, staticmethod)}
+
+
+def describe(name: str, value: Any) -> Iterator[str]:
+    """One name of a module."""
+    if inspect.isclass(value):
+        yield from describe_class(name, value)
+        return
+    yield f"### {name}"
+    yield ""
+    if inspect.isfunction(value):
+        yield f"`{name}{signature(value, method=False)}`"
+        yield ""
+        yield from prose(value.__doc__ or "")
+    else:
+        yield f"`{name}`: stands for itself, as `{value!r}`."
+    yield ""
+
+
+def describe_module(name: str, module: ModuleType, sections: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
+    listed = [entry for names in sections.values() for entry in names]
+    exported = set(module.__all__)
+    if exported != set(listed):
+        raise SystemExit(
+            f"scripts/reference_pages.py: MODULES and {name}.__all__ differ: {exported ^ set(listed)}"
+        )
+    yield f"# {name}"
+    yield ""
+    yield from prose(re.sub(FOR_DEVELOPERS + " ?", "", module.__doc__ or ""))
+    yield ""
+    for section, names in sections.items():
+        yield f"## {section}"
+        yield ""
+        for entry in names:
+            yield from describe(entry, getattr(module, entry))
+
+
+def tidy(lines: Iterator[str]) -> str:
+    """One empty line where there are several, none at the end."""
+    text = "\n".join(line.rstrip() for line in lines)
+    return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+
+
+def api() -> str:
+    parts = [
+        tidy(describe_module(name, importlib.import_module(name), sections))
+        for name, sections in MODULES.items()
+    ]
+    return WRITTEN + "\n".join(parts)
+
+
+def options() -> str:
+    from squall.settings import reference_table
+
+    return (
+        WRITTEN
+        + "# Options\n\nEvery option of Squall. Where each can be set, and which setting wins: see"
+        + " [running.md](running.md). Keys that do\nnot begin like ours (`topology.`, `nimbus.`, `supervisor.`,"
+        + " `squall.`, `storm.`) are your own: they may hold anything that\nJSON can, and components find them in"
+        + " `context.conf`. An unknown key that begins like ours is an error.\n\n"
+        + reference_table()
+    )
+
+
+def states() -> str:
+    from nimbus import lifecycle
+
+    meaning = (lifecycle.__doc__ or "").partition("| state")
+    meanings = (meaning[1] + meaning[2]).partition("\n\n")[0]
+    return (
+        WRITTEN
+        + "# The life of a topology\n\nA topology is in one of these states:\n\n"
+        + meanings
+        + "\n\nWhat happens to it is an event. A cell says which state follows; an empty one is refused and changes"
+        + " nothing.\n`activate`, `deactivate`, `rebalance` and `kill` are yours; the others are the cluster's own:"
+        + " all tasks placed anew,\nevery source ended and worked off, a crash, the last worker gone.\n\n"
+        + lifecycle.as_markdown()
+        + "\n`GONE` is no state: the name is free again. `(previous)` is the state before the rebalance.\n"
+    )
+
+
+PAGES = {"docs/api.md": api, "docs/options.md": options, "docs/states.md": states}
+
+
+def main() -> None:
+    for path, write in PAGES.items():
+        (ROOT / path).write_text(write(), encoding="utf-8")
+        print(path)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""The pages of docs/ that are made from the code say what the code says, and links between documents lead somewhere."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+PLACE = re.compile(r"(?<![\w/.])[a-z][\w./]*(?:\.py|/)")
+
+
+def reference_pages() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("reference_pages", ROOT / "scripts" / "reference_pages.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("path", ["docs/api.md", "docs/options.md", "docs/states.md"])
+def test_a_page_made_from_the_code_is_up_to_date(path: str) -> None:
+    written = reference_pages().PAGES[path]()
+    assert (ROOT / path).read_text(encoding="utf-8") == written, "run: python scripts/reference_pages.py"
+
+
+def test_every_link_between_documents_leads_to_a_file_or_a_heading() -> None:
+    broken = []
+    for document in DOCUMENTS:
+        for target in LINK.findall(document.read_text(encoding="utf-8")):
+            path, _, heading = target.partition("#")
+            if path.startswith(("http://", "https://")):
+                continue
+            aim = (document.parent / path) if path else document
+            headings = [] if aim.is_dir() or not aim.exists() else anchors(aim)
+            if not aim.exists() or (heading and heading not in headings):
+                broken.append(f"{document.name}: {target}")
+    assert not broken
+
+
+def anchors(document: Path) -> list[str]:
+    """What a heading is linked by: small letters, words joined by dashes."""
+    titles = re.findall(r"^#+ (.*)$", document.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return [re.sub(r"[^\w\- ]", "", title).strip().lower().replace(" ", "-") for title in titles]
+
+
+def test_every_box_of_the_architecture_is_a_file_that_exists() -> None:
+    # Files without a folder are in worker/, or in the folder of the path before them on the line.
+    missing = []
+    for line in (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8").splitlines():
+        folders = [ROOT, ROOT / "worker", ROOT / "squall"]
+        for place in PLACE.findall(line):
+            if not any((folder / place).exists() for folder in folders):
+                missing.append(f"{place} in: {line.strip()}")
+            elif (ROOT / place).parent.is_dir():
+                folders.append((ROOT / place).parent)
+    assert not missing
