@@ -110,8 +110,8 @@ class BoltTask(Task):
         if self.observer is not None:
             self.observer.failed(tup, failure)
 
-    def raised(self, tup: Tuple, error: BaseException) -> None:
-        """The user's code raised while it executed `tup`."""
+    def raised(self, tup: Tuple, error: BaseException) -> bool:
+        """The user's code raised while it executed `tup`; whether that ends the topology."""
         if isinstance(error, FailTuple):
             text = None if error.reason is None else str(error.reason)
         else:
@@ -119,6 +119,7 @@ class BoltTask(Task):
             self.report(self.method, error, tuple_text(tup))
         if tup._root != SETTLED:
             self.give_up(tup, Failure("failed", self.spec.id, self.id, text, 0))
+        return self.crashing()
 
     # Running.
 
@@ -130,35 +131,35 @@ class BoltTask(Task):
         """Ticks, input, end of input; as much as fits into one run."""
         emitter = self.emitter
         emitter.open_for(threading.get_ident())
+        enough = emitter.emitted + self.limits.emits
         if self.tick_due:
             self.tick_due = False
             self.call("tick")
-        enough = emitter.emitted + self.limits.emits
-        until = self.now() + RUN_SECONDS
-        while self.inbox and emitter.emitted < enough:
-            if not self.take_input(enough - emitter.emitted) or self.now() >= until:
-                break
-        if self.end_due and not self.end_called and not self.inbox and self.idle():
+        now = self.now()
+        until = now + RUN_SECONDS
+        while self.inbox and emitter.emitted < enough and now < until and not self.crashing():
+            executed = self.executed
+            self.take_input(enough - emitter.emitted)
+            started, now = now, self.now()
+            self.pace.took(self.executed - executed, now - started)
+        if self.end_due and not self.end_called and not self.inbox and emitter.emitted < enough and self.idle():
             self.finish_input()
 
-    def take_input(self, most_emits: int) -> bool:
-        """Execute some of the oldest batch; whether to go on."""
+    def take_input(self, most_emits: int) -> None:
+        """Execute some of the oldest batch."""
         batch = self.inbox[0]
         if batch.ended:
             self.inputs.ended(batch.source.task)
         else:
-            started = self.now()
             stop = min(len(batch.rows), batch.position + self.pace.count)
             acked, failed = self.acked, self.failed
             done = run_batch(self, batch, stop, most_emits)
             self.executed += done
             if is_basic(self, batch):  # the hot loop acks without counting
                 self.acked = acked + done - (self.failed - failed)
-            self.pace.took(done, self.now() - started)
         if batch.ended or batch.position >= len(batch.rows):
             self.inbox.popleft()
             self.done.append(batch)
-        return not self.crashing()
 
     def crashing(self) -> bool:
         """Whether an error of this run ends the topology (`topology.on.error: crash`)."""

@@ -156,7 +156,6 @@ def build_outputs(
 ) -> dict[str, Output]:
     """The output streams of one task, with a route to every consumer."""
     outputs: dict[str, Output] = {}
-    here = {target for target, worker in plan.worker_of.items() if worker == plan.worker}
     for stream, declared in spec.outputs.items():
         source = plan.source(spec.id, task, stream)
         output = outputs[stream] = Output(source, declared.direct)
@@ -177,7 +176,7 @@ def build_outputs(
                     grouping.kind,
                     grouping.fields,
                     boxes,
-                    here.__contains__,
+                    plan.tasks_here.__contains__,
                     index,
                     custom,
                 )

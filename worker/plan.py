@@ -42,7 +42,7 @@ class WorkerPlan:
     @property
     def own_tasks(self) -> list[tuple[int, str, int]]:
         """The tasks that run in this worker."""
-        return [row for row in self.tasks if self.worker_of[row[0]] == self.worker]
+        return [row for row in self.tasks if row[0] in self.tasks_here]
 
     @cached_property
     def tasks_of(self) -> dict[str, list[int]]:
@@ -51,6 +51,11 @@ class WorkerPlan:
         for task, component, _ in self.tasks:
             found[component].append(task)
         return {component: sorted(tasks) for component, tasks in found.items()}
+
+    @cached_property
+    def tasks_here(self) -> frozenset[int]:
+        """The ids of the tasks that run in this worker."""
+        return frozenset(task for task, worker in self.worker_of.items() if worker == self.worker)
 
     @cached_property
     def component_of(self) -> dict[int, str]:

@@ -14,7 +14,7 @@ from topology_api import Failure
 from worker.bolt_task import BoltTask
 from worker.ids import task_of
 from worker.spout_task import SpoutTask
-from worker.xors import XorColumns
+from worker.xors import XorBatch, XorColumns
 
 
 class Settling:
@@ -26,6 +26,8 @@ class Settling:
         #: The spout task when there is only one in the topology: no need to look at each root.
         self.only = all_spout_tasks[0] if len(all_spout_tasks) == 1 else 0
         self.spouts: dict[int, SpoutTask] = {}
+        #: XORs of all tasks that run in the worker's loop: settled once a round, neighbours of one root combined.
+        self.shared = XorBatch()
         #: What is to be sent to other workers.
         self.controls: dict[str, Control] = {}
         #: Signs of life for trackers here that are in the middle of a run.
@@ -40,8 +42,8 @@ class Settling:
 
     def take(self, task: BoltTask, now: float) -> None:
         """Collect what a run of a bolt task left."""
-        for spout, columns in task.xors.take(self.only).items():
-            self.xors(spout, columns)
+        if task.xors is not self.shared:
+            self.take_xors(task.xors)
         if task.failures:
             failures, task.failures = task.failures, []
             for root, failure in failures:
@@ -49,6 +51,11 @@ class Settling:
         if task.touched:
             touched, task.touched = task.touched, []
             self.held(Held(task.spec.id, task.id, tuple(touched)), now)
+
+    def take_xors(self, batch: XorBatch) -> None:
+        """Bring the XORs of a batch to their trackers."""
+        for spout, columns in batch.take(self.only).items():
+            self.xors(spout, columns)
 
     def xors(self, spout: int, columns: XorColumns) -> None:
         """XORs for the trees of one spout task."""

@@ -29,7 +29,7 @@ from worker.task import Task
 from worker.timers import Timers
 
 #: Seconds after which everything is sent though the loop has more to do.
-LONGEST_WAIT_IN_OUTBOX = 0.01
+LONGEST_WAIT_IN_OUTBOX = 0.05
 #: Seconds between two calls to hurry while spouts wait.
 HURRY_SECONDS = 0.02
 
@@ -111,6 +111,8 @@ class Worker:
             elif isinstance(task, BoltTask):
                 self.bolts.append(task)
                 self.links.tasks[task_id] = task
+                if not task.threaded or self.inline:
+                    task.xors = self.settling.shared
         self.async_bolts = [task for task in self.bolts if isinstance(task, AsyncBoltTask)]
         self.timers.add_ticks(self.bolts)
         for task in [*self.bolts, *self.spouts]:
@@ -250,10 +252,12 @@ class Worker:
         for _ in range(len(self.ready)):
             task = self.ready.popleft()
             task.queued = False
-            if task.busy or task.blocked or self.crash:
+            if task.jobs or task.blocked or self.crash:
                 continue
             ran = True
             self.execute(task, task.run)
+        if ran:
+            self.settling.take_xors(self.settling.shared)
         self.wake_bolts()
         return ran
 
@@ -261,7 +265,7 @@ class Worker:
         """Each spout that has verdicts to give, replays that are due, or may emit, runs once."""
         ran = False
         for spout in self.spouts:
-            if not spout.busy and not self.crash and spout.wants_run():
+            if not spout.jobs and not self.crash and spout.wants_run():
                 ran = True
                 self.execute(spout, spout.run)
         return ran
@@ -316,7 +320,7 @@ class Worker:
         self.last_flush = now
         sent = False
         for task in self.tasks.values():
-            if not task.busy and task.emitter.dirty:
+            if not task.jobs and task.emitter.dirty:
                 task.flushed_at = task.emitter.emitted
                 sent |= self.links.flush(task, partial=True)
                 if isinstance(task, BoltTask) and not task.blocked:
@@ -378,7 +382,7 @@ class Worker:
             times.append(self.timers.next_expiry)
             if any(spout.wants_hurry() for spout in self.spouts):
                 times.append(max(self.next_hurry, self.now() + 0.001) if self.has_batches() else None)
-        if any(not self.at_rest(task) for task in self.tasks.values()):
+        if any(not self.at_rest(task) and task.held_roots() for task in self.tasks.values()):
             times.append(self.timers.next_report)
         if self.cycles.cycles and self.cycles.wants_round():
             times.append(self.next_round)
