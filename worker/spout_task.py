@@ -181,15 +181,22 @@ class SpoutTask(Task):
     def run(self) -> None:
         """Verdicts, replays that are due, then next_tuple until something says stop."""
         now = self.now()
-        emitter = self.emitter
-        emitter.open_for(threading.get_ident())
-        emitter.now = now
-        if self.tracker.wheel is not None:
-            self.tracker.wheel.set_time(now)
+        self.emitter.open_for(threading.get_ident())
+        self.set_time(now)
         self.give_verdicts(now)
         self.emit_replays(now)
         if self.may_emit(now):
             self.call_next_tuple(now)
+
+    def call(self, name: str, *args: Any, tuple_text: str | None = None) -> bool:
+        self.set_time(self.now())  # open and activate may emit
+        return super().call(name, *args, tuple_text=tuple_text)
+
+    def set_time(self, now: float) -> None:
+        """It is `now`: what is emitted from here on is stamped with it."""
+        self.emitter.now = now
+        if self.tracker.wheel is not None:
+            self.tracker.wheel.set_time(now)
 
     def call_next_tuple(self, now: float) -> None:
         """Call next_tuple for a bounded time, until it emits nothing or a limit is reached."""

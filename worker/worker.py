@@ -32,6 +32,8 @@ from worker.timers import Timers
 LONGEST_WAIT_IN_OUTBOX = 0.05
 #: Seconds between two calls to hurry while spouts wait.
 HURRY_SECONDS = 0.02
+#: Seconds after which ends of input are looked for though the loop has more to do.
+ENDS_SECONDS = 0.02
 
 
 class AsyncDriver(Protocol):
@@ -84,7 +86,7 @@ class Worker:
         self.started = self.stopped = self.draining = False
         self.timers = Timers(plan, clock.now())
         self.last_flush = clock.now()
-        self.next_hurry = 0.0
+        self.next_hurry = self.next_ends = 0.0
         self.next_round = 0.0
         self.cycles.is_idle = self.cycle_idle
 
@@ -208,8 +210,8 @@ class Worker:
         busy |= self.links.flush_retries()
         if not busy or now - self.last_flush >= LONGEST_WAIT_IN_OUTBOX:
             busy |= self.flush_all(now)
-        if not busy and not self.crash:
-            busy = self.when_idle(now)
+        if not self.crash and (not busy or now >= self.next_ends):
+            busy |= self.advance(now)
         self.wake_bolts()
         self.send_controls()
         return busy
@@ -388,10 +390,11 @@ class Worker:
             times.append(self.next_round)
         return min((time for time in times if time is not None), default=None)
 
-    # When there is nothing else to do.
+    # When there is nothing else to do, and now and then for what has ended beside a source that never rests.
 
-    def when_idle(self, now: float) -> bool:
+    def advance(self, now: float) -> bool:
         """Hurry, ends of input, questions to cycles; whether anything came of it."""
+        self.next_ends = now + ENDS_SECONDS
         busy = self.ask_to_hurry(now)
         busy |= self.advance_ends()
         if self.cycles.cycles and now >= self.next_round and self.cycles.wants_round():
