@@ -68,9 +68,7 @@ class AsyncBoltTask(BoltTask):
         emitter = self.emitter
         emitter.open_for(threading.get_ident())
         enough = emitter.emitted + self.limits.emits
-        if self.tick_due:
-            self.tick_due = False
-            self.call("tick")
+        self.tick_if_due(bool(self.inbox or self.over))
         while self.over and emitter.emitted < enough and not self.crashing():
             self.conclude(self.over.popleft())
         calls: list[Callable[[], Coroutine[Any, Any, None]]] = []
@@ -81,7 +79,13 @@ class AsyncBoltTask(BoltTask):
             self.take_call(calls)
         if calls:
             self.runner.submit(calls)
-        if self.end_due and not self.end_called and not self.inbox and emitter.emitted < enough and self.idle():
+        if (
+            self.end_due
+            and not self.end_called
+            and not self.inbox
+            and emitter.emitted < enough
+            and self.idle()
+        ):
             self.finish_input()
 
     def take_call(self, calls: list[Callable[[], Coroutine[Any, Any, None]]]) -> None:

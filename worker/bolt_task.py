@@ -50,6 +50,8 @@ class BoltTask(Task):
         self.auto_anchor = bool(instance.auto_anchor)
         self.execute: Callable[[Tuple], Any] = instance.execute
         self.tick_due = False
+        #: `tick` was called in the run before.
+        self.ticked = False
         #: The worker found that `end_of_input` is due; it has been called.
         self.end_due = False
         self.end_called = False
@@ -132,9 +134,7 @@ class BoltTask(Task):
         emitter = self.emitter
         emitter.open_for(threading.get_ident())
         enough = emitter.emitted + self.limits.emits
-        if self.tick_due:
-            self.tick_due = False
-            self.call("tick")
+        self.tick_if_due(bool(self.inbox))
         now = self.now()
         until = now + RUN_SECONDS
         while self.inbox and emitter.emitted < enough and now < until and not self.crashing():
@@ -142,8 +142,21 @@ class BoltTask(Task):
             self.take_input(enough - emitter.emitted)
             started, now = now, self.now()
             self.pace.took(self.executed - executed, now - started)
-        if self.end_due and not self.end_called and not self.inbox and emitter.emitted < enough and self.idle():
+        if (
+            self.end_due
+            and not self.end_called
+            and not self.inbox
+            and emitter.emitted < enough
+            and self.idle()
+        ):
             self.finish_input()
+
+    def tick_if_due(self, input_waits: bool) -> None:
+        """Call `tick` if it is due; not in two runs running while input waits, since a tick may use up a run's emissions."""
+        self.ticked = self.tick_due and not (self.ticked and input_waits)
+        if self.ticked:
+            self.tick_due = False
+            self.call("tick")
 
     def take_input(self, most_emits: int) -> None:
         """Execute some of the oldest batch."""

@@ -168,7 +168,8 @@ def build_outputs(
                 cycle = plan.cycle_of.get(spec.id, -1)
                 if cycle >= 0 and plan.cycle_of.get(reader.id) != cycle:
                     cycle = -1
-                boxes = {target: Outbox(source, target, credited, cycle) for target in targets}
+                frame = min(plan.limits_of(spec.id).frame, plan.limits_of(reader.id).frame)
+                boxes = {target: Outbox(source, target, credited, cycle, frame) for target in targets}
                 grouping = entry.grouping
                 custom = load_grouping(grouping.custom, context, spec.id, stream, targets)
                 add_route(

@@ -57,20 +57,20 @@ class Links:
 
         Says whether anything left; sets `task.blocked`.
         """
-        frame, high = task.limits.frame, task.limits.high
-        least = 1 if partial else frame
+        high = task.limits.high
         sent = False
         blocked = False
         emitter = task.emitter
         left = []
         for box in emitter.dirty:
             size = len(box.rows)
+            least = 1 if partial else box.frame
             while size >= least:
                 if box.credited and not self.window(box.target).room:
                     self.waiting.setdefault(box.target, {})[task.id] = task
                     blocked = blocked or size >= high
                     break
-                self.number(box.take(frame), box.credited)
+                self.number(box.take(box.frame), box.credited)
                 sent = True
                 size = len(box.rows)
             if size:

@@ -17,15 +17,19 @@ from topology_api.tuples import Source
 class Outbox:
     """Rows, roots and edges of the tuples that wait for the next batch. `emit` appends to the three lists directly."""
 
-    __slots__ = ("credited", "cycle", "edges", "more", "roots", "rows", "source", "target")
+    __slots__ = ("credited", "cycle", "edges", "frame", "more", "roots", "rows", "source", "target")
 
-    def __init__(self, source: Source, target: int, credited: bool = True, cycle: int = -1) -> None:
+    def __init__(
+        self, source: Source, target: int, credited: bool = True, cycle: int = -1, frame: int = 256
+    ) -> None:
         self.source = source
         self.target = target
         #: False on an edge that closes a cycle: its batches take no credit.
         self.credited = credited
         #: Index of the cycle whose inner edge this is, or -1.
         self.cycle = cycle
+        #: Tuples that a frame holds at most, so that the window's frames fit into the queue of the reader.
+        self.frame = frame
         self.rows: list[tuple[Any, ...]] = []
         self.roots: list[int] = []
         self.edges: list[int] = []
