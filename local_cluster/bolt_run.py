@@ -224,7 +224,8 @@ class _Run:
         worker = self.worker
         try:
             worker.start()
-            worker.timers.ticks.clear()  # ticks come where TICK stands
+            worker.timers.ticks.clear()  # ticks come where TICK stands, and there are no trees to report on
+            worker.timers.next_report = float("inf")
             self.settle()
             self.feed(items)
             end = Batch(self.source, self.target, [], [], [])

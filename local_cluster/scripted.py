@@ -7,7 +7,7 @@ Must not know: how topologies are run.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -64,7 +64,7 @@ class ScriptedSpout(Spout):
     fields: the fields of the stream `default`. InvalidTopology, with all problems, for a script that does not fit them.
     """
 
-    def __init__(self, fields: Fields | str | Sequence[str], script: Sequence[Sequence[Any] | Pause]) -> None:
+    def __init__(self, fields: Fields | str | Sequence[str], script: Iterable[Any]) -> None:
         self.outputs = Fields(fields)
         self.script = tuple(
             entry if isinstance(entry, Pause) or not isinstance(entry, list) else tuple(entry)

@@ -12,18 +12,30 @@ from typing import Any
 
 from worker.runners import Calls
 
+#: Turns of the loop in one step, so that a call which never rests does not hold up everything else.
+MOST_TURNS = 1000
+
 
 class SimulatedLoop(asyncio.SelectorEventLoop):
     """An asyncio loop whose time is simulated: `asyncio.sleep` ends when the clock gets there."""
 
     def __init__(self, now: Callable[[], float]) -> None:
-        super().__init__()
         self.simulated_now = now
         self.times: list[float] = []
+        #: Something was put in for the next turn.
+        self.more = False
+        super().__init__()
 
     def time(self) -> float:
         """The simulated time."""
         return self.simulated_now()
+
+    def call_soon(  # type: ignore[override]
+        self, callback: Any, *args: Any, context: Any = None
+    ) -> asyncio.Handle:
+        """As the base, and remember that there is more to run."""
+        self.more = True
+        return super().call_soon(callback, *args, context=context)
 
     def call_at(  # type: ignore[override]
         self, when: float, callback: Any, *args: Any, context: Any = None
@@ -58,12 +70,15 @@ class SimulatedAsync:
         self.fresh = False
         while loop.times and loop.times[0] <= self.now():
             heapq.heappop(loop.times)
-        for _ in range(8):  # a call that becomes ready in one turn runs in the next
+        for _ in range(MOST_TURNS):  # a call that becomes ready in one turn runs in the next
             loop.call_soon(loop.stop)
+            loop.more = False
             loop.run_forever()
+            if not loop.more:
+                break
         left = {task for task in self.tasks if not task.done()}
-        self.fresh = bool(left) and not loop.times
-        progressed = len(left) < len(self.tasks)
+        self.fresh = bool(left)  # another thread may have woken a call by the next step
+        progressed = loop.more or len(left) < len(self.tasks)
         self.tasks = left
         return progressed
 
