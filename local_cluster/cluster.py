@@ -153,6 +153,11 @@ class LocalCluster:
                 raise
             return topology_status(hosted.record, hosted.topology, hosted, self._driver.clock.now())
 
+    @property
+    def broken(self) -> BaseException | None:
+        """What the cluster itself has died of, which is an error of Squall's; None while it is well."""
+        return self._driver.broken
+
     def wait(self, name: str, timeout: float | None = None) -> None:
         """Wait until a topology is completed: `timeout` real seconds at most, then TimeoutError. TopologyFailed when it failed
         or was killed. In simulated time nothing moves while you wait: `advance` first."""

@@ -54,7 +54,8 @@ def component_status(spec: ComponentSpec, workers: Iterable[Worker], state: str)
     idle = totals.idle
     reason = ""
     if spec.kind == "spout":
-        reason = "inactive" if state != "ACTIVE" and not idle else summary_of(idle)
+        at_rest = "finished" if state == "COMPLETED" else "inactive"
+        reason = at_rest if state != "ACTIVE" and not idle else summary_of(idle)
     return ComponentStatus(
         kind=spec.kind,
         tasks=spec.parallelism,

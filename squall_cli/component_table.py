@@ -1,0 +1,206 @@
+"""The components of a topology as a table of a given width: the same one while it runs and in the summary.
+
+Five layouts, from everything in full down to what fits a narrow window; the widest that fits is taken, so that no line
+is ever wrapped. Columns have fixed widths, so that the table does not jump while the numbers grow.
+Must not know: terminals, colours (a line is text in pieces, each with the name of its style).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from local_cluster.status import ComponentStatus
+from squall_cli import figures
+
+#: (text, style): the styles are "", "head", "dim", "bad" and "warn".
+Piece = tuple[str, str]
+Line = tuple[Piece, ...]
+Figure = Callable[[int], str]
+
+SHORTEST_NAME = 8
+#: An idle reason that is no cause for a second look.
+HARMLESS = ("finished", "inactive", "not open yet")
+
+
+@dataclass(frozen=True)
+class Row:
+    """What is told of one component. `rate` is None where it is not known."""
+
+    name: str
+    component: ComponentStatus
+    rate: float | None
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: its head, its width, what stands in it, and the style of that."""
+
+    head: str
+    width: int
+    text: Callable[[Row, Figure], str]
+    style: Callable[[Row], str] = lambda row: ""
+    left: bool = False
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Columns beside the component's name, the gap between them, and how counts are written."""
+
+    columns: tuple[Column, ...]
+    gap: int
+    count: Figure
+
+    @property
+    def width(self) -> int:
+        """What the columns need, without the name."""
+        return sum(column.width + self.gap for column in self.columns)
+
+    def has(self, head: str) -> bool:
+        return any(column.head == head for column in self.columns)
+
+
+def _in_full(number: int) -> str:
+    return figures.whole(number) if number < 10**9 else figures.short(number)
+
+
+def _spouts_only(text: str, row: Row) -> str:
+    return text if row.component.kind == "spout" else ""
+
+
+def _idle_style(row: Row) -> str:
+    return "dim" if row.component.idle in HARMLESS else "warn"
+
+
+def _columns(count_width: int) -> dict[str, Column]:
+    """Every column, by its head; counts have at least this width."""
+    every = (
+        Column("KIND", 5, lambda row, count: row.component.kind, lambda row: "dim", left=True),
+        Column("TASKS", 5, lambda row, count: count(row.component.tasks), lambda row: "dim"),
+        Column("EMITTED", max(7, count_width), lambda row, count: count(row.component.emitted)),
+        Column("EXECUTED", max(8, count_width), lambda row, count: _executed(row, count)),
+        Column("ACKED", max(6, count_width), lambda row, count: count(row.component.acked)),
+        Column(
+            "FAILED", max(6, count_width - 2), lambda row, count: count(row.component.failed), _failed_style
+        ),
+        Column("PENDING", 7, lambda row, count: _spouts_only(figures.short(row.component.pending), row)),
+        Column("RATE/s", max(6, count_width - 2), lambda row, count: figures.rate(row.rate)),
+        Column("p50", 6, lambda row, count: _spouts_only(figures.latency(row.component.p50), row)),
+        Column("p99", 6, lambda row, count: _spouts_only(figures.latency(row.component.p99), row)),
+        Column("WHY IDLE", 18, lambda row, count: row.component.idle, _idle_style, left=True),
+    )
+    return {column.head: column for column in every}
+
+
+def _executed(row: Row, count: Figure) -> str:
+    return "" if row.component.kind == "spout" else count(row.component.executed)
+
+
+def _failed_style(row: Row) -> str:
+    return "bad" if row.component.failed else ""
+
+
+ALL = (
+    "KIND", "TASKS", "EMITTED", "EXECUTED", "ACKED", "FAILED", "PENDING", "RATE/s", "p50", "p99", "WHY IDLE",
+)  # fmt: skip
+MEDIUM = ("TASKS", "EMITTED", "EXECUTED", "ACKED", "FAILED", "PENDING", "RATE/s", "p50", "p99")
+NARROW = ("EMITTED", "EXECUTED", "FAILED", "PENDING", "RATE/s")
+TINY = ("FAILED", "PENDING", "RATE/s")
+#: Counts of so many characters are written in full (up to 999,999,999), in the narrower layouts short.
+FULL_WIDTH = 11
+
+
+def _layout(heads: Sequence[str], gap: int, count_width: int, count: Figure) -> Layout:
+    columns = _columns(count_width)
+    return Layout(tuple(columns[head] for head in heads), gap, count)
+
+
+def layouts(with_reasons: bool) -> tuple[Layout, ...]:
+    """All layouts, the widest first; without the column of idle reasons when nothing runs any more."""
+    every = ALL if with_reasons else ALL[:-1]
+    return (
+        _layout(every, 2, FULL_WIDTH, _in_full),
+        _layout(every, 2, 0, figures.short),
+        _layout(MEDIUM, 1, 0, figures.short),
+        _layout(NARROW, 1, 0, figures.short),
+        _layout(TINY, 1, 0, figures.short),
+    )
+
+
+def rows_of(components: Mapping[str, ComponentStatus], rates: Mapping[str, float | None]) -> list[Row]:
+    """A row for each component, in the order of declaration."""
+    return [Row(name, component, rates.get(name)) for name, component in components.items()]
+
+
+def layout_for(rows: Sequence[Row], width: int, every: Sequence[Layout]) -> tuple[Layout, int]:
+    """The widest layout that fits, and the width of its names, which the widest layouts show in full."""
+    longest = max([len(row.name) for row in rows] + [len("COMPONENT")])
+    for layout in every:
+        wanted = longest if layout.has("KIND") else min(longest, SHORTEST_NAME + 4)
+        if layout.width + wanted <= width:
+            return layout, min(longest, width - layout.width)
+    return every[-1], max(SHORTEST_NAME, min(longest, width - every[-1].width))
+
+
+def live_table(rows: Sequence[Row], width: int, most_rows: int) -> list[Line]:
+    """The table of a topology that runs: columns of fixed widths, and why spouts are idle; of too many rows the first."""
+    return _table(rows, width, layouts(True), most_rows)
+
+
+def final_table(rows: Sequence[Row], width: int) -> list[Line]:
+    """The table of a topology that has ended: columns as wide as what stands in them."""
+    return _table(rows, width, tuple(snug(layout, rows) for layout in layouts(False)), len(rows))
+
+
+def snug(layout: Layout, rows: Sequence[Row]) -> Layout:
+    """The layout with no column wider than it need be."""
+    columns = []
+    for column in layout.columns:
+        longest = max([len(column.text(row, layout.count)) for row in rows] + [len(column.head)])
+        columns.append(replace(column, width=longest))
+    return replace(layout, columns=tuple(columns))
+
+
+def _table(rows: Sequence[Row], width: int, every: Sequence[Layout], most_rows: int) -> list[Line]:
+    layout, name_width = layout_for(rows, width, every)
+    lines = [_head(layout, name_width)]
+    shown = rows if len(rows) <= most_rows else rows[: max(0, most_rows - 1)]
+    lines += [_line(layout, name_width, row) for row in shown]
+    if len(shown) < len(rows):
+        lines.append(((f"… and {figures.plural(len(rows) - len(shown), 'more component')}", "dim"),))
+    if every[0].has("WHY IDLE") and not layout.has("WHY IDLE"):
+        lines += _reasons(rows, width)
+    return lines
+
+
+def _head(layout: Layout, name_width: int) -> Line:
+    cells = ["COMPONENT"[:name_width].ljust(name_width)]
+    for column in layout.columns:
+        cells.append(column.head.ljust(column.width) if column.left else column.head.rjust(column.width))
+    return (((" " * layout.gap).join(cells).rstrip(), "head"),)
+
+
+def _line(layout: Layout, name_width: int, row: Row) -> Line:
+    pieces = [(figures.cropped(row.name, name_width).ljust(name_width), "")]
+    for column in layout.columns:
+        text = column.text(row, layout.count)
+        if len(text) > column.width:  # more than the column was made for
+            text = figures.cropped(text, column.width)
+        padded = text.ljust(column.width) if column.left else text.rjust(column.width)
+        pieces.append((" " * layout.gap + padded, column.style(row)))
+    return tuple(pieces)
+
+
+def _reasons(rows: Sequence[Row], width: int) -> list[Line]:
+    """Lines that say why spouts wait, for layouts that have no column for it."""
+    lines: list[Line] = []
+    for row in rows:
+        if row.component.kind == "spout" and row.component.idle:
+            text = figures.cropped(f"{row.name} is idle: {row.component.idle}", width)
+            lines.append(((text, _idle_style(row)),))
+    return lines[:3]
+
+
+def plain(line: Line) -> str:
+    """A line without its styles."""
+    return "".join(text for text, _ in line).rstrip()

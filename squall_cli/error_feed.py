@@ -1,0 +1,70 @@
+"""Which error reports a person has not seen yet: each place in the user's code is shown once, then counted.
+
+Errors come by the thousand, and mostly from one line; the first report of it says all, the number says how bad it is.
+Must not know: terminals.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from local_cluster.status import TopologyStatus
+from worker.reports import ErrorReport
+
+#: What makes two errors the same to a person: where, in which call, of which kind. Messages differ from tuple to tuple.
+Place = tuple[str, str, str, str]
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """The errors of one component: how many, and the newest of them."""
+
+    component: str
+    count: int
+    newest: ErrorReport
+
+    @property
+    def line(self) -> str:
+        """In one line, the file and line in front of the message, which may be cut off."""
+        file, _, line = self.newest.place.partition(", in ")[0].rpartition(":")
+        place = f"{os.path.basename(file)}:{line}" if file else f"{self.newest.call}()"
+        return f"{self.component}, {place}: {self.newest.text}"
+
+
+def place_of(report: ErrorReport) -> Place:
+    """What the report is recognised by."""
+    kind = report.text.partition(":")[0]
+    return report.component, report.call, kind, report.place
+
+
+class ErrorFeed:
+    """Remembers what was shown."""
+
+    def __init__(self) -> None:
+        self.seen: set[Place] = set()
+
+    def fresh(self, status: TopologyStatus) -> list[ErrorReport]:
+        """The reports of places that were not there before, oldest first."""
+        found = []
+        for report in status.errors:
+            place = place_of(report)
+            if place not in self.seen:
+                self.seen.add(place)
+                found.append(report)
+        return found
+
+    def has_shown(self, text: str, status: TopologyStatus) -> bool:
+        """Whether a report with this text was among what `fresh` gave."""
+        return any(report.render() == text and place_of(report) in self.seen for report in status.errors)
+
+
+def troubles(status: TopologyStatus) -> list[Trouble]:
+    """The components that have errors, the one with the newest first."""
+    newest = {report.component: report for report in status.errors}
+    found = [
+        Trouble(name, component.errors, newest[name])
+        for name, component in status.components.items()
+        if component.errors and name in newest
+    ]
+    return sorted(found, key=lambda trouble: trouble.newest.time, reverse=True)

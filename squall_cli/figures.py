@@ -1,0 +1,74 @@
+"""How numbers are written for people: counts, rates and times in few characters.
+
+Must not know: what is counted.
+"""
+
+from __future__ import annotations
+
+_UNITS = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
+
+
+def whole(number: int) -> str:
+    """A count in full: `1,234,567`."""
+    return f"{number:,}"
+
+
+def short(number: float) -> str:
+    """A count in at most six characters: `99,999`, `123k`, `1.23M`."""
+    if number < 100_000:
+        return f"{round(number):,}"
+    for size, unit in _UNITS:
+        if number >= size * 0.9995:  # 999,999 is 1.00M, not 1000k
+            return _three_digits(number / size) + unit
+    raise AssertionError(f"{number!r} is less than a thousand and more than a hundred thousand")
+
+
+def rate(number: float | None) -> str:
+    """Things a second: `0`, `3.4`, `1,234`, `123k`; a dash when it is not known."""
+    if number is None:
+        return "-"
+    if 0 < number < 9.95:
+        return f"{number:.1f}"
+    return short(number)
+
+
+def latency(seconds: float | None) -> str:
+    """A short time in at most six characters: `0.35ms`, `43.3ms`, `4.33s`; a dash for none."""
+    if seconds is None:
+        return "-"
+    if seconds < 0.9995:
+        return _three_digits(seconds * 1000) + "ms"
+    if seconds < 999.5:
+        return _three_digits(seconds) + "s"
+    if seconds < 359_999:
+        return f"{seconds / 60:.0f}m" if seconds < 59_970 else f"{seconds / 3600:.0f}h"
+    return f"{seconds / 86_400:.0f}d"
+
+
+def duration(seconds: float) -> str:
+    """How long something took, or is going on: `0.42 s`, `12.3 s`, `3 min 05 s`, `2 h 03 min`."""
+    if seconds < 9.995:
+        return f"{seconds:.2f} s"
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02} s"
+    return f"{minutes // 60} h {minutes % 60:02} min"
+
+
+def plural(number: int, word: str, words: str | None = None) -> str:
+    """`1 tree`, `2,000 trees`; `words` where an s is not enough."""
+    return f"{number:,} {word if number == 1 else words or word + 's'}"
+
+
+def cropped(text: str, width: int) -> str:
+    """The text on one line of at most `width` characters, with an ellipsis where it was cut."""
+    line = " ".join(text.split())
+    return line if len(line) <= width else line[: max(0, width - 1)] + "…"
+
+
+def _three_digits(number: float) -> str:
+    if number < 9.995:
+        return f"{number:.2f}"
+    return f"{number:.1f}" if number < 99.95 else f"{number:.0f}"

@@ -1,0 +1,303 @@
+"""From what a user types to a Topology: `FILE[:NAME]` or `package.module[:NAME]`, and the arguments after `--`.
+
+A file's folder goes to the front of sys.path and the file is imported under its own name, so that its classes travel by
+reference, as they would to a cluster. What is wrong is said in the user's terms: their file, their line, no frame of ours.
+Two classes of error: `WrongSource` for what was typed, `CannotLoad` for what the file does.
+Must not know: what is done with the topology.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import os
+import sys
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from topology_api.builder import TopologyBuilder
+from topology_api.errors import SquallError
+from topology_api.topology import Topology
+from topology_api.wording import listed, nearest, shown, typed
+from worker.reports import describe, place_of, user_frames
+
+#: Our own packages: a module of one of these names can never be told from ours.
+OURS = (
+    "topology_api", "squall", "nimbus", "supervisor", "worker", "squall_io", "local_cluster", "squall_cli",
+)  # fmt: skip
+HOME = Path(__file__).resolve().parent.parent
+DEFAULT_NAME = "topology"
+MOST_FRAMES = 4
+
+
+class WrongSource(SquallError):
+    """What was typed names nothing that could hold a topology, or gives it the wrong arguments."""
+
+
+class CannotLoad(SquallError):
+    """The user's file does not give a topology; the text says why, and where in it."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a topology is looked for. `file` is None for a module that is on the path."""
+
+    file: Path | None
+    module: str
+    name: str
+
+    @property
+    def shown(self) -> str:
+        return self.module if self.file is None else str(self.file)
+
+
+def load_topology(text: str, arguments: tuple[str, ...] = ()) -> Topology:
+    """The topology that `text` names, made with these arguments if it is a function."""
+    source = parse_source(text)
+    module = import_module(source) if source.file is None else import_file(source)
+    return topology_of(source, find(source, module), arguments)
+
+
+# What was typed
+
+
+def parse_source(text: str) -> Source:
+    """Read `FILE[:NAME]` or `package.module[:NAME]`; WrongSource if it is neither."""
+    place, colon, name = text.rpartition(":")
+    if not colon or os.path.exists(text):
+        place, name = text, DEFAULT_NAME
+    if not name.isidentifier():
+        raise WrongSource(f"{text}: {name!r} after the colon is no name of Python's: write FILE.py:NAME")
+    if place.endswith(".py") or os.sep in place or os.path.exists(place):
+        path = Path(place)
+        check_file(path)
+        return Source(path, path.stem, name)
+    if not all(part.isidentifier() for part in place.split(".")):
+        raise WrongSource(f"{text}: give a file, FILE.py[:NAME], or a module, package.module[:NAME]")
+    return Source(None, place, name)
+
+
+def check_file(path: Path) -> None:
+    """WrongSource if this is no file that could be imported."""
+    if not path.exists():
+        folder = path.parent
+        beside = [entry.name for entry in folder.glob("*.py")] if folder.is_dir() else []
+        where = "" if folder.is_dir() else f" (nor a folder {str(folder)!r})"
+        raise WrongSource(f"there is no file {str(path)!r}{where}{nearest(path.name, beside)}")
+    if path.is_dir():
+        raise WrongSource(f"{str(path)!r} is a folder: give the file in it, or its module, package.module")
+    if path.suffix != ".py":
+        raise WrongSource(f"{str(path)!r} is no Python file: its name must end in .py")
+
+
+def name_conflict(path: Path) -> str | None:
+    """Why a file cannot be imported under its name, or None."""
+    stem = path.stem
+    if stem in OURS:
+        return (
+            f"{path}: a module named {stem!r} cannot be shipped, because Squall has a package of that name;"
+            f" rename the file, for example to my_{stem}.py"
+        )
+    if stem in sys.stdlib_module_names or stem in sys.builtin_module_names:
+        return (
+            f"{path}: a module named {stem!r} hides the one of Python's standard library;"
+            f" rename the file, for example to my_{stem}.py"
+        )
+    if stem.startswith("__"):
+        return f"{path}: {path.name} has no name of its own; give the package's module: package.module[:NAME]"
+    if "." in stem:
+        return f"{path}: a module's name has no dots; rename the file, for example to {stem.replace('.', '_')}.py"
+    loaded = sys.modules.get(stem)
+    if loaded is not None:
+        other = getattr(loaded, "__file__", None)
+        if other is None or not same_file(other, path):
+            return (
+                f"{path}: the module {stem!r} is loaded already, from {other or 'elsewhere'};"
+                f" rename the file, for example to my_{stem}.py"
+            )
+    return neighbour_conflict(path.resolve().parent)
+
+
+def neighbour_conflict(folder: Path) -> str | None:
+    """Whether a module beside the file would be taken for one of ours, or hide it."""
+    if folder == HOME:
+        return None
+    for name in OURS:
+        for neighbour in (folder / f"{name}.py", folder / name / "__init__.py"):
+            if neighbour.exists():
+                return (
+                    f"{neighbour}: Squall has a package named {name!r}, so a module of that name beside a topology"
+                    " cannot be imported or shipped; rename it, and the imports of it"
+                )
+    return None
+
+
+def same_file(one: str, other: Path) -> bool:
+    return os.path.exists(one) and other.exists() and os.path.samefile(one, other)
+
+
+# Importing it
+
+
+def import_file(source: Source) -> ModuleType:
+    """Import a file under its stem, with its folder at the front of the path."""
+    path = source.file
+    assert path is not None
+    conflict = name_conflict(path)
+    if conflict is not None:
+        raise CannotLoad(conflict)
+    add_to_path(str(path.resolve().parent))
+    module = imported(source)
+    found = getattr(module, "__file__", None)
+    if found is None or not same_file(found, path):
+        raise CannotLoad(
+            f"{path}: Python finds {found or 'another module'} under the name {source.module!r} first; rename one of the two"
+        )
+    return module
+
+
+def import_module(source: Source) -> ModuleType:
+    """Import a module by its dotted name, from the working folder or wherever Python finds it."""
+    add_to_path(os.getcwd())
+    return imported(source)
+
+
+def add_to_path(folder: str) -> None:
+    if sys.path[:1] != [folder]:
+        sys.path.insert(0, folder)
+    importlib.invalidate_caches()
+
+
+def imported(source: Source) -> ModuleType:
+    try:
+        return importlib.import_module(source.module)
+    except KeyboardInterrupt:
+        raise
+    except ModuleNotFoundError as error:
+        missing = error.name or ""
+        if source.file is None and f"{source.module}.".startswith(f"{missing}."):
+            raise WrongSource(
+                f"there is no module {missing!r} in {os.getcwd()} or on Python's path, and no such file"
+            ) from None
+        raise CannotLoad(trouble(f"{source.shown} cannot be imported", error)) from None
+    except BaseException as error:
+        raise CannotLoad(trouble(f"{source.shown} cannot be imported", error)) from None
+
+
+def trouble(head: str, error: BaseException) -> str:
+    """An error in the user's code as text: at most 15 lines, the last one their own file and line."""
+    if isinstance(error, SyntaxError) and error.filename is not None:
+        lines = "".join(traceback.format_exception_only(error)).rstrip().splitlines()
+        inside = [line for line in lines[1:-1] if line.strip()]
+        return "\n".join(
+            [f"{head}: {describe_syntax(error)}", *inside, f"  at {error.filename}:{error.lineno}"]
+        )
+    if isinstance(error, SystemExit):
+        lines = [f"{head}: it ended the process (SystemExit: {error.code}); "]
+        lines[0] += "what a script does for itself belongs under  if __name__ == '__main__':"
+    elif isinstance(error, SquallError):
+        lines = f"{head}: {error}".splitlines()
+    else:
+        lines = [f"{head}: {describe(error)}"]
+        if isinstance(error, ImportError) and "relative import" in str(error):
+            lines.append("  A file of a package is given by its module: package.module[:NAME]")
+    frames = [frame for frame in user_frames(error.__traceback__) if not frame.filename.startswith("<frozen")]
+    if not isinstance(
+        error, SquallError
+    ):  # what is wrong with the topology is said in full; the place is enough
+        for frame in frames[-MOST_FRAMES:]:
+            lines.append(f'  File "{frame.filename}", line {frame.lineno}, in {frame.name}')
+            if frame.line:
+                lines.append(f"    {frame.line}")
+    place = place_of(error)
+    return "\n".join([*lines, f"  at {place}"] if place else lines)
+
+
+def describe_syntax(error: SyntaxError) -> str:
+    return f"{type(error).__name__}: {error.msg}"
+
+
+# From the module to the topology
+
+
+def find(source: Source, module: ModuleType) -> Any:
+    """The value of the name in the module; CannotLoad, with what there is, when it has none."""
+    missing = object()
+    value = getattr(module, source.name, missing)
+    if value is not missing:
+        return value
+    candidates = [name for name, value in vars(module).items() if is_candidate(name, value, module)]
+    near = nearest(source.name, candidates)
+    if near:
+        advice = near
+    elif candidates:
+        advice = f"; it has {listed(candidates)}: give FILE:NAME for one of these"
+    else:
+        advice = "; it must hold a Topology of that name, or a function that returns one"
+    raise CannotLoad(f"{source.shown} has no {source.name!r}{advice}")
+
+
+def is_candidate(name: str, value: object, module: ModuleType) -> bool:
+    """Whether a user may have meant this name."""
+    if name.startswith("_"):
+        return False
+    if isinstance(value, Topology):
+        return True
+    return inspect.isfunction(value) and value.__module__ == module.__name__
+
+
+def topology_of(source: Source, value: Any, arguments: tuple[str, ...]) -> Topology:
+    """The topology that the value is, or returns."""
+    what = f"{source.name!r} in {source.shown}"
+    if isinstance(value, Topology):
+        if arguments:
+            raise WrongSource(
+                f"{what} is a Topology, which takes no arguments (given: {listed(arguments)});"
+                " make it a function that returns one"
+            )
+        return value
+    if not callable(value):
+        raise CannotLoad(f"{what} is {typed(value)}: it must be a Topology, or a function that returns one")
+    check_arguments(source, value, arguments)
+    try:
+        made = value(*arguments)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        raise CannotLoad(trouble(f"{source.name}() in {source.shown} failed", error)) from None
+    if isinstance(made, Topology):
+        return made
+    raise CannotLoad(f"{source.name}() in {source.shown} returned {typed(made)}, not a Topology{hint(made)}")
+
+
+def check_arguments(source: Source, function: Any, arguments: tuple[str, ...]) -> None:
+    """WrongSource, with the signature, if the function does not take these arguments."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # some callables written in C have none
+        return
+    try:
+        signature.bind(*arguments)
+    except TypeError as error:
+        given = f"given: {listed(arguments)}" if arguments else "none were given"
+        code = getattr(function, "__code__", None)
+        place = f"\n  at {code.co_filename}:{code.co_firstlineno}" if code is not None else ""
+        raise WrongSource(
+            f"the arguments after -- do not fit {source.name}{signature} in {source.shown}:"
+            f" {error} ({given}){place}"
+        ) from None
+
+
+def hint(made: object) -> str:
+    """What may have gone wrong when something else was returned."""
+    if made is None:
+        return "; is there a 'return builder.build()' at its end?"
+    if isinstance(made, TopologyBuilder):
+        return "; return builder.build()"
+    if inspect.iscoroutine(made):
+        made.close()
+        return "; it must not be an async function"
+    return "" if not isinstance(made, type) else f"; {shown(made)} is a class"

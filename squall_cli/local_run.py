@@ -1,0 +1,176 @@
+"""One topology on a local cluster from submission to its end: watched, shown, drained when it is time.
+
+The main thread looks at the cluster a few times a second and tells the view; everything that may take long (the order to
+drain waits for a user's call that is running) happens in another thread, so that a second Ctrl-C always gets through.
+Must not know: how anything is shown, options of the command.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from types import FrameType
+
+from local_cluster import LocalCluster, TopologyStatus
+from squall_cli import figures
+from squall_cli.error_feed import ErrorFeed
+from squall_cli.interrupts import EndNow, Interrupts
+from squall_cli.rates import Rates
+from squall_cli.views import Moment, View
+from topology_api.errors import SquallError
+from worker.reports import OURS
+
+#: Seconds between two looks, and the share of the time that looking may take (a status of many tasks is not cheap).
+#: At first they are closer together, so that the time of a short run is measured well.
+PAUSE = 0.05
+LEAST_PAUSE = 0.002
+SHARE = 0.05
+#: After the deadline of the drain: seconds for the workers to end, before they are taken to hang.
+GRACE = 3.0
+#: After a second Ctrl-C: seconds for close and cleanup.
+LAST_SECONDS = 1.0
+STDLIB = os.path.dirname(os.__file__) + os.sep
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a run ended: "completed", "failed", "drained" (its time was over), "interrupted" (drained after a signal) or
+    "cut off" (a second signal, or user code that hung: nothing was waited for)."""
+
+    how: str
+    status: TopologyStatus
+    seconds: float
+    #: Whether the report of what the topology failed of was shown.
+    told: bool = False
+
+
+class LocalRun:
+    """Follows one topology that was submitted."""
+
+    def __init__(
+        self,
+        cluster: LocalCluster,
+        name: str,
+        view: View,
+        interrupts: Interrupts,
+        seconds: float | None,
+        drain_seconds: float,
+    ) -> None:
+        self.cluster = cluster
+        self.name = name
+        self.view = view
+        self.interrupts = interrupts
+        self.seconds = seconds
+        self.drain_seconds = drain_seconds
+        self.started = time.monotonic()
+        self.feed = ErrorFeed()
+        self.status = cluster.last_status(name)
+        self.rates = Rates(self.started, self.status.components)
+        self.deadline: float | None = None
+        self.how = "completed"
+
+    def follow(self) -> Ended:
+        """Watch until it has ended, or a second signal says that nobody waits any longer."""
+        try:
+            while not self.over():
+                began = time.monotonic()
+                self.look(began)
+                self.decide(began)
+                took = time.monotonic() - began
+                time.sleep(max(min(PAUSE, (began - self.started) / 10), took / SHARE, LEAST_PAUSE))
+        except EndNow:
+            self.how = "cut off"
+        self.look(time.monotonic())
+        if self.status.state == "FAILED":
+            self.how = "failed"
+        told = self.status.error is not None and self.feed.has_shown(self.status.error, self.status)
+        return Ended(self.how, self.status, time.monotonic() - self.started, told)
+
+    def over(self) -> bool:
+        """Whether the topology has ended and its workers are gone."""
+        if self.cluster.broken is not None:
+            raise SquallError(f"the local cluster has stopped: {self.cluster.broken!r}")
+        if self.deadline is not None and self.name not in self.cluster.topologies():
+            return True
+        return self.status.state in ("COMPLETED", "FAILED") and not self.status.workers
+
+    def look(self, now: float) -> None:
+        """See how it is, and show it."""
+        self.status = self.cluster.last_status(self.name)
+        self.rates.note(now, self.status.components)
+        for report in self.feed.fresh(self.status):
+            self.view.say(report.render())
+        left = None if self.deadline is None else self.deadline - now
+        rates = self.rates.at(now, self.status.components)
+        self.view.show(Moment(self.status, now - self.started, rates, left))
+
+    def decide(self, now: float) -> None:
+        """Drain when a signal came or the time is over; give up on a drain that hangs."""
+        if self.deadline is None:
+            if self.interrupts.count:
+                self.drain(now, "interrupted", self.interrupts.name)
+            elif self.seconds is not None and now - self.started >= self.seconds:
+                self.drain(now, "drained", f"{self.seconds:g} s have passed")
+        elif now > self.deadline + GRACE:
+            self.view.say(f"the topology does not end{hung_call()}; it is left as it is")
+            raise EndNow
+
+    def drain(self, now: float, how: str, why: str) -> None:
+        """Have the spouts stop and what is pending worked off; other threads must not wait for that order."""
+        self.how = how
+        self.deadline = now + self.drain_seconds
+        pending = sum(component.pending for component in self.status.components.values())
+        self.view.say(
+            f"{why}: draining, {figures.plural(pending, 'tree')} pending, for at most {self.drain_seconds:g} s"
+            " (Ctrl-C ends at once)"
+        )
+        threading.Thread(target=self.order_drain, name="squall-drain", daemon=True).start()
+
+    def order_drain(self) -> None:
+        with suppress(
+            SquallError
+        ):  # it has just ended by itself, or the cluster is broken, which `over` will see
+            self.cluster.kill(self.name, self.drain_seconds)
+
+
+def hung_call() -> str:
+    """Where user code is at this moment, in a thread that runs tasks: for a call that does not return."""
+    frames = sys._current_frames()
+    for thread in threading.enumerate():
+        if thread is threading.main_thread() or thread.ident not in frames:
+            continue
+        place = user_place(frames[thread.ident])
+        if place:
+            return f", because a call has not returned: it is at {place}"
+    return ""
+
+
+def user_place(frame: FrameType | None) -> str:
+    """Of a stack that leads from our code into the user's: where the user's own code is, "" for any other stack."""
+    places: list[str] = []
+    while frame is not None:
+        code = frame.f_code
+        if code.co_filename.startswith(OURS):
+            return places[0] if places else ""
+        if not code.co_filename.startswith((STDLIB, "<")) and "site-packages" not in code.co_filename:
+            places.append(f"{code.co_filename}:{frame.f_lineno}, in {code.co_name}")
+        frame = frame.f_back
+    return ""
+
+
+def end_at_once(cluster: LocalCluster) -> bool:
+    """Shut the cluster down without waiting for trees; whether close and cleanup came to their end in the little time
+    that they have."""
+
+    def shut_down() -> None:
+        with suppress(SquallError):  # a call that does not return: the process ends anyway
+            cluster.shutdown()
+
+    thread = threading.Thread(target=shut_down, name="squall-shutdown", daemon=True)
+    thread.start()
+    thread.join(LAST_SECONDS)
+    return not thread.is_alive()

@@ -1,0 +1,93 @@
+"""A line every few seconds, for output that is no terminal: a file, a pipe, the log of a CI job.
+
+Must not know: clusters, colours.
+"""
+
+from __future__ import annotations
+
+from typing import IO
+
+from local_cluster.status import ComponentStatus
+from squall_cli import figures
+from squall_cli.error_feed import troubles
+from squall_cli.views import Moment
+
+#: Seconds between two lines.
+EVERY = 3.0
+#: Components told of in one line; of more the first.
+MOST = 12
+
+
+class PlainLines:
+    """Writes lines of progress to one stream and what happens to another."""
+
+    def __init__(self, progress: IO[str], notices: IO[str]) -> None:
+        self.progress = progress
+        self.notices = notices
+        self.next_line = EVERY
+        self.errors_told = 0
+
+    def show(self, moment: Moment) -> None:
+        """A line, when it is time for one."""
+        if moment.seconds < self.next_line:
+            return
+        self.next_line = moment.seconds + EVERY
+        write(self.progress, progress_line(moment))
+        errors = sum(component.errors for component in moment.status.components.values())
+        if errors > self.errors_told:
+            for trouble in troubles(moment.status):
+                write(self.notices, f"{figures.plural(trouble.count, 'error')} in {trouble.line}")
+            self.errors_told = errors
+
+    def say(self, text: str) -> None:
+        """A line, or a report of several, now."""
+        write(self.notices, text)
+
+    def close(self) -> None:
+        """Nothing to restore."""
+
+
+def write(stream: IO[str], text: str) -> None:
+    """A line that is there at once, whatever the stream buffers and whichever characters it takes."""
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    stream.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
+    stream.flush()
+
+
+def progress_line(moment: Moment) -> str:
+    """How it goes, in one line."""
+    parts = [
+        component_text(name, component, moment.rates.get(name))
+        for name, component in list(moment.status.components.items())[:MOST]
+    ]
+    more = len(moment.status.components) - MOST
+    if more > 0:
+        parts.append(f"and {more} more")
+    state = "" if moment.doing == "active" else f" ({moment.doing})"
+    return f"{figures.duration(moment.seconds)}{state}  " + "; ".join(parts)
+
+
+def component_text(name: str, component: ComponentStatus, rate: float | None) -> str:
+    """One component's part of the line."""
+    spout = component.kind == "spout"
+    number, what = (component.emitted, "emitted") if spout else (component.executed, "executed")
+    facts = [f"{number:,} {what}"]
+    if rate is not None:
+        facts.append(f"{figures.rate(rate)}/s")
+    if component.failed:
+        facts.append(f"{component.failed:,} failed")
+    if spout:
+        facts += spout_facts(component)
+    return f"{name} " + ", ".join(facts)
+
+
+def spout_facts(component: ComponentStatus) -> list[str]:
+    """What only spouts have: trees, latency, a reason to be idle."""
+    facts = [f"{component.acked:,} acked"]
+    if component.pending:
+        facts.append(f"{component.pending:,} pending")
+    if component.p50 is not None:
+        facts.append(f"p50 {figures.latency(component.p50)}, p99 {figures.latency(component.p99)}")
+    if component.idle:
+        facts.append(f"idle: {component.idle}")
+    return facts

@@ -1,0 +1,175 @@
+"""`squall run FILE`: a topology on this machine, in this process, until it is completed or stopped.
+
+Reads what was typed, chooses where things are shown, runs, sums up, and ends with the exit status that the summary deserves.
+Must not know: how topologies are found, watched, drawn or summed up (see the modules it imports).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from typing import IO
+
+import click
+
+from local_cluster import LocalCluster
+from squall.settings import merged
+from squall_cli.component_table import Line
+from squall_cli.figures import plural
+from squall_cli.interrupts import EndNow, Interrupts
+from squall_cli.live_table import LiveTable
+from squall_cli.loading import WrongSource, load_topology
+from squall_cli.local_run import Ended, LocalRun, end_at_once
+from squall_cli.plain_lines import PlainLines, write
+from squall_cli.screen import COLOURS, NO_COLOURS, Screen, painted
+from squall_cli.site import Layers, read_layers
+from squall_cli.summary import as_json, summary_lines, verdict
+from squall_cli.user_output import gather_user_output, keep_stdout, let_debugger_in, show_log
+from squall_cli.views import View
+from topology_api.errors import NotYet
+from topology_api.topology import Topology
+
+#: A table in a file or a pipe is as wide as it likes.
+NO_LIMIT = 1000
+
+HELP = """Run a topology on this machine, in this process, until it is completed or stopped.
+
+FILE holds `topology`: a Topology, or a function that returns one; its arguments stand after --, as strings.
+FILE:NAME or package.module:NAME picks another name.
+
+\b
+Examples:
+  squall run word_count.py -- book.txt
+  squall run word_count.py --seconds 10 -o topology.max.spout.pending=100
+  squall run word_count.py --json > summary.json
+
+The first Ctrl-C drains: spouts stop, what is pending is worked off, at most for the message timeout; the
+second ends at once. Exit status: 0 done; 1 when trees failed for good, when the topology failed, or when
+trees were left; 2 wrong usage.
+"""
+
+
+@click.command(help=HELP)
+@click.argument("source", metavar="FILE[:NAME]")
+@click.argument("arguments", metavar="[-- ARGS]...", nargs=-1, type=click.UNPROCESSED)
+@click.option("--workers", metavar="N", type=click.IntRange(min=1), help="Worker processes (not yet).")
+@click.option(
+    "--seconds", metavar="S", type=click.FloatRange(min=0, min_open=True), help="Drain after so many seconds."
+)
+@click.option(
+    "-o",
+    "settings",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="A setting, or COMPONENT:KEY=VALUE; beats all others. May be repeated.",
+)
+@click.option(
+    "--config", "site", metavar="FILE", help="The site's file.  [default: conf/squall.yaml, if there]"
+)
+@click.option("--json", "json_wanted", is_flag=True, help="The summary as JSON; all else goes to stderr.")
+@click.option("--allow-failures", is_flag=True, help="Exit with 0 though trees have failed for good.")
+@click.pass_context
+def run(
+    ctx: click.Context,
+    source: str,
+    arguments: tuple[str, ...],
+    workers: int | None,
+    seconds: float | None,
+    settings: tuple[str, ...],
+    site: str | None,
+    json_wanted: bool,
+    allow_failures: bool,
+) -> None:
+    if workers is not None and workers > 1:
+        raise NotYet(
+            "--workers, a process for each worker",
+            f"-o topology.workers={workers} runs {workers} workers inside of this process",
+        )
+    layers = read_layers(site, os.environ, settings)
+    out, view = streams(json_wanted)
+    try:
+        topology = load_topology(source, arguments)
+    except WrongSource as error:
+        raise click.UsageError(str(error), ctx) from None
+    ended = run_topology(topology, layers, view, seconds)
+    status, reason = verdict(ended, allow_failures)
+    if json_wanted:
+        write(out, as_json(ended, status, reason))
+    else:
+        width = shutil.get_terminal_size().columns if out.isatty() else NO_LIMIT
+        print_lines(out, summary_lines(ended, width))
+    if reason is not None:
+        write(sys.stderr, f"squall run: {reason}")
+    if ended.how == "cut off":  # a call of the user's may be running still: nobody waits for it
+        out.flush()
+        os._exit(status)
+    ctx.exit(status)
+
+
+def streams(json_wanted: bool) -> tuple[IO[str], View]:
+    """Where the summary goes, and what shows the run. From here on user code may write whatever it likes."""
+    if json_wanted:
+        out = keep_stdout()
+        return out, PlainLines(sys.stderr, sys.stderr)
+    out = sys.stdout
+    if not is_terminal(out):
+        return out, PlainLines(out, sys.stderr)
+    table = LiveTable(Screen(out, styles_of(out)), gather_user_output())
+    let_debugger_in(table.close)
+    return out, table
+
+
+def run_topology(topology: Topology, layers: Layers, view: View, seconds: float | None) -> Ended:
+    """Run a topology to its end."""
+    conf, _ = merged(topology, layers.site, layers.environment, layers.overrides)
+    drain_seconds = float(conf["topology.message.timeout.secs"])  # type: ignore[arg-type]
+    show_log(topology.name)
+    with Interrupts() as interrupts:
+        cluster = LocalCluster(settings=(layers.site, layers.environment))
+        try:
+            cluster.submit(topology, layers.overrides)
+            if isinstance(view, PlainLines):
+                write(view.progress, opening(topology, conf))
+            ended = LocalRun(cluster, topology.name, view, interrupts, seconds, drain_seconds).follow()
+        except EndNow:  # it came between two steps of ours
+            ended = Ended("cut off", cluster.last_status(topology.name), 0.0)
+        finally:
+            view.close()
+        return close(cluster, ended)
+
+
+def close(cluster: LocalCluster, ended: Ended) -> Ended:
+    """End the cluster; the final counters, with those of trees that its end cut off."""
+    if ended.how == "cut off":
+        end_at_once(cluster)
+    else:
+        cluster.shutdown()
+    return Ended(ended.how, cluster.last_status(ended.status.name), ended.seconds, ended.told)
+
+
+def opening(topology: Topology, conf: Mapping[str, object]) -> str:
+    """The first line where no table is drawn."""
+    tasks = sum(component.parallelism for component in topology.components)
+    workers = conf["topology.workers"]
+    size = f"{plural(len(topology.components), 'component')}, {plural(tasks, 'task')}"
+    return f"{topology.name}: {size}, {plural(int(str(workers)), 'worker')}; Ctrl-C drains"
+
+
+def print_lines(out: IO[str], lines: list[Line]) -> None:
+    """Print the summary, with colours where they can be seen."""
+    styles = styles_of(out)
+    for line in lines:
+        write(out, painted(line, styles))
+
+
+def is_terminal(stream: IO[str]) -> bool:
+    return stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+
+
+def styles_of(stream: IO[str]) -> Mapping[str, str]:
+    """The styles that a stream shows; see no-color.org for the variable."""
+    if not is_terminal(stream):
+        return {}
+    return NO_COLOURS if os.environ.get("NO_COLOR") else COLOURS

@@ -1,0 +1,151 @@
+"""Where `print()` and the log of user code go while Squall draws on the terminal, or keeps stdout for JSON.
+
+User code prints from the cluster's thread at any time. In a live table its lines are gathered and shown above the table;
+with --json the whole process's stdout becomes stderr, so that nothing, not even a child process, can get between the
+JSON. Streams are replaced before the user's file is imported, so that a handler which keeps `sys.stderr` is served too.
+Must not know: topologies, what the table looks like.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterable
+from typing import IO, Any
+
+#: Text that may wait for the next drawing; whoever writes more draws it.
+MOST_WAITING = 64 * 1024
+
+
+class Gathered:
+    """Text that waits to be shown above the table."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.parts: list[str] = []
+        self.size = 0
+        #: Shows what has been gathered; None: nobody draws, text goes where it always went.
+        self.show: Callable[[], None] | None = None
+        self.process = os.getpid()
+
+    def takes(self) -> bool:
+        """Whether text is to be gathered. A forked child's terminal is the process's own."""
+        return self.show is not None and self.process == os.getpid()
+
+    def add(self, text: str) -> None:
+        """Keep a text for the next drawing."""
+        with self.lock:
+            self.parts.append(text)
+            self.size += len(text)
+            full = self.size > MOST_WAITING
+        if full and self.show is not None:
+            self.show()
+
+    def take(self, unfinished: bool = False) -> str:
+        """What is there, up to the end of the last line; the rest as well if it may be unfinished."""
+        with self.lock:
+            text = "".join(self.parts)
+            end = len(text) if unfinished else text.rfind("\n") + 1
+            self.parts = [text[end:]] if end < len(text) else []
+            self.size = len(text) - end
+        return text[:end]
+
+
+class UserStream:
+    """Stands for sys.stdout or sys.stderr: the real stream, but for text that is to be gathered."""
+
+    def __init__(self, real: IO[str], gathered: Gathered) -> None:
+        self._real = real
+        self._gathered = gathered
+
+    def write(self, text: str) -> int:
+        if not self._gathered.takes():
+            return self._real.write(text)
+        self._gathered.add(str(text))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.write(line)
+
+    def flush(self) -> None:
+        if not self._gathered.takes():
+            self._real.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+
+def gather_user_output() -> Gathered:
+    """Replace sys.stdout and sys.stderr by streams that can be gathered; until somebody draws they change nothing."""
+    gathered = Gathered()
+    sys.stdout = UserStream(sys.stdout, gathered)
+    sys.stderr = UserStream(sys.stderr, gathered)
+    return gathered
+
+
+def let_debugger_in(give_back: Callable[[], None]) -> None:
+    """Have `breakpoint()` in a component give the terminal back first: the debugger talks on it."""
+    before = sys.breakpointhook
+
+    def hook(*arguments: Any, **named: Any) -> Any:
+        give_back()
+        if before is not sys.__breakpointhook__ or "PYTHONBREAKPOINT" in os.environ:
+            return before(*arguments, **named)
+        from pdb import Pdb
+
+        Pdb().set_trace(sys._getframe(1))  # pdb.set_trace() would stop in this function
+        return None
+
+    sys.breakpointhook = hook
+
+
+def keep_stdout() -> IO[str]:
+    """Take stdout for ourselves: what is returned writes to it, everything else in this process goes to stderr."""
+    sys.stdout.flush()
+    try:
+        number = sys.stdout.fileno()
+        ours: IO[str] = os.fdopen(os.dup(number), "w", encoding="utf-8")
+        os.dup2(sys.stderr.fileno(), number)
+    except (
+        OSError,
+        io.UnsupportedOperation,
+    ):  # no real file, as in tests that run the command in their own process
+        ours = sys.stdout
+    sys.stdout = sys.stderr
+    return ours
+
+
+class ToStderr(logging.Handler):
+    """Writes to whatever sys.stderr is at that moment."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            sys.stderr.write(self.format(record) + "\n")
+            sys.stderr.flush()
+        except Exception:
+            self.handleError(record)
+
+
+def show_log(topology: str) -> None:
+    """Show what the topology's components log, from INFO on, unless the user's file has set up logging itself."""
+    log = logging.getLogger(f"squall.{topology}")
+    if log.hasHandlers():
+        return
+    handler = ToStderr()
+    handler.setFormatter(
+        logging.Formatter("%(asctime)s %(levelname)s %(component)s: %(message)s", "%H:%M:%S")
+    )
+    handler.addFilter(name_component)
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+
+
+def name_component(record: logging.LogRecord) -> bool:
+    """Give the record its component and the index of its task: the end of its logger's name."""
+    component, _, index = record.name.split(".", 2)[-1].rpartition(".")
+    record.component = f"{component}#{index}" if component else record.name
+    return True
