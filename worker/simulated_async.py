@@ -44,6 +44,17 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         heapq.heappush(self.times, when)
         return super().call_at(when, callback, *args, context=context)
 
+    def run_in_executor(  # type: ignore[override]
+        self, executor: Any, func: Any, *args: Any
+    ) -> asyncio.Future[Any]:
+        """Run a blocking function (`asyncio.to_thread`) at once: simulated time has no threads to wait for."""
+        future = self.create_future()
+        try:
+            future.set_result(func(*args))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
 
 class SimulatedAsync:
     """Drives an asyncio loop in simulated time, in the caller's thread."""

@@ -1,9 +1,8 @@
-"""complete_topology: a topology run to its end on simulated time, and everything that can keep it from there."""
+"""complete_topology: a topology run to its end on simulated time, and what it is asked afterwards."""
 
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -12,192 +11,22 @@ import pytest
 
 from local_cluster.complete import Completed
 from local_cluster.testing import Pause, ScriptedSpout, complete_topology
+from tests.local_cluster.small_topologies import Keeps, Lines, Split, Unlucky, one_bolt, word_count
 from topology_api import (
     BatchBolt,
     Bolt,
-    CannotPack,
     Context,
     Failure,
     Fields,
     Grouping,
     InvalidConfig,
-    InvalidTopology,
     Replay,
-    Spout,
     SquallError,
     Stream,
     Topology,
     TopologyBuilder,
-    TopologyFailed,
     Tuple,
 )
-
-
-class Lines(Spout):
-    """Never ends by itself."""
-
-    outputs = Fields("line")
-
-    def next_tuple(self) -> None:
-        self.emit(("never ending",), message_id=object)
-
-
-class Idle(Spout):
-    """Has nothing, and never says that it never will."""
-
-    outputs = Fields("line")
-
-    def next_tuple(self) -> float:
-        return 1000.0
-
-
-class Split(Bolt):
-    outputs = Fields("word")
-
-    def execute(self, tup: Tuple) -> None:
-        for word in tup["line"].split():
-            self.emit((word,))
-
-
-class Count(Bolt):
-    outputs = Fields("word", "count")
-
-    def prepare(self, context: Context) -> None:
-        self.counts: dict[str, int] = {}
-
-    def execute(self, tup: Tuple) -> None:
-        word = tup["word"]
-        self.counts[word] = count = self.counts.get(word, 0) + 1
-        self.emit((word, count))
-
-
-def word_count(lines: Spout | None = None, parallelism: int = 1) -> Topology:
-    builder = TopologyBuilder("word-count")
-    builder.set_spout("lines", lines or Lines(), parallelism=parallelism)
-    builder.set_bolt("split", Split(), parallelism=2).shuffle_grouping("lines")
-    builder.set_bolt("count", Count(), parallelism=3).fields_grouping("split", "word")
-    return builder.build()
-
-
-def one_bolt(bolt: Bolt, script: Sequence[Any], **of_spout: Any) -> Topology:
-    """A script (field "x") into one bolt."""
-    spout = ScriptedSpout("x", script)
-    vars(spout).update(of_spout)
-    builder = TopologyBuilder("one-bolt")
-    builder.set_spout("script", spout)
-    builder.set_bolt("bolt", bolt).shuffle_grouping("script")
-    return builder.build()
-
-
-# Sources.
-
-
-def test_a_source_is_replaced_by_fixed_values_whose_ids_are_their_positions() -> None:
-    done = complete_topology(word_count(), sources={"lines": [("a b",), ("c",), ["a"]]})
-    assert done.emitted("lines") == [("a b",), ("c",), ("a",)]
-    assert sorted(done.emitted("split")) == [("a",), ("a",), ("b",), ("c",)]
-    assert sorted(done.emitted("count")) == [("a", 1), ("a", 2), ("b", 1), ("c", 1)]
-    assert sorted(done.acked("lines")) == [0, 1, 2]
-    assert done.failed("lines") == []
-    assert done.errors == ()
-
-
-def test_the_topology_itself_is_left_as_it_is() -> None:
-    topology = word_count()
-    first = complete_topology(topology, sources={"lines": [("a",)]})
-    second = complete_topology(topology, sources={"lines": [("b",), ("c",)]})
-    assert (first.acked("lines"), sorted(second.acked("lines"))) == ([0], [0, 1])
-
-
-def test_a_replaced_source_keeps_its_tasks_and_emits_its_values_once() -> None:
-    done = complete_topology(word_count(parallelism=4), sources={"lines": [("a b",), ("b",)]})
-    assert done.status.components["lines"].tasks == 4
-    assert sorted(done.emitted("count")) == [("a", 1), ("b", 1), ("b", 2)]
-
-
-def test_no_values_at_all_complete_at_once() -> None:
-    done = complete_topology(word_count(), sources={"lines": []})
-    assert done.emitted("lines") == done.emitted("count") == done.acked("lines") == []
-    assert done.status.state == "COMPLETED"
-
-
-class Joined(Bolt):
-    outputs = Fields("stream", "value")
-
-    def execute(self, tup: Tuple) -> None:
-        self.emit((tup.stream, tup[0]))
-
-
-class TwoStreams(Spout):
-    outputs = {"orders": Fields("order"), "payments": Fields("payment"), "told": Stream("x", direct=True)}
-    replay = None
-
-    def next_tuple(self) -> None:
-        self.finish()
-
-
-def two_streams() -> Topology:
-    builder = TopologyBuilder("shop")
-    builder.set_spout("shop", TwoStreams())
-    declarer = builder.set_bolt("join", Joined())
-    declarer.shuffle_grouping("shop", stream="orders").shuffle_grouping("shop", stream="payments")
-    return builder.build()
-
-
-def test_a_spout_of_several_streams_gets_values_for_each() -> None:
-    done = complete_topology(two_streams(), sources={"shop": {"payments": [(1,), (2,)], "orders": [("a",)]}})
-    assert done.emitted("shop", "payments") == [(1,), (2,)]
-    assert done.emitted("shop", "orders") == [("a",)]
-    assert sorted(done.emitted("join"), key=str) == [("orders", "a"), ("payments", 1), ("payments", 2)]
-    assert sorted(done.acked("shop")) == [0, 1, 2]
-
-
-def test_wrong_sources_are_refused_with_all_problems_and_the_nearest_names() -> None:
-    sources: dict[str, Any] = {"lnes": [], "split": [], "lines": [("a", "b"), "c", ("fine",), 3]}
-    with pytest.raises(InvalidTopology) as caught:
-        complete_topology(word_count(), sources=sources)
-    texts = caught.value.problems
-    assert len(texts) == 5
-    assert "did you mean 'lines'?" in texts[0]
-    assert "is a bolt" in texts[1]
-    assert "position 0 has 2 value(s)" in texts[2]
-    assert "position 1 is 'c' (str)" in texts[3]
-    assert "position 3 is 3 (int)" in texts[4]
-
-
-@pytest.mark.parametrize(
-    ("values", "text"),
-    [
-        ([(1,)], "give a dict, {stream: values}"),
-        ({"order": [(1,)]}, "did you mean 'orders'?"),
-        ({"told": [(1,)]}, "is direct"),
-        ({"orders": "abc"}, "give a list of value tuples"),
-        ({"orders": 7}, "give a list of value tuples"),
-    ],
-)
-def test_wrong_streams_of_a_source_are_refused(values: Any, text: str) -> None:
-    with pytest.raises(InvalidTopology) as caught:
-        complete_topology(two_streams(), sources={"shop": values})
-    assert text in str(caught.value)
-
-
-def test_values_that_could_not_be_shipped_are_refused_by_their_place() -> None:
-    with pytest.raises(CannotPack, match="sources\\['lines'\\]"):
-        complete_topology(word_count(), sources={"lines": [(threading.Lock(),)]})
-
-
-def test_something_else_than_a_topology_is_refused() -> None:
-    with pytest.raises(SquallError, match="takes a Topology"):
-        complete_topology(TopologyBuilder("x"))  # type: ignore[arg-type]
-    with pytest.raises(InvalidTopology, match="give a dict from spout ids"):
-        complete_topology(word_count(), sources=[("a",)])  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("timeout", [0, -1, float("nan"), "60"])
-def test_a_timeout_that_is_none_is_refused(timeout: Any) -> None:
-    with pytest.raises(InvalidConfig, match="timeout"):
-        complete_topology(word_count(), sources={"lines": []}, timeout=timeout)
-
 
 # Configuration.
 
@@ -265,25 +94,6 @@ def test_the_repr_tells_what_each_component_did_and_the_last_error() -> None:
 # Failures, replays, dead letters.
 
 
-class Unlucky(Bolt):
-    """Emits the time of each try; raises for values in its table so many times."""
-
-    outputs = Fields("x", "at")
-
-    def __init__(self, tries: dict[int, int]) -> None:
-        self.tries = tries
-
-    def prepare(self, context: Context) -> None:
-        self.now = context.now
-
-    def execute(self, tup: Tuple) -> None:
-        x = tup["x"]
-        self.emit((x, self.now()))
-        if self.tries.get(x, 0) > 0:
-            self.tries[x] -= 1
-            raise ValueError(f"unlucky {x}")
-
-
 def test_replays_come_after_their_doubling_delays_and_count_once_as_emissions() -> None:
     topology = one_bolt(Unlucky({1: 3}), [(1,), (2,)], replay=Replay(5, first_delay=2.0, max_delay=5.0))
     done = complete_topology(topology)
@@ -325,18 +135,6 @@ def test_dead_letters_of_a_replaced_spout_are_delivered() -> None:
     assert done.emitted("bury") == [(1, ("b",), "default", "failed")]
     assert done.acked("lines") == [0, 2]
     assert [message_id for message_id, _ in done.failed("lines")] == [1]
-
-
-class Keeps(Bolt):
-    """Acks nothing."""
-
-    auto_ack = False
-
-    def prepare(self, context: Context) -> None:
-        self.kept: list[Tuple] = []
-
-    def execute(self, tup: Tuple) -> None:
-        self.kept.append(tup)
 
 
 def test_tuples_that_a_rich_bolt_keeps_time_out_on_simulated_time() -> None:
@@ -511,129 +309,6 @@ def test_all_grouping_reaches_every_task_and_one_emission_counts_once() -> None:
     done = complete_topology(builder.build())
     assert done.emitted("script") == [(1,)]
     assert sorted(done.emitted("where")) == [(1, index) for index in range(4)]
-
-
-# What keeps a topology from its end.
-
-
-def test_an_endless_spout_that_is_not_replaced_times_out_by_name() -> None:
-    with pytest.raises(TimeoutError) as caught:
-        complete_topology(word_count(), timeout=0.3)
-    assert "topology 'word-count' is not completed within 0.3 s" in str(caught.value)
-    assert "spout 'lines' [1] has not called finish()" in str(caught.value)
-    assert "emitted so far" in str(caught.value)
-
-
-def test_a_spout_that_is_idle_for_ever_times_out_and_says_why_it_is_idle() -> None:
-    with pytest.raises(
-        TimeoutError, match=r"has not called finish\(\), 0 emitted so far, idle: source empty"
-    ):
-        complete_topology(word_count(Idle()), timeout=0.3)
-
-
-class Echoes(Bolt):
-    """Sends itself what it gets, for ever."""
-
-    outputs = Fields("x")
-
-    def execute(self, tup: Tuple) -> None:
-        self.emit((tup[0],))
-
-
-def test_a_cycle_that_never_rests_times_out() -> None:
-    builder = TopologyBuilder("cycle")
-    builder.set_spout("script", ScriptedSpout("x", [(1,)]))
-    builder.set_bolt("echo", Echoes()).shuffle_grouping("script").shuffle_grouping("echo")
-    with pytest.raises(TimeoutError, match=r"spout 'script' \[1\] has 1 open tree"):
-        complete_topology(builder.build(), timeout=0.3)
-
-
-def test_when_nothing_can_happen_any_more_that_is_said_at_once() -> None:
-    with pytest.raises(TimeoutError) as caught:
-        complete_topology(
-            one_bolt(Keeps(), [(1,), (2,)]),
-            conf={"topology.enable.message.timeouts": False},
-            timeout=3600,
-        )
-    text = str(caught.value)
-    assert "nothing can happen any more" in text
-    assert "spout 'script' [1] has 2 open tree(s)" in text
-    assert "bolt 'bolt' [2] has executed 2 tuple(s) that it neither acked nor failed" in text
-
-
-class Forever(Bolt):
-    async def execute(self, tup: Tuple) -> None:
-        await asyncio.Event().wait()
-
-
-@pytest.mark.parametrize("timeouts", [True, False])
-def test_an_async_call_that_never_ends_is_named_at_once(timeouts: bool) -> None:
-    with pytest.raises(TimeoutError) as caught:
-        complete_topology(
-            one_bolt(Forever(), [(1,)]),
-            conf={"topology.enable.message.timeouts": timeouts},
-            timeout=3600,
-        )
-    assert "nothing can happen any more" in str(caught.value)
-    assert "call(s) of bolt 'bolt' [2] have not ended" in str(caught.value)
-
-
-class KeepsAndRaises(Keeps):
-    def execute(self, tup: Tuple) -> None:
-        super().execute(tup)
-        if tup[0] == 2:
-            raise ValueError("the last error")
-
-
-def test_the_last_error_of_the_users_code_stands_in_the_timeout() -> None:
-    with pytest.raises(TimeoutError) as caught:
-        complete_topology(
-            one_bolt(KeepsAndRaises(), [(1,), (2,)]),
-            conf={"topology.enable.message.timeouts": False},
-        )
-    assert "the last error" in str(caught.value)
-    assert "test_complete_topology.py" in str(caught.value)
-
-
-class Unprepared(Bolt):
-    def prepare(self, context: Context) -> None:
-        raise OSError("no database here")
-
-    def execute(self, tup: Tuple) -> None:
-        """Never comes to it."""
-
-
-def test_a_topology_that_fails_raises_with_the_line_at_fault() -> None:
-    with pytest.raises(TopologyFailed, match=r"prepare\(\) raised OSError: no database here") as caught:
-        complete_topology(one_bolt(Unprepared(), [(1,)]))
-    assert "test_complete_topology.py" in str(caught.value)
-
-
-def test_with_on_error_crash_the_first_error_fails_the_topology() -> None:
-    with pytest.raises(TopologyFailed, match="unlucky 1"):
-        complete_topology(one_bolt(Unlucky({1: 1}), [(1,)]), conf={"topology.on.error": "crash"})
-
-
-class Closes(Bolt):
-    calls: list[str] = []
-
-    def execute(self, tup: Tuple) -> None:
-        """Nothing."""
-
-    def cleanup(self) -> None:
-        self.calls.append("cleanup")
-
-
-def test_components_are_cleaned_up_whether_it_is_completed_or_not() -> None:
-    Closes.calls.clear()
-    complete_topology(one_bolt(Closes(), [(1,)]))
-    assert Closes.calls == ["cleanup"]
-    builder = TopologyBuilder("endless")
-    builder.set_spout("lines", Lines())
-    builder.set_bolt("closes", Closes()).shuffle_grouping("lines")
-    with pytest.raises(TimeoutError):
-        complete_topology(builder.build(), timeout=0.2)
-    assert Closes.calls == ["cleanup"] * 2
 
 
 # The same seed, the same run.

@@ -142,6 +142,20 @@ class OneAtATime(Sleepy):
     max_concurrency = 1
 
 
+class InThread(Bolt):
+    """Has another thread do the work, which fails for 13."""
+
+    outputs = Fields("half")
+
+    async def execute(self, tup: Tuple) -> None:
+        self.emit((await asyncio.to_thread(self.half, tup[0]),))
+
+    def half(self, number: int) -> int:
+        if number == 13:
+            raise ValueError("unlucky")
+        return number // 2
+
+
 class Forever(Bolt):
     async def execute(self, tup: Tuple) -> None:
         await asyncio.Event().wait()
@@ -316,6 +330,14 @@ def test_calls_of_an_async_bolt_overlap_on_simulated_time() -> None:
 def test_max_concurrency_bounds_the_calls_of_an_async_bolt() -> None:
     run = run_bolt(OneAtATime(), [(3,), (1,), (2,)])
     assert run.emitted() == [(3, 3.0), (1, 4.0), (2, 6.0)]
+
+
+def test_what_an_async_bolt_has_threads_do_is_done_at_once() -> None:
+    run = run_bolt(InThread(), [(2,), (13,), (4,)])
+    assert run.emitted() == [(1,), (2,)]
+    assert run.acked() == [(2,), (4,)]
+    [(given, error)] = failures(run)
+    assert (given, error is not None and error.startswith("ValueError: unlucky")) == ((13,), True)
 
 
 def test_calls_that_never_end_are_an_error_at_once_that_says_so() -> None:
