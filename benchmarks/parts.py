@@ -1,0 +1,198 @@
+"""Where the time of a word goes: each part of its way alone, on the core's own objects, in nanoseconds.
+
+The least of many short runs, so that a busy machine disturbs it little. The parts do not add up to the whole to the
+nanosecond: in the whole they share caches, and the garbage collector runs.
+
+    python benchmarks/parts.py [--rounds 200]
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from threading import get_ident
+from types import SimpleNamespace
+from typing import Any
+
+# As a script, only this folder is on the path.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.child import machine
+from benchmarks.sentences import sentences
+from benchmarks.topology import Count, Split
+from squall.telemetry import Histogram
+from squall.transport.frames import Batch
+from topology_api.tuples import Source
+from worker.emitter import BoltEmitter, SpoutEmitter
+from worker.executor import make_tuple, run_basic
+from worker.ids import EDGE_BLOCK, draw_edges
+from worker.outbox import Outbox
+from worker.router import Output, add_route
+from worker.tracker import Tracker
+from worker.xors import XorBatch
+
+WORDS = 1_000
+"""Words a run."""
+A_SENTENCE = 9
+"""Words a sentence, on average; trees and spouts cost per sentence."""
+
+
+class Bench:
+    """The objects of the word count, not joined."""
+
+    def __init__(self) -> None:
+        self.all_lines = sentences(20_000)
+        self.at = 0
+        self.turn()
+        self.random = random.Random(1)
+        self.boxes = {task: Outbox(Source("split", 2, "default", ("word",)), task) for task in (3, 4)}
+        self.word_output = output("split", "word", "fields", self.boxes)
+        self.bolt = BoltEmitter("split", 2, {"default": self.word_output}, self.random)
+        self.bolt.open_for(get_ident())
+        self.line_box = {2: Outbox(Source("sentences", 1, "default", ("sentence",)), 2)}
+        self.tracker = Tracker(1, 30.0, 0.0)
+        outputs = {"default": output("sentences", "sentence", "shuffle", self.line_box)}
+        self.spout = SpoutEmitter("sentences", 1, outputs, self.random, self.tracker, True)
+        self.spout.open_for(get_ident())
+
+    def turn(self) -> None:
+        """Go on to other words, split anew: a word's hash is not known yet, and dictionaries are not in the cache."""
+        chosen = [self.all_lines[(self.at + place) % len(self.all_lines)] for place in range(WORDS // 8)]
+        self.at += len(chosen)
+        self.words = [(word,) for line in chosen for word in line.split()][:WORDS]
+        self.lines = [(line,) for line in chosen][: WORDS // A_SENTENCE]
+
+    def batch(self, rows: list[Any], source: Source) -> Batch:
+        """A batch of tracked rows, `A_SENTENCE` neighbours in one tree."""
+        roots = [1 + place // A_SENTENCE for place in range(len(rows))]
+        return Batch(source, 3, rows, roots, draw_edges(self.random)[: len(rows)])
+
+    def clear(self) -> None:
+        """Take what was emitted."""
+        for box in [*self.boxes.values(), *self.line_box.values()]:
+            box.take(1 << 30)
+        self.bolt.dirty, self.spout.dirty = [], []
+
+
+def output(component: str, field: str, kind: str, boxes: dict[int, Outbox]) -> Output:
+    """An output with one reader."""
+    made = Output(Source(component, 1, "default", (field,)), False)
+    add_route(made, kind, [field], boxes, lambda task: True, 0)
+    made.shorten()
+    return made
+
+
+def parts(bench: Bench) -> list[tuple[str, int, Callable[[], Any], Callable[[], Any]]]:
+    """(name, how many words it stands for, what to prepare, what to time)."""
+    split, count = Split(), Count()
+    sink: list[Any] = []
+    vars(split)["emit"] = sink.append
+    count.counts = {}
+    source, line_source = Source("split", 2, "default", ("word",)), Source("s", 1, "default", ("sentence",))
+    tuples: list[Any] = []
+
+    def make(of_lines: bool) -> None:
+        bench.turn()
+        sink.clear()
+        rows = bench.lines if of_lines else bench.words
+        batch = bench.batch(rows, line_source if of_lines else source)
+        tuples[:] = [make_tuple(batch, place) for place in range(len(rows))]
+
+    def execute_all(bolt: Split | Count) -> None:
+        execute = bolt.execute
+        for tup in tuples:
+            execute(tup)
+
+    make(False)
+    bench.bolt.anchor = tuples[0]
+    task: Any = SimpleNamespace(execute=lambda tup: None, emitter=bench.bolt, xors=XorBatch(), auto_ack=True)
+    trees: list[tuple[list[int], list[int]]] = []
+
+    def prepare_trees() -> None:
+        bench.clear()
+        bench.tracker.completed.clear()
+        for row in bench.lines:
+            bench.spout.emit(row, message_id=1)
+        box = bench.line_box[2]
+        trees[:] = [([*box.roots] * 3, [*[1] * len(box.roots), *[1] * len(box.roots), *box.edges])]
+
+    def emit_all() -> None:
+        emit = bench.bolt.emit
+        for row in bench.words:
+            emit(row)
+
+    def ask_thread() -> None:
+        owner = bench.bolt
+        for _ in bench.words:
+            if get_ident() != owner.owner:
+                raise AssertionError
+
+    def emit_lines() -> None:
+        emit = bench.spout.emit
+        for row in bench.lines:
+            emit(row, message_id=1)
+
+    def fail_open() -> None:
+        bench.clear()
+        for slot, root in enumerate(bench.tracker.roots):
+            if root > 0:
+                bench.tracker.close(slot)
+
+    def fresh_words() -> None:
+        bench.clear()
+        bench.turn()
+
+    def fresh_batch() -> None:
+        fresh_words()
+        fresh.append(bench.batch(bench.words, source))
+
+    fresh: list[Batch] = []
+    return [
+        ("user: Split.execute, (word,) made", WORDS, lambda: make(True), lambda: execute_all(split)),
+        ("user: Count.execute, tup['word']", WORDS, lambda: make(False), lambda: execute_all(count)),
+        ("emit: all of it, an edge's draw too", WORDS, fresh_words, emit_all),
+        ("  of that: the calling thread", WORDS, bench.clear, ask_thread),
+        ("  of that: an edge's draw", EDGE_BLOCK, bench.clear, lambda: draw_edges(bench.random)),
+        (
+            "executor: a Tuple, a call, its XOR",
+            WORDS,
+            fresh_batch,
+            lambda: run_basic(task, fresh.pop(), WORDS, WORDS),
+        ),
+        ("spout: emit, a tree opened, per word", WORDS, fail_open, emit_lines),
+        ("tracker: XORs, completion, per word", WORDS, prepare_trees, lambda: bench.tracker.merge(*trees[0])),
+        ("outboxes emptied into batches, per word", WORDS, emit_all, bench.clear),
+        ("latency: Histogram.add, per word", WORDS, bench.clear, lambda: add_latencies(len(bench.lines))),
+    ]
+
+
+def add_latencies(count: int) -> None:
+    """A value for each sentence."""
+    histogram = Histogram()
+    for _ in range(count):
+        histogram.add(0.0123)
+
+
+def main() -> None:
+    """Print each part."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
+    parser.add_argument("--rounds", type=int, default=200)
+    options = parser.parse_args()
+    print(machine())
+    print(f"nanoseconds a word, the least of {options.rounds} runs of {WORDS:,} words")
+    for name, words, prepare, job in parts(Bench()):
+        least = float("inf")
+        for _ in range(options.rounds):
+            prepare()
+            started = time.perf_counter()
+            job()
+            least = min(least, time.perf_counter() - started)
+        print(f"{name:<42}{least / words * 1e9:>6.0f}")
+
+
+if __name__ == "__main__":
+    main()
