@@ -14,11 +14,13 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from squall.clock import Clock
-from squall.transport.frames import Batch, Frame, Held
+from squall.transport.frames import Batch, Frame, Held, Unsent
+from topology_api import EmitError
 from worker.async_bolt_task import AsyncBoltTask
 from worker.bolt_task import BoltTask
 from worker.build import Surroundings, build_task
 from worker.cycles import ROUND_SECONDS, CycleWatch
+from worker.emitter import short
 from worker.links import Links
 from worker.plan import WorkerPlan
 from worker.reports import ErrorLog, ErrorReport, make_report
@@ -231,10 +233,22 @@ class Worker:
                 self.links.granted(target, upto)
             for message in frame.cycles:
                 self.cycles.take(message)
+            for lost in frame.unsent:
+                self.take_unsent(lost, now)
             if frame.hurry:
                 self.hurry_here()
         self.wake_bolts()
         return took
+
+    def take_unsent(self, lost: Unsent, now: float) -> None:
+        """A tuple of a task here could not be encoded: report it, and let no cycle wait for it."""
+        if lost.cycle >= 0:
+            self.cycles.executed(lost.cycle, 1)
+        name, error = self.plan.topology.name, EmitError(lost.error)
+        report = make_report(
+            name, lost.component, lost.task, "emit", error, f"values {short(lost.values)}", now
+        )
+        self.take_reports([report], self.tasks[lost.task].crash_on_error)
 
     def wake_bolts(self) -> None:
         """Queue the bolt tasks that got input."""

@@ -120,6 +120,18 @@ class CyclePhase:
 CycleMessage = CycleProbe | CycleReply | CyclePhase
 
 
+@dataclass(frozen=True)
+class Unsent:
+    """A tuple of one of the worker's own tasks that its transport could not encode: it was lost on the way."""
+
+    component: str
+    task: int
+    values: tuple[Any, ...]
+    error: str
+    #: Index of the cycle whose inner edge it was to travel on, or -1.
+    cycle: int
+
+
 @dataclass
 class Control:
     """Everything between two workers that is not a tuple. Never waits for credit, is always read."""
@@ -133,9 +145,12 @@ class Control:
     held: list[Held] = field(default_factory=list)
     hurry: bool = False
     cycles: list[CycleMessage] = field(default_factory=list)
+    unsent: list[Unsent] = field(default_factory=list)
 
     def __bool__(self) -> bool:
-        return bool(self.xors or self.failures or self.grants or self.held or self.hurry or self.cycles)
+        return bool(
+            self.xors or self.failures or self.grants or self.held or self.hurry or self.cycles or self.unsent
+        )
 
 
 Frame = Batch | Control

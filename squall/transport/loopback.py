@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from squall.transport.codec import Unencodable, decode, encode
-from squall.transport.frames import Batch, Control, Frame
+from squall.transport.frames import Batch, Control, Frame, Unsent
 from topology_api import Failure
 from topology_api.tuples import Source
 
@@ -56,29 +56,28 @@ class Loopback:
 
     def through_codec(self, frame: Frame) -> list[Frame]:
         """The frame as it comes out of the codec; tuples with a value that cannot be encoded fail and are left out."""
-        failures: list[tuple[int, Failure]] = []
+        note = Control(frame.sender)
         while True:
             try:
                 data = encode(frame, lambda component, stream: self.numbers[component, stream])
                 break
             except Unencodable as error:
                 assert isinstance(frame, Batch)
-                failures += self.without(frame, error)
-        if failures:
-            sender = frame.sender
-            own = self.workers.get(sender)
-            if own is not None:
-                own(Control(sender, failures=failures))
+                self.leave_out(frame, error, note)
+        own = self.workers.get(frame.sender)
+        if note and own is not None:
+            own(note)
         return [decode(data, self.source)]
 
-    def without(self, batch: Batch, error: Unencodable) -> list[tuple[int, Failure]]:
-        """Take the tuple at fault out of a batch; the failures of its trees."""
-        at = error.position
-        failure = Failure("failed", batch.source.component, batch.source.task, str(error), 0)
+    def leave_out(self, batch: Batch, error: Unencodable, note: Control) -> None:
+        """Take the tuple at fault out of a batch; the note to its worker says so, and that its trees failed."""
+        at, source = error.position, batch.source
+        failure = Failure("failed", source.component, source.task, str(error), 0)
         roots = [batch.roots[at], *(root for root, _ in batch.more.get(at, ()))]
+        note.failures += [(root, replace(failure)) for root in roots if root > 0]
+        note.unsent.append(Unsent(source.component, source.task, batch.rows[at], str(error), batch.cycle))
         del batch.rows[at], batch.roots[at], batch.edges[at]
         batch.more = {place - (place > at): pairs for place, pairs in batch.more.items() if place != at}
-        return [(root, replace(failure)) for root in roots if root > 0]
 
     def source(self, task: int, number: int) -> Source:
         """The source of a task's stream."""
