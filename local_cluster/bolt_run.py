@@ -118,7 +118,7 @@ class BoltRun:
 
 def run_bolt(
     bolt: Bolt,
-    inputs: Iterable[Item],
+    inputs: Iterable[Any],
     conf: Mapping[str, object] | None = None,
     source_fields: Fields | str | Sequence[str] | None = None,
 ) -> BoltRun:

@@ -7,7 +7,7 @@ Must not know: how tasks run.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from local_cluster.blockers import blockers, stuck_text
@@ -72,7 +72,7 @@ class Completed:
 
 def complete_topology(
     topology: Topology,
-    sources: Mapping[str, Iterable[Sequence[Any]] | Mapping[str, Iterable[Sequence[Any]]]] | None = None,
+    sources: Mapping[str, Any] | None = None,
     conf: Mapping[str, object] | None = None,
     timeout: float = 60,
     seed: int = 0,
@@ -106,10 +106,11 @@ def complete_topology(
             raise TimeoutError(_text(cluster, wanted.name, f"within {timeout:g} s of real time"))
 
     with LocalCluster(simulated_time=True, seed=seed, observers=(recording,)) as cluster:
-        if not cluster._complete(wanted, conf, check):
-            raise TimeoutError(_text(cluster, wanted.name, "and nothing can happen any more"))
+        over = cluster._complete(wanted, conf, check)
         recording.mutations.end()
         recording.mutations.raise_found()
+        if not over:
+            raise TimeoutError(_text(cluster, wanted.name, "and nothing can happen any more"))
         cluster.wait(wanted.name, 0)
         return Completed(recording, cluster.status(wanted.name))
 
