@@ -2,7 +2,7 @@
 
 The bolt runs in a real `worker.Worker`, in a task of the kind that its class asks for; its input comes as frames of
 another worker, which is the test. Time is simulated; threads and the asyncio loop are simulated with it.
-Must not know: nimbus, the local cluster.
+Must not know: the store, the local cluster.
 """
 
 from __future__ import annotations

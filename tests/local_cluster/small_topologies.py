@@ -6,13 +6,15 @@ Must not know: single tests.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from local_cluster.testing import ScriptedSpout
 from topology_api import (
     Bolt,
     Context,
+    Failure,
     Fields,
+    Hook,
     Spout,
     Topology,
     TopologyBuilder,
@@ -105,3 +107,30 @@ class Keeps(Bolt):
 
     def execute(self, tup: Tuple) -> None:
         self.kept.append(tup)
+
+
+class EventLog(Hook):
+    """A task hook that writes down every event of every task, in the order in which they happen."""
+
+    events: ClassVar[list[str]] = []
+
+    def emitted(self, task: int, stream: str, values: tuple[object, ...], targets: Sequence[int]) -> None:
+        self.events.append(f"{task} emitted {values} to {list(targets)}")
+
+    def executing(self, tup: Tuple) -> None:
+        self.events.append(f"executing {tup}")
+
+    def executed(self, tup: Tuple) -> None:
+        self.events.append(f"executed {tup}")
+
+    def acked(self, tup: Tuple) -> None:
+        self.events.append(f"acked {tup}")
+
+    def failed(self, tup: Tuple, failure: Failure) -> None:
+        self.events.append(f"failed {tup}: {failure}")
+
+    def spout_acked(self, message_id: object) -> None:
+        self.events.append(f"spout acked {message_id}")
+
+    def spout_failed(self, message_id: object, failure: Failure) -> None:
+        self.events.append(f"spout failed {message_id}: {failure}")
