@@ -173,6 +173,8 @@ class LocalCluster:
             raise TopologyFailed(name, "it was killed before it was completed")
         if record.state == "FAILED":
             raise TopologyFailed(name, record.error or "for an unknown reason")
+        if record.state == "KILLED":
+            raise TopologyFailed(name, "it was killed before it was completed")
         if not over:
             hint = (
                 "time is simulated: call advance(seconds)"
@@ -229,8 +231,13 @@ class LocalCluster:
             driver.between_rounds = None
 
     def _over(self, name: str) -> bool:
+        """Whether there is nothing to wait for: it was killed, or it has ended and so have its workers, cleanup included."""
         record = self._engine.registry.topology(name)
-        return record is None or record.state in ("COMPLETED", "FAILED", "KILLED")
+        if record is None or record.state == "KILLED":
+            return True
+        hosted = self._engine.host.hosted.get(name)
+        running = hosted is not None and hosted.record.id == record.id and bool(hosted.workers)
+        return record.state in ("COMPLETED", "FAILED") and not running
 
     def _progress(self, name: str) -> str:
         status = self.status(name)

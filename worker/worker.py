@@ -159,8 +159,10 @@ class Worker:
         self.set_active(False)
 
     def set_active(self, active: bool) -> None:
-        """Change the spouts' state, and tell them."""
+        """Change the spouts' state, and tell them. A drain is over: that of a rebalance that changed nothing."""
+        self.draining = False
         for spout in self.spouts:
+            spout.draining = False
             if spout.active != active and spout.opened:
                 spout.active = active
                 self.execute(spout, lambda spout=spout: spout.call("activate" if active else "deactivate"))  # type: ignore[misc]
