@@ -21,7 +21,7 @@ from typing import Any
 from uuid import UUID
 
 from topology_api import SquallError, Tuple
-from topology_api.wording import shown
+from worker.emitter import short
 
 #: Values of exactly these types cannot be changed.
 PLAIN = frozenset(
@@ -30,6 +30,8 @@ PLAIN = frozenset(
 #: Values that a component touched lately and that are looked at again around each of its executions, so that a bolt which
 #: keeps a value and changes it later is found in the act.
 KEPT_IN_VIEW = 8
+#: Characters that an error shows of a value: enough to see the difference in what tests use.
+MOST_TEXT = 400
 
 
 class MutatedValue(SquallError, AssertionError):
@@ -64,8 +66,8 @@ class MutatedValue(SquallError, AssertionError):
         return (
             f"component {self.component!r} changed a value {when}{doubt}:"
             f" field {self.field!r} of {self.source!r}, stream {self.stream!r}\n"
-            f"  was {shown(self.before)}\n"
-            f"  is  {shown(self.after)}\n"
+            f"  was {short(self.before, MOST_TEXT)}\n"
+            f"  is  {short(self.after, MOST_TEXT)}\n"
             "the values of a tuple are shared by everybody who gets it: change a copy, or emit one"
         )
 
