@@ -26,7 +26,8 @@ def topology_status(
 ) -> TopologyStatus:
     """The status of one topology."""
     live = list(hosted.workers.values()) if hosted else []
-    workers = [*(hosted.retired if hosted else []), *live]
+    retired = list(hosted.retired) if hosted else []
+    workers = [*retired, *(worker for worker in live if worker not in retired)]
     components = {spec.id: component_status(spec, workers, record.state) for spec in topology.components}
     reports: list[ErrorReport] = [
         report for worker in workers for log in worker.errors.values() for report in list(log.kept)

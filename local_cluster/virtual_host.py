@@ -196,9 +196,9 @@ class VirtualHost:
         """Stop a worker, keep its counters, and (`tell`) say so."""
         worker.stop()
         hosted.finished |= {spout.id for spout in worker.spouts if spout.finished and not spout.pending}
+        hosted.retired.append(worker)  # first: who asks for the status meanwhile must find it somewhere
         hosted.workers.pop(worker.name, None)
         hosted.loopback.leave(worker.name)
-        hosted.retired.append(worker)
         last = hosted.reported.pop(worker.name, None)
         place = self.placement(hosted, worker.name)
         if place is not None and tell:
