@@ -87,7 +87,7 @@ def _columns(count_width: int) -> dict[str, Column]:
         Column("RATE/s", max(6, count_width - 2), lambda row, count: figures.rate(row.rate)),
         Column("p50", 6, lambda row, count: _spouts_only(figures.latency(row.component.p50), row)),
         Column("p99", 6, lambda row, count: _spouts_only(figures.latency(row.component.p99), row)),
-        Column("WHY IDLE", 18, lambda row, count: row.component.idle, _idle_style, left=True),
+        Column("WHY IDLE", 19, lambda row, count: row.component.idle, _idle_style, left=True),
     )
     return {column.head: column for column in every}
 

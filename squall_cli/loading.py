@@ -204,7 +204,7 @@ def trouble(head: str, error: BaseException) -> str:
         lines = [f"{head}: {describe(error)}"]
         if isinstance(error, ImportError) and "relative import" in str(error):
             lines.append("  A file of a package is given by its module: package.module[:NAME]")
-    frames = [frame for frame in user_frames(error.__traceback__) if not frame.filename.startswith("<frozen")]
+    frames = [frame for frame in user_frames(error.__traceback__) if not is_import_machinery(frame.filename)]
     if not isinstance(
         error, SquallError
     ):  # what is wrong with the topology is said in full; the place is enough
@@ -214,6 +214,11 @@ def trouble(head: str, error: BaseException) -> str:
                 lines.append(f"    {frame.line}")
     place = place_of(error)
     return "\n".join([*lines, f"  at {place}"] if place else lines)
+
+
+def is_import_machinery(file: str) -> bool:
+    """Whether a frame is Python's own, between the import statement and what it ran."""
+    return file.startswith("<frozen importlib") or file == importlib.__file__
 
 
 def describe_syntax(error: SyntaxError) -> str:

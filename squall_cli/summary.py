@@ -114,12 +114,11 @@ def summary_lines(ended: Ended, width: int) -> list[Line]:
         facts.insert(0, verdicts)
     style = "bad" if ended.how == "failed" or trees.failed else "warn" if trees.left else "good"
     lines.append(((f"{status.name} {TOLD[ended.how]} {figures.duration(ended.seconds)}", style),))
-    lines += [((figures.cropped(f"  {fact}", max(width, 40)), ""),) for fact in facts]
+    lines += [(("  ", ""), (fact, "")) for fact in facts]
     for trouble in troubles(status):
         count = figures.plural(trouble.count, "error")
-        lines.append(
-            (("  ", ""), (count, "bad"), (f" in {figures.cropped(trouble.line, max(width, 40) - 20)}", ""))
-        )
+        room = max(width - len(count) - 6, 40)  # a window narrower than this may as well wrap
+        lines.append((("  ", ""), (count, "bad"), (f" in {figures.cropped(trouble.line, room)}", "")))
     return lines
 
 

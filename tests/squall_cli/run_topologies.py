@@ -1,0 +1,175 @@
+"""Topologies that the tests of `squall run` run in processes of their own."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+import threading
+from collections.abc import Iterator
+
+from topology_api import Bolt, Context, Fields, Replay, Spout, Topology, TopologyBuilder, Tuple
+
+
+class Numbers(Spout):
+    """Emits 0, 1, ... up to `count` and ends; without a count it never does."""
+
+    outputs = Fields("number")
+    replay = Replay(max_attempts=2, first_delay=0.01)
+
+    def __init__(self, count: int | None, pause: float | None = None) -> None:
+        self.count = count
+        self.pause = pause
+
+    def open(self, context: Context) -> None:
+        self.numbers: Iterator[int] = itertools.count() if self.count is None else iter(range(self.count))
+
+    def next_tuple(self) -> float | None:
+        number = next(self.numbers, None)
+        if number is None:
+            self.finish()
+            return None
+        self.emit((number,), message_id=number)
+        return self.pause
+
+    def close(self) -> None:
+        print("the spout is closed", flush=True)
+
+
+class Rests(Numbers):
+    """Emits `count` numbers, then has nothing more, for ever."""
+
+    def next_tuple(self) -> float | None:
+        number = next(self.numbers, None)
+        if number is not None:
+            self.emit((number,), message_id=number)
+        return None
+
+
+class Sink(Bolt):
+    """Takes everything; says when it has begun, and when it is cleaned up."""
+
+    def prepare(self, context: Context) -> None:
+        self.log = context.log
+        self.begun = False
+
+    def execute(self, tup: Tuple) -> None:
+        if not self.begun:
+            self.begun = True
+            self.log.info("it has begun")
+            print("printed by a bolt", flush=True)
+
+    def cleanup(self) -> None:
+        print("the bolt is cleaned up", flush=True)
+
+
+class Refuses(Bolt):
+    """Raises for every tenth number."""
+
+    def execute(self, tup: Tuple) -> None:
+        if tup["number"] % 10 == 7:
+            raise ValueError(f"{tup['number']} is refused")
+
+
+class Keeps(Bolt):
+    """Neither acks nor fails; the signal to the test is on stdout."""
+
+    auto_ack = False
+
+    def execute(self, tup: Tuple) -> None:
+        print("kept", flush=True)
+
+
+class Hangs(Bolt):
+    """A call that never returns."""
+
+    def execute(self, tup: Tuple) -> None:
+        print("hanging", flush=True)
+        threading.Event().wait()
+
+
+class Writes(Bolt):
+    """Writes to stdout in every way there is."""
+
+    def execute(self, tup: Tuple) -> None:
+        print("by print", flush=True)
+        sys.stdout.write("by write\n")
+        os.write(1, b"by the file's number\n")
+        os.system("echo by a child")
+
+
+class Stops(Bolt):
+    """Hands over to the debugger."""
+
+    def execute(self, tup: Tuple) -> None:
+        breakpoint()
+        self.gone_on = True
+
+
+class CannotOpen(Spout):
+    outputs = Fields("number")
+
+    def open(self, context: Context) -> None:
+        raise ConnectionError("the source is down")
+
+    def next_tuple(self) -> None:
+        raise AssertionError("it was never opened")
+
+
+def built(spout: Spout, bolt: Bolt, conf: dict[str, object] | None = None) -> Topology:
+    builder = TopologyBuilder("numbers", conf)
+    builder.set_spout("source", spout)
+    builder.set_bolt("work", bolt, parallelism=2).shuffle_grouping("source")
+    return builder.build()
+
+
+def finite(count: str = "100") -> Topology:
+    return built(Numbers(int(count)), Sink())
+
+
+def endless() -> Topology:
+    return built(Numbers(None, pause=0.001), Sink())
+
+
+def rests() -> Topology:
+    return built(Rests(100), Sink())
+
+
+def limited() -> Topology:
+    return built(Numbers(None), Keeps(), {"topology.max.spout.pending": 3})
+
+
+def refuses(count: str = "30") -> Topology:
+    return built(Numbers(int(count)), Refuses())
+
+
+def crashes() -> Topology:
+    return built(Numbers(30), Refuses(), {"topology.on.error": "crash"})
+
+
+def cannot_open() -> Topology:
+    return built(CannotOpen(), Sink())
+
+
+def keeps(timeout: str) -> Topology:
+    return built(Numbers(5), Keeps(), {"topology.message.timeout.secs": float(timeout)})
+
+
+def hangs(timeout: str) -> Topology:
+    return built(Numbers(1), Hangs(), {"topology.message.timeout.secs": float(timeout)})
+
+
+def writes() -> Topology:
+    return built(Numbers(1), Writes())
+
+
+def stops() -> Topology:
+    return built(Numbers(1), Stops())
+
+
+def wide(bolts: str) -> Topology:
+    builder = TopologyBuilder("wide")
+    builder.set_spout("source", Rests(100))
+    for number in range(int(bolts)):
+        builder.set_bolt(f"bolt-{number}", Sink()).shuffle_grouping("source")
+    return builder.build()

@@ -1,0 +1,118 @@
+"""What a run came to: exit status, reason and summary, from a final status."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from local_cluster.status import ComponentStatus, TopologyStatus
+from squall_cli.component_table import plain
+from squall_cli.error_feed import ErrorFeed, troubles
+from squall_cli.local_run import Ended, user_place
+from squall_cli.summary import as_json, summary_lines, verdict
+from worker.reports import ErrorReport
+
+SPOUT = ComponentStatus(
+    "spout", 1, emitted=10, executed=0, acked=10, failed=0, replayed=0, pending=0, errors=0
+)
+BOLT = ComponentStatus("bolt", 2, emitted=0, executed=10, acked=10, failed=0, replayed=0, pending=0, errors=0)
+FAILED = replace(
+    SPOUT,
+    acked=7,
+    failed=3,
+    failures={"failed": 2, "stopped": 1},
+    first_failure="message id 4: failed in b[2]",
+)
+REPORT = ErrorReport(
+    "t", "b", 2, "execute", "ValueError: 4", "/home/me/words.py:12, in execute", (), "<Tuple>", time=1.0
+)
+
+
+def ended(how: str, spout: ComponentStatus = SPOUT, error: str | None = None, told: bool = False) -> Ended:
+    state = {"completed": "COMPLETED", "failed": "FAILED"}.get(how, "KILLED")
+    status = TopologyStatus("t", state, {"a": spout, "b": BOLT}, workers=0, error=error)
+    return Ended(how, status, 2.0, told)
+
+
+@pytest.mark.parametrize("how", ["completed", "drained", "interrupted"])
+def test_an_end_without_failures_is_a_success(how: str) -> None:
+    assert verdict(ended(how), allow_failures=False) == (0, None)
+
+
+def test_failed_trees_are_counted_apart_from_those_that_the_end_cut_off() -> None:
+    status, reason = verdict(ended("completed", FAILED), allow_failures=False)
+    assert status == 1
+    assert reason == "2 trees failed for good; the first: spout 'a', message id 4: failed in b[2]"
+
+
+def test_allowed_failures_do_not_hide_trees_that_were_left() -> None:
+    allowed = replace(FAILED, failed=2, failures={"failed": 2})
+    assert verdict(ended("completed", allowed), allow_failures=True) == (0, None)
+    status, reason = verdict(ended("interrupted", FAILED), allow_failures=True)
+    assert (status, reason) == (1, "1 tree had no verdict yet when the topology was stopped")
+    open_still = replace(SPOUT, pending=4)
+    status, reason = verdict(ended("cut off", open_still), allow_failures=True)
+    assert (status, reason) == (1, "4 trees had no verdict yet when the topology was cut off")
+
+
+def test_an_end_that_waited_for_nothing_is_no_success() -> None:
+    assert verdict(ended("cut off"), allow_failures=True)[0] == 1
+
+
+def test_a_failed_topology_gives_its_report_in_full_unless_it_was_shown() -> None:
+    report = "b[2] of topology 't': raised\n  File\n  at words.py:12"
+    _, reason = verdict(ended("failed", error=report), allow_failures=True)
+    assert reason == f"topology 't' failed:\n{report}"
+    _, reason = verdict(ended("failed", error=report, told=True), allow_failures=True)
+    assert reason == "topology 't' failed:\nb[2] of topology 't': raised\n  at words.py:12"
+
+
+def test_the_summary_tells_trees_tuples_and_time() -> None:
+    text = "\n".join(plain(line) for line in summary_lines(ended("interrupted", FAILED), 100))
+    assert "t interrupted after 2.00 s" in text
+    assert "  7 trees acked, 2 failed, 1 left" in text
+    assert "  10 tuples executed, 5.0/s" in text
+
+
+def test_the_summary_of_untracked_tuples_speaks_of_no_trees() -> None:
+    untracked = replace(SPOUT, acked=0)
+    assert "tree" not in "\n".join(plain(line) for line in summary_lines(ended("completed", untracked), 100))
+
+
+def test_json_is_sound_whatever_a_gauge_returns() -> None:
+    odd = replace(
+        SPOUT, metrics={"nan": float("nan"), "object": object(), "list": [1, float("inf")], "ok": 2.5}
+    )
+    summary = json.loads(as_json(ended("completed", odd), 0, None), parse_constant=pytest.fail)
+    metrics = summary["components"]["a"]["metrics"]
+    assert (metrics["nan"], metrics["list"], metrics["ok"]) == (None, [1, None], 2.5)
+    assert metrics["object"].startswith("<object")
+    assert summary["components"]["b"]["rate"] == 5.0
+
+
+# Errors
+
+
+def status_with(*reports: ErrorReport) -> TopologyStatus:
+    return TopologyStatus("t", "ACTIVE", {"b": replace(BOLT, errors=57)}, workers=1, errors=reports)
+
+
+def test_a_place_is_shown_once_whatever_its_messages_say() -> None:
+    feed = ErrorFeed()
+    assert feed.fresh(status_with(REPORT)) == [REPORT]
+    again = replace(REPORT, text="ValueError: 5", task=3, time=2.0)
+    assert feed.fresh(status_with(REPORT, again)) == []
+    other = replace(REPORT, text="KeyError: 5", time=3.0)
+    elsewhere = replace(REPORT, place="/home/me/words.py:13, in execute", time=4.0)
+    assert feed.fresh(status_with(REPORT, again, other, elsewhere)) == [other, elsewhere]
+
+
+def test_errors_are_counted_with_the_newest_of_them() -> None:
+    (found,) = troubles(status_with(REPORT, replace(REPORT, text="ValueError: 9", time=2.0)))
+    assert (found.count, found.line) == (57, "b, words.py:12: ValueError: 9")
+
+
+def test_the_place_of_a_stack_that_is_not_in_user_code_is_unknown() -> None:
+    assert user_place(None) == ""

@@ -1,0 +1,202 @@
+"""The table of components and the figures in it: they fit, whatever they hold."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from local_cluster.status import ComponentStatus, TopologyStatus
+from squall_cli import figures
+from squall_cli.component_table import Row, final_table, live_table, plain
+from squall_cli.live_table import LiveTable, picture
+from squall_cli.plain_lines import EVERY, PlainLines, progress_line
+from squall_cli.rates import WINDOW, Rates
+from squall_cli.screen import NO_COLOURS, Screen, painted
+from squall_cli.user_output import MOST_WAITING, Gathered
+from squall_cli.views import Moment
+
+SPOUT = ComponentStatus(
+    kind="spout", tasks=2, emitted=1_234_567, executed=0, acked=1_234_000, failed=3, replayed=5, pending=564,
+    errors=0, p50=0.00042, p99=1.5, idle="waiting for replays",
+)  # fmt: skip
+BOLT = replace(SPOUT, kind="bolt", executed=1_234_567, pending=0, p50=None, p99=None, idle="", failed=0)
+COUNTS = st.integers(min_value=0, max_value=10**14)
+TIMES = st.none() | st.floats(min_value=0, max_value=10**7)
+COMPONENTS = st.builds(
+    ComponentStatus,
+    kind=st.sampled_from(["spout", "bolt"]),
+    tasks=st.integers(min_value=1, max_value=10**6),
+    emitted=COUNTS, executed=COUNTS, acked=COUNTS, failed=COUNTS, replayed=COUNTS, pending=COUNTS, errors=COUNTS,
+    p50=TIMES, p99=TIMES,
+    idle=st.sampled_from(["", "finished", "pending limit", "waiting for replays"]),
+)  # fmt: skip
+ROWS = st.lists(st.builds(Row, st.text(min_size=1, max_size=60), COMPONENTS, TIMES), max_size=8)
+
+
+@given(st.floats(min_value=0, max_value=10**14))
+def test_a_short_figure_takes_six_characters_at_most(number: float) -> None:
+    assert len(figures.short(number)) <= 6 or number >= 10**12
+    assert len(figures.rate(number)) <= 6 or number >= 10**12
+
+
+@given(st.floats(min_value=0, max_value=10**7))
+def test_a_latency_takes_six_characters_at_most(seconds: float) -> None:
+    assert len(figures.latency(seconds)) <= 6
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        (figures.short(99_999), "99,999"),
+        (figures.short(100_000), "100k"),
+        (figures.short(999_499), "999k"),
+        (figures.short(999_999), "1.00M"),
+        (figures.short(12_345_678), "12.3M"),
+        (figures.rate(None), "-"),
+        (figures.rate(0), "0"),
+        (figures.rate(3.44), "3.4"),
+        (figures.rate(9.99), "10"),
+        (figures.latency(None), "-"),
+        (figures.latency(0.00035), "0.35ms"),
+        (figures.latency(0.0433), "43.3ms"),
+        (figures.latency(0.9999), "1.00s"),
+        (figures.latency(1234.0), "21m"),
+        (figures.latency(7200.0), "120m"),
+        (figures.latency(86_400.0), "24h"),
+        (figures.duration(0.123), "0.12 s"),
+        (figures.duration(12.34), "12.3 s"),
+        (figures.duration(185), "3 min 05 s"),
+        (figures.duration(7380), "2 h 03 min"),
+        (figures.plural(1, "tree"), "1 tree"),
+        (figures.plural(2000, "tree"), "2,000 trees"),
+        (figures.cropped("one two\nthree", 9), "one two …"),
+    ],
+)
+def test_figures_are_written_for_people(written: str, meant: str) -> None:
+    assert written == meant
+
+
+@given(ROWS, st.integers(min_value=32, max_value=200))
+def test_no_line_of_a_table_is_wider_than_the_window(rows: list[Row], width: int) -> None:
+    for line in [*live_table(rows, width, 5), *final_table(rows, width)]:
+        assert len(plain(line)) <= width
+
+
+@given(ROWS)
+def test_the_columns_do_not_move_while_the_numbers_grow(rows: list[Row]) -> None:
+    small = [replace(row, component=replace(row.component, emitted=0, acked=0)) for row in rows]
+    assert live_table(rows, 80, 9)[0] == live_table(small, 80, 9)[0]
+
+
+def test_each_row_tells_what_its_component_did() -> None:
+    lines = [
+        plain(line) for line in live_table([Row("lines", SPOUT, 1234.5), Row("split", BOLT, None)], 140, 9)
+    ]
+    assert lines[1].split() == [
+        "lines", "spout", "2", "1,234,567", "1,234,000", "3", "564", "1,234", "0.42ms", "1.50s",
+        "waiting", "for", "replays",
+    ]  # fmt: skip
+    assert lines[2].split() == ["split", "bolt", "2", "1,234,567", "1,234,567", "1,234,000", "0", "-"]
+
+
+def test_of_too_many_components_the_first_are_shown_and_the_others_counted() -> None:
+    lines = live_table([Row(f"bolt-{number}", BOLT, 1.0) for number in range(30)], 120, 10)
+    assert len(lines) == 11
+    assert plain(lines[9]).startswith("bolt-8 ")
+    assert plain(lines[10]) == "… and 21 more components"
+
+
+def status(*components: ComponentStatus) -> TopologyStatus:
+    return TopologyStatus(
+        "numbers", "ACTIVE", {f"c{number}": one for number, one in enumerate(components)}, workers=1
+    )
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (120, 40), (60, 10), (40, 5)])
+def test_the_whole_picture_is_lower_than_the_window(width: int, height: int) -> None:
+    for number in (1, 5, 100):
+        moment = Moment(status(*[SPOUT] * number), 12.3, {}, left=4.2)
+        assert len(picture(moment, width, height)) < height
+
+
+def test_rates_are_taken_over_the_last_seconds_only() -> None:
+    def at(count: int) -> dict[str, ComponentStatus]:
+        return {"lines": replace(SPOUT, emitted=count), "split": replace(BOLT, executed=10 * count)}
+
+    rates = Rates(0.0, at(0))
+    assert rates.at(0.1, at(5)) == {"lines": None, "split": None}
+    for second in range(1, 11):
+        rates.note(float(second), at(100 * second))
+    assert rates.at(10.0, at(1000)) == {"lines": 100.0, "split": 1000.0}
+    for second in range(11, 11 + int(WINDOW)):
+        rates.note(float(second), at(1000))
+    assert rates.at(10.0 + WINDOW, at(1000)) == {"lines": 0.0, "split": 0.0}
+
+
+def test_a_plain_line_comes_every_few_seconds_and_tells_why_a_spout_is_idle() -> None:
+    progress, notices = io.StringIO(), io.StringIO()
+    lines = PlainLines(progress, notices)
+    for tenth in range(int(EVERY * 10) * 2 + 1):
+        lines.show(Moment(status(SPOUT, BOLT), tenth / 10, {"c0": 10.0, "c1": None}))
+    assert progress.getvalue().count("\n") == 2
+    assert progress.getvalue().splitlines()[0] == (
+        "3.00 s  c0 1,234,567 emitted, 10/s, 3 failed, 1,234,000 acked, 564 pending, p50 0.42ms, p99 1.50s,"
+        " idle: waiting for replays; c1 1,234,567 executed"
+    )
+    assert notices.getvalue() == ""
+
+
+def test_a_plain_line_of_a_large_topology_is_bounded() -> None:
+    line = progress_line(Moment(status(*[BOLT] * 100), 1.0, {}))
+    assert line.endswith("; and 88 more")
+
+
+# The screen
+
+
+def screen() -> tuple[Screen, io.StringIO]:
+    written = io.StringIO()
+    return Screen(written, NO_COLOURS), written
+
+
+def test_lines_are_erased_before_new_ones_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown, written = screen()
+    monkeypatch.setattr(shown, "size", lambda: (20, 10))
+    shown.draw([(("one", ""),), (("two", "head"),)])
+    written.truncate(written.seek(0))
+    shown.draw([(("three", ""),)], above="text\n")
+    assert written.getvalue() == "\r\x1b[1A\x1b[Jtext\n\x1b[?7lthree\x1b[?7h"
+
+
+def test_a_window_that_became_narrower_is_erased_as_far_as_its_lines_were_broken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shown, _ = screen()
+    monkeypatch.setattr(shown, "size", lambda: (40, 10))
+    shown.draw([(("x" * 40, ""),), (("y" * 10, ""),)])
+    monkeypatch.setattr(shown, "size", lambda: (15, 10))
+    assert shown.erasure() == "\r\x1b[3A\x1b[J"
+
+
+def test_styles_that_are_not_wanted_leave_no_trace() -> None:
+    line = (("good", "good"), (" ", ""), ("bad", "bad"))
+    assert painted(line, {}) == "good bad"
+    assert painted(line, NO_COLOURS) == "good \x1b[1mbad\x1b[0m"
+
+
+def test_much_output_is_drawn_by_whoever_writes_it_and_a_last_line_without_an_end_is_kept() -> None:
+    shown, written = screen()
+    gathered = Gathered()
+    table = LiveTable(shown, gathered)
+    gathered.show = table.show_output
+    gathered.add("short")
+    assert written.getvalue() == ""
+    gathered.add("x" * MOST_WAITING + "\nrest")
+    assert written.getvalue() == "short" + "x" * MOST_WAITING + "\n"
+    table.close()
+    assert written.getvalue().endswith("\nrest\n")
+    assert not gathered.takes()

@@ -1,0 +1,207 @@
+"""What a person sees of `squall run`: a table that fits the window, and a terminal that is theirs again afterwards."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import pty
+import re
+import signal
+import struct
+import subprocess
+import termios
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from squall_cli.screen import HIDE_CURSOR, SHOW_CURSOR
+from tests.squall_cli.run_process import CAP, command, environment, topology
+
+ESCAPE = re.compile(r"\x1b\[[?0-9;]*[A-Za-z]")
+
+
+class Terminal:
+    """A pseudo-terminal with a run on it. `text` is all that was written so far."""
+
+    def __init__(self, process: subprocess.Popen[bytes], master: int) -> None:
+        self.process = process
+        self.master = master
+        self.text = ""
+
+    def read(self) -> bool:
+        """Some more of what is written; False at the end."""
+        try:
+            data = os.read(self.master, 65536)
+        except OSError as error:
+            assert error.errno == errno.EIO  # Linux's way to say that nobody has the other side open
+            return False
+        self.text += data.decode("utf-8", "replace")
+        return bool(data)
+
+    def wait_for(self, text: str) -> None:
+        """Read until the text is there."""
+        while text not in self.plain:
+            assert self.read(), f"it ended without {text!r}:\n{self.plain}"
+
+    def end(self) -> int:
+        """Read the rest; the exit status."""
+        while self.read():
+            pass
+        return self.process.wait()
+
+    @property
+    def plain(self) -> str:
+        """The text without escape sequences."""
+        return ESCAPE.sub("", self.text).replace("\r\n", "\n")
+
+    @property
+    def pictures(self) -> list[list[str]]:
+        """The lines of each drawing of the table."""
+        drawn = re.findall(r"\x1b\[\?7l(.*?)\x1b\[\?7h", self.text, re.DOTALL)
+        return [ESCAPE.sub("", picture).replace("\r\n", "\n").split("\n") for picture in drawn]
+
+
+@contextmanager
+def on_terminal(columns: int, rows: int, *arguments: str, **extra: str) -> Iterator[Terminal]:
+    """A run on a terminal of this size."""
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+    process = subprocess.Popen(
+        command(*arguments),
+        env=environment(**{"TERM": "xterm-256color", **extra}),
+        cwd="/",
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+    )
+    os.close(slave)
+    guard = threading.Timer(CAP, process.kill)
+    guard.start()
+    try:
+        yield Terminal(process, master)
+    finally:
+        guard.cancel()
+        process.kill()
+        process.wait()
+        os.close(master)
+
+
+@pytest.mark.parametrize(
+    ("columns", "head"),
+    [
+        (140, "COMPONENT  KIND   TASKS      EMITTED     EXECUTED        ACKED     FAILED  PENDING     RATE/s"),
+        (120, "COMPONENT  KIND   TASKS  EMITTED  EXECUTED   ACKED  FAILED  PENDING  RATE/s     p50     p99  WHY IDLE"),
+        (80, "COMPONENT TASKS EMITTED EXECUTED  ACKED FAILED PENDING RATE/s    p50    p99"),
+        (60, "COMPONENT EMITTED EXECUTED FAILED PENDING RATE/s"),
+        (35, "COMPONENT FAILED PENDING RATE/s"),
+    ],
+)  # fmt: skip
+def test_the_table_fits_the_window_and_says_why_the_spout_is_idle(columns: int, head: str) -> None:
+    with on_terminal(columns, 24, topology("rests")) as terminal:
+        terminal.wait_for("source empty")
+        terminal.wait_for("Ctrl-C")
+        terminal.process.send_signal(signal.SIGINT)
+        assert terminal.end() == 0
+        first = terminal.pictures[0]
+        assert first[0].startswith("numbers  active  ")
+        assert first[1].startswith(head)
+        assert first[2].startswith("source ")
+        assert "source empty" in "".join(first)
+        for picture in terminal.pictures:
+            assert max(len(line) for line in picture) <= columns
+            assert len(picture) < 24
+
+
+@pytest.mark.parametrize(("columns", "rows"), [(80, 24), (120, 40), (120, 12)])
+def test_of_a_large_topology_as_many_components_are_shown_as_fit(columns: int, rows: int) -> None:
+    with on_terminal(columns, rows, topology("wide"), "--", "60") as terminal:
+        terminal.wait_for("more components")
+        terminal.wait_for("Ctrl-C")
+        terminal.process.send_signal(signal.SIGINT)
+        assert terminal.end() == 0
+        for picture in terminal.pictures:
+            assert len(picture) < rows
+            assert max(len(line) for line in picture) <= columns
+        summary = terminal.plain[terminal.plain.rindex("COMPONENT") :]
+        assert all(f"\nbolt-{number} " in summary for number in range(60))
+
+
+def test_a_spout_at_its_limit_is_said_to_be_there() -> None:
+    with on_terminal(120, 24, topology("limited"), "-o", "topology.message.timeout.secs=0.1") as terminal:
+        terminal.wait_for("pending limit")
+        terminal.process.send_signal(signal.SIGINT)
+        assert terminal.end() == 1
+
+
+def test_what_components_print_and_log_stands_above_the_table() -> None:
+    with on_terminal(80, 24, topology("rests")) as terminal:
+        terminal.wait_for("Ctrl-C")
+        terminal.process.send_signal(signal.SIGINT)
+        assert terminal.end() == 0
+        lines = terminal.plain.splitlines()
+        assert any(line.endswith("printed by a bolt") for line in lines)
+        assert any(line.endswith(" INFO work#0: it has begun") for line in lines)
+        assert any(line.endswith("the bolt is cleaned up") for line in lines)
+        inside = [line for picture in terminal.pictures for line in picture]
+        assert not any("printed by a bolt" in line or "cleaned up" in line for line in inside)
+
+
+def test_errors_stand_below_the_table_with_their_number() -> None:
+    with on_terminal(80, 24, topology("refuses"), "-o", "topology.acking=false", "--", "30") as terminal:
+        assert terminal.end() == 0
+        assert terminal.plain.count("execute() raised ValueError") == 1
+        assert "3 errors in work, run_topologies.py:" in terminal.plain
+
+
+def test_the_first_signal_tells_that_it_drains_and_the_terminal_is_restored() -> None:
+    with on_terminal(80, 24, topology("keeps"), "--", "0.5") as terminal:
+        terminal.wait_for("Ctrl-C drains and ends; twice ends at once")
+        terminal.process.send_signal(signal.SIGINT)
+        terminal.wait_for("Ctrl-C: draining, 5 trees pending, for at most 0.5 s (Ctrl-C ends at once)")
+        assert terminal.end() == 1
+        assert terminal.text.rindex(SHOW_CURSOR) > terminal.text.rindex(HIDE_CURSOR)
+        assert "numbers interrupted after" in terminal.plain
+
+
+def test_the_second_signal_restores_the_terminal_too() -> None:
+    with on_terminal(80, 24, topology("hangs"), "--", "1000") as terminal:
+        terminal.wait_for("Ctrl-C drains and ends; twice ends at once")
+        terminal.process.send_signal(signal.SIGINT)
+        terminal.wait_for("draining: 1 tree pending, at most ")
+        terminal.process.send_signal(signal.SIGINT)
+        assert terminal.end() == 1
+        assert terminal.text.rindex(SHOW_CURSOR) > terminal.text.rindex(HIDE_CURSOR)
+        assert "numbers cut off after" in terminal.plain
+
+
+def test_a_topology_that_is_done_in_a_moment_is_told_of_by_its_summary() -> None:
+    with on_terminal(80, 24, topology("finite"), "--", "1") as terminal:
+        assert terminal.end() == 0
+        assert "1 tree acked, 0 failed" in terminal.plain
+
+
+def test_a_dumb_terminal_gets_plain_lines() -> None:
+    with on_terminal(80, 24, topology("finite"), TERM="dumb") as terminal:
+        assert terminal.end() == 0
+        assert "\x1b" not in terminal.text
+        assert "numbers: 2 components, 3 tasks, 1 worker; Ctrl-C drains" in terminal.plain
+
+
+def test_no_color_is_respected() -> None:
+    with on_terminal(80, 24, topology("refuses"), NO_COLOR="1") as terminal:
+        assert terminal.end() == 1
+        assert "\x1b[1m" in terminal.text
+        assert not re.search(r"\x1b\[[0-9;]*3[1-7]m", terminal.text)
+
+
+def test_breakpoint_in_a_component_gives_the_terminal_to_the_debugger() -> None:
+    with on_terminal(80, 24, topology("stops")) as terminal:
+        terminal.wait_for("(Pdb) ")
+        os.write(terminal.master, b"p 6 * 7\nc\n")
+        terminal.wait_for("42")
+        assert terminal.end() == 0
+        assert "run_topologies.py(" in terminal.plain
+        assert "1 tree acked, 0 failed" in terminal.plain
