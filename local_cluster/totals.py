@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from local_cluster.status import ComponentStatus, TopologyStatus
 from local_cluster.virtual_host import Hosted
 from squall.cluster.records import TopologyRecord
+from squall.telemetry import Histogram
 from topology_api import Topology
 from topology_api.topology import ComponentSpec
 from worker.metrics import Totals
@@ -71,10 +72,17 @@ def component_status(spec: ComponentSpec, workers: Iterable[Worker], state: str)
         p50=totals.latency.percentile(50),
         p99=totals.latency.percentile(99),
         idle=reason,
-        metrics=totals.metrics,
+        metrics={name: shown_metric(value) for name, value in totals.metrics.items()},
         failures=totals.failures,
         first_failure=totals.first_failure[1] if totals.first_failure else "",
     )
+
+
+def shown_metric(value: object) -> object:
+    """A metric of the user's as a status shows it: of a histogram count, p50 and p99."""
+    if isinstance(value, Histogram):
+        return {"count": value.count, "p50": value.percentile(50), "p99": value.percentile(99)}
+    return value
 
 
 def add_task(totals: Totals, task: Task, stopped: bool) -> None:
@@ -84,8 +92,11 @@ def add_task(totals: Totals, task: Task, stopped: bool) -> None:
     totals.acked += task.acked
     totals.failed += task.failed
     for name, value in task.metrics.read().items():
-        if isinstance(value, (int, float)) and isinstance(totals.metrics.get(name, 0), (int, float)):
-            totals.metrics[name] = totals.metrics.get(name, 0) + value
+        so_far = totals.metrics.get(name)
+        if isinstance(value, Histogram) and isinstance(so_far, Histogram):
+            so_far.merge(value)
+        elif isinstance(value, (int, float)) and isinstance(so_far, (int, float)):
+            totals.metrics[name] = so_far + value
         else:
             totals.metrics[name] = value
     if isinstance(task, SpoutTask):

@@ -8,6 +8,7 @@ Must not know: the user's calls on the cluster, terminals.
 from __future__ import annotations
 
 import itertools
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
@@ -195,6 +196,8 @@ class VirtualHost:
     def stop_worker(self, hosted: Hosted, worker: Worker, tell: bool = True) -> None:
         """Stop a worker, keep its counters, and (`tell`) say so."""
         worker.stop()
+        for _, component, index in worker.plan.own_tasks:
+            shutil.rmtree(worker.plan.scratch(component, index), ignore_errors=True)
         hosted.finished |= {spout.id for spout in worker.spouts if spout.finished and not spout.pending}
         hosted.retired.append(worker)  # first: who asks for the status meanwhile must find it somewhere
         hosted.workers.pop(worker.name, None)

@@ -215,6 +215,6 @@ def tasks_of(plan: WorkerPlan, component: str) -> list[int]:
 
 def scratch(plan: WorkerPlan, component: str, index: int) -> str:
     """`Context.directory`: made when it is first asked for."""
-    path = os.path.join(plan.directory, f"{component}-{index}")
+    path = plan.scratch(component, index)
     os.makedirs(path, mode=0o700, exist_ok=True)
     return path

@@ -46,7 +46,7 @@ class TaskMetrics:
         return self.histograms.setdefault(name, Histogram())
 
     def read(self) -> dict[str, Any]:
-        """All values by name, asked from any thread; of a histogram count, p50 and p99, of a gauge that raises its error."""
+        """All values by name, asked from any thread; of a histogram a copy, of a gauge that raises its error."""
         values: dict[str, Any] = {name: counter.value for name, counter in list(self.counters.items())}
         for name, function in list(self.gauges.items()):
             try:
@@ -56,11 +56,7 @@ class TaskMetrics:
         for name, live in list(self.histograms.items()):
             histogram = Histogram()
             histogram.merge(live)
-            values[name] = {
-                "count": histogram.count,
-                "p50": histogram.percentile(50),
-                "p99": histogram.percentile(99),
-            }
+            values[name] = histogram
         return values
 
 

@@ -44,6 +44,10 @@ class WorkerPlan:
         """The tasks that run in this worker."""
         return [row for row in self.tasks if row[0] in self.tasks_here]
 
+    def scratch(self, component: str, index: int) -> str:
+        """The directory of a task's own (`Context.directory`), whether it was made or not."""
+        return f"{self.directory}/{component}-{index}"
+
     @cached_property
     def tasks_of(self) -> dict[str, list[int]]:
         """The task ids of each component, ascending."""

@@ -76,6 +76,8 @@ class SpoutTask(Task):
         #: No call of next_tuple before this time.
         self.not_before = 0.0
         self.empties = 0
+        #: `wake` was called since the last run of next_tuple began.
+        self.woken = False
         self.errors_in_a_row = 0
         self.latency = Histogram()
         #: Trees that failed for good, by reason; when and why the first of them did, but for those that a stop cut off.
@@ -204,6 +206,7 @@ class SpoutTask(Task):
         limit = self.max_pending
         enough = emitter.emitted + self.limits.emits
         calls = 0
+        self.woken = False
         wait: Any = None
         before = -1
         while calls < self.pace.count:
@@ -223,6 +226,8 @@ class SpoutTask(Task):
         if self.errors_in_a_row and before >= 0 and self.not_before <= now:
             self.errors_in_a_row = 0
         self.set_wait(wait, emitter.emitted == before, after)
+        if self.woken and not self.errors_in_a_row:  # there is something new since next_tuple looked
+            self.wake()
         if self.calls_an_instant is not None:
             self.pace_instant(calls, after)
 
@@ -259,7 +264,9 @@ class SpoutTask(Task):
         self.not_before = self.now() + wait
 
     def wake(self) -> None:
-        """`Context.wake`: call next_tuple at the next opportunity."""
+        """`Context.wake`: call next_tuple at the next opportunity. From any thread, so in this order: a run that is just
+        ending either sees the flag, or has set its wait already."""
+        self.woken = True
         self.not_before = 0.0
         self.empties = 0
 
