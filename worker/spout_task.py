@@ -205,6 +205,7 @@ class SpoutTask(Task):
         emitter, tracker, next_tuple = self.emitter, self.tracker, self.next_tuple
         limit = self.max_pending
         enough = emitter.emitted + self.limits.emits
+        began = 0 if tracker.wheel is None else tracker.wheel.tick
         calls = 0
         self.woken = False
         wait: Any = None
@@ -222,6 +223,7 @@ class SpoutTask(Task):
             if emitter.emitted >= enough or (limit is not None and tracker.pending >= limit):
                 break
         after = self.now()
+        self.tracker.renew(began, after)
         self.pace.took(calls, after - now)
         if self.errors_in_a_row and before >= 0 and self.not_before <= now:
             self.errors_in_a_row = 0

@@ -137,6 +137,20 @@ class Tracker:
                 if component is not None and task is not None:
                     self.holders[root] = (component, task)
 
+    def renew(self, tick: int, now: float) -> None:
+        """A run of the spout that began in this tick of the wheel has ended now. What it emitted could not leave before,
+        however long a user's call took: its time begins now."""
+        wheel = self.wheel
+        if wheel is None:
+            return
+        wheel.set_time(now)
+        if wheel.tick == tick:
+            return
+        stamps = wheel.stamps
+        for slot, root in enumerate(self.roots):
+            if root > 0 and stamps[slot] >= tick:
+                wheel.stamp(slot)
+
     def expire(self, now: float) -> None:
         """Fail the trees that have shown no sign of life for the timeout. Call `touch` with what has come before."""
         wheel = self.wheel
