@@ -28,8 +28,9 @@ class Trouble:
     def line(self) -> str:
         """In one line, the file and line in front of the message, which may be cut off."""
         file, _, line = self.newest.place.partition(", in ")[0].rpartition(":")
-        place = f"{os.path.basename(file)}:{line}" if file else f"{self.newest.call}()"
-        return f"{self.component}, {place}: {self.newest.text}"
+        call = f"{self.newest.call}()" if self.newest.call else ""
+        place = f"{os.path.basename(file)}:{line}" if file else call
+        return f"{self.component}{', ' * bool(place)}{place}: {self.newest.text}"
 
 
 def place_of(report: ErrorReport) -> Place:

@@ -32,7 +32,10 @@ MOST_TEXT: Final = 300
 
 @dataclass(frozen=True)
 class ErrorReport:
-    """One error in user code. `place` is the user's own file:line and function, or ""; `text` has the type and message."""
+    """One error in user code. `place` is the user's own file:line and function, or ""; `text` has the type and message.
+
+    `call` is "" for what no call raised: a tuple that was dropped because its replays are spent.
+    """
 
     topology: str
     component: str
@@ -48,9 +51,8 @@ class ErrorReport:
 
     def render(self) -> str:
         """The report as a person reads it: at most 15 lines, the last one the user's own file and line."""
-        lines = [
-            f"{self.component}[{self.task}] of topology {self.topology!r}: {self.call}() raised {self.text}"
-        ]
+        what = f"{self.call}() raised {self.text}" if self.call else self.text
+        lines = [f"{self.component}[{self.task}] of topology {self.topology!r}: {what}"]
         if self.tuple_text is not None:
             lines.append(f"  with {self.tuple_text}")
         if self.times > 1:

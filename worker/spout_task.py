@@ -18,6 +18,7 @@ from topology_api import Context, EmitError, Failure, Spout, SquallError
 from topology_api.topology import DEAD_LETTERS, ComponentSpec
 from worker.emitter import SpoutEmitter, short
 from worker.replay import replay_delay
+from worker.reports import ErrorReport
 from worker.task import Limits, Task
 from worker.tracker import Emission, Tracker
 from worker.xors import XorColumns
@@ -26,10 +27,6 @@ from worker.xors import XorColumns
 LONGEST_EMPTY_WAIT = 0.01
 #: The wait after a `next_tuple` that raised, doubling up to the longest.
 FIRST_ERROR_WAIT, LONGEST_ERROR_WAIT = 0.1, 10.0
-
-
-class TooManyAttempts(SquallError):
-    """A tuple was dropped: its replays are spent and no dead-letter bolt takes it."""
 
 
 def failure_line(failure: Failure) -> str:
@@ -329,10 +326,15 @@ class SpoutTask(Task):
                     self.emitter.put(box, letter, [])
             else:
                 text = f"message id {short(message_id)}, values {short(row)}"
-                self.report("replay", TooManyAttempts(f"dropped: {why}"), text)
+                self.report_drop(f"tuple dropped: {why}", text)
         self.call("fail", message_id, failure, tuple_text=f"message id {short(message_id)}")
         if self.observer is not None:
             self.observer.spout_failed(message_id, failure)
+
+    def report_drop(self, why: str, what: str) -> None:
+        """Report a tuple whose replays are spent and that no dead-letter bolt takes: it is nobody's call that failed now."""
+        topology, now = self.context.topology, self.now()
+        self.reports.append(ErrorReport(topology, self.spec.id, self.id, "", why, "", (), what, now))
 
     def emit_replays(self, now: float) -> None:
         """Emit the trees whose delay has passed again, while there is room."""

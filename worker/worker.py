@@ -26,7 +26,7 @@ from worker.plan import WorkerPlan
 from worker.reports import ErrorLog, ErrorReport, make_report
 from worker.runners import Calls, Runner
 from worker.settling import Settling
-from worker.spout_task import SpoutTask, TooManyAttempts
+from worker.spout_task import SpoutTask
 from worker.task import Task
 from worker.timers import Timers
 
@@ -329,7 +329,7 @@ class Worker:
         """Keep the error reports; with `crash` the first error of the user's code ends the topology."""
         for report in reports:
             self.errors[report.component].add(report)
-            if crash and self.crash is None and not report.text.startswith(TooManyAttempts.__name__):
+            if crash and self.crash is None and report.call:
                 self.crash = report
         reports.clear()
 
