@@ -18,7 +18,7 @@ from topology_api import Context, EmitError, Failure, Spout, SquallError
 from topology_api.topology import DEAD_LETTERS, ComponentSpec
 from worker.emitter import SpoutEmitter, short
 from worker.replay import replay_delay
-from worker.reports import ErrorReport
+from worker.reports import ErrorReport, one_line
 from worker.task import Limits, Task
 from worker.tracker import Emission, Tracker
 from worker.xors import XorColumns
@@ -334,7 +334,8 @@ class SpoutTask(Task):
     def report_drop(self, why: str, what: str) -> None:
         """Report a tuple whose replays are spent and that no dead-letter bolt takes: it is nobody's call that failed now."""
         topology, now = self.context.topology, self.now()
-        self.reports.append(ErrorReport(topology, self.spec.id, self.id, "", why, "", (), what, now))
+        report = ErrorReport(topology, self.spec.id, self.id, "", one_line(why), "", (), one_line(what), now)
+        self.reports.append(report)
 
     def emit_replays(self, now: float) -> None:
         """Emit the trees whose delay has passed again, while there is room."""
