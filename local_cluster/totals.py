@@ -21,6 +21,9 @@ from worker.spout_task import SpoutTask
 from worker.task import Task
 from worker.worker import Worker
 
+#: Why a spout that has no tasks at this moment does not emit, by the topology's state; in all other states: inactive.
+WITHOUT_TASKS = {"ACTIVE": "not open yet", "COMPLETED": "finished"}
+
 
 def topology_status(
     record: TopologyRecord, topology: Topology, hosted: Hosted | None, now: float
@@ -56,8 +59,7 @@ def component_status(spec: ComponentSpec, workers: Iterable[Worker], state: str)
     idle = totals.idle
     reason = ""
     if spec.kind == "spout":
-        at_rest = "finished" if state == "COMPLETED" else "inactive"
-        reason = at_rest if state != "ACTIVE" and not idle else summary_of(idle)
+        reason = summary_of(idle) if idle else WITHOUT_TASKS.get(state, "inactive")
     return ComponentStatus(
         kind=spec.kind,
         tasks=spec.parallelism,

@@ -135,6 +135,9 @@ def run_topology(topology: Topology, layers: Layers, view: View, seconds: float 
             ended = LocalRun(cluster, topology.name, view, interrupts, seconds, drain_seconds).follow()
         except EndNow:  # it came between two steps of ours
             ended = Ended("cut off", cluster.last_status(topology.name), 0.0)
+        except BaseException:  # nobody reads any more, for one
+            end_at_once(cluster)
+            raise
         finally:
             view.close()
         return close(cluster, ended)

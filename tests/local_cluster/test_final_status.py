@@ -94,3 +94,20 @@ def test_settings_of_a_single_component_can_be_given_with_submit() -> None:
         spout = cluster.status("three").components["numbers"]
         assert (spout.emitted, spout.pending) == (3, 1)
         assert spout.idle == "pending limit"
+
+
+class Ends(Three):
+    def next_tuple(self) -> None:
+        self.finish()
+
+
+def test_a_spout_without_tasks_says_whether_it_has_finished_or_was_never_opened() -> None:
+    builder = TopologyBuilder("ends")
+    builder.set_spout("numbers", Ends())
+    with LocalCluster(simulated_time=True) as cluster:
+        cluster.submit(topology(), active=False)
+        assert cluster.status("three").components["numbers"].idle == "inactive"
+        cluster.submit(builder.build())
+        cluster.advance(1.0)
+        assert cluster.status("ends").state == "COMPLETED"
+        assert cluster.status("ends").components["numbers"].idle == "finished"

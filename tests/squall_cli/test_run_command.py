@@ -213,3 +213,23 @@ def test_output_that_takes_ascii_only_breaks_nothing() -> None:
     assert result.returncode == 1
     assert b"27 trees acked, 3 failed" in result.stdout
     assert b"Traceback" not in result.stderr
+
+
+@pytest.mark.slow
+def test_a_reader_that_goes_away_ends_the_run_in_good_order(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        command(topology("endless")),
+        env=environment(),
+        cwd="/",
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline()
+        process.stdout.close()
+        errors = process.stderr.read()
+        assert process.wait(CAP) == 1
+        assert "Traceback" not in errors
