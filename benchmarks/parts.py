@@ -39,6 +39,8 @@ WORDS = 1_000
 """Words a run."""
 A_SENTENCE = 9
 """Words a sentence, on average; trees and spouts cost per sentence."""
+LINES = Source("sentences", 1, "default", ("sentence",))
+WORDS_OF_LINES = Source("split", 2, "default", ("word",))
 
 
 class Bench:
@@ -86,20 +88,23 @@ def output(component: str, field: str, kind: str, boxes: dict[int, Outbox]) -> O
     return made
 
 
-def parts(bench: Bench) -> list[tuple[str, int, Callable[[], Any], Callable[[], Any]]]:
-    """(name, how many words it stands for, what to prepare, what to time)."""
+#: What is timed: name, how many words it stands for, what to prepare, what to time.
+Part = tuple[str, int, Callable[[], Any], Callable[[], Any]]
+
+
+def user_parts(bench: Bench) -> list[Part]:
+    """The user's own methods."""
     split, count = Split(), Count()
     sink: list[Any] = []
     vars(split)["emit"] = sink.append
     count.counts = {}
-    source, line_source = Source("split", 2, "default", ("word",)), Source("s", 1, "default", ("sentence",))
     tuples: list[Any] = []
 
     def make(of_lines: bool) -> None:
         bench.turn()
         sink.clear()
         rows = bench.lines if of_lines else bench.words
-        batch = bench.batch(rows, line_source if of_lines else source)
+        batch = bench.batch(rows, LINES if of_lines else WORDS_OF_LINES)
         tuples[:] = [make_tuple(batch, place) for place in range(len(rows))]
 
     def execute_all(bolt: Split | Count) -> None:
@@ -107,40 +112,17 @@ def parts(bench: Bench) -> list[tuple[str, int, Callable[[], Any], Callable[[], 
         for tup in tuples:
             execute(tup)
 
-    make(False)
-    bench.bolt.anchor = tuples[0]
+    return [
+        ("user: Split.execute, (word,) made", WORDS, lambda: make(True), lambda: execute_all(split)),
+        ("user: Count.execute, tup['word']", WORDS, lambda: make(False), lambda: execute_all(count)),
+    ]
+
+
+def bolt_parts(bench: Bench) -> list[Part]:
+    """What a bolt's task does for a tuple."""
+    bench.bolt.anchor = make_tuple(bench.batch(bench.words, WORDS_OF_LINES), 0)
     task: Any = SimpleNamespace(execute=lambda tup: None, emitter=bench.bolt, xors=XorBatch(), auto_ack=True)
-    trees: list[tuple[list[int], list[int]]] = []
-
-    def prepare_trees() -> None:
-        bench.clear()
-        bench.tracker.completed.clear()
-        for row in bench.lines:
-            bench.spout.emit(row, message_id=1)
-        box = bench.line_box[2]
-        trees[:] = [([*box.roots] * 3, [*[1] * len(box.roots), *[1] * len(box.roots), *box.edges])]
-
-    def emit_all() -> None:
-        emit = bench.bolt.emit
-        for row in bench.words:
-            emit(row)
-
-    def ask_thread() -> None:
-        owner = bench.bolt
-        for _ in bench.words:
-            if get_ident() != owner.owner:
-                raise AssertionError
-
-    def emit_lines() -> None:
-        emit = bench.spout.emit
-        for row in bench.lines:
-            emit(row, message_id=1)
-
-    def fail_open() -> None:
-        bench.clear()
-        for slot, root in enumerate(bench.tracker.roots):
-            if root > 0:
-                bench.tracker.close(slot)
+    fresh: list[Batch] = []
 
     def fresh_words() -> None:
         bench.clear()
@@ -148,24 +130,58 @@ def parts(bench: Bench) -> list[tuple[str, int, Callable[[], Any], Callable[[], 
 
     def fresh_batch() -> None:
         fresh_words()
-        fresh.append(bench.batch(bench.words, source))
+        fresh.append(bench.batch(bench.words, WORDS_OF_LINES))
 
-    fresh: list[Batch] = []
+    def emit_all() -> None:
+        emit = bench.bolt.emit
+        for row in bench.words:
+            emit(row)
+
+    def ask_thread() -> None:
+        emitter = bench.bolt
+        for _ in bench.words:
+            if get_ident() != emitter.owner:
+                raise AssertionError("the benchmark emits from another thread than it opened the emitter for")
+
     return [
-        ("user: Split.execute, (word,) made", WORDS, lambda: make(True), lambda: execute_all(split)),
-        ("user: Count.execute, tup['word']", WORDS, lambda: make(False), lambda: execute_all(count)),
         ("emit: all of it, an edge's draw too", WORDS, fresh_words, emit_all),
         ("  of that: the calling thread", WORDS, bench.clear, ask_thread),
         ("  of that: an edge's draw", EDGE_BLOCK, bench.clear, lambda: draw_edges(bench.random)),
+        ("outboxes emptied into batches, per word", WORDS, emit_all, bench.clear),
         (
             "executor: a Tuple, a call, its XOR",
             WORDS,
             fresh_batch,
             lambda: run_basic(task, fresh.pop(), WORDS, WORDS),
         ),
-        ("spout: emit, a tree opened, per word", WORDS, fail_open, emit_lines),
+    ]
+
+
+def spout_parts(bench: Bench) -> list[Part]:
+    """What a spout's task does for a tree."""
+    trees: list[tuple[list[int], list[int]]] = []
+
+    def close_trees() -> None:
+        bench.clear()
+        for slot, root in enumerate(bench.tracker.roots):
+            if root > 0:
+                bench.tracker.close(slot)
+
+    def emit_lines() -> None:
+        emit = bench.spout.emit
+        for row in bench.lines:
+            emit(row, message_id=1)
+
+    def prepare_trees() -> None:
+        bench.tracker.completed.clear()
+        close_trees()
+        emit_lines()
+        box = bench.line_box[2]
+        trees[:] = [([*box.roots] * 3, [*[1] * (2 * len(box.roots)), *box.edges])]
+
+    return [
+        ("spout: emit, a tree opened, per word", WORDS, close_trees, emit_lines),
         ("tracker: XORs, completion, per word", WORDS, prepare_trees, lambda: bench.tracker.merge(*trees[0])),
-        ("outboxes emptied into batches, per word", WORDS, emit_all, bench.clear),
         ("latency: Histogram.add, per word", WORDS, bench.clear, lambda: add_latencies(len(bench.lines))),
     ]
 
@@ -183,8 +199,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=200)
     options = parser.parse_args()
     print(machine())
+    bench = Bench()
     print(f"nanoseconds a word, the least of {options.rounds} runs of {WORDS:,} words")
-    for name, words, prepare, job in parts(Bench()):
+    for name, words, prepare, job in [*user_parts(bench), *bolt_parts(bench), *spout_parts(bench)]:
         least = float("inf")
         for _ in range(options.rounds):
             prepare()
