@@ -113,5 +113,6 @@ class CycleWatch:
             cycle.before = totals
         else:
             cycle.before = None
+            found = CyclePhase(reply.cycle, cycle.phase + 1)  # made once: telling this worker moves its own phase on
             for worker in cycle.workers:
-                self.tell(worker, CyclePhase(reply.cycle, cycle.phase + 1))
+                self.tell(worker, found)

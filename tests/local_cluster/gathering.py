@@ -87,7 +87,8 @@ class Rows(Spout):
 
 
 class Gather(Bolt):
-    """Writes down each tuple's values with the task that got it; passes the tuple on when it has outputs."""
+    """Writes down each tuple's values with the task that got it; passes the tuple on when it has outputs. Writes down
+    how many it had when its input ended."""
 
     def __init__(self, fields: Any = ()) -> None:
         if fields:
@@ -96,15 +97,18 @@ class Gather(Bolt):
     def prepare(self, context: Context) -> None:
         self.name = context.component
         self.task = context.task
+        self.got = 0
         GATHERED.add(f"{self.name} tasks", context.task)
 
     def execute(self, tup: Tuple) -> None:
+        self.got += 1
         GATHERED.add(self.name, (self.task, tup.values))
         if self.outputs:
             self.emit(tup.values)
 
     def end_of_input(self) -> None:
         GATHERED.add(f"{self.name} ended", self.task)
+        GATHERED.add(f"{self.name} had", self.got)
 
 
 def run(

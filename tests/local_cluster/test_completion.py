@@ -154,6 +154,29 @@ def test_a_bolt_with_a_short_and_a_long_way_to_its_source_ends_after_both(
     assert gathered["end"] == [{"rows": 100, "two": 130}]
 
 
+class EmitsMuchAtTheEnd(Gather):
+    """Emits more at the end of the input than any queue holds."""
+
+    def execute(self, tup: Tuple) -> None:
+        pass
+
+    def end_of_input(self) -> None:
+        for number in range(3000):
+            self.emit((number,))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_an_end_mark_waits_for_what_the_queues_do_not_hold(way: dict[str, Any], gathered: Gathered) -> None:
+    builder = TopologyBuilder("much", {"topology.queue.size": 16})
+    builder.set_spout("rows", Rows([("a",)]))
+    builder.set_bolt("much", EmitsMuchAtTheEnd("value")).shuffle_grouping("rows")
+    builder.set_bolt("pass", Gather("value"), parallelism=2).shuffle_grouping("much")
+    builder.set_bolt("gather", Gather()).shuffle_grouping("pass")
+    run(builder.build(), **way)
+    assert gathered["pass had"] == [1500, 1500]
+    assert gathered["gather had"] == [3000]
+
+
 @pytest.mark.parametrize("size", [7, 100, 10_000])
 @pytest.mark.parametrize("tracked", [True, False])
 def test_batch_bolts_hand_over_what_is_left_at_the_end_of_the_input(

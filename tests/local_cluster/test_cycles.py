@@ -119,6 +119,7 @@ def test_what_end_of_input_emits_into_the_cycle_is_worked_off(
     out = Counter(row[0] for _, row in gathered["gather"])
     assert out == Counter({"end": 5} | dict.fromkeys(range(10), 1))
     assert [len(gathered[f"{name} ended"]) for name in ("first", "second", "gather")] == [2, 3, 1]
+    assert gathered["gather had"] == [15]
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -153,7 +154,7 @@ def test_a_cycle_behind_a_cycle_ends_after_it(way: dict[str, Any], gathered: Gat
     )
     builder.set_bolt("gather", Gather()).shuffle_grouping("two", stream="out")
     run(builder.build(), **way)
-    assert len(gathered["gather"]) == 22
+    assert len(gathered["gather"]) == 22 and gathered["gather had"] == [22]
     order = [name for name in gathered.lists if name.endswith(" ended")]
     assert order == ["one ended", "two ended", "gather ended"]
     assert sum(gathered["one ended"]) == 140 and sum(gathered["two ended"]) == 22 * 4
