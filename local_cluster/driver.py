@@ -10,6 +10,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from concurrent.futures import TimeoutError as NotDone  # the built-in one only since Python 3.11
 from typing import Any, Protocol, TypeVar
 
 from squall.clock import ManualClock, RealClock
@@ -73,8 +74,10 @@ class RealTimeDriver:
         while True:
             try:
                 return future.result(timeout=LONGEST_SLEEP)
-            except TimeoutError:
-                if not self.thread.is_alive() and not future.done():
+            except NotDone:
+                if future.done():
+                    raise  # the command's own
+                if not self.thread.is_alive():
                     raise SquallError(f"the local cluster has stopped: {self.broken!r}") from self.broken
 
     def serve(self) -> None:
@@ -137,7 +140,7 @@ class RealTimeDriver:
             self.wake()
             try:
                 future.result(timeout=STOP_SECONDS)
-            except TimeoutError:
+            except NotDone:
                 self.stopping = True
                 raise SquallError(
                     f"a user's call has not returned for {STOP_SECONDS:g} s; the local cluster is left as it is"

@@ -63,6 +63,8 @@ class SpoutTask(Task):
         self.active = True
         self.draining = False
         self.finished = False
+        #: The last words are being said: nothing is emitted any more.
+        self.stopping = False
         #: Trees that wait for their replay: (due, number, emission), a heap.
         self.replays: list[tuple[float, int, Emission]] = []
         self.replay_number = 0
@@ -296,7 +298,7 @@ class SpoutTask(Task):
             try:
                 self.instance.ack(emission[0])
             except BaseException as error:
-                self.report("ack", error, f"message id {short(emission[0])}")
+                self.verdict_raised("ack", error, emission[0])
         if self.observer is not None:
             self.observer.spout_acked(emission[0])
 
@@ -327,9 +329,22 @@ class SpoutTask(Task):
             else:
                 text = f"message id {short(message_id)}, values {short(row)}"
                 self.report_drop(f"tuple dropped: {why}", text)
-        self.call("fail", message_id, failure, tuple_text=f"message id {short(message_id)}")
+        self.tell_fail(message_id, failure)
         if self.observer is not None:
             self.observer.spout_failed(message_id, failure)
+
+    def tell_fail(self, message_id: Any, failure: Failure) -> None:
+        """Call `fail`; it may emit."""
+        self.set_time(self.now())
+        try:
+            self.instance.fail(message_id, failure)
+        except BaseException as error:
+            self.verdict_raised("fail", error, message_id)
+
+    def verdict_raised(self, name: str, error: BaseException, message_id: Any) -> None:
+        """`ack` or `fail` raised. That a task which is being stopped refuses what they emit is no error of the user's."""
+        if not (self.stopping and isinstance(error, EmitError)):
+            self.report(name, error, f"message id {short(message_id)}")
 
     def report_drop(self, why: str, what: str) -> None:
         """Report a tuple whose replays are spent and that no dead-letter bolt takes: it is nobody's call that failed now."""
@@ -353,9 +368,17 @@ class SpoutTask(Task):
             enough -= 1
 
     def fail_all(self, reason: str) -> None:
-        """Give every tree that is left its last word: failed, for this reason. Verdicts that are known come first."""
+        """Give every tree that is left its last word: failed, for this reason. Verdicts that are known come first.
+
+        What these verdicts have the user emit is still taken, and fails too; then nothing more is, since `fail` may emit anew
+        each time it is called, and every emission that was taken gets its last word.
+        """
         self.emitter.open_for(threading.get_ident())
         self.give_verdicts(self.now())
+        self.stopping = True
+        self.emitter.close_for("its task is being stopped")
+        while self.has_verdicts:
+            self.give_verdicts(self.now())
         failure = Failure(reason, None, None, None, 0)
         for root in self.tracker.open_roots():
             self.tracker.fail(root, failure)

@@ -1,0 +1,60 @@
+"""The user's calls on a cluster while a component's call takes long: they wait for it, whatever the Python.
+
+Real time is the subject: futures time out with another `TimeoutError` before Python 3.11 than since.
+"""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from local_cluster import LocalCluster, driver
+from local_cluster.testing import ScriptedSpout
+from topology_api import Bolt, SquallError, Topology, TopologyBuilder, Tuple
+
+ENTERED, GO_ON = threading.Event(), threading.Event()
+
+
+class Slow(Bolt):
+    def execute(self, tup: Tuple) -> None:
+        ENTERED.set()
+        assert GO_ON.wait(30)
+
+
+def topology() -> Topology:
+    builder = TopologyBuilder("slow")
+    builder.set_spout("source", ScriptedSpout("number", [(1,)]))
+    builder.set_bolt("slow", Slow()).shuffle_grouping("source")
+    return builder.build()
+
+
+def test_a_call_on_the_cluster_waits_for_a_slow_execute(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver, "LONGEST_SLEEP", 0.01)
+    ENTERED.clear()
+    GO_ON.clear()
+    with LocalCluster() as cluster:
+        cluster.submit(topology())
+        assert ENTERED.wait(30)
+        timer = threading.Timer(0.1, GO_ON.set)
+        timer.start()
+        cluster.deactivate("slow")
+        assert GO_ON.is_set()
+        timer.join()
+
+
+def test_shutdown_says_that_a_call_has_not_returned_and_ends_the_thread_when_it_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(driver, "STOP_SECONDS", 0.05)
+    ENTERED.clear()
+    GO_ON.clear()
+    cluster = LocalCluster()
+    cluster.submit(topology())
+    assert ENTERED.wait(30)
+    with pytest.raises(SquallError, match="has not returned"):
+        cluster.shutdown()
+    GO_ON.set()
+    [thread] = [thread for thread in threading.enumerate() if thread.name == "squall-local-cluster"]
+    thread.join(30)
+    assert not thread.is_alive()
