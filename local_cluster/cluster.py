@@ -161,7 +161,8 @@ class LocalCluster:
     def wait(self, name: str, timeout: float | None = None) -> None:
         """Wait until a topology is completed: `timeout` real seconds at most, then TimeoutError. TopologyFailed when it failed
         or was killed. In simulated time nothing moves while you wait: `advance` first."""
-        if self._engine.registry.topology(name) is None:
+        host = self._engine.host
+        if self._engine.registry.topology(name) is None and name not in host.hosted and name not in host.past:
             raise NoSuchTopology(name)
         over = (
             self._driver.wait_for(lambda: self._over(name), timeout)

@@ -75,9 +75,13 @@ class Engine:
 
     def sync(self) -> bool:
         """Let Nimbus do what is due and the host follow; whether that changed anything."""
-        self.changed = False
-        self.nimbus.tick()
-        self.host.sync()
+        changed, self.changed = self.changed, False
+        due = self.nimbus.due
+        if changed or (due is not None and self.clock.now() >= due):
+            self.nimbus.tick()
+            self.host.sync()
+        else:  # an idle topology looks here a hundred times a second: only its workers can have news
+            self.host.sync_if_reported()
         return self.changed
 
     def report_after_stall(self, workers: list[Worker], patience: float) -> None:

@@ -104,6 +104,11 @@ class VirtualHost:
                 if len(self.past) > PAST:
                     del self.past[next(iter(self.past))]
 
+    def sync_if_reported(self) -> None:
+        """The store is as it was: nothing to follow, unless the workers have something new to report."""
+        if self.report():
+            self.sync()
+
     def follow(self, name: str, record: TopologyRecord) -> None:
         """One topology: start and stop its workers, and have them do what its state asks."""
         assignment = self.registry.assignment(record.id)

@@ -195,6 +195,7 @@ class BoltEmitter(Emitter):
         self.emitted += 1
         rows = box.rows
         if not rows:
+            rows = box.begin()
             self.dirty.append(box)
         rows.append(row)
         box.roots.append(root)
@@ -305,6 +306,7 @@ class SpoutEmitter(Emitter):
             for box in output.choose(row):
                 rows = box.rows
                 if not rows:
+                    rows = box.begin()
                     self.dirty.append(box)
                 rows.append(row)
                 box.roots.append(0)
@@ -351,6 +353,7 @@ class SpoutEmitter(Emitter):
             edge = self.edges.pop()
             rows = box.rows
             if not rows:
+                rows = box.begin()
                 self.dirty.append(box)
             rows.append(row)
             box.roots.append(root)

@@ -84,7 +84,8 @@ def run_basic(task: BoltRun, batch: Batch, stop: int, most_emits: int) -> int:
     rows, roots, edges = batch.rows, batch.roots, batch.edges
     if start or stop < len(rows):
         rows, roots, edges = rows[start:stop], roots[start:stop], edges[start:stop]
-    out = task.xors
+    # Written to directly, without XorBatch.add: a call less for each change of tree.
+    settled_roots, settled_xors = task.xors.roots, task.xors.xors
     last = 0
     xor = 0
     done = 0
@@ -108,14 +109,16 @@ def run_basic(task: BoltRun, batch: Batch, stop: int, most_emits: int) -> int:
             xor ^= tup._xor
         else:
             if last > 0:
-                out.add(last, xor)
+                settled_roots.append(last)
+                settled_xors.append(xor)
             last = root
             xor = tup._xor
         tup._root = SETTLED
         if emitter.emitted >= enough:
             break
     if last > 0:
-        out.add(last, xor)
+        settled_roots.append(last)
+        settled_xors.append(xor)
     emitter.anchor = NOTHING
     batch.position = start + done
     return done
