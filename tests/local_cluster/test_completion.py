@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -174,6 +175,27 @@ def test_an_end_mark_waits_for_what_the_queues_do_not_hold(way: dict[str, Any], 
     builder.set_bolt("gather", Gather()).shuffle_grouping("pass")
     run(builder.build(), **way)
     assert gathered["pass had"] == [1500, 1500]
+    assert gathered["gather had"] == [3000]
+
+
+class Slowly(Gather):
+    """Takes a tenth of a second for each tuple, without keeping the loop busy."""
+
+    max_concurrency = 10
+
+    async def execute(self, tup: Tuple) -> None:  # type: ignore[override]
+        await asyncio.sleep(0.1)
+        super().execute(tup)
+
+
+def test_an_end_mark_waits_for_a_reader_that_is_slow(gathered: Gathered) -> None:
+    builder = TopologyBuilder("slow", {"topology.queue.size": 16})
+    builder.set_spout("rows", Rows([("a",)]))
+    builder.set_bolt("much", EmitsMuchAtTheEnd("value")).shuffle_grouping("rows")
+    builder.set_bolt("slow", Slowly("value"), parallelism=2).shuffle_grouping("much")
+    builder.set_bolt("gather", Gather()).shuffle_grouping("slow")
+    run(builder.build(), conf={"topology.workers": 2}, encode=True)
+    assert gathered["slow had"] == [1500, 1500]
     assert gathered["gather had"] == [3000]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -120,6 +121,21 @@ def test_what_end_of_input_emits_into_the_cycle_is_worked_off(
     assert out == Counter({"end": 5} | dict.fromkeys(range(10), 1))
     assert [len(gathered[f"{name} ended"]) for name in ("first", "second", "gather")] == [2, 3, 1]
     assert gathered["gather had"] == [15]
+
+
+class SlowlyAround(Around):
+    """Takes half a second for each tuple, without keeping the loop busy."""
+
+    async def execute(self, tup: Tuple) -> None:  # type: ignore[override]
+        await asyncio.sleep(0.5)
+        super().execute(tup)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_end_marks_leave_a_cycle_only_when_it_is_quiet_again(workers: int, gathered: Gathered) -> None:
+    topology = two_bolts(Rows(rows(10, 2), PAIR), SlowlyAround(more_at_the_end=4), SlowlyAround())
+    run(topology, encode=True, conf={"topology.workers": workers})
+    assert gathered["gather had"] == [12]
 
 
 @pytest.mark.parametrize("way", WAYS)
