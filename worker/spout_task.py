@@ -77,6 +77,9 @@ class SpoutTask(Task):
         self.empties = 0
         #: `wake` was called since the last run of next_tuple began.
         self.woken = False
+        #: Replays and dead letters so far; whether verdicts have ever led to an emission.
+        self.besides = 0
+        self.verdicts_emit = False
         self.errors_in_a_row = 0
         self.latency = Histogram()
         #: Trees that failed for good, by reason; when and why the first of them did, but for those that a stop cut off.
@@ -152,7 +155,7 @@ class SpoutTask(Task):
         if not self.opened:
             return False
         now = self.now()
-        return self.has_verdicts or self.may_emit(now) or self.replay_due(now)
+        return self.verdicts_due() or self.may_emit(now) or self.replay_due(now)
 
     def next_time(self) -> float | None:
         """When there will be something to do without anything coming in."""
@@ -184,10 +187,12 @@ class SpoutTask(Task):
         now = self.now()
         self.emitter.open_for(threading.get_ident())
         self.set_time(now)
-        self.give_verdicts(now)
-        self.emit_replays(now)
-        if self.may_emit(now):
-            self.call_next_tuple(now)
+        enough = self.produced + self.limits.emits
+        if self.verdicts_due():
+            self.give_verdicts(now, enough)
+        self.emit_replays(now, enough)
+        if self.produced < enough and self.may_emit(now):
+            self.call_next_tuple(now, enough - self.produced)
 
     def call(self, name: str, *args: Any, tuple_text: str | None = None) -> bool:
         self.set_time(self.now())  # open and activate may emit
@@ -199,11 +204,11 @@ class SpoutTask(Task):
         if self.tracker.wheel is not None:
             self.tracker.wheel.set_time(now)
 
-    def call_next_tuple(self, now: float) -> None:
+    def call_next_tuple(self, now: float, most_emits: int) -> None:
         """Call next_tuple for a bounded time, until it emits nothing or a limit is reached."""
         emitter, tracker, next_tuple = self.emitter, self.tracker, self.next_tuple
         limit = self.max_pending
-        enough = emitter.emitted + self.limits.emits
+        enough = emitter.emitted + most_emits
         began = 0 if tracker.wheel is None else tracker.wheel.tick
         calls = 0
         self.woken = False
@@ -273,23 +278,63 @@ class SpoutTask(Task):
 
     # Verdicts.
 
-    def give_verdicts(self, now: float) -> None:
-        """Tell the user of trees that were completed, and decide on those that failed."""
+    def verdicts_due(self) -> bool:
+        """Whether verdicts are to be given now: where their calls emit, they need room as any emission does."""
+        return self.has_verdicts and not (self.blocked and self.verdicts_emit)
+
+    def give_verdicts(self, now: float, enough: float) -> None:
+        """Tell the user of trees that were completed, and decide on those that failed; until `enough` was produced."""
         tracker = self.tracker
+        before = self.produced
         if tracker.completed:
             completed, tracker.completed = tracker.completed, []
-            latency = self.latency
-            for emission in completed:
-                latency.add(now - emission[5])
-                self.tell_ack(emission)
-        if tracker.untracked:
+            left = self.tell_acks(completed, enough)
+            if left:
+                tracker.completed[:0] = left
+                del completed[-len(left) :]
+            self.add_latencies(completed, now)
+        if tracker.untracked and self.produced < enough:
             untracked, tracker.untracked = tracker.untracked, []
-            for emission in untracked:
-                self.tell_ack(emission)
-        if tracker.failed:
+            tracker.untracked[:0] = self.tell_acks(untracked, enough)
+        if tracker.failed and self.produced < enough:
             failed, tracker.failed = tracker.failed, []
-            for emission, failure in failed:
+            for number, (emission, failure) in enumerate(failed, 1):
                 self.decide(emission, failure, now)
+                if self.produced >= enough:
+                    tracker.failed[:0] = failed[number:]
+                    break
+        if self.produced > before:
+            self.verdicts_emit = True
+
+    def tell_acks(self, emissions: list[Emission], enough: float) -> list[Emission]:
+        """The last word on these: acked. Gives back those that are left when `enough` was produced."""
+        emitter = self.emitter
+        most = enough - self.besides
+        for number, emission in enumerate(emissions, 1):
+            self.tell_ack(emission)
+            if emitter.emitted >= most:
+                return emissions[number:]
+        return []
+
+    @property
+    def produced(self) -> int:
+        """Rows for outboxes so far: emissions, and what went out besides."""
+        return self.emitter.emitted + self.besides
+
+    def count_besides(self) -> None:
+        """A replay or a dead letter went into the outboxes: no emission, but they are to be looked at as often."""
+        self.besides += 1
+        self.flushed_at -= 1
+
+    def add_latencies(self, completed: list[Emission], now: float) -> None:
+        """Count the complete latencies: those emitted in one run, which have one time, at once."""
+        since, count = completed[0][5], 0
+        for emission in completed:
+            if emission[5] != since:
+                self.latency.add(now - since, count)
+                since, count = emission[5], 0
+            count += 1
+        self.latency.add(now - since, count)
 
     def tell_ack(self, emission: Emission) -> None:
         """The last word on an emission: acked."""
@@ -326,6 +371,7 @@ class SpoutTask(Task):
                 letter = (message_id, row, output.source.stream, failure)
                 for box in letters.choose(letter):
                     self.emitter.put(box, letter, [])
+                self.count_besides()
             else:
                 text = f"message id {short(message_id)}, values {short(row)}"
                 self.report_drop(f"tuple dropped: {why}", text)
@@ -352,10 +398,9 @@ class SpoutTask(Task):
         report = ErrorReport(topology, self.spec.id, self.id, "", one_line(why), "", (), one_line(what), now)
         self.reports.append(report)
 
-    def emit_replays(self, now: float) -> None:
-        """Emit the trees whose delay has passed again, while there is room."""
-        enough = self.limits.emits
-        while self.replay_due(now) and enough > 0:
+    def emit_replays(self, now: float, enough: int) -> None:
+        """Emit the trees whose delay has passed again, while there is room and until `enough` was produced."""
+        while self.produced < enough and self.replay_due(now):
             _, _, emission = heapq.heappop(self.replays)
             message_id, row, output, task, attempt, since = emission
             again = (message_id, row, output, task, attempt + 1, since)
@@ -365,7 +410,7 @@ class SpoutTask(Task):
                 self.give_up(again, Failure("failed", self.spec.id, self.id, str(error), attempt + 1))
                 continue
             self.replayed += 1
-            enough -= 1
+            self.count_besides()
 
     def fail_all(self, reason: str) -> None:
         """Give every tree that is left its last word: failed, for this reason. Verdicts that are known come first.
@@ -374,11 +419,11 @@ class SpoutTask(Task):
         each time it is called, and every emission that was taken gets its last word.
         """
         self.emitter.open_for(threading.get_ident())
-        self.give_verdicts(self.now())
+        self.give_verdicts(self.now(), float("inf"))
         self.stopping = True
         self.emitter.close_for("its task is being stopped")
         while self.has_verdicts:
-            self.give_verdicts(self.now())
+            self.give_verdicts(self.now(), float("inf"))
         failure = Failure(reason, None, None, None, 0)
         for root in self.tracker.open_roots():
             self.tracker.fail(root, failure)

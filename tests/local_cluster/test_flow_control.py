@@ -11,7 +11,18 @@ import pytest
 
 from local_cluster import LocalCluster
 from tests.local_cluster.recording import JOURNAL, Journal, chain, run_to_the_end
-from topology_api import BatchBolt, Bolt, Context, Fields, Spout, Topology, TopologyBuilder, Tuple
+from topology_api import (
+    BatchBolt,
+    Bolt,
+    Context,
+    FailTuple,
+    Fields,
+    Replay,
+    Spout,
+    Topology,
+    TopologyBuilder,
+    Tuple,
+)
 from worker.task import Task
 from worker.worker import Worker
 
@@ -64,8 +75,8 @@ def cluster() -> Iterator[LocalCluster]:
 class Fast(Spout):
     """Emits `count` numbers as fast as it is let, `per_call` in a call."""
 
-    outputs = Fields("number")
-    replay = None
+    outputs: Any = Fields("number")
+    replay: Replay | None = None
 
     def __init__(self, count: int, per_call: int = 1, tracked: bool = False) -> None:
         self.count = count
@@ -174,6 +185,21 @@ class TicksTooMuchAsync(TicksTooMuch):
         await asyncio.sleep(0.01)
 
 
+class EmitsInAck(Fast):
+    """Emits one more tuple, to a slow bolt, for each that a fast bolt has acked."""
+
+    outputs = {"fast": Fields("number"), "slow": Fields("number")}
+
+    def next_tuple(self) -> None:
+        if self.next >= self.count:
+            return self.finish()
+        self.next += 1
+        return self.emit((self.next,), message_id=self.next, stream="fast")
+
+    def ack(self, message_id: object) -> None:
+        self.emit((message_id,), stream="slow")
+
+
 # Bounds.
 
 
@@ -207,6 +233,63 @@ def test_ticks_batches_and_ends_keep_to_one_user_call_above_the_limit(
     cluster.submit(chain("bursts", Fast(500), bolt, Slow(0.02), conf=conf))
     assert run_to_the_end(cluster, "bursts").state == "COMPLETED"
     assert queues.outbox <= 16 + 60
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_what_a_spout_emits_in_ack_is_bounded_too(
+    cluster: LocalCluster, queues: QueueWatch, workers: int
+) -> None:
+    conf = {"topology.queue.size": 16, "topology.max.spout.pending": 500, "topology.workers": workers}
+    builder = TopologyBuilder("acks", conf)
+    spout = builder.set_spout("numbers", EmitsInAck(2000))
+    builder.set_bolt("fast", Gathers(), conf={"topology.queue.size": 4096}).shuffle_grouping(
+        spout, stream="fast"
+    )
+    builder.set_bolt("slow", Slow(0.01)).shuffle_grouping(spout, stream="slow")
+    cluster.submit(builder.build())
+    status = run_to_the_end(cluster, "acks")
+    assert status.components["slow"].executed == 2000
+    assert status.components["numbers"].acked == 2000
+    assert queues.outbox <= 16 + 1
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_replays_and_dead_letters_that_come_all_at_once_are_bounded_too(
+    cluster: LocalCluster, queues: QueueWatch, workers: int
+) -> None:
+    conf = {"topology.queue.size": 16, "topology.max.spout.pending": 500, "topology.workers": workers}
+    builder = TopologyBuilder("letters", conf)
+    numbers = Fast(1000, tracked=True)
+    numbers.replay = Replay(max_attempts=2)
+    spout = builder.set_spout("numbers", numbers)
+    builder.set_bolt("refuses", Refuses(), conf={"topology.queue.size": 4096}).shuffle_grouping(spout)
+    builder.set_bolt("slow", Slow(0.01)).dead_letters(spout)
+    cluster.submit(builder.build())
+    status = run_to_the_end(cluster, "letters")
+    assert status.components["slow"].executed == 1000
+    totals = status.components["numbers"]
+    assert (totals.emitted, totals.replayed, totals.failed) == (1000, 1000, 1000)
+    assert queues.outbox <= 16 + 1
+
+
+class Refuses(BatchBolt):
+    """Fails many at once."""
+
+    batch_size = 400
+    batch_interval = 0.2
+
+    def execute_batch(self, tups: Sequence[Tuple]) -> None:
+        raise FailTuple("refused")
+
+
+class Gathers(BatchBolt):
+    """Acks many at once."""
+
+    batch_size = 400
+    batch_interval = 0.2
+
+    def execute_batch(self, tups: Sequence[Tuple]) -> None:
+        pass
 
 
 @pytest.mark.parametrize("bolt", [TicksTooMuch(), TicksTooMuchAsync()], ids=["plain", "async"])
