@@ -113,6 +113,7 @@ class CycleWatch:
             cycle.before = totals
         else:
             cycle.before = None
-            found = CyclePhase(reply.cycle, cycle.phase + 1)  # made once: telling this worker moves its own phase on
+            # Made once: telling this worker moves its own phase on.
+            found = CyclePhase(reply.cycle, cycle.phase + 1)
             for worker in cycle.workers:
                 self.tell(worker, found)
