@@ -45,7 +45,8 @@ class RealTimeDriver:
         self.woken = threading.Event()
         self.commands: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
         self.engine: Rounds | None = None
-        self.stopping = False
+        #: No more commands are taken; the thread is to end.
+        self.closing = self.stopping = False
         self.thread = threading.Thread(target=self.serve, name="squall-local-cluster", daemon=True)
         #: What the loop itself died of; never expected, never swallowed.
         self.broken: BaseException | None = None
@@ -66,7 +67,7 @@ class RealTimeDriver:
             return command()
         if self.broken is not None:
             raise SquallError(f"the local cluster has stopped: {self.broken!r}") from self.broken
-        if self.stopping or not self.thread.is_alive():
+        if self.closing or not self.thread.is_alive():
             raise SquallError("the local cluster has been shut down")
         future: Future[T] = Future()
         self.commands.append((command, future))
@@ -88,7 +89,7 @@ class RealTimeDriver:
             while not self.stopping:
                 self.woken.clear()
                 self.run_commands()
-                if engine.round():
+                if self.stopping or engine.round():
                     continue
                 with self.progress:
                     self.progress.notify_all()
@@ -133,23 +134,31 @@ class RealTimeDriver:
         return True
 
     def stop(self, last: Callable[[], None]) -> None:
-        """End the thread after the command `last`; a user's call that never returns is left behind, with a report."""
+        """End the thread with the command `last`, after which it has no round more: one could start workers anew.
+
+        A user's call that does not return is left behind, with a report; should it return one day, the end comes then.
+        """
+        self.closing = True
         if self.thread.is_alive() and self.broken is None:
             future: Future[None] = Future()
-            self.commands.append((last, future))
+            self.commands.append((lambda: self.end(last), future))
             self.wake()
             try:
                 future.result(timeout=STOP_SECONDS)
             except NotDone:
-                self.stopping = True
+                if future.done():
+                    raise  # the command's own
                 raise SquallError(
                     f"a user's call has not returned for {STOP_SECONDS:g} s; the local cluster is left as it is"
                 ) from None
-            finally:
-                self.stopping = True
-                self.wake()
             self.thread.join(STOP_SECONDS)
-        self.stopping = True
+
+    def end(self, last: Callable[[], None]) -> None:
+        """The last command."""
+        try:
+            last()
+        finally:
+            self.stopping = True
 
 
 class SimulatedDriver:
