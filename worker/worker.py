@@ -19,8 +19,9 @@ from topology_api import EmitError
 from worker.async_bolt_task import AsyncBoltTask
 from worker.bolt_task import BoltTask
 from worker.build import Surroundings, build_task
-from worker.cycles import ROUND_SECONDS, CycleWatch
+from worker.cycles import CycleWatch
 from worker.emitter import short
+from worker.endings import Endings
 from worker.links import Links
 from worker.plan import WorkerPlan
 from worker.reports import ErrorLog, ErrorReport, make_report
@@ -32,10 +33,6 @@ from worker.timers import Timers
 
 #: Seconds after which everything is sent though the loop has more to do.
 LONGEST_WAIT_IN_OUTBOX = 0.05
-#: Seconds between two calls to hurry while spouts wait.
-HURRY_SECONDS = 0.02
-#: Seconds after which ends of input are looked for though the loop has more to do.
-ENDS_SECONDS = 0.02
 
 
 class AsyncDriver(Protocol):
@@ -88,9 +85,8 @@ class Worker:
         self.started = self.stopped = self.draining = False
         self.timers = Timers(plan, clock.now())
         self.last_flush = clock.now()
-        self.next_hurry = self.next_ends = 0.0
-        self.next_round = 0.0
-        self.cycles.is_idle = self.cycle_idle
+        self.endings = Endings(self)
+        self.cycles.is_idle = self.endings.cycle_idle
 
     # Life.
 
@@ -188,6 +184,10 @@ class Worker:
         for task in self.tasks.values():
             self.take_reports(task.reports)
 
+    def has_arrivals(self) -> bool:
+        """Whether frames have come that were not looked at yet."""
+        return bool(self.arrived)
+
     def deliver(self, frame: Frame) -> None:
         """A frame of another worker has come (thread-safe); it is looked at in the next step."""
         self.arrived.append(frame)
@@ -214,8 +214,8 @@ class Worker:
         busy |= self.links.flush_retries()
         if not busy or now - self.last_flush >= LONGEST_WAIT_IN_OUTBOX:
             busy |= self.flush_all(now)
-        if not self.crash and (not busy or now >= self.next_ends):
-            busy |= self.advance(now)
+        if not self.crash and (not busy or now >= self.endings.next_look):
+            busy |= self.endings.advance(now)
         self.wake_bolts()
         self.send_controls()
         return busy
@@ -238,7 +238,7 @@ class Worker:
             for lost in frame.unsent:
                 self.take_unsent(lost, now)
             if frame.hurry:
-                self.hurry_here()
+                self.endings.hurry_here()
         self.wake_bolts()
         return took
 
@@ -398,94 +398,7 @@ class Worker:
         times += [self.timers.next_tick(), self.asyncio_driver.next_time()]
         if any(spout.tracker.pending for spout in self.spouts):
             times.append(self.timers.next_expiry)
-            if any(spout.wants_hurry() for spout in self.spouts):
-                times.append(max(self.next_hurry, self.now() + 0.001) if self.has_batches() else None)
         if any(not self.at_rest(task) and task.held_roots() for task in self.tasks.values()):
             times.append(self.timers.next_report)
-        if self.cycles.cycles and self.cycles.wants_round():
-            times.append(self.next_round)
+        times.append(self.endings.next_time())
         return min((time for time in times if time is not None), default=None)
-
-    # When there is nothing else to do, and now and then for what has ended beside a source that never rests.
-
-    def advance(self, now: float) -> bool:
-        """Hurry, ends of input, questions to cycles; whether anything came of it."""
-        self.next_ends = now + ENDS_SECONDS
-        busy = self.ask_to_hurry(now)
-        busy |= self.advance_ends()
-        if self.cycles.cycles and now >= self.next_round and self.cycles.wants_round():
-            self.next_round = now + ROUND_SECONDS
-            self.cycles.ask()
-            busy |= self.advance_ends()
-        return busy
-
-    def has_batches(self) -> bool:
-        """Whether there may be bolts that gather tuples: here, or in other workers."""
-        return bool(self.timers.batch_bolts or self.timers.other_workers)
-
-    def ask_to_hurry(self, now: float) -> bool:
-        """A spout waits for trees: batch bolts, here and elsewhere, hand over what they have."""
-        if not self.has_batches() or now < self.next_hurry:
-            return False
-        if not self.draining and not any(spout.wants_hurry() for spout in self.spouts if not spout.busy):
-            return False
-        self.next_hurry = now + HURRY_SECONDS
-        for worker in self.timers.other_workers:
-            self.settling.control(worker).hurry = True
-        return self.hurry_here()
-
-    def hurry_here(self) -> bool:
-        """Have the batch bolts here hand over what they have, once their input is empty."""
-        hurried = False
-        for bolt in self.timers.batch_bolts:
-            if not bolt.busy and bolt.hurry():
-                hurried = True
-                self.queue(bolt)
-        return hurried
-
-    def advance_ends(self) -> bool:
-        """Call `end_of_input` where all inputs have ended, and pass end marks on."""
-        advanced = False
-        for spout in self.spouts:
-            if spout.exhausted and not spout.ended and self.at_rest(spout):
-                advanced = True
-                self.end(spout)
-        for bolt in self.bolts:
-            inputs = bolt.inputs
-            if inputs.phases_wanted:
-                inputs.phase = self.cycles.cycles[self.plan.cycle_of[bolt.spec.id]].phase
-                advanced |= self.hurry_cycle(bolt)
-            if bolt.ended or bolt.busy or bolt.inbox:
-                continue
-            if inputs.all_ended and not bolt.end_due:
-                bolt.end_due = True
-                advanced = True
-                self.queue(bolt)
-            elif bolt.end_called and inputs.may_pass_on and self.at_rest(bolt):
-                advanced = True
-                self.end(bolt)
-        return advanced
-
-    def hurry_cycle(self, bolt: BoltTask) -> bool:
-        """In a cycle whose inputs have ended a batch bolt must not sit on its tuples."""
-        if not bolt.inputs.outside_ended or bolt.busy or not bolt.hurry():
-            return False
-        self.queue(bolt)
-        return True
-
-    def end(self, task: Task) -> None:
-        """A task has nothing more to do: tell its readers."""
-        task.ended = True
-        if task.spec.outputs:
-            source = self.plan.source(task.spec.id, task.id, next(iter(task.spec.outputs)))
-            self.links.mark_end(source, self.plan.end_targets(task.spec.id))
-
-    def cycle_idle(self, index: int) -> bool:
-        """Whether all tasks here of a cycle are at rest, their outside inputs have ended, and the last phase was taken."""
-        phase = self.cycles.cycles[index].phase
-        for bolt in self.bolts:
-            if self.plan.cycle_of.get(bolt.spec.id) != index:
-                continue
-            if not bolt.inputs.outside_ended or not self.at_rest(bolt) or (phase and not bolt.end_called):
-                return False
-        return not self.arrived
