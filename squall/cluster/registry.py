@@ -8,6 +8,7 @@ Must not know: what the records mean, or when one has to change.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from squall.cluster import paths
@@ -46,7 +47,8 @@ class Registry:
 
     def topologies(self) -> list[TopologyRecord]:
         """All topologies, the oldest submission first."""
-        names = map(paths.unquoted, self.store.children(paths.TOPOLOGIES))
+        names = list(map(paths.unquoted, self.store.children(paths.TOPOLOGIES)))
+        self._forget_topologies(names)
         records = [record for name in names if (record := self.topology(name)) is not None]
         return sorted(records, key=lambda record: (record.submitted, record.id))
 
@@ -142,6 +144,13 @@ class Registry:
         remove_tree(self.store, paths.bundle(topology_id))
 
     # What was read last
+
+    def _forget_topologies(self, names: Iterable[str]) -> None:
+        """Keep nothing of the topologies that somebody else has removed: their paths are never read again."""
+        there = {paths.topology(name) for name in names}
+        for path in list(self._seen):  # a copy: another thread may be reading
+            if path.startswith(f"{paths.TOPOLOGIES}/") and path not in there:
+                self._seen.pop(path, None)
 
     def _read(self, kind: type[R], path: str) -> R | None:
         found = self.store.get(path)

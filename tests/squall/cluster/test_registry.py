@@ -127,3 +127,13 @@ def test_no_number_is_given_twice_whoever_asks() -> None:
         thread.join(timeout=60)
     assert sorted(numbers) == list(range(1, 201))
     assert Registry(store).next_number("submissions") == 1
+
+
+def test_nothing_is_kept_of_a_topology_that_somebody_else_removed() -> None:
+    store = InMemoryStore()
+    mine, yours = Registry(store), Registry(store)
+    mine.create_topology(WORDS)
+    assert yours.topologies() == [WORDS]
+    mine.remove_topology(WORDS)
+    assert yours.topologies() == []
+    assert not yours._seen
