@@ -161,6 +161,7 @@ class LocalCluster:
     def wait(self, name: str, timeout: float | None = None) -> None:
         """Wait until a topology is completed: `timeout` real seconds at most, then TimeoutError. TopologyFailed when it failed
         or was killed. In simulated time nothing moves while you wait: `advance` first."""
+        self._driver.check_outside("wait()")
         host = self._engine.host
         if self._engine.registry.topology(name) is None and name not in host.hosted and name not in host.past:
             raise NoSuchTopology(name)
@@ -199,6 +200,7 @@ class LocalCluster:
         `cleanup` are called."""
         if self._closed:
             return
+        self._driver.check_outside("shutdown()")
         self._closed = True
         try:
             self._driver.stop(self._engine.host.stop)

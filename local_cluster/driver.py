@@ -61,6 +61,11 @@ class RealTimeDriver:
         """Something came in: have a round now (thread-safe)."""
         self.woken.set()
 
+    def check_outside(self, what: str) -> None:
+        """SquallError when a component calls what would wait for that very call of the component's to end."""
+        if threading.current_thread() is self.thread:
+            raise SquallError(called_inside(what))
+
     def call(self, command: Callable[[], T]) -> T:
         """Run a command between two rounds and give its result."""
         if threading.current_thread() is self.thread:
@@ -79,7 +84,8 @@ class RealTimeDriver:
                 if future.done():
                     raise  # the command's own
                 if not self.thread.is_alive():
-                    raise SquallError(f"the local cluster has stopped: {self.broken!r}") from self.broken
+                    why = "been shut down" if self.broken is None else f"stopped: {self.broken!r}"
+                    raise SquallError(f"the local cluster has {why}") from self.broken
 
     def serve(self) -> None:
         """The life of the thread."""
@@ -123,6 +129,8 @@ class RealTimeDriver:
             while not condition():
                 if self.broken is not None:
                     raise SquallError(f"the local cluster has stopped: {self.broken!r}") from self.broken
+                if not self.thread.is_alive():
+                    raise SquallError("the local cluster has been shut down")
                 left = (
                     LONGEST_SLEEP / 10
                     if deadline is None
@@ -161,6 +169,11 @@ class RealTimeDriver:
             self.stopping = True
 
 
+def called_inside(what: str) -> str:
+    """What a component is told that calls what only a cluster's owner can call."""
+    return f"{what} cannot be called by a component: it would wait for this call to end; kill(name) may be called"
+
+
 class SimulatedDriver:
     """Runs an engine in the caller's thread; time moves only by `advance`."""
 
@@ -171,6 +184,8 @@ class SimulatedDriver:
         self.engine: Rounds | None = None
         self.stopped = False
         self.broken: BaseException | None = None
+        #: A round is under way: whoever calls now is a component.
+        self.in_round = False
         #: Called before each round; what it raises comes out of the call that is under way.
         self.between_rounds: Callable[[], object] | None = None
 
@@ -181,12 +196,18 @@ class SimulatedDriver:
     def wake(self) -> None:
         """Nothing to wake: the next call looks at everything."""
 
+    def check_outside(self, what: str) -> None:
+        """SquallError when a component calls what only the owner of the cluster can call."""
+        if self.in_round:
+            raise SquallError(called_inside(what))
+
     def call(self, command: Callable[[], T]) -> T:
         """Run a command, and everything that follows from it at this instant."""
         if self.stopped:
             raise SquallError("the local cluster has been shut down")
         result = command()
-        self.settle()
+        if not self.in_round:
+            self.settle()
         return result
 
     def settle(self) -> int:
@@ -195,12 +216,17 @@ class SimulatedDriver:
         for number in range(ROUNDS_AN_INSTANT):
             if self.between_rounds is not None:
                 self.between_rounds()
-            if not self.engine.round():
-                return number
+            self.in_round = True
+            try:
+                if not self.engine.round():
+                    return number
+            finally:
+                self.in_round = False
         return ROUNDS_AN_INSTANT
 
     def advance(self, seconds: float) -> None:
         """Move time on by so many seconds, stopping wherever something is due."""
+        self.check_outside("advance()")
         until = self.clock.now() + seconds
         while self.step(until):
             pass

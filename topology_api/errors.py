@@ -81,6 +81,8 @@ class FailTuple(Exception):
     SquallError.
     """
 
+    reason: str | None = None  # of subclasses whose constructor does not call this one
+
     def __init__(self, reason: str | None = None) -> None:
         self.reason = reason
         super().__init__(reason)

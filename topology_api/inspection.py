@@ -153,7 +153,9 @@ def _base_method(component: object, name: str) -> object:
     """The method of our own base class, if the component's class did not replace it."""
     for cls in type(component).__mro__:
         if name in vars(cls):
-            return vars(cls)[name] if cls in (Spout, Bolt, BatchBolt, Grouping) else None
+            # not `in`: a metaclass may have its own ==
+            ours = any(cls is base for base in (Spout, Bolt, BatchBolt, Grouping))
+            return vars(cls)[name] if ours else None
     return None
 
 

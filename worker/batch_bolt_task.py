@@ -82,11 +82,12 @@ class BatchBoltTask(BoltTask):
             for tup in tups:
                 observer.executing(tup)
         try:
-            self.instance.execute_batch(tups)
-        except FailTuple as error:
-            failure = Failure("failed", self.spec.id, self.id, error.reason, 0)
+            self.instance.execute_batch(list(tups))  # a list of the user's own: to sort, or to pop from
         except BaseException as error:
-            self.report(self.method, error, f"a batch of {len(tups)} tuples, the first {short(tups[0], 150)}")
+            if not isinstance(error, FailTuple):
+                self.report(
+                    self.method, error, f"a batch of {len(tups)} tuples, the first {short(tups[0], 150)}"
+                )
             failure = Failure("failed", self.spec.id, self.id, failure_text(error), 0)
         self.being_executed = []
         self.executed += len(tups)

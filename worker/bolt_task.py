@@ -114,10 +114,8 @@ class BoltTask(Task):
 
     def raised(self, tup: Tuple, error: BaseException) -> bool:
         """The user's code raised while it executed `tup`; whether that ends the topology."""
-        if isinstance(error, FailTuple):
-            text = None if error.reason is None else str(error.reason)
-        else:
-            text = failure_text(error)
+        text = failure_text(error)
+        if not isinstance(error, FailTuple):
             self.report(self.method, error, tuple_text(tup))
         if tup._root != SETTLED:
             self.give_up(tup, Failure("failed", self.spec.id, self.id, text, 0))

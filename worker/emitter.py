@@ -366,6 +366,6 @@ def short(value: object, most: int = 120) -> str:
     """A value's text for a message, cut to `most` characters."""
     try:
         text = repr(value)
-    except Exception as error:
+    except BaseException as error:  # a value's class is the user's, and so is its __repr__
         text = f"<{type(value).__name__} whose repr raises {type(error).__name__}>"
     return text if len(text) <= most else text[: most - 1] + "…"

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from squall.telemetry import Histogram
+from worker.reports import describe
 
 
 class TaskCounter:
@@ -52,7 +53,7 @@ class TaskMetrics:
             try:
                 values[name] = function()
             except Exception as error:
-                values[name] = f"{type(error).__name__}: {error}"
+                values[name] = describe(error)
         for name, live in list(self.histograms.items()):
             histogram = Histogram()
             histogram.merge(live)

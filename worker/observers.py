@@ -50,7 +50,7 @@ class Hooks:
         for hook in self.hooks:
             try:
                 getattr(hook, name)(*args)
-            except Exception as error:
+            except BaseException as error:
                 self.report(f"{type(hook).__name__}.{name}", error)
 
     def opened(self, context: Context) -> None:

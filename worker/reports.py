@@ -12,8 +12,11 @@ import sysconfig
 import traceback
 from collections import deque
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from types import TracebackType
 from typing import Final
+
+from topology_api import FailTuple
 
 #: Frames below these folders are ours, or the interpreter's, and are of no use to a user.
 OURS: Final = tuple(
@@ -76,7 +79,7 @@ def describe(error: BaseException) -> str:
     name = type(error).__name__
     try:
         message = one_line(str(error))
-    except Exception as broken:
+    except BaseException as broken:  # the error's class is the user's, and so is its __str__
         message = f"(its str() raises {type(broken).__name__})"
     text = f"{name}: {message}" if message else name
     return text if len(text) <= MOST_TEXT else text[: MOST_TEXT - 1] + "…"
@@ -84,8 +87,17 @@ def describe(error: BaseException) -> str:
 
 def user_frames(trace: TracebackType | None) -> list[traceback.FrameSummary]:
     """The frames of a traceback that are the user's (or a library's that they called), outermost first."""
-    frames = traceback.extract_tb(trace)
-    return [frame for frame in frames if not os.path.abspath(frame.filename).startswith(OURS)]
+    steps = [step for step in traceback.walk_tb(trace) if not is_ours(step[0].f_code.co_filename)]
+    return list(traceback.StackSummary.extract(iter(steps), lookup_lines=False))
+
+
+@lru_cache(maxsize=1000)
+def is_ours(file: str) -> bool:
+    """Whether this is a file of ours. Asked for each frame, of which an endless recursion has a thousand."""
+    try:
+        return os.path.abspath(file).startswith(OURS)
+    except OSError:  # a relative name, and the working directory is gone
+        return False
 
 
 def place_of(error: BaseException) -> str:
@@ -102,8 +114,14 @@ def place_of(error: BaseException) -> str:
     return f"{frame.filename}:{frame.lineno}, in {frame.name}"
 
 
-def failure_text(error: BaseException) -> str:
-    """The `Failure.error` of a tuple whose execution raised: type, message, and the user's own line."""
+def failure_text(error: BaseException) -> str | None:
+    """The `Failure.error` of a tuple whose execution raised: the reason of a FailTuple, else type, message, and the user's
+    own line."""
+    if isinstance(error, FailTuple):
+        try:
+            return None if error.reason is None else str(error.reason)
+        except BaseException as broken:
+            return f"(the str() of its reason raises {type(broken).__name__})"
     place = place_of(error)
     return f"{describe(error)} ({place})" if place else describe(error)
 

@@ -11,6 +11,7 @@ import heapq
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from numbers import Real
 from typing import Any
 
 from squall.telemetry import Histogram
@@ -18,7 +19,7 @@ from topology_api import Context, EmitError, Failure, Spout, SquallError
 from topology_api.topology import DEAD_LETTERS, ComponentSpec
 from worker.emitter import SpoutEmitter, short
 from worker.replay import replay_delay
-from worker.reports import ErrorReport, one_line
+from worker.reports import ErrorReport, failure_text, one_line
 from worker.task import Limits, Task
 from worker.tracker import Emission, Tracker
 from worker.xors import XorColumns
@@ -34,6 +35,17 @@ def failure_line(failure: Failure) -> str:
     where = f" in {failure.component}[{failure.task}]" if failure.component else ""
     attempts = "1 attempt" if failure.attempts == 1 else f"{failure.attempts} attempts"
     return f"{failure.reason}{where} after {attempts}" + (f": {failure.error}" if failure.error else "")
+
+
+def seconds_of(wait: object) -> float | None:
+    """The seconds that next_tuple returned as its wait (numbers of numpy too), or None if they cannot be that."""
+    if isinstance(wait, bool) or not isinstance(wait, Real):
+        return None
+    try:
+        seconds = float(wait)
+    except BaseException:  # an int beyond all floats, or a number of the user's own making
+        return None
+    return seconds if 0 <= seconds < float("inf") else None
 
 
 class SpoutTask(Task):
@@ -248,12 +260,13 @@ class SpoutTask(Task):
     def set_wait(self, wait: Any, empty: bool, now: float) -> None:
         """Decide when next_tuple is called again."""
         if wait is not None:
-            if isinstance(wait, bool) or not isinstance(wait, (int, float)) or not 0 <= wait < float("inf"):
+            seconds = seconds_of(wait)
+            if seconds is None:
                 text = f"next_tuple() returned {short(wait)}: it returns None or the seconds (>= 0) until its next call"
                 self.report("next_tuple", SquallError(text))
-                wait = 1.0
-            self.not_before = now + wait
-            self.empties = 1 if wait > 0 else 0
+                seconds = 1.0
+            self.not_before = now + seconds
+            self.empties = 1 if seconds > 0 else 0
         elif empty and not self.finished and self.not_before <= now:
             self.not_before = now + min(
                 self.empty_wait * 2 ** min(self.empties // 8, 20), max(LONGEST_EMPTY_WAIT, self.empty_wait)
@@ -406,8 +419,9 @@ class SpoutTask(Task):
             again = (message_id, row, output, task, attempt + 1, since)
             try:
                 self.emitter.track(again)
-            except EmitError as error:
-                self.give_up(again, Failure("failed", self.spec.id, self.id, str(error), attempt + 1))
+            except BaseException as error:  # of a custom grouping, or of a key that was changed meanwhile
+                text = str(error) if isinstance(error, EmitError) else failure_text(error)
+                self.give_up(again, Failure("failed", self.spec.id, self.id, text, attempt + 1))
                 continue
             self.replayed += 1
             self.count_besides()

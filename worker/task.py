@@ -8,11 +8,14 @@ Must not know: links, other tasks, threads.
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
+import traceback
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from squall.transport.frames import Batch
 from topology_api import Bolt, Context, Failure, Spout
@@ -78,6 +81,7 @@ class Task:
     ) -> None:
         self.spec = spec
         self.id = task
+        self.process = os.getpid()
         self.instance = instance
         self.context = context
         self.limits = limits
@@ -134,11 +138,8 @@ class Task:
 
     def call(self, name: str, *args: Any, tuple_text: str | None = None) -> bool:
         """Call a method of the user's that may raise; whether it returned. An error is reported."""
-        method = getattr(self.instance, name, None)
-        if method is None:
-            return True
         try:
-            method(*args)
+            getattr(self.instance, name)(*args)
         except BaseException as error:
             self.report(name, error, tuple_text)
             return False
@@ -148,6 +149,8 @@ class Task:
         """Report an error of the user's code. Ctrl-C in the caller's own thread is no error of theirs."""
         if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
             raise error
+        if os.getpid() != self.process:
+            end_fork(error)
         context = self.context
         report = make_report(context.topology, self.spec.id, self.id, call, error, tuple_text, self.now())
         self.reports.append(report)
@@ -194,6 +197,22 @@ class Task:
         for box in list(self.emitter.dirty):
             roots |= box.held_roots()
         return roots
+
+
+def end_fork(error: BaseException) -> NoReturn:
+    """A child that the user's code forked leaves its call by an error, such as sys.exit(): end it as Python would. It has a
+    copy of every task, and would go on with all their work beside its parent."""
+    status = 1
+    if isinstance(error, SystemExit):
+        if error.code is None or isinstance(error.code, int):
+            status = error.code or 0
+        else:
+            print(error.code, file=sys.stderr)
+    else:
+        traceback.print_exception(type(error), error, error.__traceback__)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status & 0xFF)
 
 
 def tuple_text(tup: object) -> str:

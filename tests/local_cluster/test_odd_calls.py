@@ -1,0 +1,89 @@
+"""What a component may ask of the cluster that it runs in, and what only the cluster's owner may."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from local_cluster import LocalCluster
+from tests.local_cluster.gathering import GATHERED, Gathered, Rows, gathered
+from topology_api import Bolt, SquallError, Topology, TopologyBuilder, Tuple
+
+__all__ = ["gathered"]
+
+#: Where the component finds its cluster: it cannot be packed.
+CLUSTERS: list[LocalCluster] = []
+
+
+class Calls(Bolt):
+    """Calls methods of its cluster at its fifth tuple."""
+
+    def __init__(self, *calls: tuple[Any, ...]) -> None:
+        self.calls = calls
+
+    def execute(self, tup: Tuple) -> None:
+        for name, *args in self.calls if tup["value"] == 5 else ():
+            try:
+                getattr(CLUSTERS[-1], name)(*args)
+                GATHERED.add("answers", f"{name}: done")
+            except SquallError as error:
+                GATHERED.add("answers", f"{name}: {error}")
+        GATHERED.add("executed", tup["value"])
+
+
+def topology(*calls: tuple[Any, ...]) -> Topology:
+    builder = TopologyBuilder("calls")
+    builder.set_spout("rows", Rows([(number,) for number in range(100)]))
+    builder.set_bolt("bolt", Calls(*calls)).shuffle_grouping("rows")
+    return builder.build()
+
+
+@pytest.mark.parametrize("simulated", [False, True])
+def test_what_would_wait_for_the_component_itself_is_refused(simulated: bool, gathered: Gathered) -> None:
+    with LocalCluster(simulated_time=simulated) as cluster:
+        CLUSTERS.append(cluster)
+        cluster.submit(topology(("wait", "calls"), ("shutdown",)))
+        if simulated:
+            cluster.advance(60)
+        cluster.wait("calls", timeout=60)
+    assert sorted(gathered["executed"]) == list(range(100))
+    assert [answer.split(" cannot be called by a component")[0] for answer in gathered["answers"]] == [
+        "wait: wait()",
+        "shutdown: shutdown()",
+    ]
+
+
+def test_simulated_time_is_not_moved_by_a_component(gathered: Gathered) -> None:
+    with LocalCluster(simulated_time=True) as cluster:
+        CLUSTERS.append(cluster)
+        cluster.submit(topology(("advance", 5.0)))
+        cluster.advance(60)
+        cluster.wait("calls")
+    assert "advance: advance() cannot be called by a component" in gathered["answers"][0]
+
+
+@pytest.mark.parametrize("simulated", [False, True])
+def test_a_component_may_kill_its_own_topology(simulated: bool, gathered: Gathered) -> None:
+    with LocalCluster(simulated_time=simulated) as cluster:
+        CLUSTERS.append(cluster)
+        cluster.submit(topology(("deactivate", "calls"), ("activate", "calls"), ("kill", "calls")))
+        if simulated:
+            cluster.advance(60)
+        gathered.wait_for("answers", 3)
+        assert gathered["answers"] == ["deactivate: done", "activate: done", "kill: done"]
+    assert len(gathered["executed"]) == len(set(gathered["executed"]))
+
+
+def test_who_waits_is_told_that_another_thread_shut_the_cluster_down() -> None:
+    builder = TopologyBuilder("endless")
+    builder.set_spout("rows", Rows([(1,)], finishes=False))
+    builder.set_bolt("bolt", Calls()).shuffle_grouping("rows")
+    cluster = LocalCluster()
+    cluster.submit(builder.build())
+    other = threading.Timer(0.05, cluster.shutdown)
+    other.start()
+    with pytest.raises(SquallError, match="the local cluster has been shut down"):
+        cluster.wait("endless", timeout=60)
+    other.join()
