@@ -94,6 +94,7 @@ class VirtualHost:
             records = {record.name: record for record in self.registry.topologies()}
             for name, record in records.items():
                 self.follow(name, record)
+                self.report_never_started(name, record)
             if not self.report():
                 break
         for name in [name for name in self.hosted if name not in records]:
@@ -129,6 +130,17 @@ class VirtualHost:
         asked = WHAT_A_STATE_ASKS[record.state]
         for worker in list(hosted.workers.values()):
             self.ask(hosted, worker, asked)
+
+    def report_never_started(self, name: str, record: TopologyRecord) -> None:
+        """Workers that were assigned and withdrawn again since the last look, by two orders in a row, never ran here: say that
+        they are gone, or the topology would wait for them for ever."""
+        hosted = self.hosted.get(name)
+        running = hosted.workers if hosted is not None and hosted.record.id == record.id else {}
+        leaving = self.registry.leaving(record.id)
+        for place in () if leaving is None else leaving.placements:
+            if place.supervisor in self.supervisors and place.worker not in running:
+                gone = WorkerReport(place.worker, place.incarnation, False, False, False, True, None)
+                self.nimbus.report(name, place.worker, gone)
 
     def replace_workers(self, hosted: Hosted, assignment: Assignment) -> None:
         """A new version of the assignment: all workers are made anew, since each must know where all tasks are now.

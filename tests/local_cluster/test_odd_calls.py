@@ -9,7 +9,15 @@ import pytest
 
 from local_cluster import LocalCluster
 from tests.local_cluster.gathering import GATHERED, Gathered, Rows, gathered
-from topology_api import Bolt, SquallError, Topology, TopologyBuilder, Tuple
+from topology_api import (
+    Bolt,
+    NoSuchTopology,
+    SquallError,
+    Topology,
+    TopologyBuilder,
+    TopologyFailed,
+    Tuple,
+)
 
 __all__ = ["gathered"]
 
@@ -37,6 +45,13 @@ def topology(*calls: tuple[Any, ...]) -> Topology:
     builder = TopologyBuilder("calls")
     builder.set_spout("rows", Rows([(number,) for number in range(100)]))
     builder.set_bolt("bolt", Calls(*calls)).shuffle_grouping("rows")
+    return builder.build()
+
+
+def endless(name: str) -> Topology:
+    builder = TopologyBuilder(name)
+    builder.set_spout("rows", Rows([(1,)], finishes=False))
+    builder.set_bolt("bolt", Calls(), parallelism=4).shuffle_grouping("rows")
     return builder.build()
 
 
@@ -77,13 +92,40 @@ def test_a_component_may_kill_its_own_topology(simulated: bool, gathered: Gather
 
 
 def test_who_waits_is_told_that_another_thread_shut_the_cluster_down() -> None:
-    builder = TopologyBuilder("endless")
-    builder.set_spout("rows", Rows([(1,)], finishes=False))
-    builder.set_bolt("bolt", Calls()).shuffle_grouping("rows")
     cluster = LocalCluster()
-    cluster.submit(builder.build())
+    cluster.submit(endless("endless"))
     other = threading.Timer(0.05, cluster.shutdown)
     other.start()
     with pytest.raises(SquallError, match="the local cluster has been shut down"):
         cluster.wait("endless", timeout=60)
     other.join()
+
+
+@pytest.mark.parametrize("simulated", [False, True])
+@pytest.mark.parametrize(
+    "orders", [["submit", "kill"], ["rebalance", "kill"], ["submit", "rebalance", "kill"]], ids="-".join
+)
+def test_orders_given_in_one_breath_leave_no_topology_behind(
+    orders: list[str], simulated: bool, gathered: Gathered
+) -> None:
+    other = endless("other")
+    calls = {
+        "submit": ("submit", other),
+        "rebalance": ("rebalance", "other", 3),
+        "kill": ("kill", "other", 0),
+    }
+    with LocalCluster(simulated_time=simulated) as cluster:
+        CLUSTERS.append(cluster)
+        if "submit" not in orders:
+            cluster.submit(other)
+        cluster.submit(topology(*(calls[order] for order in orders)))
+        if simulated:
+            cluster.advance(60)
+        cluster.wait("calls", timeout=60)
+        assert gathered["answers"] == [f"{order}: done" for order in orders]
+        with pytest.raises((TopologyFailed, NoSuchTopology)):
+            cluster.wait("other", timeout=60)
+        cluster.submit(other, name="last")  # an order later everything of the ones before is done
+        if simulated:
+            cluster.advance(1)
+        assert cluster.topologies() == ["calls", "last"]
