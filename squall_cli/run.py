@@ -129,9 +129,9 @@ def run_topology(topology: Topology, layers: Layers, view: View, seconds: float 
     with Interrupts() as interrupts:
         cluster = LocalCluster(settings=(layers.site, layers.environment))
         try:
-            cluster.submit(topology, layers.overrides)
-            if isinstance(view, PlainLines):
+            if isinstance(view, PlainLines):  # before any component can print
                 write(view.progress, opening(topology, conf))
+            cluster.submit(topology, layers.overrides)
             ended = LocalRun(cluster, topology.name, view, interrupts, seconds, drain_seconds).follow()
         except EndNow:  # it came between two steps of ours
             ended = Ended("cut off", cluster.last_status(topology.name), 0.0)
