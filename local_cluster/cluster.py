@@ -76,7 +76,7 @@ class LocalCluster:
         self._engine = Engine(
             self._driver.clock,
             self._make_worker,
-            self._make_directory,
+            self._name_directory,
             supervisors,
             slots,
             seed,
@@ -268,7 +268,8 @@ class LocalCluster:
             calls = AsyncThread(name)
         return Worker(plan, driver.clock, loopback.send, runner, calls, driver.wake, inline=driver.simulated)
 
-    def _make_directory(self) -> str:
+    def _name_directory(self) -> str:
+        """Where the tasks have their scratch directories; made when a task asks for the first of them (see `worker.build`)."""
         if self._directory is None:
-            self._directory = tempfile.mkdtemp(prefix="squall-local-")
+            self._directory = os.path.join(tempfile.gettempdir(), f"squall-local-{os.urandom(8).hex()}")
         return self._directory
