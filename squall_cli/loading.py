@@ -161,7 +161,11 @@ def import_file(source: Source) -> ModuleType:
 
 def import_module(source: Source) -> ModuleType:
     """Import a module by its dotted name, from the working folder or wherever Python finds it."""
-    add_to_path(os.getcwd())
+    try:
+        folder = os.getcwd()
+    except OSError as error:
+        raise CannotLoad(f"{source.module} cannot be looked for in the working folder: {error}") from None
+    add_to_path(folder)
     return imported(source)
 
 
@@ -213,7 +217,7 @@ def trouble(head: str, error: BaseException) -> str:
             if frame.line:
                 lines.append(f"    {frame.line}")
     place = place_of(error)
-    return "\n".join([*lines, f"  at {place}"] if place else lines)
+    return "\n".join([*lines, f"  at {place}"] if place and not is_import_machinery(place) else lines)
 
 
 def is_import_machinery(file: str) -> bool:

@@ -7,9 +7,11 @@ a command does.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from errno import EPIPE
 
 import click
 
@@ -111,7 +113,10 @@ class Squall(click.Group):
         except Exception as error:
             from topology_api.errors import SquallError
 
-            if isinstance(error, SquallError):
+            from_outside = (
+                isinstance(error, OSError) and error.errno != EPIPE
+            )  # a full disk, say; click knows EPIPE
+            if isinstance(error, SquallError) or from_outside:
                 raise Refused(f"squall {ctx.invoked_subcommand}: {error}") from error
             raise
 
@@ -124,8 +129,16 @@ squall = Squall(
 click.version_option(__version__, prog_name="squall", message="%(prog)s %(version)s")(squall)
 
 
+def fill_closed_streams() -> None:
+    """A process that was started with a standard descriptor closed has None for that stream: /dev/null takes its place."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - open as long as the process runs
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command and end the process with its exit status."""
+    fill_closed_streams()
     try:
         check_ours()
     except NotOurs as error:

@@ -10,7 +10,8 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping
-from typing import IO
+from math import isnan
+from typing import IO, Any
 
 import click
 
@@ -34,6 +35,17 @@ from topology_api.topology import Topology
 #: A table in a file or a pipe is as wide as it likes.
 NO_LIMIT = 1000
 
+
+class Seconds(click.FloatRange):
+    """A time above zero; "nan" is a float, and never over."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        seconds = float(super().convert(value, param, ctx))
+        if isnan(seconds):
+            self.fail(f"{value!r} is no number of seconds.", param, ctx)
+        return seconds
+
+
 HELP = """Run a topology on this machine, in this process, until it is completed or stopped.
 
 FILE holds `topology`: a Topology, or a function that returns one; its arguments stand after --, as strings.
@@ -56,7 +68,7 @@ trees were left; 2 wrong usage.
 @click.argument("arguments", metavar="[-- ARGS]...", nargs=-1, type=click.UNPROCESSED)
 @click.option("--workers", metavar="N", type=click.IntRange(min=1), help="Worker processes (not yet).")
 @click.option(
-    "--seconds", metavar="S", type=click.FloatRange(min=0, min_open=True), help="Drain after so many seconds."
+    "--seconds", metavar="S", type=Seconds(min=0, min_open=True), help="Drain after so many seconds."
 )
 @click.option(
     "-o",

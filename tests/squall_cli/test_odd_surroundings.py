@@ -1,0 +1,99 @@
+"""squall run where descriptors are closed, disks are full and folders are gone: a reason in a line, never our traceback."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.squall_cli.run_process import CAP, command, environment
+
+COMPLETES = """
+from topology_api import Bolt, Spout, TopologyBuilder
+
+class One(Spout):
+    outputs = "number"
+    def next_tuple(self):
+        self.emit((1,), message_id=1)
+        self.finish()
+
+class Sink(Bolt):
+    def execute(self, tup):
+        pass
+
+def topology():
+    builder = TopologyBuilder("small")
+    builder.set_spout("one", One())
+    builder.set_bolt("sink", Sink()).shuffle_grouping("one")
+    return builder.build()
+"""
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    """A file with a topology that is soon completed."""
+    file = tmp_path / "small_topology.py"
+    file.write_text(COMPLETES)
+    return file
+
+
+def by_shell(redirection: str, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Run it with a redirection of the shell's."""
+    return subprocess.run(
+        ["/bin/sh", "-c", f"{shlex.join(command(*arguments))} {redirection}"],
+        env=environment(),
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=CAP,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_descriptors_do_no_harm(closed: str, small: Path) -> None:
+    done = by_shell(closed, str(small), cwd=small.parent)
+    assert (done.returncode, "Traceback" in done.stdout + done.stderr) == (0, False)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a device of Linux")
+def test_a_full_disk_is_told_in_a_line(small: Path) -> None:
+    done = by_shell("> /dev/full", str(small), cwd=small.parent)
+    assert done.returncode != 0
+    assert "squall run: [Errno 28]" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_working_folder_that_is_gone_is_told(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    script = f"rmdir {shlex.quote(str(gone))}; {shlex.join(command('some_module'))}"
+    done = subprocess.run(
+        ["/bin/sh", "-c", script],
+        env=environment(),
+        cwd=gone,
+        capture_output=True,
+        text=True,
+        timeout=CAP,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "some_module cannot be looked for in the working folder" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_no_number_of_seconds_is_wrong_usage(small: Path) -> None:
+    done = by_shell("", "--seconds", "nan", str(small), cwd=small.parent)
+    assert done.returncode == 2
+    assert "'nan' is no number of seconds" in done.stderr
+
+
+def test_a_file_with_a_null_byte_is_no_import_machinery_s_fault(tmp_path: Path) -> None:
+    (tmp_path / "nulls.py").write_bytes(b"x = 1\x00")
+    done = by_shell("", "nulls.py", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "nulls.py cannot be imported" in done.stderr
+    assert "frozen" not in done.stderr
