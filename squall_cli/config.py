@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import click
 
-from squall_cli.site import Layers, read_layers
+from squall_cli.site import Layers, read_layers, well_formed
 from topology_api.options import OPTIONS, defaults
 
 
@@ -67,6 +67,7 @@ def table(settings: list[Setting]) -> Iterator[tuple[str, bool]]:
     "settings",
     metavar="KEY=VALUE",
     multiple=True,
+    callback=well_formed,
     help="A setting, or COMPONENT:KEY=VALUE; beats all others.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")

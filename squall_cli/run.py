@@ -25,7 +25,7 @@ from squall_cli.loading import WrongSource, load_topology
 from squall_cli.local_run import Ended, LocalRun, end_at_once
 from squall_cli.plain_lines import PlainLines, write
 from squall_cli.screen import COLOURS, NO_COLOURS, Screen, painted
-from squall_cli.site import Layers, read_layers
+from squall_cli.site import Layers, read_layers, well_formed
 from squall_cli.summary import as_json, summary_lines, verdict
 from squall_cli.user_output import gather_user_output, keep_stdout, let_debugger_in, show_log
 from squall_cli.views import View
@@ -75,6 +75,7 @@ trees were left; 2 wrong usage.
     "settings",
     metavar="KEY=VALUE",
     multiple=True,
+    callback=well_formed,
     help="A setting, or COMPONENT:KEY=VALUE; beats all others. May be repeated.",
 )
 @click.option(

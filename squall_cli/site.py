@@ -9,11 +9,23 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from squall.settings import Overrides, environment_conf, load_site, parse_overrides
+import click
+
+from squall.settings import Overrides, environment_conf, load_site, parse_override, parse_overrides
 from topology_api.errors import InvalidConfig
 from topology_api.options import problems_of
 
 SITE_FILE = Path("conf/squall.yaml")
+
+
+def well_formed(ctx: click.Context, option: click.Parameter, settings: tuple[str, ...]) -> tuple[str, ...]:
+    """The callback of `-o`: what is not of the form KEY=VALUE is wrong usage, before anything is loaded."""
+    for text in settings:
+        try:
+            parse_override(text)
+        except InvalidConfig as error:
+            raise click.BadParameter("; ".join(error.problems), ctx, option) from None
+    return settings
 
 
 @dataclass(frozen=True)

@@ -91,7 +91,7 @@ def test_everything_that_is_wrong_is_named_with_its_place(tmp_path: Path) -> Non
 
 def test_a_setting_that_is_none_is_shown_how_to_write() -> None:
     result = config("-o", "nonsense")
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "-o nonsense: write -o key=value" in result.stderr
 
 
@@ -99,3 +99,11 @@ def test_a_sites_file_that_is_not_there_is_named() -> None:
     result = config("--config", "nowhere.yaml")
     assert result.exit_code == 1
     assert "nowhere.yaml" in result.stderr
+
+
+@pytest.mark.parametrize("text", ["foo", "=1", "topology.workers", "count:=3"])
+@pytest.mark.parametrize("command", [["config"], ["run", "nowhere.py"]])
+def test_a_setting_that_is_none_is_wrong_usage(command: list[str], text: str) -> None:
+    result = CliRunner().invoke(squall, [*command, "-o", text], prog_name="squall")
+    assert result.exit_code == 2
+    assert text in result.output
