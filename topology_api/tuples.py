@@ -9,10 +9,18 @@ Must not know: routers, trackers, queues.
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Iterator
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 from topology_api.fields import Fields
+
+#: Texts of values for people: large strings and containers are cut before they are written out.
+BOUNDED: Final = reprlib.Repr()
+BOUNDED.maxlevel = 6
+BOUNDED.maxtuple = BOUNDED.maxlist = BOUNDED.maxdict = BOUNDED.maxset = BOUNDED.maxfrozenset = 50
+BOUNDED.maxarray = BOUNDED.maxdeque = 50
+BOUNDED.maxstring = BOUNDED.maxlong = BOUNDED.maxother = 1000
 
 #: `Tuple._root` of a tuple that was acked or failed already.
 SETTLED = -1
@@ -109,5 +117,5 @@ class Tuple:
 
     def __repr__(self) -> str:
         source = self._source
-        pairs = ", ".join(f"{name}={value!r}" for name, value in zip(source.fields, self._values))
+        pairs = ", ".join(f"{name}={BOUNDED.repr(value)}" for name, value in zip(source.fields, self._values))
         return f"<Tuple {source.component}[{source.task}] {source.stream}: {pairs}>"

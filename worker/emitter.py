@@ -14,7 +14,7 @@ from threading import get_ident
 from typing import Any, NoReturn
 
 from topology_api import EmitError
-from topology_api.tuples import SETTLED, Tuple
+from topology_api.tuples import BOUNDED, SETTLED, Tuple
 from worker.ids import draw_edges
 from worker.outbox import Outbox
 from worker.router import Output, Row
@@ -71,7 +71,7 @@ class Emitter:
 
     def output(self, stream: str) -> Output:
         """The output of that name; an unknown or direct one raises `EmitError`."""
-        output = self.outputs.get(stream)
+        output = self.outputs.get(stream) if isinstance(stream, str) else None
         if output is None:
             there = ", ".join(repr(name) for name in self.outputs if not name.startswith("__")) or "none"
             raise EmitError(
@@ -85,7 +85,7 @@ class Emitter:
 
     def direct_output(self, stream: str, task: int) -> tuple[Output, list[Outbox]]:
         """The direct output of that name and the outbox of `task` (none when nobody reads the stream)."""
-        output = self.outputs.get(stream)
+        output = self.outputs.get(stream) if isinstance(stream, str) else None
         if output is None or not output.is_direct:
             raise EmitError(
                 f"{self.where()}: stream {stream!r} is not a direct stream; declare it as Stream(fields, direct=True)"
@@ -227,6 +227,10 @@ class BoltEmitter(Emitter):
                 self.settled_anchor(self.anchor)
         elif isinstance(anchors, Tuple):
             anchors = (anchors,)
+        elif not isinstance(anchors, Iterable):
+            raise EmitError(
+                f"{self.where()}: anchors= takes a tuple that execute() got, or several, not {short(anchors)}"
+            )
         found = []
         for anchor in anchors:
             if not isinstance(anchor, Tuple):
@@ -365,7 +369,7 @@ class SpoutEmitter(Emitter):
 def short(value: object, most: int = 120) -> str:
     """A value's text for a message, cut to `most` characters."""
     try:
-        text = repr(value)
+        text = BOUNDED.repr(value)
     except BaseException as error:  # a value's class is the user's, and so is its __repr__
         text = f"<{type(value).__name__} whose repr raises {type(error).__name__}>"
     return text if len(text) <= most else text[: most - 1] + "…"

@@ -8,6 +8,7 @@ Must not know: tasks, tuples.
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from collections import deque
@@ -17,6 +18,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     import asyncio
+
+from worker.forks import end_returned_fork
 
 _log = logging.getLogger(__name__)
 
@@ -68,6 +71,7 @@ class ThreadRunner:
         self.over: deque[int] = deque()
         self.queues: dict[int, SimpleQueue[Job | None]] = {}
         self.threads: list[threading.Thread] = []
+        self.process = os.getpid()
 
     def submit(self, task: int, job: Job) -> None:
         if task not in self.queues:
@@ -84,6 +88,7 @@ class ThreadRunner:
         queue = self.queues[task]
         while (job := queue.get()) is not None:
             job()
+            end_returned_fork(self.process)
             self.over.append(task)
             self.wake()
 

@@ -9,18 +9,17 @@ Must not know: links, other tasks, threads.
 from __future__ import annotations
 
 import os
-import sys
 import threading
-import traceback
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 from squall.transport.frames import Batch
 from topology_api import Bolt, Context, Failure, Spout
 from topology_api.topology import ComponentSpec
 from worker.emitter import Emitter, short
+from worker.forks import end_fork
 from worker.metrics import TaskMetrics
 from worker.reports import ErrorReport, make_report
 
@@ -197,22 +196,6 @@ class Task:
         for box in list(self.emitter.dirty):
             roots |= box.held_roots()
         return roots
-
-
-def end_fork(error: BaseException) -> NoReturn:
-    """A child that the user's code forked leaves its call by an error, such as sys.exit(): end it as Python would. It has a
-    copy of every task, and would go on with all their work beside its parent."""
-    status = 1
-    if isinstance(error, SystemExit):
-        if error.code is None or isinstance(error.code, int):
-            status = error.code or 0
-        else:
-            print(error.code, file=sys.stderr)
-    else:
-        traceback.print_exception(type(error), error, error.__traceback__)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(status & 0xFF)
 
 
 def tuple_text(tup: object) -> str:

@@ -9,6 +9,7 @@ Must not know: sockets, threads (see `worker.runners`), the store, Nimbus.
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -22,6 +23,7 @@ from worker.build import Surroundings, build_task
 from worker.cycles import CycleWatch
 from worker.emitter import short
 from worker.endings import Endings
+from worker.forks import end_returned_fork
 from worker.links import Links
 from worker.plan import WorkerPlan
 from worker.reports import ErrorLog, ErrorReport, make_report
@@ -66,6 +68,7 @@ class Worker:
         self.send = send
         self.runner = runner
         self.asyncio_driver = asyncio_driver
+        self.process = os.getpid()
         #: Threaded tasks run in the loop too (simulated time).
         self.inline = inline
         self.ground = Surroundings(plan, clock.now, wake, asyncio_driver)
@@ -298,6 +301,7 @@ class Worker:
         else:
             task.jobs += 1
             job()
+            end_returned_fork(self.process)
             self.ran(task, self.now())
 
     def ran(self, task: Task, now: float) -> None:

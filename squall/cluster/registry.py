@@ -50,7 +50,7 @@ class Registry:
         names = list(map(paths.unquoted, self.store.children(paths.TOPOLOGIES)))
         self._forget_topologies(names)
         records = [record for name in names if (record := self.topology(name)) is not None]
-        return sorted(records, key=lambda record: (record.submitted, record.id))
+        return sorted(records, key=lambda record: (record.submitted, _number(record.id)))
 
     def create_topology(self, record: TopologyRecord) -> None:
         """Take the name for a new topology; `Exists` when it is taken."""
@@ -191,3 +191,9 @@ class Registry:
     def _delete(self, path: str) -> None:
         seen = self._seen.pop(path, None)
         self.store.delete(path, None if seen is None else seen.version)
+
+
+def _number(topology_id: str) -> int:
+    """The number of a submission, from its id "name-<number>-<time>"; of two at one instant the first has the lower."""
+    parts = topology_id.rsplit("-", 2)
+    return int(parts[1]) if len(parts) == 3 and parts[1].isdigit() else 0

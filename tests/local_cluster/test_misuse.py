@@ -82,6 +82,12 @@ class Misuses(Bolt):
     def dead_letter_stream(self, tup: Tuple) -> None:
         self.emit(("a", "b", "c", "d"), stream="__dead_letters")
 
+    def anchor_to_a_number(self, tup: Tuple) -> None:
+        self.emit(("late",), anchors=5)  # type: ignore[arg-type]
+
+    def a_stream_that_is_no_name(self, tup: Tuple) -> None:
+        self.emit(("late",), stream=["default"])  # type: ignore[arg-type]
+
     def not_direct(self, tup: Tuple) -> None:
         self.emit_direct(1, ("late",))
 
@@ -94,6 +100,8 @@ MISTAKES = {
     "ack_twice": "cannot ack <Tuple rows[1] default: value='ack_twice'>: it was acked or failed already",
     "ack_nothing": "cannot ack ('ack_nothing',): it is no tuple that execute() got",
     "anchor_to_values": "anchors= takes tuples that execute() got, not 'a tuple'",
+    "anchor_to_a_number": "anchors= takes a tuple that execute() got, or several, not 5",
+    "a_stream_that_is_no_name": "no output stream ['default'] is declared",
     "too_many_values": "stream 'default' has 1 field(s) (text), but 2 value(s) were emitted: ('a', 'b')",
     "no_values": "stream 'default' has 1 field(s) (text), but 0 value(s) were emitted: ()",
     "a_string": "one value is written (value,)",

@@ -261,6 +261,35 @@ def test_a_forked_child_that_exits_is_gone(gathered: Gathered) -> None:
     assert (status.components["rows"].acked, status.components["bolt"].errors) == (2, 0)
 
 
+class ForksAndReturns(Bolt):
+    """Its child returns from `execute` as if nothing had happened."""
+
+    def prepare(self, context: Context) -> None:
+        self.children: list[int] = []
+
+    def execute(self, tup: Tuple) -> None:
+        child = os.fork()
+        if child:
+            self.children.append(child)
+
+    def end_of_input(self) -> None:
+        for child in self.children:
+            _, status = os.waitpid(child, 0)
+            if os.waitstatus_to_exitcode(status) != 0:
+                raise ValueError(f"exit status {status}")
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("threaded", [False, True])
+def test_a_forked_child_that_comes_back_does_not_go_on_as_a_second_cluster(
+    gathered: Gathered, threaded: bool
+) -> None:
+    bolt = ForksAndReturns()
+    bolt.threaded = threaded
+    status = through(bolt, Rows(ROWS[:2]))
+    assert (status.components["rows"].acked, status.components["bolt"].errors) == (2, 0)
+
+
 class OddGauge(Bolt):
     outputs = Fields("value")
 

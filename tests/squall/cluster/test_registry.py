@@ -137,3 +137,10 @@ def test_nothing_is_kept_of_a_topology_that_somebody_else_removed() -> None:
     mine.remove_topology(WORDS)
     assert yours.topologies() == []
     assert not yours._seen
+
+
+def test_topologies_of_one_instant_stand_in_the_order_of_their_submission() -> None:
+    registry = Registry(InMemoryStore())
+    for number, name in ((9, "late"), (10, "early-in-the-alphabet"), (2, "zebra")):
+        registry.create_topology(replace(WORDS, id=f"{name}-{number}-0", name=name))
+    assert [record.name for record in registry.topologies()] == ["zebra", "late", "early-in-the-alphabet"]
