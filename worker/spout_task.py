@@ -25,7 +25,7 @@ from worker.tracker import Emission, Tracker
 from worker.xors import XorColumns
 
 #: Waits after empty calls double up to this many seconds (an idle topology must take next to no CPU).
-LONGEST_EMPTY_WAIT = 0.01
+LONGEST_EMPTY_WAIT = 0.02
 #: The wait after a `next_tuple` that raised, doubling up to the longest.
 FIRST_ERROR_WAIT, LONGEST_ERROR_WAIT = 0.1, 10.0
 
