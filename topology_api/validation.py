@@ -35,16 +35,17 @@ def problems_of_topology(
     has been reported: what would only follow from that is not reported again.
     """
     problems = list(_topology_problems(name, conf, components))
-    counts = Counter(component.id for component in components if isinstance(component.id, str))
-    known = {component.id: component for component in components if isinstance(component.id, str)}
-    vague = {*unread_outputs, *(one for one, count in counts.items() if count > 1)}
+    known: dict[str, list[ComponentSpec]] = {}
+    for component in components:
+        if isinstance(component.id, str):
+            known.setdefault(component.id, []).append(component)
     for component in components:
         problems += _component_problems(component)
         problems += _shape_problems(
             component, isinstance(component.id, str) and component.id in unread_inputs
         )
         for subscription in component.inputs if component.kind == "bolt" else ():
-            for problem in _subscription_problems(subscription, known, vague):
+            for problem in _subscription_problems(subscription, known, unread_outputs):
                 problems.append(f"{_place(component)}, {call_text(subscription)}: {problem}")
         problems += _repeated_inputs(component)
     return problems
@@ -145,7 +146,7 @@ def _shape_problems(component: ComponentSpec, inputs_unread: bool) -> Iterator[s
 
 
 def _subscription_problems(
-    subscription: Subscription, known: Mapping[str, ComponentSpec], vague: Collection[str]
+    subscription: Subscription, known: Mapping[str, Sequence[ComponentSpec]], unread_outputs: Collection[str]
 ) -> Iterator[str]:
     grouping = subscription.grouping
     if grouping.kind not in KINDS:
@@ -158,11 +159,14 @@ def _subscription_problems(
         takers = " and ".join(KEYED_KINDS)
         yield f"it names fields ({listed(grouping.fields)}), which only {takers} groupings take"
     yield from _repeated(grouping.fields)
-    source = known.get(subscription.source)
-    if source is None:
+    sources = known.get(subscription.source)
+    if sources is None:
         yield f"there is no component {shown(subscription.source)}{nearest(subscription.source, known)}"
-    elif subscription.source not in vague:
-        yield from _stream_use_problems(subscription, source)
+    elif subscription.source not in unread_outputs:
+        # Of an id that is used twice nobody knows which is meant: a problem is what is one with all of them.
+        found = [list(_stream_use_problems(subscription, source)) for source in sources]
+        if all(found):
+            yield from found[0]
 
 
 def _stream_use_problems(subscription: Subscription, source: ComponentSpec) -> Iterator[str]:

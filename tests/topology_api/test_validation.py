@@ -124,6 +124,15 @@ def test_ids_are_unique_across_spouts_and_bolts() -> None:
     assert has(only(builder), "'s' is used twice", "a spout and a bolt")
 
 
+def test_a_field_that_no_component_of_an_id_used_twice_has_is_a_problem_too() -> None:
+    builder = builder_with_source()
+    builder.set_bolt("s", Pass()).fields_grouping("s", "nowhere")
+    found = problems(builder)
+    assert has(found[0], "'s' is used twice")
+    assert has(found[1], "bolt 's'", "field 'nowhere'")
+    assert len(found) == 2
+
+
 def test_direct_groupings_and_direct_streams_belong_together() -> None:
     problem = bolt_problem(lambda bolt: bolt.direct_grouping("s"))
     assert has(problem, "bolt 'b'", "stream 'default' of spout 's' is not direct")
