@@ -79,14 +79,7 @@ class AsyncBoltTask(BoltTask):
             self.take_call(calls)
         if calls:
             self.runner.submit(calls)
-        if (
-            self.end_due
-            and not self.end_called
-            and not self.inbox
-            and emitter.emitted < enough
-            and self.idle()
-        ):
-            self.finish_input()
+        self.finish_if_due(enough)
 
     def take_call(self, calls: list[Callable[[], Coroutine[Any, Any, None]]]) -> None:
         """Make a call of the oldest tuple in the inbox (or take an end mark)."""

@@ -140,14 +140,7 @@ class BoltTask(Task):
             self.take_input(enough - emitter.emitted)
             started, now = now, self.now()
             self.pace.took(self.executed - executed, now - started)
-        if (
-            self.end_due
-            and not self.end_called
-            and not self.inbox
-            and emitter.emitted < enough
-            and self.idle()
-        ):
-            self.finish_input()
+        self.finish_if_due(enough)
 
     def tick_if_due(self, input_waits: bool) -> None:
         """Call `tick` if it is due; not in two runs running while input waits, since a tick may use up a run's emissions."""
@@ -175,6 +168,12 @@ class BoltTask(Task):
     def crashing(self) -> bool:
         """Whether an error of this run ends the topology (`topology.on.error: crash`)."""
         return self.crash_on_error and bool(self.reports)
+
+    def finish_if_due(self, enough: int) -> None:
+        """Call `end_of_input` when it is due, everything before it is done, and this run may still emit."""
+        waits = self.inbox or self.emitter.emitted >= enough or not self.idle()
+        if self.end_due and not self.end_called and not waits:
+            self.finish_input()
 
     def finish_input(self) -> None:
         """Call `end_of_input`, once."""
