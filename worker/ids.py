@@ -20,7 +20,6 @@ MIN_SLOTS: Final = 4096
 SLOT_MASK: Final = MAX_SLOTS - 1
 GENERATION_STEP: Final = 1 << SLOT_BITS
 GENERATION_MASK: Final = ((1 << GENERATION_BITS) - 1) << SLOT_BITS
-MAX_TASK: Final = (1 << 16) - 1
 
 #: Edge ids are drawn in blocks of so many.
 EDGE_BLOCK: Final = 1024

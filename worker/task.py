@@ -38,10 +38,6 @@ class Limits:
     emits: int
 
 
-class Abandoned(Exception):
-    """A component is unusable: its constructor's unpickling, `open` or `prepare` raised."""
-
-
 #: Tuples executed in one go before the clock is read.
 MOST_IN_A_ROW = 128
 #: A run ends after so many seconds, so that one task does not hold up the others.

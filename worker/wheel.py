@@ -67,7 +67,3 @@ class TimingWheel:
                     found.append(slot)
         self.turned = tick
         return found
-
-    def next_turn(self) -> float:
-        """When (in seconds) the next tick begins."""
-        return (self.tick + 1) * self.tick_length

@@ -7,11 +7,11 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
+from topology_api.validation import MAX_TASKS
 from worker.ids import (
     EDGE_BLOCK,
     GENERATION_BITS,
     MAX_SLOTS,
-    MAX_TASK,
     SLOT_MASK,
     draw_edges,
     first_root,
@@ -19,7 +19,7 @@ from worker.ids import (
     task_of,
 )
 
-TASKS = st.integers(1, MAX_TASK)
+TASKS = st.integers(1, MAX_TASKS)
 SLOTS = st.integers(0, MAX_SLOTS - 1)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.wheel import TICKS_PER_TIMEOUT, TimingWheel
+from worker.wheel import TimingWheel
 
 SLOTS = 6
 #: Steps: how much time passes (in timeouts), the slots that show a sign of life, whether the wheel is turned then.
@@ -121,10 +121,3 @@ def test_time_that_runs_backwards_expires_nothing_early() -> None:
     assert wheel.due() == []
     wheel.set_time(111.0)
     assert wheel.due() == [0]
-
-
-def test_it_says_when_the_next_tick_begins() -> None:
-    wheel = made(10.0)
-    wheel.set_time(3.2)
-    assert wheel.next_turn() == 3.5
-    assert TICKS_PER_TIMEOUT == 20
