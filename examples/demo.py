@@ -5,8 +5,9 @@
 
 It teaches how a program runs a topology by itself, with `LocalCluster`, and that nothing is lost or counted twice:
 every line is the root of a tuple tree that is tracked to its end, and the counts must equal those of a plain loop
-over the same text. The bolts are those of top_words.py, but the counts end in a file, which this program reads: what
-runs on a cluster cannot hand its results over in memory. (`squall run examples/demo.py` runs the topology alone.)
+over the same text. Spout and bolts are those of word_count.py, with one more bolt behind them: it writes the counts
+into a file, which this program reads, for what runs on a cluster cannot hand its results over in memory.
+(`squall run examples/demo.py -- README.md` runs the topology alone.)
 """
 
 import json
@@ -21,10 +22,10 @@ from pydoc_data.topics import topics
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
-from top_words import Count, Normalise
+from word_count import Count, Lines, Split
 
 from local_cluster import LocalCluster
-from topology_api import Bolt, Fields, Spout, TopologyBuilder
+from topology_api import Bolt, TopologyBuilder
 
 NAME = "python-words"
 COUNT_TASKS = 4
@@ -42,21 +43,8 @@ def lines():
             yield from path.read_text(encoding="utf-8", errors="replace").splitlines()
 
 
-class PythonText(Spout):
-    outputs = Fields("line")
-
-    def open(self, context):
-        self.lines = enumerate(lines())
-
-    def next_tuple(self):
-        number, line = next(self.lines, (None, None))
-        if number is None:
-            return self.finish()
-        self.emit((line,), message_id=number)
-
-
 class Totals(Bolt):
-    """Writes all counts into a file when the input has ended."""
+    """Keeps the latest count of each word, and writes them into a file when the input has ended."""
 
     def __init__(self, path):
         self.path = path
@@ -65,18 +53,21 @@ class Totals(Bolt):
         self.counts = {}
 
     def execute(self, tup):
-        if tup["word"] in self.counts:  # two tasks counted it: the fields grouping is broken
-            raise ValueError(f"{tup['word']!r} comes twice")
-        self.counts[tup["word"]] = tup["count"]
+        word, count = tup.values
+        if (
+            count != self.counts.get(word, 0) + 1
+        ):  # another task counted it too: the fields grouping is broken
+            raise ValueError(f"{word!r} is counted {count}, after {self.counts.get(word, 0)}")
+        self.counts[word] = count
 
     def end_of_input(self):
         Path(self.path).write_text(json.dumps(self.counts), encoding="utf-8")
 
 
-def topology(path="counts.json"):
+def topology(text="README.md", path="counts.json"):
     builder = TopologyBuilder(NAME)
-    text = builder.set_spout("text", PythonText())
-    words = builder.set_bolt("split", Normalise(), parallelism=2).shuffle_grouping(text)
+    read = builder.set_spout("lines", Lines(text))
+    words = builder.set_bolt("split", Split(), parallelism=2).shuffle_grouping(read)
     counts = builder.set_bolt("count", Count(), parallelism=COUNT_TASKS).fields_grouping(words, "word")
     builder.set_bolt("totals", Totals(path)).global_grouping(counts)
     return builder.build()
@@ -86,17 +77,17 @@ def plain_count():
     """The same words counted by a loop: (number of lines, counts)."""
     counts, number = Counter(), 0
     for line in lines():
-        counts.update(Normalise.words(line))
+        counts.update(line.split())
         number += 1
     return number, dict(counts)
 
 
-def run(console, number_of_lines, path):
+def run(console, number_of_lines, text, path):
     """Run the topology to its end, showing progress: (its status, seconds)."""
     start = last = time.monotonic()
     with LocalCluster() as cluster, Progress(console=console, disable=not console.is_terminal) as progress:
         bar = progress.add_task("lines worked off", total=number_of_lines)
-        cluster.submit(topology(path))
+        cluster.submit(topology(text, path))
         while True:
             try:
                 cluster.wait(NAME, timeout=0.2)
@@ -105,7 +96,7 @@ def run(console, number_of_lines, path):
                 now = time.monotonic()
                 if now - start > LONGEST_RUN:
                     raise SystemExit(f"not done after {LONGEST_RUN} s: {error}") from None
-                acked = cluster.status(NAME).components["text"].acked
+                acked = cluster.status(NAME).components["lines"].acked
                 progress.update(bar, completed=acked)
                 if not console.is_terminal and now - last >= 2:
                     last = now
@@ -118,7 +109,8 @@ def run(console, number_of_lines, path):
 def show_words(console, counts):
     table = Table("word")
     table.add_column("count", justify="right")
-    for word, count in sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))[:10]:
+    words = [pair for pair in counts.items() if pair[0].isalpha()]  # in source code "=" leads
+    for word, count in sorted(words, key=lambda pair: (-pair[1], pair[0]))[:10]:
         table.add_row(word, f"{count:,}")
     console.print(table)
 
@@ -128,19 +120,19 @@ def main():
     console.print("Counting the words that Python is made of by a plain loop, to compare with ...")
     number, expected = plain_count()
     console.print(f"  {number:,} lines, {sum(expected.values()):,} words, {len(expected):,} different ones")
-    console.print(
-        f"Counting by a topology: text -> split (2 tasks) -> count ({COUNT_TASKS} tasks) -> totals ..."
-    )
+    console.print(f"Counting by a topology: lines -> split (2 tasks) -> count ({COUNT_TASKS}) -> totals ...")
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "counts.json")
-        status, seconds = run(console, number, str(path))
+        text, path = Path(folder, "text"), Path(folder, "counts.json")
+        with text.open("w", encoding="utf-8", errors="replace") as file:
+            file.writelines(f"{line}\n" for line in lines())
+        status, seconds = run(console, number, str(text), str(path))
         counts = json.loads(path.read_text(encoding="utf-8"))
 
     show_words(console, counts)
-    text, words = status.components["text"], sum(counts.values())
-    console.print(f"tuple trees: {text.acked:,} acked, {text.failed:,} failed")
+    spout, words = status.components["lines"], sum(counts.values())
+    console.print(f"tuple trees: {spout.acked:,} acked, {spout.failed:,} failed")
     console.print(f"rate: {words / seconds:,.0f} words a second, every one tracked ({seconds:.1f} s)")
-    right = counts == expected and text.acked == number and text.failed == 0
+    right = counts == expected and spout.acked == number and spout.failed == 0
     if right:
         console.print(f"[bold green]The counts of all {len(counts):,} words equal the plain count.[/]")
     else:
