@@ -1,0 +1,259 @@
+"""The directory in which a supervisor and a worker process talk to each other: what each writes there, and how.
+
+```
+<worker directory>/
+  orders.json     supervisor -> worker: what it is and what it is to do. Renamed into place, then SIGUSR1 says that it is new
+  keys.json       supervisor -> worker: the topology's key pair, mode 0600
+  lease.json      supervisor -> worker: a number that rises while the supervisor lives
+  pulse.json      worker -> supervisor: that it lives, what it says of itself, what it is executing
+  counters.json   worker -> supervisor: its cumulative counters; the pulse names the number of the file that belongs to it
+  end.json        worker -> supervisor: why it ended, when it did so by itself
+  worker.log      the worker's log, rotated
+  output.log      what was written to the process's own stdout and stderr: by C code, a dying interpreter, child processes
+  scratch/        the tasks' own directories (`Context.directory`)
+```
+
+Each file is written beside its place and renamed into it, so that a reader sees a whole one. A file that is no such record
+gives `BadFile`. Both sides survive the other: a new supervisor finds the living worker by its pulse.
+Must not know: processes, what the values lead to.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from squall.cluster.records import Placement
+from topology_api.errors import SquallError
+
+FORMAT: Final = 1
+ORDERS: Final = "orders.json"
+KEYS: Final = "keys.json"
+LEASE: Final = "lease.json"
+PULSE: Final = "pulse.json"
+COUNTERS: Final = "counters.json"
+END: Final = "end.json"
+LOG: Final = "worker.log"
+OUTPUT: Final = "output.log"
+SCRATCH: Final = "scratch"
+
+Incarnation = tuple[int, int]
+#: Where a worker hears data and control frames: two ZeroMQ endpoints.
+Address = tuple[str, str]
+
+# Exit statuses that a worker ends with by itself; end.json says the same in words. Anything else was not ours.
+EXIT_STOPPED: Final = 0
+EXIT_DRAINED: Final = 0
+EXIT_INTERNAL: Final = 70
+EXIT_LEASE: Final = 71
+EXIT_HUNG: Final = 72
+EXIT_SUPERSEDED: Final = 73
+EXIT_BAD_ORDERS: Final = 74
+EXIT_MEMORY: Final = 75
+EXIT_CRASHED: Final = 76
+
+
+class BadFile(SquallError):
+    """A file of a worker's directory that is no such record."""
+
+
+@dataclass(frozen=True)
+class Orders:
+    """What a worker is, and what it is to do."""
+
+    #: Rises with each change; the pulse says which orders were taken.
+    number: int
+    topology_id: str
+    topology: str
+    worker: str
+    incarnation: Incarnation
+    supervisor: str
+    #: "run", "pause", "drain" or "stop".
+    asked: str
+    #: The version of the assignment, and all workers of the topology by it. The second number of an incarnation is that of
+    #: the process that runs now, as far as this supervisor has heard.
+    version: int
+    placements: tuple[Placement, ...]
+    #: Where the other workers hear frames, as far as is known: worker -> (data, control).
+    addresses: Mapping[str, Address]
+    #: (task, component, index) of every task of the topology.
+    tasks: tuple[tuple[int, str, int], ...]
+    #: Spout tasks that had finished, and are not opened again.
+    finished: tuple[int, ...]
+    conf: Mapping[str, Any]
+    component_confs: Mapping[str, Mapping[str, Any]]
+    #: The folder with the topology's description and pickles (see `squall.cluster.blobs`).
+    bundle: str
+    #: The host that the worker binds its sockets to, and the one that others reach it by.
+    bind: str = "127.0.0.1"
+    host: str = "127.0.0.1"
+    #: Ports that an earlier process of this worker had, to be had again if they are free.
+    ports: tuple[int, int] = (0, 0)
+    #: Seconds without a new lease after which the worker ends by itself.
+    lease_secs: float = 30.0
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Pulse:
+    """A sign of life of a worker, and what it says of itself."""
+
+    pid: int
+    #: When the process began, in the kernel's clock ticks since boot (field 22 of /proc/<pid>/stat): with the pid it names one
+    #: process.
+    started: int
+    incarnation: Incarnation
+    #: Rises with each pulse.
+    number: int
+    #: The orders that were taken last, and what they asked: the flags answer to these.
+    orders: int
+    asked: str
+    #: The version of the assignment that it runs.
+    version: int
+    opened: bool = False
+    ended: bool = False
+    drained: bool = False
+    stopped: bool = False
+    crash: str | None = None
+    #: Spout tasks that have finished, every tree of theirs settled.
+    finished: tuple[int, ...] = ()
+    address: Address | None = None
+    #: The number of the counters that were true when the flags were.
+    counters: int = 0
+    #: The user's call that is running: component, task, seconds since it began. None: none.
+    executing: tuple[str, int, float] | None = None
+
+
+@dataclass(frozen=True)
+class End:
+    """Why a worker ended by itself."""
+
+    pid: int
+    incarnation: Incarnation
+    status: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Keys:
+    """The CURVE key pair of a topology, Z85 text; all its workers share it."""
+
+    public: str
+    secret: str = field(repr=False)
+
+
+def write(directory: Path | str, name: str, value: Any, mode: int = 0o644) -> None:
+    """Put a record (a dataclass or JSON values) into a directory under a name, all at once."""
+    body = value if isinstance(value, dict) else asdict(value)
+    data = json.dumps({"format": FORMAT, **body}, default=_plain, separators=(",", ":")).encode()
+    write_bytes(directory, name, data, mode)
+
+
+def write_bytes(directory: Path | str, name: str, data: bytes, mode: int = 0o644) -> None:
+    """Put bytes into a directory under a name, all at once."""
+    target = os.path.join(directory, name)
+    beside = f"{target}.{os.getpid()}.new"
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        os.rename(beside, target)
+    except BaseException:
+        if os.path.exists(beside):
+            os.unlink(beside)
+        raise
+
+
+def read(directory: Path | str, name: str) -> dict[str, Any] | None:
+    """The JSON values of a file, None when there is none; `BadFile` when it is no such file."""
+    path = os.path.join(directory, name)
+    try:
+        with open(path, "rb") as file:
+            body = json.loads(file.read())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise BadFile(f"{path} cannot be read: {error}") from error
+    if not isinstance(body, dict) or body.pop("format", None) != FORMAT:
+        raise BadFile(f"{path} is no file of format {FORMAT}")
+    return body
+
+
+def read_orders(directory: Path | str) -> Orders | None:
+    """The orders in a worker's directory."""
+    body = read(directory, ORDERS)
+    if body is None:
+        return None
+    try:
+        placements = tuple(
+            Placement(
+                row["worker"],
+                row["supervisor"],
+                row["slot"],
+                _pair(row["incarnation"]),
+                tuple(row["tasks"]),
+            )
+            for row in body.pop("placements")
+        )
+        addresses = {worker: _pair(address) for worker, address in body.pop("addresses").items()}
+        tasks = tuple((task, component, index) for task, component, index in body.pop("tasks"))
+        pairs = {name: _pair(body.pop(name)) for name in ("incarnation", "ports")}
+        finished = tuple(body.pop("finished"))
+        return Orders(
+            placements=placements, addresses=addresses, tasks=tasks, finished=finished, **pairs, **body
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise BadFile(f"{directory}/{ORDERS} holds no orders: {error!r}") from error
+
+
+def read_pulse(directory: Path | str) -> Pulse | None:
+    """The last pulse of a worker."""
+    body = read(directory, PULSE)
+    if body is None:
+        return None
+    try:
+        body["incarnation"] = _pair(body["incarnation"])
+        body["finished"] = tuple(body["finished"])
+        body["address"] = None if body["address"] is None else _pair(body["address"])
+        body["executing"] = None if body["executing"] is None else tuple(body["executing"])
+        return Pulse(**body)
+    except (KeyError, TypeError, ValueError) as error:
+        raise BadFile(f"{directory}/{PULSE} holds no pulse: {error!r}") from error
+
+
+def read_end(directory: Path | str) -> End | None:
+    """Why a worker says that it ended."""
+    body = read(directory, END)
+    if body is None:
+        return None
+    try:
+        body["incarnation"] = _pair(body["incarnation"])
+        return End(**body)
+    except (KeyError, TypeError, ValueError) as error:
+        raise BadFile(f"{directory}/{END} does not say why a worker ended: {error!r}") from error
+
+
+def read_keys(directory: Path | str) -> Keys | None:
+    """The topology's keys, None when its links are not secured (inside one process)."""
+    body = read(directory, KEYS)
+    if body is None:
+        return None
+    try:
+        return Keys(**body)
+    except TypeError as error:
+        raise BadFile(f"{directory}/{KEYS} holds no key pair") from error
+
+
+def _pair(values: Any) -> Any:
+    first, second = values
+    return first, second
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"{type(value).__name__} is no JSON value")
