@@ -14,8 +14,8 @@ from collections.abc import Callable
 from sys import byteorder
 from typing import Any, Final
 
+from squall.transport.errors import BadFrame, Unencodable
 from squall.transport.frames import NO_MORE, Batch, Control, Frame
-from topology_api import SquallError
 from topology_api.tuples import Source
 
 VERSION: Final = 1
@@ -26,21 +26,10 @@ HEADER: Final = struct.Struct("<BBHHHHIQHII")
 MOST_BYTES: Final = 1 << 30
 MOST_TUPLES: Final = 1 << 24
 
+__all__ = ["BadFrame", "Unencodable", "decode", "encode"]
+
 #: Finds the source of a (task, stream number) pair.
 FindSource = Callable[[int, int], Source]
-
-
-class BadFrame(SquallError):
-    """Bytes that are no frame of this version."""
-
-
-class Unencodable(SquallError):
-    """A value of a batch cannot be pickled. `position` is its tuple, `field` its name."""
-
-    def __init__(self, position: int, field: str, reason: str) -> None:
-        super().__init__(f"the value of field {field!r} cannot be sent to another worker: {reason}")
-        self.position = position
-        self.field = field
 
 
 def encode(frame: Frame, stream_number: Callable[[str, str], int]) -> bytes:

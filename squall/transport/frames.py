@@ -146,10 +146,19 @@ class Control:
     hurry: bool = False
     cycles: list[CycleMessage] = field(default_factory=list)
     unsent: list[Unsent] = field(default_factory=list)
+    #: Numbers of messages of the receiver's that have not come, each as the first and the last of a range.
+    missing: list[tuple[int, int]] = field(default_factory=list)
 
     def __bool__(self) -> bool:
         return bool(
-            self.xors or self.failures or self.grants or self.held or self.hurry or self.cycles or self.unsent
+            self.xors
+            or self.failures
+            or self.grants
+            or self.held
+            or self.hurry
+            or self.cycles
+            or self.unsent
+            or self.missing
         )
 
 
