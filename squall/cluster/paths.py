@@ -6,6 +6,7 @@
 /leaving/<id>                      Assignment: workers that were withdrawn and are not gone yet
 /reports/<id>/<worker>             WorkerReport: the last word of a worker
 /supervisors/<id>                  SupervisorRecord: a supervisor that is there
+/keys/<id>                         the key pair of a topology's links; in no record and no log
 /blobs/<id>/description            the topology's typed description (in chunks, see blobs)
 /blobs/<id>/pickles/<component>    the pickle of a component
 /counters/<name>                   numbers that are never given twice
@@ -25,6 +26,7 @@ ASSIGNMENTS = "/assignments"
 LEAVING = "/leaving"
 REPORTS = "/reports"
 SUPERVISORS = "/supervisors"
+KEYS = "/keys"
 BLOBS = "/blobs"
 COUNTERS = "/counters"
 
@@ -57,6 +59,11 @@ def report(topology_id: str, worker: str) -> str:
 def supervisor(supervisor_id: str) -> str:
     """The record of a supervisor; there is one while the supervisor is there."""
     return f"{SUPERVISORS}/{quoted(supervisor_id)}"
+
+
+def keys(topology_id: str) -> str:
+    """The key pair of a topology's links."""
+    return f"{KEYS}/{quoted(topology_id)}"
 
 
 def bundle(topology_id: str) -> str:

@@ -17,12 +17,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import TypeVar, cast
 
 from topology_api.errors import SquallError
 
-FORMAT = 1
+FORMAT = 2
 """Raised when a field is added, dropped or changes its meaning."""
 
 
@@ -53,6 +53,14 @@ class TopologyRecord:
     error: str | None
     """Why it FAILED."""
     submitted: float
+    highest_task: int = 0
+    """The highest task id that was ever given in it: an id is never given to a second task. 0: the highest of `tasks`."""
+    parallelism: Mapping[str, int] = field(default_factory=dict)
+    """While REBALANCING: the number of tasks that components are to have after it, where it changes."""
+    finished: tuple[int, ...] = ()
+    """Spout tasks that have finished, every tree of theirs settled: they are not opened again."""
+    notes: tuple[str, ...] = ()
+    """What was last said about its workers (one that died, and of what), the latest at the end."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +91,8 @@ class SupervisorRecord:
     id: str
     host: str
     slots: int
+    beats: bool = False
+    """Whether it gives Nimbus signs of life; one that does is taken for gone when they stop."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +111,14 @@ class WorkerReport:
     """It is gone, after `close` and `cleanup`, and will say no more."""
     crash: str | None
     """The error that ends the topology."""
+    address: tuple[str, str] | None = None
+    """Where other workers reach it: the endpoints for data and for control frames."""
+    finished: tuple[int, ...] = ()
+    """Its spout tasks that have finished, every tree of theirs settled."""
+    version: int = 0
+    """The version of the assignment that the flags speak of. 0: the one that stands, whichever it is."""
+    note: str | None = None
+    """What its host has to say about it, in words: that it died, of what, what happens next."""
 
 
 Record = TopologyRecord | Assignment | SupervisorRecord | WorkerReport
@@ -110,7 +128,7 @@ R = TypeVar("R", bound=Record)
 def encode(record: Record) -> bytes:
     """The bytes of a record. A configuration value that JSON cannot hold raises `BadRecord`."""
     body: dict[str, object] = {"kind": type(record).__name__, "format": FORMAT}
-    body.update((field.name, getattr(record, field.name)) for field in fields(record))
+    body.update((each.name, getattr(record, each.name)) for each in fields(record))
     try:
         return json.dumps(body, default=_plain, separators=(",", ":")).encode()
     except (TypeError, ValueError) as error:
@@ -189,6 +207,26 @@ class _Body:
             raise BadRecord(f"{self._kind}.{name} holds integers only, not {values!r:.80}")
         return cast("tuple[int, ...]", tuple(values))
 
+    def texts(self, name: str) -> tuple[str, ...]:
+        values = self.rows(name)
+        if not all(type(value) is str for value in values):
+            raise BadRecord(f"{self._kind}.{name} holds texts only, not {values!r:.80}")
+        return cast("tuple[str, ...]", tuple(values))
+
+    def counts(self, name: str) -> dict[str, int]:
+        values = self.mapping(name)
+        if not all(type(value) is int for value in values.values()):
+            raise BadRecord(f"{self._kind}.{name} holds integers only, not {values!r:.80}")
+        return cast("dict[str, int]", values)
+
+    def address_or_none(self, name: str) -> tuple[str, str] | None:
+        if self._get(name, list, type(None)) is None:
+            return None
+        values = self.texts(name)
+        if len(values) != 2:
+            raise BadRecord(f"{self._kind}.{name} is a pair, not {values!r:.80}")
+        return values[0], values[1]
+
     def incarnation(self, name: str) -> tuple[int, int]:
         values = self.integers(name)
         if len(values) != 2:
@@ -220,6 +258,10 @@ def _topology(body: _Body) -> TopologyRecord:
         deadline=body.number_or_none("deadline"),
         error=body.text_or_none("error"),
         submitted=body.number("submitted"),
+        highest_task=body.integer("highest_task"),
+        parallelism=body.counts("parallelism"),
+        finished=body.integers("finished"),
+        notes=body.texts("notes"),
     )
 
 
@@ -242,7 +284,12 @@ def _assignment(body: _Body) -> Assignment:
 
 
 def _supervisor(body: _Body) -> SupervisorRecord:
-    return SupervisorRecord(id=body.text("id"), host=body.text("host"), slots=body.integer("slots"))
+    return SupervisorRecord(
+        id=body.text("id"),
+        host=body.text("host"),
+        slots=body.integer("slots"),
+        beats=body.flag("beats"),
+    )
 
 
 def _report(body: _Body) -> WorkerReport:
@@ -254,6 +301,10 @@ def _report(body: _Body) -> WorkerReport:
         drained=body.flag("drained"),
         stopped=body.flag("stopped"),
         crash=body.text_or_none("crash"),
+        address=body.address_or_none("address"),
+        finished=body.integers("finished"),
+        version=body.integer("version"),
+        note=body.text_or_none("note"),
     )
 
 

@@ -8,12 +8,14 @@ Must not know: what the records mean, or when one has to change.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from squall.cluster import paths
 from squall.cluster.records import (
     Assignment,
+    BadRecord,
     R,
     Record,
     SupervisorRecord,
@@ -122,7 +124,7 @@ class Registry:
         """A supervisor goes, and its slots with it."""
         self.store.delete(paths.supervisor(supervisor_id))
 
-    # Numbers and bundles
+    # Numbers, keys and bundles
 
     def next_number(self, name: str) -> int:
         """1, 2, 3, ...: a number that no other caller of any process gets from this counter."""
@@ -138,6 +140,28 @@ class Registry:
                 return number
             except (Conflict, Exists):
                 continue  # somebody else got that one
+
+    def keys(self, topology_id: str) -> dict[str, str] | None:
+        """The keys of a topology's links, by name. They are kept out of what is remembered here."""
+        path = paths.keys(topology_id)
+        found = self.store.get(path)
+        if found is None:
+            return None
+        try:
+            keys = json.loads(found[0])
+        except ValueError:
+            keys = None
+        if not isinstance(keys, dict) or not all(isinstance(value, str) for value in keys.values()):
+            raise BadRecord(f"{path} holds no keys")  # and what it holds is shown to nobody
+        return keys
+
+    def save_keys(self, topology_id: str, keys: Mapping[str, str]) -> None:
+        """Write the keys of a new topology's links."""
+        self.store.create(paths.keys(topology_id), json.dumps(dict(keys)).encode())
+
+    def remove_keys(self, topology_id: str) -> None:
+        """Drop a topology's keys, if it has any."""
+        self.store.delete(paths.keys(topology_id))
 
     def remove_bundle(self, topology_id: str) -> None:
         """Drop what was shipped for a topology."""

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from squall.cluster.records import (
+    FORMAT,
     Assignment,
     BadRecord,
     Placement,
@@ -46,9 +47,13 @@ RECORDS: st.SearchStrategy[Record] = st.one_of(
         deadline=st.none() | NUMBERS,
         error=st.none() | TEXT,
         submitted=NUMBERS,
+        highest_task=st.integers(0),
+        parallelism=st.dictionaries(TEXT, st.integers(1), max_size=2),
+        finished=st.lists(st.integers(1)).map(tuple),
+        notes=st.lists(TEXT, max_size=3).map(tuple),
     ),
     st.builds(Assignment, TEXT, st.integers(0), st.lists(PLACEMENTS, max_size=3).map(tuple)),
-    st.builds(SupervisorRecord, TEXT, TEXT, st.integers(0)),
+    st.builds(SupervisorRecord, TEXT, TEXT, st.integers(0), st.booleans()),
     st.builds(
         WorkerReport,
         TEXT,
@@ -58,6 +63,10 @@ RECORDS: st.SearchStrategy[Record] = st.one_of(
         st.booleans(),
         st.booleans(),
         st.none() | TEXT,
+        address=st.none() | st.tuples(TEXT, TEXT),
+        finished=st.lists(st.integers(1)).map(tuple),
+        version=st.integers(0),
+        note=st.none() | TEXT,
     ),
 )
 
@@ -105,8 +114,8 @@ def test_a_record_with_a_field_that_is_missing_or_odd_gives_a_record_or_bad_reco
 
 
 def test_a_record_of_a_newer_format_is_refused_with_what_to_do() -> None:
-    body = json.loads(encode(SUPERVISOR)) | {"format": 2}
-    with pytest.raises(BadRecord, match=r"format 2.*reads format 1.*one release"):
+    body = json.loads(encode(SUPERVISOR)) | {"format": FORMAT + 1}
+    with pytest.raises(BadRecord, match=rf"format {FORMAT + 1}.*reads format {FORMAT}.*one release"):
         decode(SupervisorRecord, json.dumps(body).encode())
 
 
