@@ -85,6 +85,8 @@ class Worker:
         self.ready: deque[BoltTask] = deque()
         self.errors: dict[str, ErrorLog] = {spec.id: ErrorLog() for spec in plan.topology.components}
         self.crash: ErrorReport | None = None
+        #: The task that the loop is in the middle of a job of; other threads ask what a slow worker is doing.
+        self.running: Task | None = None
         self.started = self.stopped = self.draining = False
         self.timers = Timers(plan, clock.now())
         self.last_flush = clock.now()
@@ -182,7 +184,9 @@ class Worker:
             if task.threaded and not self.inline:
                 self.runner.submit(task.id, task.close)
             else:
+                self.running, task.busy_since = task, self.now()
                 task.close()
+        self.running = None
         self.runner.stop()
         for task in self.tasks.values():
             self.take_reports(task.reports)
@@ -293,14 +297,15 @@ class Worker:
 
     def execute(self, task: Task, job: Callable[[], Any]) -> None:
         """Run a job of a task: here, or in the task's thread."""
+        if not task.jobs:
+            task.busy_since = self.now()
+        task.jobs += 1
         if task.threaded and not self.inline:
-            if not task.jobs:
-                task.busy_since = self.now()
-            task.jobs += 1
             self.runner.submit(task.id, job)
         else:
-            task.jobs += 1
+            self.running = task
             job()
+            self.running = None
             end_returned_fork(self.process)
             self.ran(task, self.now())
 
