@@ -184,6 +184,22 @@ class Topology:
             raise InvalidConfig(problems, f"topology {self.name!r}")
         return replace(self, conf={**self.conf, **json_copy(extra)})
 
+    def with_parallelism(self, counts: Mapping[str, int]) -> Topology:
+        """The same topology with other numbers of tasks for some components; InvalidConfig with all problems."""
+        from topology_api.validation import problems_of_parallelism
+
+        now = {component.id: component.parallelism for component in self.components}
+        problems = problems_of_parallelism(counts, now)
+        if problems:
+            raise InvalidConfig(problems, f"topology {self.name!r}")
+        if {**now, **counts} == now:
+            return self
+        components = tuple(
+            replace(component, parallelism=counts.get(component.id, component.parallelism))
+            for component in self.components
+        )
+        return replace(self, components=components)
+
     def describe(self) -> dict[str, Any]:
         """The typed description as JSON-able values, without the pickles: see `from_description`."""
         from topology_api.description import describe

@@ -16,7 +16,7 @@ from topology_api.options import problems_of
 from topology_api.topology import DEAD_LETTER_FIELDS, DEAD_LETTERS, ComponentSpec, StreamSpec, Subscription
 from topology_api.wording import listed, nearest, shown, typed
 
-__all__ = ["MAX_TASKS", "call_text", "problems_of_topology"]
+__all__ = ["MAX_TASKS", "call_text", "problems_of_parallelism", "problems_of_topology"]
 
 MAX_TASKS = 65_535  # task ids are 16 bits on the wire, and 0 is no task
 
@@ -58,6 +58,26 @@ def call_text(subscription: Subscription) -> str:
     fields = "".join(f", {shown(name)}" for name in subscription.grouping.fields)
     stream = shown(subscription.stream)
     return f"{subscription.grouping.kind}_grouping({shown(subscription.source)}{fields}, stream={stream})"
+
+
+def problems_of_parallelism(changes: object, counts: Mapping[str, int]) -> list[str]:
+    """All problems of other numbers of tasks for components, of which there are `counts` now."""
+    if not isinstance(changes, Mapping):
+        return [f"the parallelism is {typed(changes)}: give a dict from component ids to numbers of tasks"]
+    problems = []
+    for component, count in changes.items():
+        if component not in counts:
+            near = nearest(component, counts) if isinstance(component, str) else ""
+            known = f" (it has: {listed(counts)})" if not near else near
+            problems.append(f"the topology has no component {shown(component)}{known}")
+            continue
+        problem = _parallelism_problem(count)
+        if problem is not None:
+            problems.append(f"component {shown(component)}: {problem}")
+    total = 0 if problems else sum({**counts, **changes}.values())
+    if total > MAX_TASKS:
+        problems.append(f"the topology would have {total:,} tasks in all, at most {MAX_TASKS:,} are possible")
+    return problems
 
 
 def _place(component: ComponentSpec) -> str:

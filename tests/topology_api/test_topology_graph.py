@@ -259,6 +259,34 @@ def test_more_configuration_beats_what_was_there_and_is_validated() -> None:
     assert len(caught.value.problems) == 2
 
 
+def test_other_numbers_of_tasks_change_nothing_else() -> None:
+    topology = sample()
+    other = topology.with_parallelism({"two": 3, "source": 1})
+    assert {component.id: component.parallelism for component in other.components} == {
+        **{component.id: component.parallelism for component in topology.components},
+        "two": 3,
+        "source": 1,
+    }
+    back = {component.id: component.parallelism for component in topology.components}
+    assert other.with_parallelism(back) == topology
+    assert topology.with_parallelism(back) is topology
+    assert other.load("two").__class__ is topology.load("two").__class__
+
+
+def test_numbers_of_tasks_that_are_none_are_refused_with_all_problems() -> None:
+    wrong: Any = {"tow": 2, "one": 0, "two": True, 7: 1, "source": 65_536}
+    with pytest.raises(InvalidConfig) as caught:
+        sample().with_parallelism(wrong)
+    assert len(caught.value.problems) == 5
+    assert "did you mean 'two'?" in caught.value.problems[0]
+    assert "component 'one': parallelism is 0 (int)" in caught.value.problems[1]
+    with pytest.raises(InvalidConfig, match=r"65,537 tasks in all, at most 65,535"):
+        sample().with_parallelism({"one": 65_000, "two": 535})
+    nothing: Any = 4
+    with pytest.raises(InvalidConfig, match=r"4 \(int\): give a dict"):
+        sample().with_parallelism(nothing)
+
+
 def test_spouts_and_bolts_are_told_apart() -> None:
     topology = sample()
     assert [component.id for component in topology.spouts] == ["source"]
