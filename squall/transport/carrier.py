@@ -1,4 +1,4 @@
-"""What moves messages between workers: ZeroMQ sockets (`squall.transport.sockets`), or lists in memory (`squall.transport.memory`).
+"""What moves messages between workers: ZeroMQ sockets (`sockets.py`), or lists in memory (`loopback.py`).
 
 A message is a list of byte parts. A worker hears messages on two channels: batches of tuples on one, everything else on the
 other, so that acks never queue behind tuples. A carrier promises little: what one peer sends on one channel comes in its

@@ -1,0 +1,271 @@
+"""Messages between workers as bytes: a header that names who speaks to whom, and a body by kind.
+
+Every message begins with the same header: protocol version, kind, checksum, the incarnations of sender and receiver, the
+sender's assignment version, its number on the channel, the sender's name. Every length is checked before anything is
+allocated or decoded; what is no message of this version raises `BadFrame` and nothing else. The checksum (CRC-32) covers
+the first part; large values travel as further parts, which the encryption of the link authenticates as it does everything.
+Must not know: sockets, tasks, credit, what numbers mean.
+"""
+
+from __future__ import annotations
+
+import pickle
+import struct
+from array import array
+from collections.abc import Callable
+from dataclasses import dataclass
+from sys import byteorder
+from typing import Any, Final
+from zlib import crc32
+
+from squall.transport.carrier import Parts
+from squall.transport.columns import pack_rows, unpack_rows
+from squall.transport.errors import BadFrame
+from squall.transport.frames import NO_MORE, Batch, Control
+from squall.worker_files import Incarnation
+from topology_api.tuples import Source
+
+VERSION: Final = 2
+MAGIC: Final = b"SQ"
+BATCH, END, PING, CONTROL_FRAME, SIGN = range(1, 6)
+KINDS: Final = frozenset((BATCH, END, PING, CONTROL_FRAME, SIGN))
+
+#: magic, version, kind, checksum | sender's incarnation, receiver's, assignment version, number, length of the sender's name.
+START: Final = struct.Struct("<2sBBI")
+HEADER: Final = struct.Struct("<IIIIIQB")
+#: cycle + 1, source task, target task, stream number, tuples, frame, further parts, lengths: more, values.
+BATCH_HEAD: Final = struct.Struct("<HHHHIQHII")
+#: control frames received, tables of XORs, length of the rest.
+CONTROL_HEAD: Final = struct.Struct("<QHI")
+XOR_HEAD: Final = struct.Struct("<II")
+#: control sent, control received, data sent, data received, tenths of a second since the peer was heard, flags.
+SIGN_BODY: Final = struct.Struct("<QQQQHB")
+
+#: Larger messages are refused: a batch is a few hundred tuples, but one tuple may be large.
+MOST_BYTES: Final = 1 << 30
+MOST_TUPLES: Final = 1 << 20
+MOST_PARTS: Final = 1 << 12
+
+# Flags of a sign.
+LEAVING: Final = 1  # the sender takes no more tuples
+LEFT: Final = 2  # the sender knows that the receiver takes no more, and sends none
+RESEND: Final = 4  # control frames after "control received" have not come: send them again
+ASIDE: Final = 8  # sent by another thread, out of order: the numbers say nothing
+
+StreamNumber = Callable[[str, str], int]
+FindSource = Callable[[int, int], Source]
+
+
+class Undecodable(BadFrame):
+    """A sound batch whose values this worker cannot decode. `batch` is the batch without tuples, `roots` its trees."""
+
+    def __init__(self, batch: Batch, roots: set[int], why: str) -> None:
+        source = batch.source
+        super().__init__(
+            f"values of stream {source.stream!r} of component {source.component!r} cannot be decoded: {why}"
+        )
+        self.batch = batch
+        self.roots = roots
+
+
+@dataclass(frozen=True)
+class Header:
+    """Who speaks to whom. (0, 0) as receiver: the sender does not know yet whom it speaks to."""
+
+    kind: int
+    sender: str
+    incarnation: Incarnation
+    receiver: Incarnation
+    version: int
+    number: int
+
+
+@dataclass(frozen=True)
+class Sign:
+    """A sign of life: what was sent and received so far on the channels of a link."""
+
+    control_sent: int
+    control_received: int
+    data_sent: int
+    data_received: int
+    #: Seconds since anything was heard of the receiver.
+    silence: float
+    flags: int
+
+
+def seal(header: Header, body: bytes) -> bytes:
+    """The first part of a message."""
+    sender = header.sender.encode()
+    rest = (
+        HEADER.pack(*header.incarnation, *header.receiver, header.version, header.number, len(sender))
+        + sender
+        + body
+    )
+    return START.pack(MAGIC, VERSION, header.kind, crc32(rest, header.kind)) + rest
+
+
+def open_header(parts: Parts) -> tuple[Header, memoryview]:
+    """The header of a message and the rest of its first part, checked."""
+    if not parts or len(parts) > MOST_PARTS or sum(map(len, parts)) > MOST_BYTES:
+        raise BadFrame(f"a message of {len(parts)} parts is too large, or empty")
+    view = memoryview(parts[0])
+    if len(view) < START.size + HEADER.size:
+        raise BadFrame(f"{len(view)} bytes are no message")
+    magic, version, kind, checksum = START.unpack_from(view)
+    if magic != MAGIC:
+        raise BadFrame("bytes that do not begin as a message does")
+    if version != VERSION:
+        raise BadFrame(f"a message of protocol version {version}; this Squall speaks version {VERSION}")
+    rest = view[START.size :]
+    if kind not in KINDS or crc32(rest, kind) != checksum:
+        raise BadFrame(f"a message of kind {kind} whose checksum is wrong")
+    fields = HEADER.unpack_from(rest)
+    end = HEADER.size + fields[6]
+    if end > len(rest):
+        raise BadFrame("a message that ends in its sender's name")
+    try:
+        sender = str(rest[HEADER.size : end], "utf-8")
+    except UnicodeDecodeError as error:
+        raise BadFrame("a message whose sender's name is no text") from error
+    header = Header(kind, sender, (fields[0], fields[1]), (fields[2], fields[3]), fields[4], fields[5])
+    return header, rest[end:]
+
+
+# Batches.
+
+
+def pack_batch(batch: Batch, codec: str, stream_number: StreamNumber) -> tuple[bytes, Parts]:
+    """The body of a batch and its further parts. A value that cannot be encoded raises `Unencodable`."""
+    source = batch.source
+    values: Parts = pack_rows(codec, source.fields, batch.rows) if batch.rows else [b""]
+    more = pickle.dumps(batch.more, protocol=5) if batch.more else b""
+    head = BATCH_HEAD.pack(
+        batch.cycle + 1,
+        source.task,
+        batch.target,
+        stream_number(source.component, source.stream),
+        len(batch.rows),
+        batch.frame,
+        len(values) - 1,
+        len(more),
+        len(values[0]),
+    )
+    return b"".join((head, raw(batch.roots), raw(batch.edges), more, values[0])), values[1:]
+
+
+def unpack_batch(
+    header: Header, body: memoryview, further: Parts, codec: str, find_source: FindSource
+) -> Batch:
+    """The batch of a message."""
+    if len(body) < BATCH_HEAD.size:
+        raise BadFrame("a batch without a head")
+    cycle, task, target, stream, tuples, frame, parts, more_size, values_size = BATCH_HEAD.unpack_from(body)
+    at = BATCH_HEAD.size
+    if tuples > MOST_TUPLES or parts != len(further):
+        raise BadFrame(f"a batch of {tuples} tuples in {parts} further parts, of which {len(further)} came")
+    if at + 16 * tuples + more_size + values_size != len(body):
+        raise BadFrame(f"a batch of {len(body)} bytes whose lengths do not add up")
+    roots, edges = ids(body[at : at + 8 * tuples]), ids(body[at + 8 * tuples : at + 16 * tuples])
+    at += 16 * tuples
+    source = find_source(task, stream)
+    try:
+        more = pickle.loads(body[at : at + more_size]) if more_size else NO_MORE
+    except Exception as error:
+        raise BadFrame(f"a batch whose trees cannot be decoded: {error!r:.200}") from error
+    batch = Batch(source, target, [], roots, edges, more)
+    batch.sender, batch.frame, batch.cycle = header.sender, frame, cycle - 1
+    batch.ended = header.kind == END
+    if tuples:
+        try:
+            values = [body[at + more_size :], *further]
+            batch.rows = unpack_rows(codec, values, tuples, len(source.fields))
+        except Exception as error:
+            held = batch.held_roots(0)
+            batch.roots, batch.edges, batch.more = [], [], NO_MORE
+            why = str(error) if isinstance(error, BadFrame) else f"{type(error).__name__}: {error}"
+            raise Undecodable(batch, held, why) from error
+    return batch
+
+
+# Control frames.
+
+
+def pack_control(control: Control, received: int) -> bytes:
+    """The body of a control frame; XORs as raw columns, the rest, where there is any, pickled."""
+    tables = control.xors
+    rest: tuple[Any, ...] = (
+        control.failures, control.grants, control.held, control.hurry, control.cycles, control.unsent, control.missing,
+    )  # fmt: skip
+    packed = pickle.dumps(rest, protocol=5) if any(rest) else b""
+    pieces = [CONTROL_HEAD.pack(received, len(tables), len(packed))]
+    for spout, (roots, xors) in tables.items():
+        pieces += (XOR_HEAD.pack(spout, len(roots)), raw(roots), raw(xors))
+    pieces.append(packed)
+    return b"".join(pieces)
+
+
+def unpack_control(header: Header, body: memoryview) -> tuple[Control, int]:
+    """The control frame of a message, and how many control frames its sender has received."""
+    if len(body) < CONTROL_HEAD.size:
+        raise BadFrame("a control frame without a head")
+    received, tables, size = CONTROL_HEAD.unpack_from(body)
+    at = CONTROL_HEAD.size
+    control = Control(header.sender)
+    for _ in range(tables):
+        if len(body) - at < XOR_HEAD.size:
+            raise BadFrame("a control frame that ends in its XORs")
+        spout, count = XOR_HEAD.unpack_from(body, at)
+        at += XOR_HEAD.size
+        if len(body) - at < 16 * count:
+            raise BadFrame("a control frame that ends in its XORs")
+        control.xors[spout] = (ids(body[at : at + 8 * count]), ids(body[at + 8 * count : at + 16 * count]))
+        at += 16 * count
+    if len(body) - at != size:
+        raise BadFrame("a control frame whose lengths do not add up")
+    if size:
+        try:
+            (
+                control.failures, control.grants, control.held, control.hurry, control.cycles, control.unsent, control.missing,
+            ) = pickle.loads(body[at:])  # fmt: skip
+        except Exception as error:
+            raise BadFrame(f"a control frame that cannot be decoded: {error!r:.200}") from error
+    return control, received
+
+
+# Signs of life.
+
+
+def pack_sign(sign: Sign) -> bytes:
+    """The body of a sign of life."""
+    tenths = min(int(sign.silence * 10), 0xFFFF)
+    return SIGN_BODY.pack(
+        sign.control_sent, sign.control_received, sign.data_sent, sign.data_received, tenths, sign.flags
+    )
+
+
+def unpack_sign(body: memoryview) -> Sign:
+    """The sign of life of a message."""
+    if len(body) < SIGN_BODY.size:
+        raise BadFrame("a sign of life that is too short")
+    control_sent, control_received, data_sent, data_received, tenths, flags = SIGN_BODY.unpack_from(body)
+    return Sign(control_sent, control_received, data_sent, data_received, tenths / 10, flags)
+
+
+# Columns of ids.
+
+
+def raw(column: list[int]) -> bytes:
+    """Ids as little-endian 64-bit integers."""
+    packed = array("q", column)
+    if byteorder == "big":
+        packed.byteswap()
+    return packed.tobytes()
+
+
+def ids(data: memoryview) -> list[int]:
+    """The ids of a raw column."""
+    packed = array("q")
+    packed.frombytes(data)
+    if byteorder == "big":
+        packed.byteswap()
+    return packed.tolist()
