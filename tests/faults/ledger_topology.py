@@ -1,0 +1,168 @@
+"""The topology that writes the ledger: two spouts, two relays (shuffle), two sinks (fields), so that half of all tuples
+cross between two workers, on two hops.
+
+A spout task emits numbers until a file called `stop` appears in the ledger's directory, goes on until each number is acked,
+and finishes. Components take paths and numbers only, so that they work in any process; they import nothing of a cluster.
+Must not know: processes, faults.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+from tests.faults import ledger
+from topology_api import Bolt, Context, Failure, Fields, Replay, Spout, Topology, TopologyBuilder, Tuple
+
+STOP = "stop"
+FIELDS = Fields("number", "key", "text", "data")
+#: Seconds between two looks at whether to stop.
+LOOK_EVERY = 0.05
+
+
+def values_of(number: int, keys: int, size: int) -> tuple[int, int, str, bytes]:
+    """What a number is emitted with: all of it follows from the number, so that the sink can tell."""
+    pattern = number.to_bytes(8, "big")
+    return number, number % keys, f"tuple {number}", (pattern * (size // 8 + 1))[:size]
+
+
+class LedgerSpout(Spout):
+    """Writes down each emission before it is made, and each verdict when it comes.
+
+    rate: tuples a second of each task, None: as fast as it is asked. replay None: what failed is emitted again by the source
+    itself, as another emission, so that each failure stands in the ledger; else the runtime's.
+    """
+
+    outputs = FIELDS
+
+    def __init__(
+        self, directory: str, rate: float | None, keys: int, size: int, replay: Replay | None = None
+    ) -> None:
+        self.directory = directory
+        self.rate = rate
+        self.keys = keys
+        self.size = size
+        self.replay = replay
+
+    def open(self, context: Context) -> None:
+        lives = ledger.lives_of(ledger.read(self.directory), ledger.SPOUT, context.index)
+        emitted = {entry.number for life in lives for entry in life.of("E")}
+        acked = {entry.number for life in lives for entry in life.of("A")}
+        self.next = max(emitted, default=context.index * ledger.STRIDE - 1) + 1
+        self.again = deque(sorted(emitted - acked))
+        self.attempts: dict[int, int] = {}
+        self.unsettled = 0
+        self.began = time.monotonic()
+        self.emitted = 0
+        self.look_at = 0.0
+        self.stopping = False
+        self.file = ledger.Writer(self.directory, ledger.SPOUT, context.index)
+
+    def next_tuple(self) -> float | None:
+        now = time.monotonic()
+        if now >= self.look_at:
+            self.look_at = now + LOOK_EVERY
+            self.stopping = os.path.exists(os.path.join(self.directory, STOP))
+        if self.again:
+            self.send(self.again.popleft())
+        elif self.stopping:
+            if not self.unsettled:
+                self.finish()
+            return LOOK_EVERY
+        else:
+            if self.rate is not None and (wait := self.began + self.emitted / self.rate - now) > 0:
+                return wait
+            self.emitted += 1
+            self.next += 1
+            self.send(self.next - 1)
+        return None
+
+    def send(self, number: int) -> None:
+        attempt = self.attempts.get(number, 0) + 1
+        self.attempts[number] = attempt
+        self.file.write("E", number, attempt)
+        self.unsettled += 1
+        self.emit(values_of(number, self.keys, self.size), message_id=(number, attempt))
+
+    def ack(self, message_id: Any) -> None:
+        number, attempt = message_id
+        self.file.write("A", number, attempt)
+        self.unsettled -= 1
+        self.attempts.pop(number, None)
+
+    def fail(self, message_id: Any, failure: Failure) -> None:
+        number, attempt = message_id
+        self.file.write("F", number, attempt, failure.reason)
+        self.unsettled -= 1
+        self.again.append(number)
+
+    def close(self) -> None:
+        self.file.close()
+
+
+class Relay(Bolt):
+    """Hands each tuple on."""
+
+    outputs = FIELDS
+
+    def execute(self, tup: Tuple) -> None:
+        self.emit(tup.values)
+
+
+class SlowRelay(Relay):
+    """Takes its time over each tuple."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def execute(self, tup: Tuple) -> None:
+        time.sleep(self.seconds)
+        self.emit(tup.values)
+
+
+class LedgerSink(Bolt):
+    """Writes down each tuple that it sees, before it is acked."""
+
+    def __init__(self, directory: str, keys: int, size: int) -> None:
+        self.directory = directory
+        self.keys = keys
+        self.size = size
+
+    def prepare(self, context: Context) -> None:
+        self.file = ledger.Writer(self.directory, ledger.SINK, context.index)
+
+    def execute(self, tup: Tuple) -> None:
+        number = tup["number"]
+        if type(number) is int and tup.values == values_of(number, self.keys, self.size):
+            self.file.write("S", number)
+        else:
+            self.file.write("W", number, repr(tup.values)[:80].replace("\n", " "))
+
+    def cleanup(self) -> None:
+        self.file.close()
+
+
+def ledger_topology(
+    directory: Path | str,
+    *,
+    name: str = "ledger",
+    rate: float | None = 300.0,
+    keys: int = 64,
+    size: int = 100,
+    replay: Replay | None = None,
+    relay: Bolt | None = None,
+    parallelism: int = 2,
+    conf: dict[str, object] | None = None,
+) -> Topology:
+    """The topology, over as many workers as a component has tasks unless `conf` says otherwise."""
+    builder = TopologyBuilder(name, {"topology.workers": parallelism, **(conf or {})})
+    builder.set_spout(
+        "numbers", LedgerSpout(str(directory), rate, keys, size, replay), parallelism=parallelism
+    )
+    builder.set_bolt("relay", relay or Relay(), parallelism=parallelism).shuffle_grouping("numbers")
+    sink = builder.set_bolt("sink", LedgerSink(str(directory), keys, size), parallelism=parallelism)
+    sink.fields_grouping("relay", "key")
+    return builder.build()
