@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from squall.error_reports import ErrorReport
 from worker.async_bolt_task import AsyncBoltTask
 from worker.batch_bolt_task import BatchBoltTask
 from worker.bolt_task import BoltTask
-from worker.reports import ErrorReport
 from worker.spout_task import SpoutTask
 from worker.task import Task
 from worker.worker import Worker

@@ -18,6 +18,7 @@ from local_cluster.recording import Recording, Row
 from local_cluster.scripted import Pause, Tick, row_problem
 from nimbus.tasks import number_tasks
 from squall.clock import ManualClock
+from squall.error_reports import ErrorReport
 from squall.settings import Overrides, merged
 from squall.transport.frames import Batch
 from topology_api import (
@@ -34,7 +35,6 @@ from topology_api import (
 )
 from topology_api.wording import listed, typed
 from worker.plan import WorkerPlan
-from worker.reports import ErrorReport
 from worker.runners import InlineRunner
 from worker.simulated_async import SimulatedAsync
 from worker.timers import tick_interval

@@ -16,13 +16,11 @@ from typing import Any
 
 from local_cluster.driver import RealTimeDriver, SimulatedDriver
 from local_cluster.engine import Engine
-from local_cluster.status import TopologyStatus
-from local_cluster.totals import topology_status
-from squall.cluster.blobs import get_bundle
 from squall.distributions import check_ours
 from squall.settings import Overrides, merged
+from squall.status import TopologyStatus
 from squall.transport.loopback import Loopback
-from topology_api import InvalidConfig, NoSuchTopology, NotYet, SquallError, Topology, TopologyFailed
+from topology_api import InvalidConfig, NotYet, SquallError, Topology, TopologyFailed
 from worker.plan import WorkerPlan
 from worker.runners import AsyncThread, InlineRunner, ThreadRunner
 from worker.worker import Worker
@@ -133,25 +131,13 @@ class LocalCluster:
 
     def status(self, name: str) -> TopologyStatus:
         """State and counters of a topology; NoSuchTopology for an unknown name."""
-        record = self._engine.registry.topology(name)
-        if record is None:
-            raise NoSuchTopology(name)
-        hosted = self._engine.host.hosted.get(name)
-        if hosted is not None and hosted.record.id != record.id:
-            hosted = None
-        topology = hosted.topology if hosted else get_bundle(self._engine.store, record.id)
-        return topology_status(record, topology, hosted, self._driver.clock.now())
+        self._engine.host.count_all(name)
+        return self._engine.statuses.status(name)
 
     def last_status(self, name: str) -> TopologyStatus:
         """As `status`, and of a topology that is gone the final one, while it is among the latest of them."""
-        try:
-            return self.status(name)
-        except NoSuchTopology:
-            host = self._engine.host
-            hosted = host.hosted.get(name) or host.past.get(name)
-            if hosted is None:
-                raise
-            return topology_status(hosted.record, hosted.topology, hosted, self._driver.clock.now())
+        self._engine.host.count_all(name)
+        return self._engine.statuses.last_status(name)
 
     @property
     def broken(self) -> BaseException | None:
@@ -162,9 +148,8 @@ class LocalCluster:
         """Wait until a topology is completed: `timeout` real seconds at most, then TimeoutError. TopologyFailed when it failed
         or was killed. In simulated time nothing moves while you wait: `advance` first."""
         self._driver.check_outside("wait()")
-        host = self._engine.host
-        if self._engine.registry.topology(name) is None and name not in host.hosted and name not in host.past:
-            raise NoSuchTopology(name)
+        if self._engine.registry.topology(name) is None:
+            self.last_status(name)  # NoSuchTopology, unless it is among the latest that are gone
         over = (
             self._driver.wait_for(lambda: self._over(name), timeout)
             if isinstance(self._driver, RealTimeDriver)
@@ -238,9 +223,7 @@ class LocalCluster:
         record = self._engine.registry.topology(name)
         if record is None or record.state == "KILLED":
             return True
-        hosted = self._engine.host.hosted.get(name)
-        running = hosted is not None and hosted.record.id == record.id and bool(hosted.workers)
-        return record.state in ("COMPLETED", "FAILED") and not running
+        return record.state in ("COMPLETED", "FAILED") and not self._engine.statuses.living(record)
 
     def _progress(self, name: str) -> str:
         status = self.status(name)

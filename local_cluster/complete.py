@@ -14,11 +14,11 @@ from local_cluster.blockers import blockers, stuck_text
 from local_cluster.cluster import LocalCluster
 from local_cluster.recording import Recording, Row
 from local_cluster.scripted import with_sources
-from local_cluster.status import TopologyStatus
+from squall.error_reports import ErrorReport
+from squall.status import TopologyStatus
 from topology_api import Failure, InvalidConfig, SquallError, Topology
 from topology_api.values import MAX_SECONDS, number_problem
 from topology_api.wording import typed
-from worker.reports import ErrorReport
 
 
 class Completed:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from local_cluster.virtual_host import MakeWorker, VirtualHost, WorkerSettings
+from nimbus.counting import Statuses
 from nimbus.master import Nimbus
 from squall.clock import Clock
 from squall.cluster.memory import InMemoryStore
@@ -39,6 +40,7 @@ class Engine:
         self.store = InMemoryStore()
         self.registry = Registry(self.store)
         self.nimbus = Nimbus(self.store, clock)
+        self.statuses = Statuses(self.store, self.nimbus.counters, clock.now)
         settings = WorkerSettings(clock, directory, seed, encoded, observers, calls_an_instant, make_worker)
         self.host = VirtualHost(self.registry, self.nimbus, settings, supervisors, slots)
         self.changed = True

@@ -20,6 +20,7 @@ from squall.cluster.registry import Registry
 from squall.transport.loopback import Loopback
 from topology_api import Topology
 from worker.plan import WorkerPlan
+from worker.snapshot import worker_counters
 from worker.worker import Worker
 
 #: What a worker is to do in each state of its topology.
@@ -31,9 +32,6 @@ WHAT_A_STATE_ASKS = {
     "COMPLETED": "stop",
     "FAILED": "stop",
 }
-
-#: Topologies that are gone and still remembered.
-PAST = 4
 
 MakeWorker = Callable[[WorkerPlan, Loopback], Worker]
 
@@ -47,9 +45,10 @@ class Hosted:
     loopback: Loopback
     assignment: Assignment
     workers: dict[str, Worker] = field(default_factory=dict)
+    #: The version of the assignment that placed a worker, and how often the worker was made anew since; the latest by name.
+    incarnations: dict[Worker, tuple[int, int]] = field(default_factory=dict)
+    latest: dict[str, tuple[int, int]] = field(default_factory=dict)
     reported: dict[str, WorkerReport] = field(default_factory=dict)
-    #: Workers that were stopped; their counters still count.
-    retired: list[Worker] = field(default_factory=list)
     finished: frozenset[int] = frozenset()
 
 
@@ -76,8 +75,6 @@ class VirtualHost:
         self.nimbus = nimbus
         self.settings = settings
         self.hosted: dict[str, Hosted] = {}
-        #: The latest topologies that are gone: their retired workers hold the final counters.
-        self.past: dict[str, Hosted] = {}
         self.supervisors = {f"local-{number}" for number in range(1, supervisors + 1)}
         for name in sorted(self.supervisors):
             registry.save_supervisor(SupervisorRecord(name, name, slots))
@@ -98,12 +95,8 @@ class VirtualHost:
             if not self.report():
                 break
         for name in [name for name in self.hosted if name not in records]:
-            hosted = self.hosted[name]
-            if not hosted.workers:
-                self.past[name] = hosted  # first: whoever asks meanwhile finds it in one of the two
+            if not self.hosted[name].workers:
                 del self.hosted[name]
-                if len(self.past) > PAST:
-                    del self.past[next(iter(self.past))]
 
     def sync_if_reported(self) -> None:
         """The store is as it was: nothing to follow, unless the workers have something new to report."""
@@ -188,6 +181,9 @@ class VirtualHost:
                 calls_an_instant=self.settings.calls_an_instant,
             )
             worker = self.settings.make(plan, hosted.loopback)
+            version, restarts = hosted.latest.get(place.worker, (0, 0))
+            incarnation = place.incarnation[0], restarts + 1 if version == place.incarnation[0] else 0
+            hosted.incarnations[worker] = hosted.latest[place.worker] = incarnation
             hosted.workers[place.worker] = worker
             hosted.loopback.join(place.worker, worker.deliver)
 
@@ -216,18 +212,31 @@ class VirtualHost:
         for _, component, index in worker.plan.own_tasks:
             shutil.rmtree(worker.plan.scratch(component, index), ignore_errors=True)
         hosted.finished |= {spout.id for spout in worker.spouts if spout.finished and not spout.pending}
-        hosted.retired.append(worker)  # first: who asks for the status meanwhile must find it somewhere
+        self.count(hosted, worker)
+        incarnation = hosted.incarnations.pop(worker)
         hosted.workers.pop(worker.name, None)
         hosted.loopback.leave(worker.name)
         last = hosted.reported.pop(worker.name, None)
         place = self.placement(hosted, worker.name)
         if place is not None and tell:
-            report = last or WorkerReport(worker.name, place.incarnation, False, False, False, False, None)
-            self.nimbus.report(
-                hosted.record.name, worker.name, replace(report, incarnation=place.incarnation, stopped=True)
-            )
+            report = last or WorkerReport(worker.name, incarnation, False, False, False, False, None)
+            self.nimbus.report(hosted.record.name, worker.name, replace(report, stopped=True))
 
     # From the workers to Nimbus.
+
+    def count(self, hosted: Hosted, worker: Worker) -> None:
+        """Tell what a worker has counted."""
+        incarnation = hosted.incarnations.get(worker)
+        if incarnation is not None:  # it has not been stopped meanwhile
+            counters = worker_counters(worker)
+            self.nimbus.counters.count(hosted.record.id, worker.name, incarnation, counters)
+
+    def count_all(self, name: str) -> None:
+        """Tell what all workers of a topology have counted; from any thread."""
+        hosted = self.hosted.get(name)
+        if hosted is not None:
+            for worker in list(hosted.workers.values()):
+                self.count(hosted, worker)
 
     def report(self) -> bool:
         """Tell Nimbus what changed; whether anything did."""
@@ -239,7 +248,7 @@ class VirtualHost:
                     continue
                 report = WorkerReport(
                     worker=worker.name,
-                    incarnation=place.incarnation,
+                    incarnation=hosted.incarnations[worker],
                     opened=worker.opened,
                     ended=worker.ended,
                     drained=worker.drained or (worker.draining and not worker.started),

@@ -22,12 +22,13 @@ from dataclasses import replace
 from typing import Any, cast
 
 from nimbus import placing, progress
+from nimbus.counting import Counters, components_of
 from nimbus.lifecycle import ACTIVE, INACTIVE, KILLED, REBALANCING, step
 from nimbus.progress import View
 from nimbus.scheduler import Slot, schedule
 from nimbus.tasks import TaskSpec, number_tasks
 from squall.clock import Clock
-from squall.cluster.blobs import put_bundle
+from squall.cluster.blobs import BadBlob, get_description, put_bundle
 from squall.cluster.records import Assignment, Placement, TopologyRecord, WorkerReport
 from squall.cluster.registry import Registry
 from squall.cluster.store import Exists, Store
@@ -48,6 +49,8 @@ class Nimbus:
         self._store = store
         self._clock = clock
         self._registry = Registry(store)
+        #: What workers count; may be read from any thread.
+        self.counters = Counters()
         self._changed = True  # whether the store may hold something that was not looked at
         self._due: float | None = None
         self._unwatch = store.watch("/", self._note_change)
@@ -160,6 +163,10 @@ class Nimbus:
         self.tick()
         return True
 
+    def count(self, topology_id: str, worker: str, incarnation: tuple[int, int], data: bytes) -> None:
+        """Take the counters that a worker process wrote."""
+        self.counters.count_bytes(topology_id, worker, incarnation, data)
+
     # What is there
 
     def topology(self, name: str) -> TopologyRecord:
@@ -252,12 +259,18 @@ class Nimbus:
         for placement in placing.withdrawn(view.withdrawn, stay):
             if view.report_of(placement) is not None:
                 self._registry.remove_report(view.record.id, placement.worker)
+            if view.record.state in (ACTIVE, INACTIVE, REBALANCING):
+                self.counters.replaced(view.record.id, placement.worker, placement.incarnation[0])
         self._registry.save_leaving(replace(view.leaving, placements=stay))
         return True
 
     def _remove(self, view: View) -> None:
         record = view.record
         step(record.state, "remove", name=record.name)
+        try:
+            self.counters.close(record, components_of(get_description(self._store, record.id)))
+        except BadBlob as error:  # it goes all the same
+            _log.warning("%s: its final counters are lost: %s", record.name, error)
         for worker in view.reports:
             self._registry.remove_report(record.id, worker)
         self._registry.remove_bundle(record.id)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from local_cluster.status import ComponentStatus
+from squall.status import ComponentStatus
 from squall_cli import figures
 
 #: (text, style): the styles are "", "head", "dim", "bad" and "warn".

@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from local_cluster.status import TopologyStatus
-from worker.reports import ErrorReport
+from squall.error_reports import ErrorReport
+from squall.status import TopologyStatus
 
 #: What makes two errors the same to a person: where, in which call, of which kind. Messages differ from tuple to tuple.
 Place = tuple[str, str, str, str]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import IO
 
-from local_cluster.status import ComponentStatus
+from squall.status import ComponentStatus
 from squall_cli import figures
 from squall_cli.error_feed import troubles
 from squall_cli.views import Moment

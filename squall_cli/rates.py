@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 
-from local_cluster.status import ComponentStatus
+from squall.status import ComponentStatus
 
 #: A rate is taken over so many seconds: long enough to be read, short enough to follow what happens.
 WINDOW = 5.0

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from local_cluster.status import TopologyStatus
+from squall.status import TopologyStatus
 from squall_cli import figures
 from squall_cli.component_table import Line, final_table, rows_of
 from squall_cli.error_feed import troubles

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from local_cluster.status import TopologyStatus
+from squall.status import TopologyStatus
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The user's own metrics of a task: counters, gauges and histograms by name; and the totals of a component.
+"""The user's own metrics of a task: counters, gauges and histograms by name.
 
 Must not know: where metrics are shown.
 """
@@ -6,9 +6,9 @@ Must not know: where metrics are shown.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
+from squall.cluster.counters import plain
 from squall.telemetry import Histogram
 from worker.reports import describe
 
@@ -46,37 +46,21 @@ class TaskMetrics:
         """The histogram of this name, made on first use."""
         return self.histograms.setdefault(name, Histogram())
 
-    def read(self) -> dict[str, Any]:
-        """All values by name, asked from any thread; of a histogram a copy, of a gauge that raises its error."""
-        values: dict[str, Any] = {name: counter.value for name, counter in list(self.counters.items())}
-        for name, function in list(self.gauges.items()):
-            try:
-                values[name] = function()
-            except Exception as error:
-                values[name] = describe(error)
+    def read_totals(self) -> dict[str, Any]:
+        """Counters, and copies of histograms, by name; asked from any thread."""
+        values: dict[str, Any] = {name: plain(counter.value) for name, counter in list(self.counters.items())}
         for name, live in list(self.histograms.items()):
             histogram = Histogram()
             histogram.merge(live)
             values[name] = histogram
         return values
 
-
-@dataclass
-class Totals:
-    """What the tasks of a component did, summed."""
-
-    emitted: int = 0
-    executed: int = 0
-    acked: int = 0
-    failed: int = 0
-    replayed: int = 0
-    pending: int = 0
-    errors: int = 0
-    dropped: int = 0
-    latency: Histogram = field(default_factory=Histogram)
-    #: Why spout tasks do not emit: reason -> number of tasks.
-    idle: dict[str, int] = field(default_factory=dict)
-    metrics: dict[str, Any] = field(default_factory=dict)
-    #: Trees that failed for good: reason -> number; when and why the first did.
-    failures: dict[str, int] = field(default_factory=dict)
-    first_failure: tuple[float, str] | None = None
+    def read_gauges(self) -> dict[str, Any]:
+        """Gauges by name, of one that raises its error; asked from any thread."""
+        values: dict[str, Any] = {}
+        for name, function in list(self.gauges.items()):
+            try:
+                values[name] = plain(function())
+            except Exception as error:
+                values[name] = describe(error)
+        return values

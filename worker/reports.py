@@ -1,4 +1,4 @@
-"""Error reports: what a user sees when their code raised. At most 15 lines, ending with their own file and line.
+"""How error reports are made of what the user's code raised, and kept (what a report is: `squall/error_reports.py`).
 
 A report names topology, component, task, the call that raised and the tuple it was given. Reports of one component are
 throttled: all are counted, a bounded number is kept.
@@ -11,11 +11,13 @@ import os
 import sysconfig
 import traceback
 from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from types import TracebackType
 from typing import Final
 
+from squall.error_reports import KEPT
+from squall.error_reports import ErrorReport as ErrorReport
 from topology_api import FailTuple
 
 #: Frames below these folders are ours, or the interpreter's, and are of no use to a user.
@@ -28,42 +30,7 @@ LIBRARIES: Final = tuple(
     os.path.join(folder, "") for folder in {sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")}
 )
 MOST_FRAMES: Final = 4
-#: Reports kept of each component, the latest.
-KEPT: Final = 20
 MOST_TEXT: Final = 300
-
-
-@dataclass(frozen=True)
-class ErrorReport:
-    """One error in user code. `place` is the user's own file:line and function, or ""; `text` has the type and message.
-
-    `call` is "" for what no call raised: a tuple that was dropped because its replays are spent.
-    """
-
-    topology: str
-    component: str
-    task: int
-    call: str
-    text: str
-    place: str
-    frames: tuple[str, ...]
-    tuple_text: str | None
-    time: float
-    #: How often this error was seen in a row (the same call, text and place).
-    times: int = 1
-
-    def render(self) -> str:
-        """The report as a person reads it: at most 15 lines, the last one the user's own file and line."""
-        what = f"{self.call}() raised {self.text}" if self.call else self.text
-        lines = [f"{self.component}[{self.task}] of topology {self.topology!r}: {what}"]
-        if self.tuple_text is not None:
-            lines.append(f"  with {self.tuple_text}")
-        if self.times > 1:
-            lines.append(f"  ({self.times} times in a row)")
-        lines += [f"  {line}" for line in self.frames]
-        if self.place:
-            lines.append(f"  at {self.place}")
-        return "\n".join(lines)
 
 
 def one_line(text: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from local_cluster import LocalCluster, TopologyStatus
+from squall.error_reports import ErrorReport
 from tests.local_cluster.recording import JOURNAL, Journal, Numbers, Pass, chain, run_to_the_end, verdicts
 from topology_api import (
     BatchBolt,
@@ -22,7 +23,6 @@ from topology_api import (
     TopologyFailed,
     Tuple,
 )
-from worker.reports import ErrorReport
 
 MOST_LINES = 15
 

@@ -428,10 +428,12 @@ def test_a_chain_that_alternates_between_two_workers_does_not_deadlock(encode: b
     conf = {"topology.queue.size": 16, "topology.workers": 2}
     bolts: list[Any] = [FansOut(2), FansOut(3), FansOut(1), FansOut(2), FansOut(1), Counts()]
     with LocalCluster(simulated_time=True, encode=encode) as cluster:
-        cluster.submit(chain("zigzag", Fast(300, 5, tracked), *bolts, conf=conf))
+        cluster.submit(chain("zigzag", Fast(300, 5, tracked), *bolts, conf=conf), active=False)
+        hosts = {
+            task: worker.name for worker in cluster._engine.host.workers() for task in worker.plan.tasks_here
+        }
+        cluster.activate("zigzag")
         status = run_to_the_end(cluster, "zigzag")
-        workers = cluster._engine.host.hosted["zigzag"].retired
-        hosts = {task.id: worker.name for worker in workers for task in worker.tasks.values()}
     assert [hosts[task] for task in sorted(hosts)] in (["w1", "w2"] * 3 + ["w1"], ["w2", "w1"] * 3 + ["w2"])
     executed = [status.components[f"bolt{number}"].executed for number in range(1, 7)]
     assert executed == [300, 600, 1800, 1800, 3600, 3600]

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from local_cluster import LocalCluster, TopologyStatus
+from squall.error_reports import ErrorReport
 from tests.local_cluster.recording import JOURNAL, Journal, Numbers, Pass, chain, run_to_the_end
 from topology_api import Bolt, Tuple
-from worker.reports import ErrorReport
 
 
 @pytest.fixture(autouse=True)

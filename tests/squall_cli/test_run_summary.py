@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from local_cluster.status import ComponentStatus, TopologyStatus
+from squall.error_reports import ErrorReport
+from squall.status import ComponentStatus, TopologyStatus
 from squall_cli.component_table import plain
 from squall_cli.error_feed import ErrorFeed, troubles
 from squall_cli.local_run import Ended, user_place
 from squall_cli.summary import as_json, summary_lines, verdict
-from worker.reports import ErrorReport
 
 SPOUT = ComponentStatus(
     "spout", 1, emitted=10, executed=0, acked=10, failed=0, replayed=0, pending=0, errors=0

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from local_cluster.status import ComponentStatus, TopologyStatus
+from squall.status import ComponentStatus, TopologyStatus
 from squall_cli import figures
 from squall_cli.component_table import Row, final_table, live_table, plain
 from squall_cli.live_table import LiveTable, picture

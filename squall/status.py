@@ -1,6 +1,6 @@
 """What a user is told of a running topology: plain values.
 
-Must not know: workers, the store.
+Must not know: workers, the store, who shows it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from worker.reports import ErrorReport
+from squall.error_reports import ErrorReport
 
 
 @dataclass(frozen=True)

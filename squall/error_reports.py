@@ -1,0 +1,81 @@
+"""Error reports as values: what is known of an error of the user's code, its text for people, its way through JSON.
+
+A worker makes them (`worker/reports.py`), the counters carry them, a status shows them. At most 15 lines, the last one
+the user's own file and line.
+Must not know: how a report is made of an exception, terminals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Final
+
+#: Reports kept of each component, the latest.
+KEPT: Final = 20
+
+
+@dataclass(frozen=True)
+class ErrorReport:
+    """One error in user code. `place` is the user's own file:line and function, or ""; `text` has the type and message.
+
+    `call` is "" for what no call raised: a tuple that was dropped because its replays are spent.
+    """
+
+    topology: str
+    component: str
+    task: int
+    call: str
+    text: str
+    place: str
+    frames: tuple[str, ...]
+    tuple_text: str | None
+    time: float
+    #: How often this error was seen in a row (the same call, text and place).
+    times: int = 1
+
+    def render(self) -> str:
+        """The report as a person reads it: at most 15 lines, the last one the user's own file and line."""
+        what = f"{self.call}() raised {self.text}" if self.call else self.text
+        lines = [f"{self.component}[{self.task}] of topology {self.topology!r}: {what}"]
+        if self.tuple_text is not None:
+            lines.append(f"  with {self.tuple_text}")
+        if self.times > 1:
+            lines.append(f"  ({self.times} times in a row)")
+        lines += [f"  {line}" for line in self.frames]
+        if self.place:
+            lines.append(f"  at {self.place}")
+        return "\n".join(lines)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> ErrorReport:
+        """The report that `as_dict` described; ValueError for anything else (it comes from another process)."""
+        try:
+            report = cls(**{**values, "frames": tuple(values["frames"])})
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"this is no error report: {error!r} in {str(values)[:200]}") from error
+        for field in fields(cls):
+            value = getattr(report, field.name)
+            if not isinstance(value, _TYPES[field.name]) or isinstance(value, bool):
+                raise ValueError(f"this is no error report: its {field.name} is {value!r:.80}")
+        if not all(isinstance(frame, str) for frame in report.frames):
+            raise ValueError(f"this is no error report: its frames are {report.frames!r:.80}")
+        return report
+
+
+_TYPES: Final[dict[str, tuple[type, ...]]] = {
+    "topology": (str,),
+    "component": (str,),
+    "task": (int,),
+    "call": (str,),
+    "text": (str,),
+    "place": (str,),
+    "frames": (tuple,),
+    "tuple_text": (str, type(None)),
+    "time": (int, float),
+    "times": (int,),
+}
