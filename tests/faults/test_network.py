@@ -1,0 +1,99 @@
+"""The network of the fault tests loses packets as its rules say, and nothing but them."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.faults.network import Network, in_own_network, ip, why_no_namespaces
+
+CAP = 20.0
+QUIET = 0.2
+REASON = why_no_namespaces()
+pytestmark = pytest.mark.skipif(REASON is not None, reason=REASON or "")
+
+
+class Connection:
+    """One connection from a client to a listening server, and what each of them hears."""
+
+    def __init__(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            self.port: int = server.getsockname()[1]
+            self.client = socket.create_connection(("127.0.0.1", self.port))
+            self.server, _ = server.accept()
+
+    def goes(self, sender: socket.socket, seconds: float) -> bool:
+        """Whether a byte from this end comes to the other within so long."""
+        receiver = self.server if sender is self.client else self.client
+        sender.send(b"x")
+        receiver.settimeout(seconds)
+        try:
+            return receiver.recv(1) == b"x"
+        except TimeoutError:
+            return False
+
+    def close(self) -> None:
+        self.client.close()
+        self.server.close()
+
+
+def test_packets_to_a_port_vanish_until_it_heals_and_then_come() -> None:
+    def body(network: Network) -> None:
+        one = Connection()
+        assert one.goes(one.client, CAP)
+        network.drop(to_ports=[one.port])
+        assert not one.goes(one.client, QUIET)
+        assert one.goes(one.server, CAP), "the other direction is open"
+        network.heal()
+        one.server.settimeout(CAP)
+        assert one.server.recv(1) == b"x", "TCP sends again what was lost"
+        one.close()
+
+    in_own_network(body)
+
+
+def test_one_way_is_cut_on_connections_in_both_directions() -> None:
+    def body(network: Network) -> None:
+        to_a, to_b = Connection(), Connection()
+        network.cut_one_way(sender=[to_a.port], receiver=[to_b.port])
+        assert not to_b.goes(to_b.client, QUIET), "what A sends on its own connection"
+        assert not to_a.goes(to_a.server, QUIET), "what A sends on B's connection"
+        assert to_b.goes(to_b.server, CAP)
+        assert to_a.goes(to_a.client, CAP)
+        network.heal()
+        to_a.close()
+        to_b.close()
+
+    in_own_network(body)
+
+
+def test_what_is_started_inside_lives_in_the_same_network_and_what_is_outside_does_not() -> None:
+    outside = os.readlink("/proc/thread-self/ns/net")
+
+    def body(network: Network) -> None:
+        own = os.readlink("/proc/thread-self/ns/net")
+        code = "import os; print(os.readlink('/proc/self/ns/net'))"
+        child = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True)
+        assert child.stdout.strip() == own != outside
+
+    in_own_network(body)
+    assert os.readlink("/proc/thread-self/ns/net") == outside
+
+
+def test_what_the_body_raises_is_raised_and_a_wrong_command_says_why() -> None:
+    with pytest.raises(OSError, match="ip link set no-such-device up: "):
+        in_own_network(lambda network: ip("link", "set", "no-such-device", "up"))
+
+
+def test_the_machine_is_as_it_was_afterwards() -> None:
+    rules = Path("/proc/self/net/fib_trie").read_text()
+    began = time.monotonic()
+    in_own_network(lambda network: network.drop(to_ports=[9], from_ports=[9]))
+    assert time.monotonic() - began < CAP
+    assert Path("/proc/self/net/fib_trie").read_text() == rules
