@@ -1,0 +1,187 @@
+"""Totals of a topology never fall, whatever becomes of its workers; what is true only of living ones goes with them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nimbus.counting import PAST, Counters, Statuses
+from nimbus.master import Nimbus
+from squall.clock import ManualClock
+from squall.cluster.counters import ComponentCounters, WorkerCounters
+from squall.cluster.memory import InMemoryStore
+from squall.cluster.records import SupervisorRecord, WorkerReport
+from squall.cluster.registry import Registry
+from squall.error_reports import ErrorReport
+from squall.status import ComponentStatus, TopologyStatus
+from topology_api.errors import NoSuchTopology
+from topology_api.options import defaults
+from topology_api.topology import ComponentSpec, StreamSpec, Topology
+
+
+class Cluster:
+    """A Nimbus over a store with one supervisor, whose workers a test speaks for."""
+
+    def __init__(self, slots: int = 2) -> None:
+        self.clock = ManualClock()
+        self.store = InMemoryStore()
+        self.nimbus = Nimbus(self.store, self.clock)
+        self.registry = Registry(self.store)
+        self.registry.save_supervisor(SupervisorRecord("s1", "s1", slots))
+        self.statuses = Statuses(self.store, self.nimbus.counters, self.clock.now)
+
+    def submit(self, name: str = "words", workers: int = 2) -> str:
+        spec = ComponentSpec("lines", "spout", 2, {}, {"default": StreamSpec(("line",))})
+        topology = Topology(name, {}, (spec,), {"lines": b"this is no pickle"})
+        conf = {**defaults(), "topology.workers": workers}
+        return self.nimbus.submit(topology, conf, {"lines": conf}).id
+
+    def count(self, topology_id: str, worker: str, incarnation: tuple[int, int], **counts: object) -> None:
+        number = counts.pop("number", 0)
+        reports = counts.pop("reports", ())
+        counters = ComponentCounters(**counts)  # type: ignore[arg-type]
+        data = WorkerCounters({"lines": counters}, reports, number).to_bytes()  # type: ignore[arg-type]
+        self.nimbus.count(topology_id, worker, incarnation, data)
+
+    def report(self, name: str, worker: str, incarnation: tuple[int, int], stopped: bool = False) -> None:
+        self.nimbus.report(
+            name, worker, WorkerReport(worker, incarnation, True, False, stopped, stopped, None)
+        )
+
+    def status(self, name: str = "words") -> TopologyStatus:
+        return self.statuses.last_status(name)
+
+    def spout(self, name: str = "words") -> ComponentStatus:
+        return self.status(name).components["lines"]
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return Cluster()
+
+
+def test_the_counters_of_all_workers_are_summed(cluster: Cluster) -> None:
+    id = cluster.submit()
+    cluster.count(id, "w1", (1, 0), emitted=3, pending=1, idle={"": 1}, gauges={"depth": 2})
+    cluster.count(id, "w2", (1, 0), emitted=4, pending=2, idle={"finished": 1}, gauges={"depth": 5})
+    spout = cluster.spout()
+    assert (spout.emitted, spout.pending, spout.idle, spout.metrics) == (7, 3, "", {"depth": 7})
+    assert (spout.tasks, cluster.status().workers) == (2, 2)
+
+
+def test_a_later_reading_replaces_an_earlier_one_and_never_the_other_way_round(cluster: Cluster) -> None:
+    id = cluster.submit()
+    cluster.count(id, "w1", (1, 0), number=2, emitted=30)
+    cluster.count(id, "w1", (1, 0), number=1, emitted=10)
+    assert cluster.spout().emitted == 30
+    cluster.count(id, "w1", (1, 0), number=3, emitted=31)
+    assert cluster.spout().emitted == 31
+
+
+def test_what_a_worker_did_before_it_was_restarted_still_counts(cluster: Cluster) -> None:
+    id = cluster.submit()
+    cluster.count(id, "w1", (1, 0), emitted=10, pending=5, gauges={"depth": 2}, metrics={"seen": 3})
+    cluster.count(id, "w1", (1, 1), emitted=1, pending=1, gauges={"depth": 1}, metrics={"seen": 1})
+    cluster.report("words", "w1", (1, 1))
+    spout = cluster.spout()
+    assert (spout.emitted, spout.pending, spout.metrics) == (11, 1, {"seen": 4, "depth": 1})
+    cluster.count(id, "w1", (1, 0), number=9, emitted=12)  # too late
+    assert cluster.spout().emitted == 11
+
+
+def test_trees_of_a_worker_that_is_being_restarted_are_not_pending(cluster: Cluster) -> None:
+    id = cluster.submit()
+    cluster.count(id, "w1", (1, 0), emitted=10, pending=5)
+    cluster.report("words", "w1", (1, 1))  # its process is new, and has not counted yet
+    assert (cluster.spout().emitted, cluster.spout().pending) == (10, 0)
+
+
+def test_a_worker_that_has_stopped_has_no_pending_trees_and_is_not_counted_as_a_worker(
+    cluster: Cluster,
+) -> None:
+    id = cluster.submit()
+    cluster.count(id, "w1", (1, 0), emitted=10, pending=5, gauges={"depth": 2})
+    cluster.count(id, "w2", (1, 0), emitted=1, pending=1, gauges={"depth": 1})
+    cluster.report("words", "w1", (1, 0), stopped=True)
+    assert cluster.status().workers == 1
+    assert (cluster.spout().pending, cluster.spout().metrics) == (1, {"depth": 1})
+
+
+def test_totals_go_on_over_a_rebalance(cluster: Cluster) -> None:
+    id = cluster.submit(workers=1)
+    cluster.count(id, "w1", (1, 0), emitted=10, gauges={"depth": 1})
+    cluster.nimbus.rebalance("words", workers=2)
+    cluster.nimbus.report("words", "w1", WorkerReport("w1", (1, 0), True, False, True, False, None))
+    assignment = cluster.registry.assignment(id)
+    assert assignment is not None
+    assert [placed.worker for placed in assignment.placements] == ["w2", "w3"]
+    assert cluster.status().workers == 3, "the old one is on its way out"
+    cluster.report("words", "w1", (1, 0), stopped=True)
+    for placed in assignment.placements:
+        cluster.count(id, placed.worker, placed.incarnation, emitted=5, gauges={"depth": 7})
+    assert (cluster.status().workers, cluster.spout().emitted) == (2, 20)
+    for placed in assignment.placements:
+        cluster.report("words", placed.worker, placed.incarnation, stopped=True)
+    assert cluster.spout().metrics == {"depth": 14}, "gauges of workers that were replaced are gone"
+
+
+def test_the_final_counters_of_the_latest_topologies_that_are_gone_are_kept(cluster: Cluster) -> None:
+    for number in range(PAST + 1):
+        id = cluster.submit(f"words-{number}", workers=1)
+        (placed,) = cluster.registry.assignment(id).placements  # type: ignore[union-attr]
+        cluster.count(id, placed.worker, placed.incarnation, emitted=number, failed=1, pending=1)
+        cluster.nimbus.kill(f"words-{number}", wait_secs=0)
+        cluster.report(f"words-{number}", placed.worker, placed.incarnation, stopped=True)
+    with pytest.raises(NoSuchTopology):
+        cluster.statuses.status("words-1")
+    last = cluster.status(f"words-{PAST}")
+    assert (last.state, last.workers, last.components["lines"].emitted) == ("KILLED", 0, PAST)
+    assert last.components["lines"].pending == 0
+    with pytest.raises(NoSuchTopology):
+        cluster.status("words-0")
+
+
+def test_counters_that_are_none_leave_the_last_ones(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    id = cluster.submit()
+    cluster.count(id, "w1", (1, 0), emitted=10)
+    cluster.nimbus.count(id, "w1", (1, 0), b"no counters")
+    assert cluster.spout().emitted == 10
+    assert f"{id}: the counters of worker w1 cannot be read" in caplog.text
+
+
+def test_errors_of_all_workers_stand_in_the_order_of_time_and_survive_a_restart(cluster: Cluster) -> None:
+    def report(time: float) -> ErrorReport:
+        return ErrorReport("words", "lines", 1, "next_tuple", f"at {time}", "", (), None, time)
+
+    id = cluster.submit()
+    cluster.count(id, "w1", (1, 0), errors=2, reports=(report(1.0), report(4.0)))
+    cluster.count(id, "w2", (1, 0), errors=1, reports=(report(2.0),))
+    cluster.count(id, "w1", (1, 1), errors=1, reports=(report(5.0),))
+    assert [error.time for error in cluster.status().errors] == [1.0, 2.0, 4.0, 5.0]
+    assert cluster.spout().errors == 4
+
+
+LIVES = st.lists(
+    st.tuples(st.sampled_from(["w1", "w2", "w3"]), st.integers(0, 4), st.integers(1, 5)), max_size=40
+)
+
+
+@given(LIVES)
+def test_a_total_never_falls(readings: list[tuple[str, int, int]]) -> None:
+    counters = Counters()
+    cluster = Cluster()
+    id = cluster.submit()
+    record = cluster.registry.topology("words")
+    assert record is not None
+    counts: dict[tuple[str, int], int] = {}
+    last = 0
+    for number, (worker, restart, more) in enumerate(readings):
+        counts[worker, restart] = counts.get((worker, restart), 0) + more
+        done = ComponentCounters(emitted=counts[worker, restart])
+        counters.count(id, worker, (1, restart), WorkerCounters({"lines": done}, number=number))
+        total = counters.status(record, (("lines", "spout"),), {}, 0.0).components["lines"].emitted
+        assert last <= total <= sum(counts.values())
+        last = total
