@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import shutil
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
@@ -163,13 +164,17 @@ class VirtualHost:
     def place(self, hosted: Hosted) -> None:
         """Make the workers of an assignment."""
         record = hosted.record
+        counts = Counter(component for _, component, _ in record.tasks)
+        topology = hosted.topology.with_parallelism(counts)
+        # Frames that are still on their way may name a task that is no more.
+        hosted.loopback.component_of.update((task, component) for task, component, _ in record.tasks)
         worker_of = {task: place.worker for place in hosted.assignment.placements for task in place.tasks}
         for place in hosted.assignment.placements:
             if place.supervisor not in self.supervisors:
                 continue
             plan = WorkerPlan(
                 worker=place.worker,
-                topology=hosted.topology,
+                topology=topology,
                 tasks=record.tasks,
                 worker_of=worker_of,
                 conf=record.conf,
@@ -254,6 +259,7 @@ class VirtualHost:
                     drained=worker.drained or (worker.draining and not worker.started),
                     stopped=False,
                     crash=worker.crash.render() if worker.crash else None,
+                    version=hosted.assignment.version,
                 )
                 if hosted.reported.get(worker.name) != report:
                     changed = True

@@ -17,38 +17,55 @@ Must not know: user code. It never unpickles, it works from the typed descriptio
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, cast
 
-from nimbus import placing, progress
+from nimbus import placing, progress, rebalancing
 from nimbus.counting import Counters, components_of
 from nimbus.lifecycle import ACTIVE, INACTIVE, KILLED, REBALANCING, step
+from nimbus.liveness import SignsOfLife
 from nimbus.progress import View
+from nimbus.rebalancing import WORKERS
 from nimbus.scheduler import Slot, schedule
 from nimbus.tasks import TaskSpec, number_tasks
 from squall.clock import Clock
 from squall.cluster.blobs import BadBlob, get_description, put_bundle
-from squall.cluster.records import Assignment, Placement, TopologyRecord, WorkerReport
+from squall.cluster.records import Assignment, Placement, SupervisorRecord, TopologyRecord, WorkerReport
 from squall.cluster.registry import Registry
 from squall.cluster.store import Exists, Store
-from topology_api.errors import InvalidConfig, NameTaken, NoSuchTopology, NotYet
+from topology_api.errors import InvalidConfig, NameTaken, NoSuchTopology
+from topology_api.options import OPTIONS
 from topology_api.topology import Topology
 
 _log = logging.getLogger(__name__)
 
-_WORKERS = "topology.workers"
+SUPERVISOR_TIMEOUT = cast(float, OPTIONS["nimbus.supervisor.timeout.secs"].default)
+
 _MESSAGE_TIMEOUT = "topology.message.timeout.secs"
-_SETTINGS = (_WORKERS, _MESSAGE_TIMEOUT)
+_SETTINGS = (WORKERS, _MESSAGE_TIMEOUT)
+
+MakeKeys = Callable[[], Mapping[str, str]]
+"""Makes the keys of a topology's links: Nimbus hands them on and does not know what they are."""
 
 
 class Nimbus:
     """Takes topologies in, places their tasks, and follows each of them to its end."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        make_keys: MakeKeys | None = None,
+        supervisor_timeout_secs: float = SUPERVISOR_TIMEOUT,
+    ) -> None:
         self._store = store
         self._clock = clock
+        self._make_keys = make_keys
         self._registry = Registry(store)
+        self._signs = SignsOfLife(supervisor_timeout_secs, clock.now())
+        self._given_up: dict[str, SupervisorRecord] = {}
+        self._spread_enough: dict[str, object] = {}
         #: What workers count; may be read from any thread.
         self.counters = Counters()
         self._changed = True  # whether the store may hold something that was not looked at
@@ -90,9 +107,12 @@ class Nimbus:
             submitted=now,
         )
         put_bundle(self._store, topology_id, topology)
+        if self._make_keys is not None:
+            self._registry.save_keys(topology_id, self._make_keys())
         try:
             self._registry.create_topology(record)
         except Exists:
+            self._registry.remove_keys(topology_id)
             self._registry.remove_bundle(topology_id)
             raise NameTaken(name) from None
         _log.info("%s: submitted as %s, %s", name, topology_id, record.state)
@@ -123,20 +143,22 @@ class Nimbus:
     def rebalance(
         self, name: str, workers: int | None = None, parallelism: Mapping[str, int] | None = None
     ) -> None:
-        """Place all tasks of a topology anew, over `workers` workers, once it has drained."""
-        if parallelism is not None:
-            raise NotYet(
-                "rebalance cannot change the number of tasks of a component",
-                "kill the topology and submit it with another parallelism",
-            )
-        if workers is not None and (not isinstance(workers, int) or isinstance(workers, bool) or workers < 1):
-            raise InvalidConfig([f"workers must be a whole number of 1 or more, not {workers!r}"])
+        """Place all tasks of a topology anew once it has drained: over `workers` workers, with `parallelism` tasks for
+        the components that it names."""
         record = self._existing(name)
-        conf = dict(record.conf) if workers is None else {**record.conf, _WORKERS: workers}
-        deadline = self._clock.now() + _message_timeout(record)
-        self._command(name, "rebalance", deadline=deadline, conf=conf)
+        problems = rebalancing.problems_of_rebalance(record, workers, parallelism)
+        if problems:
+            raise InvalidConfig(problems, f"the rebalance of topology {name!r}")
+        conf = dict(record.conf) if workers is None else {**record.conf, WORKERS: workers}
+        self._command(
+            name,
+            "rebalance",
+            deadline=self._clock.now() + _message_timeout(record),
+            conf=conf,
+            parallelism=rebalancing.changes_of(record, parallelism),
+        )
 
-    # What workers say
+    # What workers and supervisors say
 
     def report(self, name: str, worker_id: str, report: WorkerReport) -> bool:
         """Take the word of a worker of the topology `name`; a report that says nothing new costs little.
@@ -158,10 +180,26 @@ class Nimbus:
         # Versions of assignments rise: so this refuses nothing because of an earlier worker of the same name.
         if last is not None and last.incarnation > report.incarnation:
             return False
+        report = progress.settled(report, record)
         if last != report:
             self._registry.save_report(record.id, report)
+            known = progress.with_news(record, report, last)
+            if known != record:
+                self._registry.update_topology(record, known)
         self.tick()
         return True
+
+    def heard(self, supervisor_id: str) -> None:
+        """Take a sign of life of a supervisor; one that was given up for its silence is there again."""
+        now = self._clock.now()
+        self._signs.awake(now)
+        if self._signs.heard(supervisor_id, now):
+            self._changed = True  # so that the next moment to look is known
+        record = self._given_up.pop(supervisor_id, None)
+        if record is not None and all(other.id != record.id for other in self._registry.supervisors()):
+            self._registry.save_supervisor(record)
+            _log.info("supervisor %s: heard again", supervisor_id)
+            self.tick(now)
 
     def count(self, topology_id: str, worker: str, incarnation: tuple[int, int], data: bytes) -> None:
         """Take the counters that a worker process wrote."""
@@ -187,14 +225,17 @@ class Nimbus:
     def tick(self, now: float | None = None) -> None:
         """Do what is due. Nothing is read while nothing has changed and no deadline has passed."""
         moment = self._clock.now() if now is None else now
+        self._signs.awake(moment)
         if self._due is not None and moment >= self._due:
             self._changed = True
         try:
             while self._changed:  # a step writes, and so has itself looked at: this ends when none was due
                 self._changed = False
+                self._give_up_silent(moment)
                 for record in self._registry.topologies():
                     self._advance(record, moment)
                 self._place_tasks()
+                self._spread_again(moment)
                 self._due = self._next_deadline()
         except BaseException:
             self._changed = True  # the next tick tries again
@@ -247,7 +288,13 @@ class Nimbus:
         if state == record.state and not changes:
             return  # said twice
         previous = record.state if state == REBALANCING else None
-        settled: dict[str, Any] = {"state": state, "previous": previous, "deadline": None, **changes}
+        settled: dict[str, Any] = {
+            "state": state,
+            "previous": previous,
+            "deadline": None,
+            "parallelism": {},
+            **changes,
+        }
         self._registry.update_topology(record, replace(record, **settled))
         _log.info("%s: %s, %s -> %s", record.name, event, record.state, state)
 
@@ -273,13 +320,16 @@ class Nimbus:
             _log.warning("%s: its final counters are lost: %s", record.name, error)
         for worker in view.reports:
             self._registry.remove_report(record.id, worker)
+        self._spread_enough.pop(record.id, None)
+        self._registry.remove_keys(record.id)
         self._registry.remove_bundle(record.id)
         self._registry.remove_topology(record)
         _log.info("%s: gone, the name is free", record.name)
 
     def _finish_rebalance(self, view: View) -> None:
-        """Place all tasks as if they were new, then go back to the state before."""
-        self._assign(view, self._scheduled(view.record, set(self._slots()), {}))
+        """Number the tasks anew, place all of them as if they were new, then go back to the state before."""
+        becomes = rebalancing.renumbered(view.record)
+        self._assign(view, self._scheduled(becomes, set(self._slots()), {}), becomes)
         for placement in view.workers:
             report = self._registry.report(view.record.id, placement.worker)
             if report is not None and report.drained:  # what it drained for is over
@@ -293,6 +343,8 @@ class Nimbus:
             if record.deadline is not None
             and (record.state == REBALANCING or self._registry.assignment(record.id) is not None)
         ]
+        if self._signs.due is not None:
+            deadlines.append(self._signs.due)
         return min(deadlines, default=None)
 
     def _note_change(self, path: str) -> None:
@@ -309,6 +361,44 @@ class Nimbus:
                 chosen = self._scheduled(record, slots, placing.tasks_by_slot(workers))
                 self._assign(self._view(record), chosen)
 
+    def _spread_again(self, now: float) -> None:
+        """Rebalance the oldest topology that was squeezed into too few slots and need not be now.
+
+        One at a time: what the first will take, the next cannot have.
+        """
+        records = self._registry.topologies()
+        if any(record.state == REBALANCING for record in records):
+            return
+        slots = set(self._slots())
+        for record in records:
+            workers = _workers(self._registry.assignment(record.id))
+            if record.state in (ACTIVE, INACTIVE) and self._is_squeezed(record, len(workers), slots):
+                _log.info("%s: there are slots again for more than its %d workers", record.name, len(workers))
+                self._step(record, "rebalance", deadline=now + _message_timeout(record))
+                return
+
+    def _is_squeezed(self, record: TopologyRecord, workers: int, slots: set[Slot]) -> bool:
+        """Whether a rebalance would give the topology more workers than it has."""
+        wanted = min(cast(int, record.conf[WORKERS]), len(record.tasks))
+        if not 0 < workers < wanted:
+            return False
+        free = slots - self._taken_from(record)
+        situation = (record.version, wanted, free)
+        if len(free) <= workers or self._spread_enough.get(record.id) == situation:
+            return False
+        # Free slots do not mean more workers: spread evenly over hosts, tasks may leave some of them out.
+        if len(self._scheduled(record, slots, {})) > workers:
+            return True
+        self._spread_enough[record.id] = situation
+        return False
+
+    def _give_up_silent(self, now: float) -> None:
+        """Remove the supervisors that have not been heard for too long; their tasks are placed elsewhere."""
+        for record in self._signs.silent(self._registry.supervisors(), now):
+            self._given_up[record.id] = record
+            self._registry.remove_supervisor(record.id)
+            _log.warning("supervisor %s: not heard for too long, its tasks go elsewhere", record.id)
+
     def _slots(self) -> list[Slot]:
         return placing.slots_of(self._registry.supervisors())
 
@@ -317,7 +407,7 @@ class Nimbus:
     ) -> dict[Slot, tuple[int, ...]]:
         """The scheduler's answer, with the slots that no other topology has."""
         tasks = [TaskSpec(*row) for row in record.tasks]
-        wanted = cast(int, record.conf[_WORKERS])
+        wanted = cast(int, record.conf[WORKERS])
         return schedule(tasks, wanted, slots - self._taken_from(record), current)
 
     def _taken_from(self, record: TopologyRecord) -> set[Slot]:
@@ -330,19 +420,27 @@ class Nimbus:
             for placement in _workers(assignment)
         }
 
-    def _assign(self, view: View, chosen: Mapping[Slot, tuple[int, ...]]) -> None:
-        """Write the workers of a topology: first those that are to go, then those that it has."""
+    def _assign(
+        self, view: View, chosen: Mapping[Slot, tuple[int, ...]], becomes: TopologyRecord | None = None
+    ) -> None:
+        """Write the workers of a topology: those that are to go, the record (as what it becomes), those that it has.
+
+        Until the last is written the record's version is not the assignment's, which tells hosts to look again.
+        """
         record = view.record
-        if {placing.slot_of(placement): placement.tasks for placement in view.workers} == chosen:
+        becomes = record if becomes is None else becomes
+        same = {placing.slot_of(placement): placement.tasks for placement in view.workers} == chosen
+        if same and becomes == record:
             return
         version = self._registry.next_number("assignments") if chosen else record.version
         placements = placing.placements_for(chosen, view.workers, view.withdrawn, version)
         leaving = placing.withdrawn(dict.fromkeys((*view.withdrawn, *view.workers)), placements)
         if leaving != view.withdrawn:
             self._registry.save_leaving(Assignment(record.id, version, leaving))
+        becomes = replace(becomes, version=version)
+        if becomes != record:
+            self._registry.update_topology(record, becomes)
         self._registry.save_assignment(Assignment(record.id, version, placements))
-        if version != record.version:
-            self._registry.update_topology(record, replace(record, version=version))
         _log.info("%s: %d workers by assignment %d", record.name, len(placements), version)
 
 

@@ -1,18 +1,23 @@
 """What is due for one topology: values in, a decision out.
 
 A report counts for a placement when it comes from that worker and was placed by the same assignment; restarts
-by the supervisor (the second number of an incarnation) do not matter here. Workers of a supervisor that is
-not there cannot report: nobody waits for them.
+by the supervisor (the second number of an incarnation) do not matter here. That it has ended or drained it
+says of the assignment that it knew: a worker that was given more tasks since has not ended. Workers of a
+supervisor that is not there cannot report: nobody waits for them.
 Must not know: the store, how a decision is carried out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import cast
 
 from nimbus.lifecycle import ACTIVE, COMPLETED, FAILED, INACTIVE, KILLED, REBALANCING, allowed_events
 from squall.cluster.records import Assignment, Placement, TopologyRecord, WorkerReport
+
+NOTES = 5
+"""How many of the latest notes about its workers a topology's record keeps."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +50,25 @@ class View:
 def speaks_for(report: WorkerReport, placement: Placement) -> bool:
     """Whether the report comes from the worker that was placed so, restarted or not."""
     return report.worker == placement.worker and report.incarnation[0] == placement.incarnation[0]
+
+
+def settled(report: WorkerReport, record: TopologyRecord) -> WorkerReport:
+    """The report as it is kept: a worker drains while its topology asks for it, and at no other time.
+
+    One that comes late, when the rebalance that it drained for is over, would count for the next one.
+    """
+    if report.drained and record.state not in (REBALANCING, KILLED):
+        return replace(report, drained=False)
+    return report
+
+
+def with_news(record: TopologyRecord, report: WorkerReport, last: WorkerReport | None) -> TopologyRecord:
+    """The record with what a report adds to what is known of the topology: finished spouts, a note."""
+    tasks = {task for task, _, _ in record.tasks}.difference(record.finished)
+    finished = (*record.finished, *sorted(tasks.intersection(report.finished)))
+    new = report.note is not None and (last is None or last.note != report.note)
+    notes = (*record.notes, cast(str, report.note))[-NOTES:] if new else record.notes
+    return replace(record, finished=finished, notes=notes)
 
 
 def event_due(view: View, now: float) -> str | None:
@@ -92,7 +116,9 @@ def _stopped(view: View, placement: Placement) -> bool:
 def _all_ended(view: View) -> bool:
     placed = sum(len(placement.tasks) for placement in view.workers)
     reports = [view.report_of(placement) for placement in view.workers]
-    return placed == len(view.record.tasks) and all(report is not None and report.ended for report in reports)
+    return placed == len(view.record.tasks) and all(
+        report is not None and report.ended and _is_current(report, view) for report in reports
+    )
 
 
 def _drained_or_late(view: View, now: float) -> bool:
@@ -100,8 +126,15 @@ def _drained_or_late(view: View, now: float) -> bool:
     if deadline is not None and now >= deadline:
         return True
     reports = [view.report_of(placement) for placement in _reachable(view, view.workers)]
-    return all(report is not None and _has_nothing_pending(report) for report in reports)
+    return all(report is not None and _has_nothing_pending(report, view) for report in reports)
 
 
-def _has_nothing_pending(report: WorkerReport) -> bool:
-    return report.drained or report.ended or report.stopped or report.crash is not None
+def _has_nothing_pending(report: WorkerReport, view: View) -> bool:
+    if report.stopped or report.crash is not None:
+        return True
+    return (report.drained or report.ended) and _is_current(report, view)
+
+
+def _is_current(report: WorkerReport, view: View) -> bool:
+    """Whether the flags speak of all the tasks that the worker has by now."""
+    return report.version == 0 or view.assignment is None or report.version >= view.assignment.version

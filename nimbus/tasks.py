@@ -8,7 +8,8 @@ Must not know: where tasks run.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from topology_api.topology import Topology
@@ -30,13 +31,37 @@ def number_tasks(
 
     `existing` is its numbering so far; `highest` the highest id ever given, if higher than any in it.
     """
+    counts = {component.id: component.parallelism for component in topology.components}
+    return _number(counts, existing, highest)
+
+
+def renumber_tasks(
+    existing: Collection[tuple[int, str, int]], changes: Mapping[str, int], highest: int
+) -> tuple[TaskSpec, ...]:
+    """The tasks of a topology of which some components get another number of them."""
+    return _number({**count_tasks(existing), **changes}, existing, highest)
+
+
+def count_tasks(tasks: Iterable[tuple[int, str, int]]) -> dict[str, int]:
+    """How many tasks each component has; in the order of the tasks, which is that of declaration."""
+    return dict(Counter(component for _, component, _ in tasks))
+
+
+def highest_task(tasks: Iterable[tuple[int, str, int]], highest: int = 0) -> int:
+    """The highest id that was ever given, `highest` being that of before."""
+    return max([highest, *(task for task, _, _ in tasks)])
+
+
+def _number(
+    counts: Mapping[str, int], existing: Iterable[tuple[int, str, int]], highest: int
+) -> tuple[TaskSpec, ...]:
     ids = {(component, index): task for task, component, index in existing}
     last = max([highest, *ids.values()])
     numbered = []
-    for component in topology.components:
-        for index in range(component.parallelism):
-            task = ids.get((component.id, index))
+    for component, count in counts.items():
+        for index in range(count):
+            task = ids.get((component, index))
             if task is None:
                 task = last = last + 1
-            numbered.append(TaskSpec(task, component.id, index))
+            numbered.append(TaskSpec(task, component, index))
     return tuple(numbered)

@@ -270,11 +270,12 @@ def defaults_yaml() -> str:
         "# Do not edit it: what you want changed goes into conf/squall.yaml, the topology, or -o key=value.",
         "",
     ]
+    values = defaults("daemon")
     for option in OPTIONS.values():
         lines += textwrap.wrap(option.text, 100, initial_indent="# ", subsequent_indent="# ")
         lines.append(f"# {_kind(option)[0].upper()}{_kind(option)[1:]}. Set for {_SCOPES[option.scope]}.")
         # JSON is YAML too, and writes each of our defaults as one would by hand.
-        lines += [f"{option.name}: {json.dumps(defaults()[option.name])}", ""]
+        lines += [f"{option.name}: {json.dumps(values[option.name])}", ""]
     return "\n".join(lines)
 
 
@@ -282,7 +283,7 @@ def reference_table() -> str:
     """The options as a table in Markdown, for the reference page."""
     lines = ["| option | value | default | set for | meaning |", "|---|---|---|---|---|"]
     for option in OPTIONS.values():
-        default = json.dumps(defaults()[option.name])
+        default = json.dumps(defaults("daemon")[option.name])
         scope = _SCOPES[option.scope]
         lines.append(f"| `{option.name}` | {_kind(option)} | `{default}` | {scope} | {option.text} |")
     return "\n".join(lines) + "\n"

@@ -27,7 +27,7 @@ class Setting:
 def settings_in_force(layers: Layers) -> list[Setting]:
     """Every option, then the user's own keys, then what -o says for single components."""
     sources: list[tuple[str, Mapping[str, object]]] = [
-        ("default", defaults()),
+        ("default", defaults("daemon")),
         ("site file", layers.site),
         ("environment", layers.environment),
         ("-o", layers.overrides.topology),

@@ -190,15 +190,22 @@ _TABLE = (
         "The first wait after a next_tuple that emitted nothing.",
         _number("milliseconds", 60_000),
     ),
+    Option(
+        "nimbus.supervisor.timeout.secs", (int, float), 30, "seconds", "daemon",
+        "A supervisor that gives no sign of life for so long is taken to be gone: its tasks go elsewhere.",
+        _seconds(),
+    ),
 )  # fmt: skip
 
 OPTIONS: dict[str, Option] = {option.name: option for option in _TABLE}
 
 
-def defaults() -> dict[str, object]:
-    """The defaults of all options: a new dict."""
+def defaults(scope: Scope = "topology") -> dict[str, object]:
+    """The defaults of all options that may be set for a `topology`, or for a whole site (`daemon`): a new dict."""
     return {
-        name: list(d) if isinstance(d := option.default, tuple) else d for name, option in OPTIONS.items()
+        name: list(d) if isinstance(d := option.default, tuple) else d
+        for name, option in OPTIONS.items()
+        if option.scope in _ALLOWED[scope]
     }
 
 

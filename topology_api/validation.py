@@ -68,7 +68,7 @@ def problems_of_parallelism(changes: object, counts: Mapping[str, int]) -> list[
     for component, count in changes.items():
         if component not in counts:
             near = nearest(component, counts) if isinstance(component, str) else ""
-            known = f" (it has: {listed(counts)})" if not near else near
+            known = near or f" (it has: {listed(counts)})"
             problems.append(f"the topology has no component {shown(component)}{known}")
             continue
         problem = _parallelism_problem(count)

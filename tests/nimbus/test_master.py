@@ -22,7 +22,7 @@ from squall.cluster.blobs import get_bundle
 from squall.cluster.memory import InMemoryStore
 from squall.cluster.records import SupervisorRecord, WorkerReport
 from squall.cluster.registry import Registry
-from topology_api.errors import InvalidConfig, NameTaken, NoSuchTopology, NotYet, SquallError
+from topology_api.errors import InvalidConfig, NameTaken, NoSuchTopology, SquallError
 from topology_api.options import defaults
 from topology_api.topology import ComponentSpec, StreamSpec, Subscription, Topology
 from topology_api.topology import GroupingSpec as Grouping
@@ -140,14 +140,18 @@ def test_a_wait_that_is_no_time_is_refused(master: Master, wait_secs: float) -> 
 
 @pytest.mark.parametrize("workers", [0, -1, 1.5, True, "two"])
 def test_a_number_of_workers_that_is_none_is_refused(master: Master, workers: Any) -> None:
-    with pytest.raises(InvalidConfig, match="workers must be a whole number"):
+    with pytest.raises(InvalidConfig, match=r"workers is .*: give a whole number of workers from 1"):
         master.nimbus.rebalance("words", workers=workers)
     assert master.nimbus.topology("words").state == "ACTIVE"
 
 
-def test_changing_parallelism_is_not_yet_and_says_what_to_do_instead(master: Master) -> None:
-    with pytest.raises(NotYet, match="submit it with another parallelism"):
-        master.nimbus.rebalance("words", parallelism={"count": 4})
+def test_a_rebalance_that_asks_for_what_cannot_be_is_refused_with_all_problems(master: Master) -> None:
+    wrong: Any = {"cuont": 2, "lines": 0, "count": "2"}
+    with pytest.raises(InvalidConfig) as caught:
+        master.nimbus.rebalance("words", workers=0, parallelism=wrong)
+    assert len(caught.value.problems) == 4
+    assert "the rebalance of topology 'words'" in str(caught.value)
+    assert "no component 'cuont'; did you mean 'count'?" in str(caught.value)
     assert master.nimbus.topology("words").state == "ACTIVE"
 
 

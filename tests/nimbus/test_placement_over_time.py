@@ -19,11 +19,11 @@ def test_a_topology_waits_for_the_first_supervisor(play: Play) -> None:
     """)
 
 
-def test_a_supervisor_that_joins_later_moves_no_task_that_runs(play: Play) -> None:
+def test_a_supervisor_that_joins_later_moves_no_task_of_a_topology_that_has_its_workers(play: Play) -> None:
     play("""
         @ 0 supervisor s1 slots=1
         = nothing changes
-        @ 0 submit words tasks=2 workers=2
+        @ 0 submit words tasks=2 workers=1
         words ACTIVE
           w1 s1/0 (1,0): 1 2
         @ 1 supervisor s2 slots=4

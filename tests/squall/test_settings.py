@@ -55,7 +55,7 @@ def test_the_file_of_defaults_is_up_to_date() -> None:
 
 def test_the_file_of_defaults_holds_the_defaults_and_documents_each() -> None:
     text = defaults_yaml()
-    assert yaml.safe_load(text) == defaults()
+    assert yaml.safe_load(text) == defaults("daemon")
     assert max(len(line) for line in text.splitlines()) <= 110
     for option in OPTIONS.values():
         before = text[: text.index(f"\n{option.name}:")].rsplit("\n\n", 1)[1]

@@ -41,11 +41,17 @@ def test_the_defaults_are_sound_and_a_new_dict_each_time() -> None:
     assert defaults()["topology.auto.task.hooks"] == []
 
 
+def test_an_option_of_the_daemons_has_a_default_for_a_site_and_none_for_a_topology() -> None:
+    assert defaults("daemon") == KEYS_OF_THE_PAGE | {"nimbus.supervisor.timeout.secs": 30}
+    assert problems_of(defaults("daemon"), "daemon") == []
+    assert problems_of({"nimbus.supervisor.timeout.secs": 5})[0].endswith("set it in the site's file")
+
+
 @pytest.mark.parametrize("option", OPTIONS.values(), ids=lambda option: option.name)
 def test_each_option_is_documented_and_its_default_has_its_type(option: Any) -> None:
     assert option.name.startswith(PREFIXES)
     assert option.text.endswith(".")
-    assert isinstance(defaults()[option.name], option.types)
+    assert isinstance(defaults("daemon")[option.name], option.types)
     # A value of no option is an object of a user's class.
     assert option.problem(object()) is not None
 

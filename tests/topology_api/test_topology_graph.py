@@ -280,7 +280,7 @@ def test_numbers_of_tasks_that_are_none_are_refused_with_all_problems() -> None:
     assert len(caught.value.problems) == 5
     assert "did you mean 'two'?" in caught.value.problems[0]
     assert "component 'one': parallelism is 0 (int)" in caught.value.problems[1]
-    with pytest.raises(InvalidConfig, match=r"65,537 tasks in all, at most 65,535"):
+    with pytest.raises(InvalidConfig, match=r"65,536 tasks in all, at most 65,535"):
         sample().with_parallelism({"one": 65_000, "two": 535})
     nothing: Any = 4
     with pytest.raises(InvalidConfig, match=r"4 \(int\): give a dict"):
