@@ -182,8 +182,8 @@ _TABLE = (
     ),
     Option(
         "topology.transport.codec", (str,), "pickle", "", "topology",
-        "How values travel between workers.",
-        _one_of("pickle"),
+        "How values travel between workers: pickle (any value) or msgpack (a closed set of types).",
+        _one_of("pickle", "msgpack"),
     ),
     Option(
         "topology.sleep.spout.wait.strategy.time.ms", (int, float), 1, "milliseconds", "both",

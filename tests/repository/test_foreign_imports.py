@@ -23,6 +23,7 @@ MAY_IMPORT = {
     "cloudpickle": ("topology_api/",),
     "confluent_kafka": ("squall_io/",),
     "kazoo": ("squall/cluster/zookeeper.py",),
+    "msgspec": ("squall/transport/columns.py",),
     "pandas": ("squall_io/spark/",),
     "pyarrow": ("squall_io/spark/",),
     "pyspark": ("squall_io/spark/",),
@@ -34,7 +35,7 @@ MAY_IMPORT = {
 # The cores: values in, values out. Time and chance come as arguments; bytes and threads are for others.
 CORES = (
     *(f"nimbus/{name}.py" for name in ("lifecycle", "progress", "scheduler", "tasks")),
-    *(f"squall/transport/{name}.py" for name in ("codec", "credit", "frames")),
+    *(f"squall/transport/{name}.py" for name in ("codec", "columns", "credit", "frames")),
     *(f"worker/{name}.py" for name in ("completion", "cycles", "executor", "links", "outbox", "replay")),
     *(f"worker/{name}.py" for name in ("router", "tracker", "wheel", "xors")),
 )

@@ -76,7 +76,7 @@ def test_each_option_is_documented_and_its_default_has_its_type(option: Any) -> 
         ("topology.on.error", "crahs", "did you mean 'crash'?"),
         ("topology.on.error", ["crash"], "'fail' or 'crash'"),
         ("topology.queue.size", 15, "from 16"),
-        ("topology.transport.codec", "msgpack", "'pickle'"),
+        ("topology.transport.codec", "json", "'pickle' or 'msgpack'"),
         ("topology.auto.task.hooks", "a:B", "list"),
         ("topology.auto.task.hooks", ["a.B"], "package.module:Class"),
         ("topology.auto.task.hooks", [3], "package.module:Class"),

@@ -1,0 +1,283 @@
+"""The values of a batch as bytes and back: by column, encoded in one go.
+
+`pack_rows` gives a list of parts: the first holds the columns, the others hold large contiguous data (bytes, numpy arrays)
+as it lies in memory, not copied. `unpack_rows` takes them back. Two codecs:
+
+- `pickle`: any Python value that pickles comes back equal and of the same type. Only ever unpack what came over an
+  authenticated link. Tuples never share a list or an object after the journey, whatever they shared before: columns of
+  values that cannot change, and of flat lists, dicts and tuples of such, are pickled in one go; for anything else the values
+  of each row are pickled by themselves (measured: 0.8 µs a tuple instead of 0.3 for a small dict).
+- `msgpack`: None, bool, int (of 64 bits, signed or not), float, str, bytes, list, tuple, dict with str or int keys, date and
+  datetime (a time zone comes back as its offset), each of exactly that type. Nothing that is received is ever executed.
+
+Columns of texts are joined by NUL and cut again (measured: 90 instead of 120 ns a word for both ways). Arrays come back
+writable if they were. Must not know: frames, ids, sockets.
+"""
+
+from __future__ import annotations
+
+import datetime
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from decimal import Decimal
+from itertools import chain
+from types import NoneType
+from typing import Any, Final
+
+import msgspec
+
+from squall.transport.errors import BadFrame, Unencodable
+
+#: Contiguous data from this size on travels as a part of its own.
+LARGE: Final = 64 * 1024
+
+Part = bytes | bytearray | memoryview
+Row = tuple[Any, ...]
+Column = Sequence[Any]
+
+_NUL: Final = "\0"
+_TEXT: Final = frozenset({str})
+#: Types whose values cannot change, so that nobody can tell whether two tuples share one.
+_ATOMS: Final = frozenset(
+    {str, int, float, bool, NoneType, bytes, complex, Decimal}
+    | {datetime.datetime, datetime.date, datetime.time, datetime.timedelta}
+)
+_TUPLES: Final = frozenset({tuple})
+_FLAT: Final = frozenset({tuple, list})
+_DICT: Final = frozenset({dict})
+
+
+def pack_rows(codec: str, fields: Sequence[str], rows: Sequence[Row]) -> list[Part]:
+    """The parts that hold these rows. A value that the codec cannot encode raises `Unencodable`, which names it."""
+    pack = _PACK[codec]
+    try:
+        return pack(list(zip(*rows)))
+    except Exception as error:
+        raise _blame(codec, fields, rows, error) from error
+
+
+def unpack_rows(codec: str, parts: Sequence[Part], tuples: int, fields: int) -> list[Row]:
+    """The `tuples` rows of `fields` values that the parts hold. Anything else raises `BadFrame`."""
+    try:
+        columns = _UNPACK[codec](parts)
+        if not {list, tuple, str}.issuperset(map(type, columns)):
+            raise BadFrame("a batch whose values are no columns")
+        columns = [column.split(_NUL) if type(column) is str else column for column in columns]
+        if len(columns) != (fields if tuples else 0) or any(len(column) != tuples for column in columns):
+            sizes = [len(column) for column in columns]
+            raise BadFrame(f"a batch of {tuples} tuples of {fields} fields with columns of {sizes} values")
+    except BadFrame:
+        raise
+    except Exception as error:
+        raise BadFrame(
+            f"values that cannot be decoded by {codec!r}: {type(error).__name__}: {error}"
+        ) from error
+    return list(zip(*columns)) if columns else [()] * tuples  # rows without fields have no columns
+
+
+def _blame(codec: str, fields: Sequence[str], rows: Sequence[Row], error: Exception) -> Unencodable:
+    """Which value it was that could not be encoded."""
+    pack = _PACK[codec]
+    for position, row in enumerate(rows):
+        for name, value in zip(fields, row):
+            try:
+                pack([(value,)])
+            except Exception as cause:
+                return Unencodable(position, name, _reason(cause))
+    return Unencodable(0, "?", _reason(error))
+
+
+def _reason(error: Exception) -> str:
+    return str(error) if isinstance(error, _NotOfTheSet) else f"{type(error).__name__}: {error}"
+
+
+def _joined(column: Column) -> str | None:
+    """A column of texts as one text; None if one of them holds a NUL."""
+    text = _NUL.join(column)
+    return text if text.count(_NUL) == len(column) - 1 else None
+
+
+# --- pickle ---------------------------------------------------------------------------------------------------------------
+
+
+def _pickle(columns: list[Column]) -> list[Part]:
+    whole: list[Column | None] = []
+    apart: list[Column] = []
+    shared: set[int] = set()
+    for column in columns:
+        kinds = set(map(type, column))
+        if kinds == _TEXT:
+            whole.append(_joined(column) or column)
+        elif kinds <= _ATOMS:
+            whole.append(_with_large_apart(column) if bytes in kinds else column)
+        elif _is_flat(kinds, column) and (kinds == _TUPLES or not _shares(column, shared)):
+            whole.append(column)
+        else:
+            whole.append(None)
+            apart.append(column)
+    large: list[Part] = []
+    keep = _keeper(large)
+    if not apart:
+        body = pickle.dumps((whole, None), 5, buffer_callback=keep)
+        return [body, *large]
+    large_of_rows: list[Part] = []
+    keep_of_rows = _keeper(large_of_rows)
+    rows = [pickle.dumps(row, 5, buffer_callback=keep_of_rows) for row in zip(*apart)]
+    body = pickle.dumps((whole, rows), 5, buffer_callback=keep)
+    return [body, *large, *large_of_rows]
+
+
+def _unpickle(parts: Sequence[Part]) -> list[Column]:
+    large = iter(parts[1:])
+    whole, rows = pickle.loads(parts[0], buffers=map(_writable, large))
+    if type(whole) is not list:
+        raise BadFrame("a batch whose values are no columns")
+    columns = [_without_large_apart(column) for column in whole]
+    if rows is not None:
+        apart = iter(list(zip(*_unpickled_rows(rows, map(_writable, large)))))
+        columns = [next(apart) if column is None else column for column in columns]
+    if next(large, None) is not None:
+        raise BadFrame("a batch with parts that belong to no value")
+    return columns
+
+
+def _unpickled_rows(rows: Iterable[bytes], large: Iterator[Part]) -> Iterator[Row]:
+    for position, row in enumerate(rows):
+        try:
+            yield pickle.loads(row, buffers=large)
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"
+            raise BadFrame(
+                f"the values of tuple {position} of a batch cannot be unpickled: {reason}"
+            ) from error
+
+
+def _keeper(large: list[Part]) -> Callable[[pickle.PickleBuffer], bool]:
+    """What pickle asks about each buffer: true leaves it inside, false says that it is kept apart."""
+
+    def keep(buffer: pickle.PickleBuffer) -> bool:
+        data = buffer.raw()
+        if data.nbytes < LARGE:
+            return True
+        large.append(data)
+        return False
+
+    return keep
+
+
+def _writable(part: Part) -> Part:
+    """A received part as pickle hands it to an array; one that was read-only is made so by the pickle itself."""
+    return bytearray(part) if isinstance(part, bytes) or memoryview(part).readonly else part
+
+
+def _with_large_apart(column: Column) -> Column:
+    if any(type(value) is bytes and len(value) >= LARGE for value in column):
+        return [
+            pickle.PickleBuffer(value) if type(value) is bytes and len(value) >= LARGE else value
+            for value in column
+        ]
+    return column
+
+
+def _without_large_apart(column: Any) -> Any:
+    """Large bytes come out as the part that they travelled in; as a value of a column, nothing else comes out as one."""
+    if type(column) is list:
+        return [bytes(value) if isinstance(value, memoryview) else value for value in column]
+    return column
+
+
+def _is_flat(kinds: set[type], column: Column) -> bool:
+    """Whether these are lists, tuples or dicts that hold nothing that could be shared but themselves."""
+    if kinds <= _FLAT:
+        return set(map(type, chain.from_iterable(column))) <= _ATOMS
+    if kinds == _DICT:
+        values = chain.from_iterable(map(dict.values, column))
+        return set(map(type, chain(values, chain.from_iterable(column)))) <= _ATOMS
+    return False
+
+
+def _shares(column: Column, seen: set[int]) -> bool:
+    """Whether a value of the column was seen before; if not, all of them are now."""
+    found = set(map(id, column))
+    if len(found) < len(column) or not seen.isdisjoint(found):
+        return True
+    seen |= found
+    return False
+
+
+# --- msgpack --------------------------------------------------------------------------------------------------------------
+
+_TUPLE, _DATETIME, _DATE = 1, 2, 3
+_PLAIN: Final = frozenset({NoneType, bool, int, float, str, bytes})
+_KEYS: Final = frozenset({str, int})
+
+
+class _NotOfTheSet(Exception):
+    """A value of a type that msgpack does not carry here."""
+
+
+def _msgpack(columns: list[Column]) -> list[Part]:
+    packed: list[Column] = []
+    for column in columns:
+        kinds = set(map(type, column))
+        if kinds == _TEXT:
+            packed.append(_joined(column) or column)
+        elif kinds <= _PLAIN:
+            packed.append(column)
+        else:
+            packed.append([_marked(value) for value in column])
+    return [_ENCODER.encode(packed)]
+
+
+def _unmsgpack(parts: Sequence[Part]) -> list[Column]:
+    if len(parts) != 1:
+        raise BadFrame(f"a batch by msgpack in {len(parts)} parts")
+    columns: list[Column] = _DECODER.decode(parts[0])
+    if type(columns) is not list:
+        raise BadFrame("a batch whose values are no columns")
+    return columns
+
+
+def _marked(value: Any) -> Any:
+    """The value with what msgpack has no type for as an extension; a type outside of the set raises `_NotOfTheSet`."""
+    kind = type(value)
+    if kind in _PLAIN:
+        return value
+    if kind is list:
+        return [_marked(item) for item in value]
+    if kind is tuple:
+        return msgspec.msgpack.Ext(_TUPLE, _ENCODER.encode([_marked(item) for item in value]))
+    if kind is dict:
+        if not set(map(type, value)) <= _KEYS:
+            raise _NotOfTheSet("msgpack carries dicts with keys of str and int only")
+        return {key: _marked(item) for key, item in value.items()}
+    if kind is datetime.datetime:
+        return msgspec.msgpack.Ext(_DATETIME, f"{value.fold}{value.isoformat()}".encode())
+    if kind is datetime.date:
+        return msgspec.msgpack.Ext(_DATE, value.isoformat().encode())
+    raise _NotOfTheSet(
+        f"topology.transport.codec is 'msgpack', which carries None, bool, int, float, str, bytes, list, tuple, dict, date and"
+        f" datetime; this is a {kind.__module__}.{kind.__qualname__}"
+    )
+
+
+def _unmarked(code: int, data: memoryview) -> Any:
+    if code == _TUPLE:
+        return tuple(_DECODER.decode(data))
+    if code == _DATETIME:
+        text = bytes(data).decode()
+        return datetime.datetime.fromisoformat(text[1:]).replace(fold=int(text[0]))
+    if code == _DATE:
+        return datetime.date.fromisoformat(bytes(data).decode())
+    raise BadFrame(f"a value of msgpack extension {code}, which is none of ours")
+
+
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_DECODER: Final = msgspec.msgpack.Decoder(ext_hook=_unmarked)
+
+_PACK: Final[dict[str, Callable[[list[Column]], list[Part]]]] = {"pickle": _pickle, "msgpack": _msgpack}
+_UNPACK: Final[dict[str, Callable[[Sequence[Part]], list[Column]]]] = {
+    "pickle": _unpickle,
+    "msgpack": _unmsgpack,
+}
+CODECS: Final = tuple(_PACK)
