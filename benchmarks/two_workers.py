@@ -1,0 +1,223 @@
+"""The word count over worker processes: two spouts, two Splits (local or shuffle) and two Counts (by key), in two workers.
+
+As users write it, but for the notes that say what happened in each process: nothing else can be seen from here. Each spout
+emits every second sentence, so half of the words cross. The measured time begins when the spouts of all workers stand ready
+and ends with the last ack; what the start takes is another benchmark's. It must not know how figures are printed.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks import topology
+from benchmarks.notes import Meeting, Usage, find, leave
+from benchmarks.sentences import sentences
+from local_cluster import LocalCluster
+from topology_api import Context, Fields, Spout, Topology, TopologyBuilder
+
+__all__ = ["WORKERS", "Job", "Measured", "build", "cluster_of_processes", "run"]
+
+WORKERS = 2
+LONGEST_RUN = 300.0
+"""Seconds after which a run is given up."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to count, and the folder for the notes."""
+
+    folder: str
+    sentences: int
+    seed: int = 1
+
+    def lines(self, index: int) -> list[str]:
+        """The sentences of one of the spouts."""
+        return sentences(self.sentences, self.seed)[index::WORKERS]
+
+
+class Sentences(Spout):
+    """Emits its sentences with their numbers, and hears which were counted."""
+
+    outputs = Fields("sentence")
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+
+    def open(self, context: Context) -> None:
+        self.index = context.index
+        self.lines = self.job.lines(context.index)
+        self.emits = len(self.lines)
+        self.number = 0
+        self.acked: set[int] = set()
+        self.begun = self.finished = 0.0
+        self.meeting = Meeting(self.job.folder, context.index, context.parallelism)
+
+    def next_tuple(self) -> float | None:
+        if not self.begun:
+            return self.begin()
+        number = self.number
+        if number >= self.emits:
+            self.finish()
+            return None
+        self.number = number + 1
+        self.emit((self.lines[number],), message_id=number)
+        return None
+
+    def begin(self) -> float:
+        """Wait for the other spouts; all begin at one moment."""
+        begins = self.meeting.begins()
+        if begins is None:
+            return 0.01
+        if (early := begins - time.perf_counter()) > 0:
+            return early
+        self.usage = Usage()
+        self.begun = time.perf_counter()
+        return 0.0
+
+    def ack(self, message_id: object) -> None:
+        self.acked.add(message_id)  # type: ignore[arg-type]
+        if len(self.acked) == self.emits:
+            self.finished = time.perf_counter()
+
+    def close(self) -> None:
+        # CPU is read here and not with the last ack: the other worker's words may still be counted then.
+        values = {"begun": self.begun, "finished": self.finished, "emitted": self.number}
+        leave(self.job.folder, "spout", self.index, acked=len(self.acked), **values, **self.usage.read())
+
+
+class Split(topology.Split):
+    """Also says where it is."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+
+    def prepare(self, context: Context) -> None:
+        leave(self.folder, "split", context.index)
+
+
+class Count(topology.Count):
+    """Leaves what it has counted."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+
+    def prepare(self, context: Context) -> None:
+        super().prepare(context)
+        self.index = context.index
+
+    def cleanup(self) -> None:
+        leave(self.folder, "count", self.index, counts=self.counts)
+
+
+def build(job: Job, spout: type[Sentences] = Sentences) -> Topology:
+    """The topology of a job."""
+    builder = TopologyBuilder("word-count", conf={"topology.workers": WORKERS})
+    builder.set_spout("sentences", spout(job), parallelism=WORKERS)
+    split = builder.set_bolt("split", Split(job.folder), parallelism=WORKERS)
+    split.local_or_shuffle_grouping("sentences")
+    builder.set_bolt("count", Count(job.folder), parallelism=WORKERS).fields_grouping("split", "word")
+    return builder.build()
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a run took. `seconds`: from when the spouts began to the last ack; `whole`: from submit to completed. CPU of both
+    workers, and apart that of this process (Nimbus, supervisors); the larger worker's peak memory; complete latencies;
+    the part of the words that crossed."""
+
+    words: int
+    seconds: float
+    whole: float
+    cpu_seconds: float
+    control_cpu_seconds: float
+    peak_rss: float
+    acked: int
+    p50: float
+    p99: float
+    crossed: float
+
+
+def cluster_of_processes(supervisors: int = 1) -> LocalCluster:
+    """A cluster with room for the two workers and more."""
+    return LocalCluster(processes=True, supervisors=supervisors, slots=2)
+
+
+def run(count: int, seed: int, supervisors: int = 1, spout: type[Sentences] = Sentences) -> Measured:
+    """Count the words of so many sentences over two workers, and check the counts, the acks and the places."""
+    with tempfile.TemporaryDirectory(prefix="squall-benchmark-") as folder:
+        return run_in(Job(folder, count, seed), supervisors, spout)
+
+
+def run_in(job: Job, supervisors: int, spout: type[Sentences] = Sentences) -> Measured:
+    """As `run`; the notes stay in the job's folder."""
+    with cluster_of_processes(supervisors) as cluster:
+        started, cpu = time.perf_counter(), time.process_time()
+        cluster.submit(build(job, spout))
+        cluster.wait("word-count", timeout=LONGEST_RUN)
+        whole, cpu = time.perf_counter() - started, time.process_time() - cpu
+        status = cluster.status("word-count").components
+    spouts = find(job.folder, "spout")
+    totals = status["sentences"]
+    check_acks(job, spouts, totals)
+    check_places(job.folder, spouts)
+    words, crossed = check_counts(job, spouts)
+    executed = (status["split"].executed, status["count"].executed)
+    if executed != (job.sentences, words):
+        raise AssertionError(f"{job.sentences} sentences, {words} words; by status(), executed: {executed}")
+    return Measured(
+        words=words,
+        seconds=max(note["finished"] for note in spouts) - min(note["begun"] for note in spouts),
+        whole=whole,
+        cpu_seconds=sum(note["cpu_seconds"] for note in spouts),
+        control_cpu_seconds=cpu,
+        peak_rss=max(note["peak_rss"] for note in spouts),
+        acked=totals.acked,
+        p50=totals.p50 or 0.0,
+        p99=totals.p99 or 0.0,
+        crossed=crossed,
+    )
+
+
+def check_acks(job: Job, spouts: list[dict[str, Any]], totals: Any) -> None:
+    """Each spout heard of each of its sentences, and status() says so too."""
+    for note in spouts:
+        emits = len(job.lines(note["index"]))
+        if (note["emitted"], note["acked"]) != (emits, emits):
+            raise AssertionError(f"spout {note['index']}: {emits} sentences, noted: {note}")
+    if (totals.acked, totals.failed, totals.replayed) != (job.sentences, 0, 0):
+        raise AssertionError(f"{job.sentences} sentences, but status() says: {totals}")
+
+
+def check_places(folder: str, spouts: list[dict[str, Any]]) -> None:
+    """Each worker is a process of its own, and has one task of each component."""
+    workers = {note["pid"] for note in spouts}
+    for kind in ("spout", "split", "count"):
+        pids = sorted(note["pid"] for note in find(folder, kind))
+        if pids != sorted(workers) or len(pids) != WORKERS:
+            raise AssertionError(f"{WORKERS} workers were to have one task of {kind} each, not: {pids}")
+
+
+def check_counts(job: Job, spouts: list[dict[str, Any]]) -> tuple[int, float]:
+    """Compare with a plain count; how many words there were, and which part of them crossed."""
+    owner: dict[str, int] = {}
+    counted: dict[str, int] = {}
+    for note in find(job.folder, "count"):
+        if counted.keys() & note["counts"].keys():
+            raise AssertionError("a word was counted by two tasks")
+        counted.update(note["counts"])
+        owner.update(dict.fromkeys(note["counts"], note["pid"]))
+    expected: Counter[str] = Counter()
+    crossed = 0
+    for note in spouts:
+        emitted = Counter(word for line in job.lines(note["index"]) for word in line.split())
+        expected.update(emitted)
+        crossed += sum(times for word, times in emitted.items() if owner.get(word) != note["pid"])
+    if counted != expected:
+        wrong = [word for word in counted.keys() | expected.keys() if counted.get(word) != expected.get(word)]
+        raise AssertionError(f"{len(wrong)} words were counted wrong, among them {sorted(wrong)[:5]}")
+    words = sum(counted.values())
+    return words, crossed / words
