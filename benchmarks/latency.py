@@ -1,96 +1,174 @@
 """Ack latency at a steady rate, open loop: how long after a sentence was due the spout hears that its tree is done.
 
 The spout returns the seconds until the next sentence is due, as a source with a timetable would; a late sentence is not
-forgiven: its latency counts from when it was due, not from when it was emitted.
+forgiven: its latency counts from when it was due, not from when it was emitted. One spout, one Split and two Counts in one
+process; with `--workers 2` two of each in two worker processes, which share the timetable (every second sentence each), so that
+half of the words cross; after that, once more as fast as it goes, latencies from the emission.
 
-    python benchmarks/latency.py [--rate 500] [--seconds 20] [--seed 1]
+    python benchmarks/latency.py [--workers 2 [--supervisors 2]] [--rate 500] [--seconds 20] [--seed 1]
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 # As a script, only this folder is on the path.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.child import machine
-from benchmarks.topology import Count, Split, lines
+from benchmarks.notes import Meeting, Usage, find, leave
+from benchmarks.sentences import sentences
+from benchmarks.topology import Count, Split
 from local_cluster import LocalCluster
 from topology_api import Context, Fields, Spout, TopologyBuilder
 
-LEAD = 0.1
-"""Seconds from the spout's open to the first sentence, so that the cluster's own start is not measured."""
+FULL_RATE = 0.0
+"""Instead of sentences a second: as many as go."""
+DIFFERENT = 10_000
+"""Different sentences."""
 
 
 class Timetable(Spout):
-    """Emits each sentence when it is due."""
+    """Emits each sentence when it is due. Of several tasks each emits every so many-th."""
 
     outputs = Fields("sentence")
 
-    def __init__(self, rate: float, count: int, seed: int) -> None:
+    def __init__(self, folder: str, rate: float, seconds: float, seed: int) -> None:
+        self.folder = folder
         self.rate = rate
-        self.count = count
+        self.seconds = seconds
         self.seed = seed
 
     def open(self, context: Context) -> None:
-        self.lines = lines(self.count, self.seed)
-        self.number = 0
-        self.first = time.perf_counter() + LEAD
-
-    def due(self, number: int) -> float:
-        """When a sentence is due."""
-        return self.first + number / self.rate
+        self.index = context.index
+        self.step = context.parallelism
+        self.lines = sentences(DIFFERENT, self.seed)
+        self.number = context.index
+        self.count = int(self.rate * self.seconds)
+        self.begins: float | None = None
+        self.due_at: list[float] = []
+        self.late: list[float] = []  # how late each sentence was emitted
+        self.latencies: list[float] = []  # how late each sentence was acked
+        self.meeting = Meeting(self.folder, context.index, context.parallelism)
 
     def next_tuple(self) -> float | None:
-        if self.number >= self.count:
+        if self.begins is None:
+            return self.wait_for_others()
+        due = self.due(self.number)
+        if due is None:
             self.finish()
             return None
-        wait = self.due(self.number) - time.perf_counter()
+        wait = due - time.perf_counter()
         if wait > 0:
             return wait
-        started.append(-wait)
-        self.emit((self.lines[self.number],), message_id=self.number)
-        self.number += 1
-        return max(0.0, self.due(self.number) - time.perf_counter())
+        self.late.append(-wait)
+        self.due_at.append(due)
+        self.emit((self.lines[self.number % DIFFERENT],), message_id=len(self.due_at) - 1)
+        self.number += self.step
+        return max(0.0, (self.due(self.number) or 0.0) - time.perf_counter())
+
+    def wait_for_others(self) -> float:
+        """All tasks begin at one moment, so that they have one timetable."""
+        self.begins = self.meeting.begins()
+        self.usage = Usage()
+        return 0.01
+
+    def due(self, number: int) -> float | None:
+        """When a sentence is due; None: it is over."""
+        assert self.begins is not None
+        return self.begins + number / self.rate if number < self.count else None
 
     def ack(self, message_id: object) -> None:
-        latencies.append(time.perf_counter() - self.due(message_id))  # type: ignore[arg-type]
+        self.latencies.append(time.perf_counter() - self.due_at[message_id])  # type: ignore[call-overload]
+
+    def close(self) -> None:
+        leave(self.folder, "spout", self.index, late=self.late, latencies=self.latencies, **self.usage.read())
 
 
-started: list[float] = []
-"""How late each sentence was emitted."""
-latencies: list[float] = []
-"""How late each sentence was acked."""
+class FullRate(Timetable):
+    """Every sentence is due at once."""
+
+    def due(self, number: int) -> float | None:
+        assert self.begins is not None
+        now = time.perf_counter()
+        return now if now < self.begins + self.seconds else None
 
 
 def main() -> None:
-    """Run once and print percentiles."""
+    """Run and print percentiles."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
+    parser.add_argument("--workers", type=int, choices=(1, 2), default=1, help="2: worker processes")
+    parser.add_argument("--supervisors", type=int, choices=(1, 2), default=1, help="of the worker processes")
     parser.add_argument("--rate", type=float, default=500.0, help="sentences a second")
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    count = int(options.rate * options.seconds)
     print(machine())
-    lines(count, options.seed)
-    builder = TopologyBuilder("latency")
-    builder.set_spout("sentences", Timetable(options.rate, count, options.seed))
-    builder.set_bolt("split", Split()).shuffle_grouping("sentences")
-    builder.set_bolt("count", Count(), parallelism=2).fields_grouping("split", "word")
-    cpu = time.process_time()
-    with LocalCluster() as cluster:
-        cluster.submit(builder.build())
-        cluster.wait("latency", timeout=options.seconds + 60)
-    cpu = time.process_time() - cpu
-    if len(latencies) != count:
-        raise AssertionError(f"{len(latencies)} of {count} sentences were acked")
-    print(f"{count:,} sentences, {options.rate:g} a second, {options.seconds:g} s; all acked")
-    print(f"from due to emitted: {percentiles(started)}")
+    notes, _ = run(options, options.rate)
+    latencies = of_all(notes, "latencies")
+    acked = len(latencies)
+    cpu = sum(note["cpu_seconds"] for note in notes)
+    print(f"{acked:,} sentences, {options.rate:g} a second, {options.seconds:g} s; all acked")
+    print(f"from due to emitted: {percentiles(of_all(notes, 'late'))}")
     print(f"from due to acked:   {percentiles(latencies)}")
-    print(f"CPU: {cpu / options.seconds:.1%} of a core, {cpu / count * 1e6:.0f} us a sentence")
+    where = "CPU" if options.workers == 1 else "CPU of both workers"
+    print(f"{where}: {cpu / options.seconds:.1%} of a core, {cpu / acked * 1e6:.0f} us a sentence")
+    if options.workers > 1:
+        print_full_rate(options)
+
+
+def print_full_rate(options: argparse.Namespace) -> None:
+    """As fast as it goes, which shows how long the queues are."""
+    notes, totals = run(options, FULL_RATE)
+    latencies = of_all(notes, "latencies")
+    acked = len(latencies)
+    print(
+        f"\nas fast as it goes: {acked / options.seconds:,.0f} sentences/s, {options.seconds:g} s; all acked"
+    )
+    print(f"from emitted to acked: {percentiles(latencies)}")
+    print(f"by status():           p50 {totals.p50 * 1e3:.3f} ms, p99 {totals.p99 * 1e3:.3f} ms")
+
+
+def run(options: argparse.Namespace, rate: float) -> tuple[list[dict[str, Any]], Any]:
+    """One run: what the spouts noted, and what status() says of them."""
+    with tempfile.TemporaryDirectory(prefix="squall-benchmark-") as folder:
+        kind = FullRate if rate == FULL_RATE else Timetable
+        builder = TopologyBuilder("latency", conf={"topology.workers": options.workers})
+        spout = kind(folder, rate, options.seconds, options.seed)
+        builder.set_spout("sentences", spout, parallelism=options.workers)
+        split = builder.set_bolt("split", Split(), parallelism=options.workers)
+        split.local_or_shuffle_grouping("sentences")
+        builder.set_bolt("count", Count(), parallelism=2).fields_grouping("split", "word")
+        processes = {"processes": True, "supervisors": options.supervisors, "slots": 2}
+        with LocalCluster(**processes if options.workers > 1 else {}) as cluster:
+            cluster.submit(builder.build())
+            cluster.wait("latency", timeout=options.seconds + 60)
+            totals = cluster.status("latency").components["sentences"]
+        notes = find(folder, "spout")
+    check(notes, totals, options.workers)
+    return notes, totals
+
+
+def check(notes: list[dict[str, Any]], totals: Any, workers: int) -> None:
+    """All were acked, by the spouts and by status(), and each worker is a process of its own."""
+    emitted = sum(len(note["late"]) for note in notes)
+    acked = sum(len(note["latencies"]) for note in notes)
+    if (acked, totals.acked, totals.failed) != (emitted, emitted, 0) or not emitted:
+        raise AssertionError(f"{acked} of {emitted} sentences were acked; by status(): {totals}")
+    if len({note["pid"] for note in notes}) != workers:
+        raise AssertionError(
+            f"{workers} workers were to have one spout each: {[note['pid'] for note in notes]}"
+        )
+
+
+def of_all(notes: list[dict[str, Any]], name: str) -> list[float]:
+    """The values of all spouts."""
+    return [value for note in notes for value in note[name]]
 
 
 def percentiles(values: list[float]) -> str:
