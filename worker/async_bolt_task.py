@@ -86,7 +86,7 @@ class AsyncBoltTask(BoltTask):
         batch = self.inbox[0]
         if batch.ended:
             self.inputs.ended(batch.source.task)
-        else:
+        elif batch.rows:
             call = AsyncCall(make_tuple(batch, batch.position), self.now())
             batch.position += 1
             self.in_flight[id(call)] = call

@@ -59,7 +59,7 @@ class BatchBoltTask(BoltTask):
         else:
             room = self.batch_size - len(self.gathered)
             stop = min(len(batch.rows), batch.position + room)
-            if not self.gathered:
+            if not self.gathered and stop > batch.position:
                 self.deadline = self.now() + self.batch_interval
             self.gathered += [make_tuple(batch, position) for position in range(batch.position, stop)]
             batch.position = stop

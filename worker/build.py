@@ -10,7 +10,7 @@ import inspect
 import logging
 import os
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any
 
@@ -21,6 +21,7 @@ from worker.batch_bolt_task import BatchBoltTask
 from worker.bolt_task import BoltTask
 from worker.completion import Inputs
 from worker.emitter import BoltEmitter, SpoutEmitter
+from worker.ids import GENERATION_BITS
 from worker.metrics import TaskMetrics
 from worker.observers import (
     DebugLog,
@@ -115,17 +116,21 @@ def build_spout(
     conf = context.conf
     timeouts = conf["topology.enable.message.timeouts"]
     timeout = float(conf["topology.message.timeout.secs"]) if timeouts else None  # type: ignore[arg-type]
-    tracker = Tracker(task, timeout, ground.now())
+    plan = ground.plan
+    first = 0
+    if plan.incarnation != (0, 0):
+        first = Random(f"{plan.seed}/{plan.incarnation}/{task}").getrandbits(GENERATION_BITS)
+    tracker = Tracker(task, timeout, ground.now(), first)
     kind = ObservedSpoutEmitter if observed else SpoutEmitter
     emitter = kind(spec.id, task, outputs, random, tracker, bool(conf["topology.acking"]))
     limit = conf["topology.max.spout.pending"]
     empty_wait = float(conf["topology.sleep.spout.wait.strategy.time.ms"]) / 1000  # type: ignore[arg-type]
-    limits = ground.plan.limits_of(spec.id)
+    limits = plan.limits_of(spec.id)
     max_pending = None if limit is None else int(limit)  # type: ignore[call-overload]
     made = SpoutTask(
         spec, task, instance, context, limits, ground.now, emitter, tracker, max_pending, empty_wait
     )
-    made.calls_an_instant = ground.plan.calls_an_instant
+    made.calls_an_instant = plan.calls_an_instant
     return made
 
 
@@ -152,9 +157,14 @@ def build_bolt(
 
 
 def build_outputs(
-    plan: WorkerPlan, spec: ComponentSpec, task: int, index: int, context: Context
+    plan: WorkerPlan,
+    spec: ComponentSpec,
+    task: int,
+    index: int,
+    context: Context,
+    kept: Mapping[tuple[str, int], Outbox] = {},
 ) -> dict[str, Output]:
-    """The output streams of one task, with a route to every consumer."""
+    """The output streams of one task, with a route to every consumer; outboxes that are `kept`, by stream and target, stay."""
     outputs: dict[str, Output] = {}
     for stream, declared in spec.outputs.items():
         source = plan.source(spec.id, task, stream)
@@ -169,7 +179,12 @@ def build_outputs(
                 if cycle >= 0 and plan.cycle_of.get(reader.id) != cycle:
                     cycle = -1
                 frame = min(plan.limits_of(spec.id).frame, plan.limits_of(reader.id).frame)
-                boxes = {target: Outbox(source, target, credited, cycle, frame) for target in targets}
+                boxes = {
+                    target: kept[stream, target]
+                    if (stream, target) in kept
+                    else Outbox(source, target, credited, cycle, frame)
+                    for target in targets
+                }
                 grouping = entry.grouping
                 custom = load_grouping(grouping.custom, context, spec.id, stream, targets)
                 add_route(

@@ -25,6 +25,11 @@ class Inputs:
         """The end mark of a source task has come."""
         self.open.discard(source)
 
+    def renew(self, before: Iterable[int], sources: Iterable[int]) -> None:
+        """The source tasks are others now: those that are new are waited for, those that went are not."""
+        now = set(sources)
+        self.open = (self.open & now) | (now - set(before))
+
     @property
     def outside_ended(self) -> bool:
         """Whether all source tasks outside the task's cycle have ended."""

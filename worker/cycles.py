@@ -10,6 +10,7 @@ Must not know: links, user code, clocks (the worker says when a round is due).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -27,8 +28,9 @@ class Cycle:
 
     workers: tuple[str, ...]
     coordinator: str
-    sent: int = 0
-    executed: int = 0
+    #: Tuples sent to, and executed from, each worker: when the process of one is over, its counts go on both sides.
+    sent: Counter[str] = field(default_factory=Counter)
+    executed: Counter[str] = field(default_factory=Counter)
     phase: int = 0
     round: int = 0
     replies: dict[str, CycleReply] = field(default_factory=dict)
@@ -47,13 +49,38 @@ class CycleWatch:
         #: Set by the worker: whether all its tasks of a cycle are idle and their outside inputs have ended.
         self.is_idle: Callable[[int], bool] = lambda cycle: False
 
-    def sent(self, cycle: int, tuples: int) -> None:
+    def sent(self, cycle: int, worker: str, tuples: int) -> None:
         """Tuples have left on inner edges."""
-        self.cycles[cycle].sent += tuples
+        self.cycles[cycle].sent[worker] += tuples
 
-    def executed(self, cycle: int, tuples: int) -> None:
+    def executed(self, cycle: int, worker: str, tuples: int) -> None:
         """Tuples from inner edges were worked off."""
-        self.cycles[cycle].executed += tuples
+        self.cycles[cycle].executed[worker] += tuples
+
+    def unsent(self, cycle: int, worker: str, tuples: int) -> None:
+        """Tuples that were counted as sent never came."""
+        if worker in self.cycles[cycle].sent:
+            self.cycles[cycle].sent[worker] -= tuples
+
+    def forget(self, worker: str) -> None:
+        """The process of a worker is over: what it sent and executed is over with it."""
+        for cycle in self.cycles:
+            cycle.sent.pop(worker, None)
+            cycle.executed.pop(worker, None)
+            cycle.replies.clear()
+            cycle.before = None
+
+    def greet(self, worker: str) -> None:
+        """A new process of a worker: it hears how far the cycles are."""
+        for index, cycle in enumerate(self.cycles):
+            if cycle.phase and cycle.coordinator == self.worker and worker in cycle.workers:
+                self.tell(worker, CyclePhase(index, cycle.phase))
+
+    def renew(self, cycles: list[Cycle]) -> None:
+        """Another assignment: other workers host the cycles' tasks."""
+        for old, new in zip(self.cycles, cycles):
+            new.sent, new.executed, new.phase, new.round = old.sent, old.executed, old.phase, old.round
+        self.cycles = cycles
 
     def wants_round(self) -> bool:
         """Whether this worker coordinates a cycle that may be quiet."""
@@ -89,8 +116,9 @@ class CycleWatch:
                 message.round,
                 self.worker,
                 self.is_idle(message.cycle),
-                cycle.sent,
-                cycle.executed,
+                sum(cycle.sent.values()),
+                sum(cycle.executed.values()),
+                cycle.phase,
             )
             self.tell(cycle.coordinator, reply)
         elif isinstance(message, CycleReply):
@@ -100,6 +128,9 @@ class CycleWatch:
 
     def take_reply(self, reply: CycleReply, cycle: Cycle) -> None:
         """Judge the round when all have answered."""
+        if reply.phase > cycle.phase:  # of a time before this process
+            for worker in cycle.workers:
+                self.tell(worker, CyclePhase(reply.cycle, reply.phase))
         if reply.round != cycle.round:
             return
         cycle.replies[reply.worker] = reply

@@ -134,10 +134,13 @@ class Endings:
     def end(self, task: Task) -> None:
         """A task has nothing more to do: tell its readers."""
         task.ended = True
-        if task.spec.outputs:
-            plan = self.worker.plan
-            source = plan.source(task.spec.id, task.id, next(iter(task.spec.outputs)))
-            self.worker.links.mark_end(source, plan.end_targets(task.spec.id))
+        self.tell_end(task, self.worker.plan.end_targets(task.spec.id))
+
+    def tell_end(self, task: Task, targets: list[int]) -> None:
+        """Send a task's end mark to tasks of its readers."""
+        if task.spec.outputs and targets:
+            source = self.worker.plan.source(task.spec.id, task.id, next(iter(task.spec.outputs)))
+            self.worker.links.mark_end(source, targets)
 
     def cycle_idle(self, index: int) -> bool:
         """Whether all tasks here of a cycle are at rest, their outside inputs have ended, and the last phase was taken."""

@@ -25,9 +25,9 @@ GENERATION_MASK: Final = ((1 << GENERATION_BITS) - 1) << SLOT_BITS
 EDGE_BLOCK: Final = 1024
 
 
-def first_root(task: int, slot: int) -> int:
-    """The root id of a slot's first use."""
-    return task << TASK_SHIFT | slot
+def first_root(task: int, slot: int, generation: int = 0) -> int:
+    """The root id of a slot's first use, counted from a generation."""
+    return task << TASK_SHIFT | generation % (1 << GENERATION_BITS) << SLOT_BITS | slot
 
 
 def next_root(root: int) -> int:

@@ -31,7 +31,9 @@ class Links:
         windows: Callable[[int], int],
         send: Send,
         cycles: CycleWatch,
+        linked: bool = True,
     ) -> None:
+        """`linked`: the other workers can be reached from the start; else each when `linked` says so."""
         self.worker = worker
         self.worker_of = worker_of
         self.window_of = windows
@@ -51,6 +53,8 @@ class Links:
         #: Untracked tuples that a full cycle dropped, by component.
         self.dropped: dict[str, int] = {}
         self.cycle_buffer = 0
+        #: The workers that take tuples, this one among them.
+        self.reachable = {worker, *worker_of.values()} if linked else {worker}
 
     def flush(self, task: Task, partial: bool) -> bool:
         """Send what is in a task's outboxes, as far as there is credit: full frames, or (`partial`) everything.
@@ -83,7 +87,8 @@ class Links:
         """The window of the link to a task."""
         window = self.sending.get(target)
         if window is None:
-            window = self.sending[target] = SendWindow(self.window_of(target))
+            there = self.worker_of[target] in self.reachable
+            window = self.sending[target] = SendWindow(self.window_of(target) if there else 0)
         return window
 
     def number(self, batch: Batch, credited: bool) -> None:
@@ -92,7 +97,7 @@ class Links:
         if credited:
             batch.frame = self.window(batch.target).next_frame()
         if batch.cycle >= 0:
-            self.cycles.sent(batch.cycle, len(batch.rows))
+            self.cycles.sent(batch.cycle, self.worker_of[batch.target], len(batch.rows))
         self.forward(batch)
 
     def forward(self, batch: Batch) -> None:
@@ -114,6 +119,12 @@ class Links:
     def arrive(self, batch: Batch) -> None:
         """Put a batch into the inbox of its task."""
         task = self.tasks[batch.target]
+        if batch.frame:
+            key = (batch.sender, batch.target)
+            window = self.receiving.get(key)
+            if window is None:
+                window = self.receiving[key] = ReceiveWindow(self.window_of(batch.target))
+            batch.window = window
         if batch.frame == 0 and not batch.ended and task.waiting() >= self.cycle_buffer:
             self.drop_untracked(task, batch)
         task.inbox.append(batch)
@@ -126,7 +137,7 @@ class Links:
         if not dropped:
             return
         self.dropped[task.spec.id] = self.dropped.get(task.spec.id, 0) + dropped
-        self.cycles.executed(batch.cycle, dropped)
+        batch.skipped += dropped
         batch.more = {new: batch.more[old] for new, old in enumerate(kept) if old in batch.more}
         batch.rows = [batch.rows[position] for position in kept]
         batch.roots = [batch.roots[position] for position in kept]
@@ -135,13 +146,10 @@ class Links:
     def done(self, batch: Batch) -> None:
         """A batch was worked off and its outputs are in the outboxes: confirm it, which grants new credit."""
         if batch.cycle >= 0:
-            self.cycles.executed(batch.cycle, len(batch.rows))
-        if batch.frame == 0:
+            self.cycles.executed(batch.cycle, batch.sender, len(batch.rows) + batch.skipped)
+        window = batch.window
+        if window is None or window.over:
             return
-        key = (batch.sender, batch.target)
-        window = self.receiving.get(key)
-        if window is None:
-            window = self.receiving[key] = ReceiveWindow(self.window_of(batch.target))
         upto = window.confirm(batch.frame)
         if batch.sender == self.worker:
             self.granted(batch.target, upto)
@@ -165,3 +173,42 @@ class Links:
                 if not task.blocked and isinstance(task, BoltTask):
                     self.woken.append(task)
         return sent
+
+    # Peers.
+
+    def linked(self, worker: str) -> None:
+        """A process of another worker takes tuples from now on: its windows are new."""
+        self.reachable.add(worker)
+        self.reset_windows(target for target, host in self.worker_of.items() if host == worker)
+
+    def superseded(self, worker: str) -> None:
+        """The process of another worker is over: no tuples go there, and what it sent grants nobody anything."""
+        self.reachable.discard(worker)
+        self.reset_windows(target for target, host in self.worker_of.items() if host == worker)
+        for key in [key for key in self.receiving if key[0] == worker]:
+            self.receiving.pop(key).over = True
+        self.grants.pop(worker, None)
+
+    def closing(self, worker: str) -> None:
+        """Another worker takes no more tuples; what is on the way there is executed."""
+        self.reachable.discard(worker)
+        for target, host in self.worker_of.items():
+            if host == worker:
+                self.window(target).close()
+
+    def reset_windows(self, targets: Iterable[int]) -> None:
+        """Begin anew with the windows to these tasks; whoever waits for one tries again."""
+        for target in list(targets):
+            self.sending.pop(target, None)
+            if target in self.waiting:
+                self.retry.update(self.waiting.pop(target))
+
+    def forget_task(self, task: int) -> None:
+        """A task of this worker is gone, or is made anew."""
+        self.tasks.pop(task, None)
+        for key in [key for key in self.receiving if key[1] == task]:
+            self.receiving.pop(key).over = True
+        for tasks in self.waiting.values():
+            tasks.pop(task, None)
+        self.retry.pop(task, None)
+        self.woken = [bolt for bolt in self.woken if bolt.id != task]

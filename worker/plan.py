@@ -38,6 +38,10 @@ class WorkerPlan:
     finished: frozenset[int] = frozenset()
     #: In simulated time, where calls take no time: calls of next_tuple within one instant. None: no such limit.
     calls_an_instant: int | None = None
+    #: Which process of the worker this is; see `squall.cluster.records.Placement`.
+    incarnation: tuple[int, int] = (0, 0)
+    #: False: tuples go to another worker only once the transport says that it is there.
+    linked: bool = True
 
     @property
     def own_tasks(self) -> list[tuple[int, str, int]]:

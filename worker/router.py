@@ -242,6 +242,11 @@ class Output:
             if isinstance(self.only, FieldsRoute) and self.only.only >= 0:
                 self.key, self.cache = self.only.only, self.only.cache
 
+    def take_routes(self, other: Output) -> None:
+        """Choose as another output does from now on; this object stays, since emissions that may be replayed name it."""
+        self.fixed, self.picked, self.many, self.direct = other.fixed, other.picked, other.many, other.direct
+        self.only, self.unread, self.key, self.cache = other.only, other.unread, other.key, other.cache
+
     def choose(self, row: Row) -> list[Outbox]:
         """All outboxes that this row goes to (the way of the slower paths)."""
         boxes = list(self.fixed)

@@ -40,6 +40,9 @@ class Runner(Protocol):
     def collect(self) -> list[int]:
         """The tasks whose jobs have ended since the last time; one entry a job."""
 
+    def finish(self, task: int, job: Job) -> None:
+        """Run the last job of this task, and wait until it has ended."""
+
     def stop(self) -> None:
         """Let the jobs under way end and take no more."""
 
@@ -57,6 +60,9 @@ class InlineRunner:
     def collect(self) -> list[int]:
         over, self.over = self.over, []
         return over
+
+    def finish(self, task: int, job: Job) -> None:
+        job()
 
     def stop(self) -> None:
         """Nothing is under way."""
@@ -85,7 +91,7 @@ class ThreadRunner:
 
     def serve(self, task: int) -> None:
         """The life of a thread: jobs until told to stop."""
-        queue = self.queues[task]
+        queue = self.queues[task]  # kept: the last job takes the entry away
         while (job := queue.get()) is not None:
             job()
             end_returned_fork(self.process)
@@ -97,6 +103,16 @@ class ThreadRunner:
         while self.over:
             over.append(self.over.popleft())
         return over
+
+    def finish(self, task: int, job: Job) -> None:
+        self.submit(task, job)
+        self.queues.pop(task).put(None)
+        name = f"{self.name}-task-{task}"
+        for thread in [thread for thread in self.threads if thread.name == name]:
+            self.threads.remove(thread)
+            thread.join(STOP_SECONDS)
+        while task in self.over:
+            self.over.remove(task)
 
     def stop(self) -> None:
         for queue in self.queues.values():

@@ -22,9 +22,7 @@ class Settling:
 
     def __init__(self, worker: str, worker_of: Mapping[int, str], all_spout_tasks: list[int]) -> None:
         self.worker = worker
-        self.worker_of = worker_of
-        #: The spout task when there is only one in the topology: no need to look at each root.
-        self.only = all_spout_tasks[0] if len(all_spout_tasks) == 1 else 0
+        self.assign(worker_of, all_spout_tasks)
         self.spouts: dict[int, SpoutTask] = {}
         #: XORs of all tasks that run in the worker's loop: settled once a round, neighbours of one root combined.
         self.shared = XorBatch()
@@ -32,6 +30,16 @@ class Settling:
         self.controls: dict[str, Control] = {}
         #: Signs of life for trackers here that are in the middle of a run.
         self.late_held: list[Held] = []
+
+    def assign(self, worker_of: Mapping[int, str], all_spout_tasks: list[int]) -> None:
+        """Where tasks run, by an assignment."""
+        self.worker_of = worker_of
+        #: The spout task when there is only one in the topology: no need to look at each root.
+        self.only = all_spout_tasks[0] if len(all_spout_tasks) == 1 else 0
+
+    def forget(self, worker: str) -> None:
+        """The process of another worker is over, and its trackers with it: what they were to hear is of no use."""
+        self.controls.pop(worker, None)
 
     def control(self, worker: str) -> Control:
         """The control frame that is being filled for a worker."""
@@ -61,6 +69,8 @@ class Settling:
         """XORs for the trees of one spout task."""
         task = self.spouts.get(spout)
         if task is None:
+            if spout not in self.worker_of:  # of a task that is no more
+                return
             xors = self.control(self.worker_of[spout]).xors
             if spout in xors:
                 xors[spout][0].extend(columns[0])
@@ -77,7 +87,8 @@ class Settling:
         spout = task_of(root)
         task = self.spouts.get(spout)
         if task is None:
-            self.control(self.worker_of[spout]).failures.append((root, failure))
+            if spout in self.worker_of:
+                self.control(self.worker_of[spout]).failures.append((root, failure))
         elif task.busy:
             task.late_failures.append((root, failure))
         else:
@@ -92,7 +103,8 @@ class Settling:
             part = Held(held.component, held.task, tuple(roots))
             task = self.spouts.get(spout)
             if task is None:
-                self.control(self.worker_of[spout]).held.append(part)
+                if spout in self.worker_of:
+                    self.control(self.worker_of[spout]).held.append(part)
             elif task.busy:
                 self.late_held.append(part)
             else:

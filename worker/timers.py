@@ -27,10 +27,20 @@ class Timers:
         self.now = now
         self.ticks: list[tuple[float, int, float, BoltTask]] = []
         self.batch_bolts: list[BatchBoltTask] = []
+        self.assign(plan)
+
+    def assign(self, plan: WorkerPlan) -> None:
+        """The workers of an assignment."""
         self.other_workers = sorted(set(plan.worker_of.values()) - {plan.worker})
 
+    def drop(self, bolt: BoltTask) -> None:
+        """A task is gone."""
+        self.ticks = [entry for entry in self.ticks if entry[3] is not bolt]
+        heapq.heapify(self.ticks)
+        self.batch_bolts = [other for other in self.batch_bolts if other is not bolt]
+
     def add_ticks(self, bolts: Iterable[BoltTask]) -> None:
-        """Plan the ticks of these tasks."""
+        """Plan the ticks of these tasks, counted from the time that was given last."""
         for bolt in bolts:
             if isinstance(bolt, BatchBoltTask):
                 self.batch_bolts.append(bolt)

@@ -32,6 +32,7 @@ class Tracker:
         "emissions",
         "failed",
         "free",
+        "generation",
         "holders",
         "pending",
         "roots",
@@ -41,8 +42,11 @@ class Tracker:
         "xors",
     )
 
-    def __init__(self, task: int, timeout: float | None, now: float) -> None:
+    def __init__(self, task: int, timeout: float | None, now: float, generation: int = 0) -> None:
+        """`generation`: where the ids of this tracker begin, so that what was meant for trees of an earlier process of the
+        same task finds none of them."""
         self.task = task
+        self.generation = generation
         #: Root id of each slot; negative while the slot is free.
         self.roots: list[int] = []
         self.xors: list[int] = []
@@ -191,7 +195,7 @@ class Tracker:
             raise EmitError(
                 f"task {self.task} has {size} trees open, the most there can be: set topology.max.spout.pending"
             )
-        self.roots += [-first_root(self.task, slot) for slot in range(size, size + more)]
+        self.roots += [-first_root(self.task, slot, self.generation) for slot in range(size, size + more)]
         self.xors += [0] * more
         self.emissions += [None] * more
         self.free.extend(range(size, size + more))

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from squall.clock import Clock
 from squall.transport.frames import Batch, Frame, Held, Unsent
+from squall.transport.link import remembered
 from topology_api import EmitError
 from worker.async_bolt_task import AsyncBoltTask
 from worker.bolt_task import BoltTask
@@ -25,7 +26,9 @@ from worker.emitter import short
 from worker.endings import Endings
 from worker.forks import end_returned_fork
 from worker.links import Links
+from worker.peers import Peers
 from worker.plan import WorkerPlan
+from worker.replanning import replan
 from worker.reports import ErrorLog, ErrorReport, make_report
 from worker.runners import Calls, Runner
 from worker.settling import Settling
@@ -74,11 +77,13 @@ class Worker:
         self.ground = Surroundings(plan, clock.now, wake, asyncio_driver)
         self.arrived: deque[Frame] = deque()
         self.cycles = CycleWatch(self.name, plan.cycles())
-        self.links = Links(self.name, dict(plan.worker_of), plan.window_of, send, self.cycles)
+        self.links = Links(self.name, dict(plan.worker_of), self.window_of, send, self.cycles, plan.linked)
         self.links.cycle_buffer = int(plan.conf["topology.cycle.buffer"])
         spouts = [task for spec in plan.topology.spouts for task in plan.tasks_of[spec.id]]
         self.settling = Settling(self.name, plan.worker_of, spouts)
         self.tasks: dict[int, Task] = {}
+        #: Tasks that are closed since another assignment came: what they did still counts.
+        self.former: list[Task] = []
         self.spouts: list[SpoutTask] = []
         self.bolts: list[BoltTask] = []
         self.async_bolts: list[AsyncBoltTask] = []
@@ -92,14 +97,22 @@ class Worker:
         self.last_flush = clock.now()
         self.endings = Endings(self)
         self.cycles.is_idle = self.endings.cycle_idle
+        #: What the transport tells of other workers.
+        self.peers = Peers(self)
 
     # Life.
 
     def start(self) -> None:
-        """Make the tasks and have them opened; bolts first, so that a spout's first tuple finds them prepared."""
+        """Make the tasks and have them opened."""
         self.started = True
-        rows = sorted(self.plan.own_tasks, key=lambda row: self.plan.topology.component(row[1]).kind)
-        for task_id, component, index in rows:
+        self.open_tasks(self.plan.own_tasks)
+
+    def open_tasks(self, rows: list[tuple[int, str, int]]) -> None:
+        """Make tasks and have them opened; bolts first, so that a spout's first tuple finds them prepared."""
+        made: list[Task] = []
+        for task_id, component, index in sorted(
+            rows, key=lambda row: self.plan.topology.component(row[1]).kind
+        ):
             try:
                 task = build_task(self.ground, task_id, component, index)
             except BaseException as error:
@@ -110,7 +123,9 @@ class Worker:
                 self.crash = self.crash or report
                 return
             self.tasks[task_id] = task
+            made.append(task)
             if isinstance(task, SpoutTask):
+                task.draining = self.draining
                 self.spouts.append(task)
                 self.settling.spouts[task_id] = task
             elif isinstance(task, BoltTask):
@@ -119,14 +134,23 @@ class Worker:
                 if not task.threaded or self.inline:
                     task.xors = self.settling.shared
         self.async_bolts = [task for task in self.bolts if isinstance(task, AsyncBoltTask)]
-        self.timers.add_ticks(self.bolts)
-        for task in [*self.bolts, *self.spouts]:
+        self.timers.now = self.now()
+        self.timers.add_ticks(bolt for bolt in made if isinstance(bolt, BoltTask))
+        for task in made:
             if isinstance(task, SpoutTask) and task.id in self.plan.finished:
                 task.finished = task.opened = task.closed = True
                 continue
             self.execute(task, task.start)
             if self.crash:
                 return
+
+    def replan(self, plan: WorkerPlan) -> None:
+        """Run the tasks of another assignment from now on; those that stay are not disturbed."""
+        replan(self, plan)
+
+    def window_of(self, task: int) -> int:
+        """Frames that may be under way to a task."""
+        return self.plan.window_of(task)
 
     @property
     def opened(self) -> bool:
@@ -141,8 +165,16 @@ class Worker:
     @property
     def drained(self) -> bool:
         """Told to drain, nothing is pending or waiting any more."""
-        if not self.draining or any(task.pending or task.busy or task.has_verdicts for task in self.spouts):
-            return False
+        return self.draining and self.spouts_drained and self.idle
+
+    @property
+    def spouts_drained(self) -> bool:
+        """Whether no tree of a spout here is open."""
+        return not any(task.pending or task.busy or task.has_verdicts for task in self.spouts)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing waits here, in no queue and no outbox."""
         return not self.arrived and all(self.at_rest(task) for task in [*self.bolts, *self.spouts])
 
     def at_rest(self, task: Task) -> bool:
@@ -235,7 +267,10 @@ class Worker:
             took = True
             frame = arrived.popleft()
             if isinstance(frame, Batch):
-                self.links.arrive(frame)
+                if frame.target in self.links.tasks:
+                    self.links.arrive(frame)
+                elif frame.rows:  # for a task that is gone from here
+                    self.peers.lost([remembered(frame, 0)])
                 continue
             self.settling.arrived(frame, now)
             for target, upto in frame.grants.items():
@@ -252,12 +287,13 @@ class Worker:
     def take_unsent(self, lost: Unsent, now: float) -> None:
         """A tuple of a task here could not be encoded: report it, and let no cycle wait for it."""
         if lost.cycle >= 0:
-            self.cycles.executed(lost.cycle, 1)
+            self.cycles.unsent(lost.cycle, self.links.worker_of[lost.target], 1)
         name, error = self.plan.topology.name, EmitError(lost.error)
         report = make_report(
             name, lost.component, lost.task, "emit", error, f"values {short(lost.values)}", now
         )
-        self.take_reports([report], self.tasks[lost.task].crash_on_error)
+        task = self.tasks.get(lost.task)
+        self.take_reports([report], task is not None and task.crash_on_error)
 
     def wake_bolts(self) -> None:
         """Queue the bolt tasks that got input."""

@@ -11,11 +11,13 @@ from __future__ import annotations
 class SendWindow:
     """The sender's side: numbers frames from 1 and says whether the next one may go."""
 
-    __slots__ = ("granted", "sent")
+    __slots__ = ("closed", "granted", "sent")
 
     def __init__(self, window: int) -> None:
         self.sent = 0
         self.granted = window
+        #: The receiver takes no more: no grant opens the window again.
+        self.closed = False
 
     @property
     def room(self) -> bool:
@@ -31,20 +33,27 @@ class SendWindow:
 
     def grant(self, upto: int) -> bool:
         """Take a grant; whether it gave new room. Older and repeated grants change nothing."""
-        if upto <= self.granted:
+        if upto <= self.granted or self.closed:
             return False
         self.granted = upto
         return True
+
+    def close(self) -> None:
+        """From now on there is no room."""
+        self.closed = True
+        self.granted = self.sent
 
 
 class ReceiveWindow:
     """The receiver's side: counts the frames it has executed; the grant follows from that."""
 
-    __slots__ = ("executed", "window")
+    __slots__ = ("executed", "over", "window")
 
     def __init__(self, window: int) -> None:
         self.window = window
         self.executed = 0
+        #: The sender's process is over; what it still had here is executed, and grants nobody anything.
+        self.over = False
 
     def confirm(self, frame: int) -> int:
         """Frame number `frame` was executed; the grant that is now due."""

@@ -396,6 +396,8 @@ def leave_out(batch: Batch, error: Unencodable, note: Control) -> None:
     failure = Failure("failed", source.component, source.task, str(error), 0)
     roots = [batch.roots[at], *(root for root, _ in batch.more.get(at, ()))]
     note.failures += [(root, replace(failure)) for root in roots if root > 0]
-    note.unsent.append(Unsent(source.component, source.task, batch.rows[at], str(error), batch.cycle))
+    note.unsent.append(
+        Unsent(source.component, source.task, batch.rows[at], str(error), batch.cycle, batch.target)
+    )
     del batch.rows[at], batch.roots[at], batch.edges[at]
     batch.more = {place - (place > at): pairs for place, pairs in batch.more.items() if place != at}

@@ -4,7 +4,7 @@ A `Batch` holds the tuples that one task sends to one other task on one stream, 
 ended. A `Control` frame holds everything that is not a tuple: XORs of settled tuples, failures, credit grants, signs of
 life, hurry, and the questions and answers by which a cycle finds out that it is quiet.
 
-The same objects travel inside one process and, encoded by `squall.transport.codec`, between processes.
+The same objects travel inside one process and, encoded by `squall.transport.wire`, between processes.
 Must not know: sockets, tasks, user code.
 """
 
@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from squall.transport.credit import ReceiveWindow
 from topology_api import Failure
 from topology_api.tuples import Source
 
@@ -41,8 +42,10 @@ class Batch:
         "roots",
         "rows",
         "sender",
+        "skipped",
         "source",
         "target",
+        "window",
     )
 
     def __init__(
@@ -66,6 +69,10 @@ class Batch:
         self.ended = False
         #: How many of its tuples have been executed.
         self.position = 0
+        #: Tuples that were taken out before they could be executed.
+        self.skipped = 0
+        #: The receiver's window that it counts in; set when it arrives.
+        self.window: ReceiveWindow | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -107,6 +114,8 @@ class CycleReply:
     idle: bool
     sent: int
     executed: int
+    #: How often it was told that the cycle is quiet.
+    phase: int = 0
 
 
 @dataclass(frozen=True)
@@ -128,8 +137,9 @@ class Unsent:
     task: int
     values: tuple[Any, ...]
     error: str
-    #: Index of the cycle whose inner edge it was to travel on, or -1.
+    #: Index of the cycle whose inner edge it was to travel on, or -1; and the task that it was for.
     cycle: int
+    target: int = 0
 
 
 @dataclass

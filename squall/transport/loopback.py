@@ -1,21 +1,29 @@
-"""The transport inside one process: frames from worker to worker, in order, none lost.
+"""Transports inside one process: frames handed over as objects, and messages moved as bytes without a network.
 
-With `encode` each frame goes through the codec, as it would on a network: tests use it so that they cover the codec, and so
-that a value that cannot be sent is found before there is a network.
+`Loopback` joins the in-process workers of a local cluster: frames go from worker to worker, in order, none lost. With
+`encode` each frame goes through the codec, as it would on a network, so that a value that cannot be sent is found before
+there is a network. `LoopbackCarrier` is a `Carrier` in memory, for an `Exchange` without sockets: tests of links run over it
+and over ZeroMQ.
 Must not know: tasks, user code, clocks.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
-from squall.transport.codec import Unencodable, decode, encode
-from squall.transport.frames import Batch, Control, Frame, Unsent
-from topology_api import Failure
+from squall.transport import wire
+from squall.transport.carrier import Parts
+from squall.transport.errors import BadFrame, Unencodable
+from squall.transport.exchange import leave_out
+from squall.transport.frames import Batch, Control, Frame
+from squall.transport.wire import Header
+from squall.worker_files import Address
 from topology_api.tuples import Source
 
 Deliver = Callable[[Frame], None]
+
+NOBODY = (0, 0)
 
 
 class Loopback:
@@ -26,12 +34,14 @@ class Loopback:
         streams: Sequence[tuple[str, str, tuple[str, ...]]],
         component_of: dict[int, str],
         encoded: bool = False,
+        codec: str = "pickle",
     ) -> None:
         """`streams`: (component, stream, fields) of all streams; `component_of`: the component of each task."""
         self.streams = list(streams)
         self.numbers = {(component, stream): number for number, (component, stream, _) in enumerate(streams)}
         self.component_of = component_of
         self.encoded = encoded
+        self.codec = codec
         self.workers: dict[str, Deliver] = {}
         self.sources: dict[tuple[int, int], Source] = {}
 
@@ -48,41 +58,97 @@ class Loopback:
         deliver = self.workers.get(worker)
         if deliver is None:
             return
-        if self.encoded:
-            for part in self.through_codec(frame):
-                deliver(part)
-        else:
+        if not self.encoded:
             deliver(frame)
+        elif isinstance(frame, Batch):
+            deliver(self.batch_through_codec(frame))
+        else:
+            header = Header(wire.CONTROL_FRAME, frame.sender, NOBODY, NOBODY, 0, 0)
+            opened, body = wire.open_header([wire.seal(header, wire.pack_control(frame, 0))])
+            deliver(wire.unpack_control(opened, body)[0])
 
-    def through_codec(self, frame: Frame) -> list[Frame]:
-        """The frame as it comes out of the codec; tuples with a value that cannot be encoded fail and are left out."""
-        note = Control(frame.sender)
+    def batch_through_codec(self, batch: Batch) -> Batch:
+        """The batch as it comes out of the codec; tuples with a value that cannot be encoded fail and are left out."""
+        note = Control(batch.sender)
         while True:
             try:
-                data = encode(frame, lambda component, stream: self.numbers[component, stream])
+                body, further = wire.pack_batch(batch, self.codec, lambda *stream: self.numbers[stream])
                 break
             except Unencodable as error:
-                assert isinstance(frame, Batch)
-                self.leave_out(frame, error, note)
-        own = self.workers.get(frame.sender)
+                leave_out(batch, error, note)
+        own = self.workers.get(batch.sender)
         if note and own is not None:
             own(note)
-        return [decode(data, self.source)]
-
-    def leave_out(self, batch: Batch, error: Unencodable, note: Control) -> None:
-        """Take the tuple at fault out of a batch; the note to its worker says so, and that its trees failed."""
-        at, source = error.position, batch.source
-        failure = Failure("failed", source.component, source.task, str(error), 0)
-        roots = [batch.roots[at], *(root for root, _ in batch.more.get(at, ()))]
-        note.failures += [(root, replace(failure)) for root in roots if root > 0]
-        note.unsent.append(Unsent(source.component, source.task, batch.rows[at], str(error), batch.cycle))
-        del batch.rows[at], batch.roots[at], batch.edges[at]
-        batch.more = {place - (place > at): pairs for place, pairs in batch.more.items() if place != at}
+        kind = wire.END if batch.ended else wire.BATCH
+        first = wire.seal(Header(kind, batch.sender, NOBODY, NOBODY, 0, batch.frame), body)
+        header, rest = wire.open_header([first])
+        return wire.unpack_batch(header, rest, further, self.codec, self.source)
 
     def source(self, task: int, number: int) -> Source:
         """The source of a task's stream."""
         found = self.sources.get((task, number))
         if found is None:
+            if number >= len(self.streams):
+                raise BadFrame(f"a batch of stream {number} of task {task}, which there is not")
             component, stream, fields = self.streams[number]
             found = self.sources[task, number] = Source(component, task, stream, fields)
         return found
+
+
+class LoopbackNetwork:
+    """Where the carriers of one process meet: an address leads to the queues of a worker."""
+
+    def __init__(self) -> None:
+        self.queues: dict[Address, tuple[deque[Parts], deque[Parts]]] = {}
+        self.opened = 0
+
+    def join(self) -> Address:
+        """A new address."""
+        self.opened += 1
+        address = (f"loopback:{self.opened}:data", f"loopback:{self.opened}:control")
+        self.queues[address] = (deque(), deque())
+        return address
+
+    def carry(self, address: Address, channel: int, parts: Parts) -> None:
+        """Move a message; one to an address that nobody has is lost. Tests lose, double and reorder here."""
+        if address in self.queues:
+            self.queues[address][channel].append([bytes(part) for part in parts])
+
+
+class LoopbackCarrier:
+    """A `Carrier` over a `LoopbackNetwork`."""
+
+    def __init__(self, network: LoopbackNetwork, room: int = 1000) -> None:
+        """`room`: messages that wait at a peer before `send` says that there is no room."""
+        self.network = network
+        self.room = room
+        self.address = network.join()
+        self.peers: dict[str, Address] = {}
+
+    def connect(self, peer: str, address: Address) -> None:
+        """See `Carrier`."""
+        self.peers[peer] = address
+
+    def disconnect(self, peer: str) -> None:
+        """See `Carrier`."""
+        self.peers.pop(peer, None)
+
+    def send(self, peer: str, channel: int, parts: Parts) -> bool:
+        """See `Carrier`."""
+        address = self.peers.get(peer)
+        if address is None:
+            return False
+        waiting = self.network.queues.get(address)
+        if waiting is not None and len(waiting[channel]) >= self.room:
+            return False
+        self.network.carry(address, channel, parts)
+        return True
+
+    def receive(self, channel: int) -> Parts | None:
+        """See `Carrier`."""
+        queues = self.network.queues.get(self.address)
+        return queues[channel].popleft() if queues is not None and queues[channel] else None
+
+    def close(self) -> None:
+        """See `Carrier`."""
+        self.network.queues.pop(self.address, None)

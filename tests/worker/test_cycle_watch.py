@@ -35,7 +35,7 @@ class Network:
 
     def send_tuple(self, name: str, hops: int) -> None:
         target = self.random.choice(self.names)
-        self.watches[name].sent(0, 1)
+        self.watches[name].sent(0, target, 1)
         if target == name:
             self.inboxes[name].append(hops)
         else:
@@ -58,7 +58,7 @@ class Network:
         if hops:
             for _ in range(self.random.choice((0, 1, 1, 2))):
                 self.send_tuple(name, hops - 1)
-        self.watches[name].executed(0, 1)
+        self.watches[name].executed(0, "whoever sent it", 1)
 
     def deliver(self, key: tuple[str, str, str]) -> None:
         what = self.channels[key].popleft()

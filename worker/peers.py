@@ -1,0 +1,100 @@
+"""What a worker does when the transport tells it of other workers: they come, they go, tuples on the way to them are lost.
+
+Implements `squall.transport.exchange.Listener` for a `worker.worker.Worker`.
+Must not know: sockets, user code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from squall.transport.frames import Batch, Frame
+from squall.transport.link import Sent
+from topology_api import Failure
+from worker.bolt_task import BoltTask
+from worker.cycles import CycleWatch
+from worker.endings import Endings
+from worker.links import Links
+from worker.plan import WorkerPlan
+from worker.settling import Settling
+from worker.task import Task
+
+
+class LinkedWorker(Protocol):
+    """What is asked of the worker."""
+
+    plan: WorkerPlan
+    tasks: dict[int, Task]
+    links: Links
+    cycles: CycleWatch
+    settling: Settling
+    endings: Endings
+
+    def deliver(self, frame: Frame) -> None: ...
+
+
+class Peers:
+    """The other workers, as the transport tells of them."""
+
+    def __init__(self, worker: LinkedWorker) -> None:
+        self.worker = worker
+        #: Batches that were lost on the way from here, and trees that failed with them.
+        self.lost_batches = 0
+
+    def deliver(self, frame: Frame) -> None:
+        """A frame has come; it is looked at in the next step."""
+        self.worker.deliver(frame)
+
+    def lost(self, frames: Sequence[Sent]) -> None:
+        """These batches of ours were never executed: their trees fail at once, instead of by time."""
+        worker = self.worker
+        failed: set[int] = set()
+        for sent in frames:
+            self.lost_batches += 1
+            if sent.cycle >= 0:
+                worker.cycles.unsent(sent.cycle, worker.links.worker_of.get(sent.target, ""), sent.size)
+            failure = Failure(
+                "lost", worker.plan.component_of.get(sent.target), sent.target, "its worker is gone", 0
+            )
+            for root in sent.trees() - failed:
+                failed.add(root)
+                worker.settling.failure(root, failure)
+
+    def superseded(self, name: str) -> None:
+        """The process of another worker is over."""
+        worker = self.worker
+        worker.links.superseded(name)
+        worker.cycles.forget(name)
+        worker.settling.forget(name)
+
+    def linked(self, name: str) -> None:
+        """A process of another worker takes tuples: it also hears what has ended here already."""
+        worker = self.worker
+        worker.links.linked(name)
+        worker.cycles.greet(name)
+        for task in worker.tasks.values():
+            if task.ended:
+                targets = worker.plan.end_targets(task.spec.id)
+                worker.endings.tell_end(
+                    task, [target for target in targets if worker.links.worker_of[target] == name]
+                )
+
+    def closing(self, name: str) -> None:
+        """Another worker takes no more tuples."""
+        self.worker.links.closing(name)
+
+
+def unexecuted(task: BoltTask) -> list[Sent]:
+    """What waits in the inbox of a task that is going, as batches that are lost."""
+    found = []
+    for batch in task.inbox:
+        if batch.ended or not batch.rows:
+            continue
+        rest = _rest_of(batch)
+        found.append(Sent(0, batch.source, batch.target, 0, -1, 0, False, sorted(rest), {}))
+    return found
+
+
+def _rest_of(batch: Batch) -> set[int]:
+    return batch.held_roots(batch.position)
