@@ -1,0 +1,206 @@
+"""A supervisor for tests of worker processes: it writes a worker's directory, starts `python -m worker` and reads what it says.
+
+Must not know: single tests.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+
+from squall.cluster.blobs import put_bundle, write_bundle
+from squall.cluster.memory import InMemoryStore
+from squall.cluster.records import Placement
+from squall.settings import Overrides, merged
+from squall.worker_files import (
+    LEASE,
+    LOG,
+    ORDERS,
+    OUTPUT,
+    Address,
+    End,
+    Orders,
+    Pulse,
+    read_end,
+    read_pulse,
+    write,
+)
+from topology_api import Topology
+
+ROOT = Path(__file__).resolve().parents[2]
+#: How long a test waits for what should happen soon: far longer than it takes on a busy machine.
+CAP = 40.0
+
+
+def tasks_of(topology: Topology) -> tuple[tuple[int, str, int], ...]:
+    """Tasks numbered from 1 on, in the order of the components."""
+    rows = [(spec.id, index) for spec in topology.components for index in range(spec.parallelism)]
+    return tuple((number, component, index) for number, (component, index) in enumerate(rows, 1))
+
+
+def orders_for(
+    topology: Topology,
+    bundle: Path,
+    conf: Mapping[str, object] | None = None,
+    placed: Mapping[str, Sequence[int]] | None = None,
+    worker: str = "w1",
+) -> Orders:
+    """Orders to run a topology: all of it in one worker, or as `placed` says."""
+    whole, components = merged(topology, {}, {}, Overrides(topology=dict(conf or {})))
+    tasks = tasks_of(topology)
+    placed = placed or {worker: [task for task, _, _ in tasks]}
+    return Orders(
+        number=1,
+        topology_id=f"{topology.name}-1",
+        topology=topology.name,
+        worker=worker,
+        incarnation=(1, 0),
+        supervisor="test",
+        asked="run",
+        version=1,
+        placements=tuple(
+            Placement(name, "test", slot, (1, 0), tuple(own))
+            for slot, (name, own) in enumerate(placed.items())
+        ),
+        addresses={},
+        tasks=tasks,
+        finished=(),
+        conf=whole,
+        component_confs=components,
+        bundle=str(bundle),
+    )
+
+
+def ship(topology: Topology, folder: Path) -> Path:
+    """Put a topology's bundle into a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    store = InMemoryStore()
+    put_bundle(store, "t", topology)
+    write_bundle(store, "t", folder)
+    return folder
+
+
+class FakeSupervisor:
+    """One worker process and its directory. The lease is renewed until `away` is set."""
+
+    def __init__(self, directory: Path, orders: Orders, env: Mapping[str, str] | None = None) -> None:
+        self.directory = directory
+        self.orders = orders
+        directory.mkdir(parents=True, exist_ok=True)
+        self.away = Event()
+        self.over = Event()
+        self.write_orders(orders)
+        self.renew_lease(0)
+        with open(directory / OUTPUT, "ab") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "worker", str(directory)],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                cwd=directory,
+                env={**os.environ, "PYTHONPATH": f"{ROOT}", **(env or {})},
+                start_new_session=True,
+            )
+        self.pid = self.process.pid
+        self.thread = Thread(target=self.renew, daemon=True)
+        self.thread.start()
+
+    def __enter__(self) -> FakeSupervisor:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.over.set()
+        self.thread.join()
+        try:
+            os.killpg(self.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self.process.wait(CAP)
+
+    # What a supervisor writes.
+
+    def write_orders(self, orders: Orders) -> None:
+        """Put orders into the directory."""
+        self.orders = orders
+        write(self.directory, ORDERS, orders)
+
+    def order(self, asked: str | None = None, **changes: Any) -> None:
+        """Give new orders, and say so."""
+        if asked is not None:
+            changes["asked"] = asked
+        self.write_orders(replace(self.orders, number=self.orders.number + 1, **changes))
+        self.process.send_signal(signal.SIGUSR1)
+
+    def renew_lease(self, number: int) -> None:
+        write(self.directory, LEASE, {"number": number})
+
+    def renew(self) -> None:
+        """The life of the thread that keeps the lease."""
+        number = 0
+        while not self.over.wait(0.1):
+            if not self.away.is_set():
+                number += 1
+                self.renew_lease(number)
+
+    # What the worker says.
+
+    def pulse(self) -> Pulse | None:
+        return read_pulse(self.directory)
+
+    def end(self) -> End | None:
+        return read_end(self.directory)
+
+    def log(self) -> str:
+        """All of the log that there is, the oldest first."""
+        files = sorted(self.directory.glob(f"{LOG}*"), reverse=True)
+        return "".join(file.read_text(errors="replace") for file in files)
+
+    def output(self) -> str:
+        return (self.directory / OUTPUT).read_text(errors="replace")
+
+    def wait_pulse(self, what: Callable[[Pulse], object]) -> Pulse:
+        """The first pulse for which something holds."""
+
+        def seen() -> Pulse | None:
+            pulse = self.pulse()
+            return pulse if pulse is not None and what(pulse) else None
+
+        return self.wait(seen, "a pulse")
+
+    def wait_opened(self) -> Pulse:
+        return self.wait_pulse(lambda pulse: pulse.opened)
+
+    def wait(self, seen: Callable[[], Any], what: str) -> Any:
+        """What `seen` gives, once it gives something, while the process lives."""
+        deadline = time.monotonic() + CAP
+        while True:
+            found = seen()
+            if found:
+                return found
+            status = self.process.poll()
+            if status is not None and not seen():
+                raise AssertionError(
+                    f"the worker ended with {status} before {what} was seen; {self.end()}\n{self.log()}\n{self.output()}"
+                )
+            if time.monotonic() > deadline:
+                raise AssertionError(
+                    f"waited {CAP} s for {what}; {self.pulse()}\n{self.log()}\n{self.output()}"
+                )
+            time.sleep(0.01)
+
+    def wait_end(self) -> int:
+        """The exit status; -9 and the like for signals."""
+        try:
+            return self.process.wait(CAP)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(
+                f"the worker has not ended in {CAP} s; {self.pulse()}\n{self.log()}\n{self.output()}"
+            ) from None

@@ -1,0 +1,112 @@
+"""The end of a worker process: why it ended goes into its log and into end.json, its group goes with it.
+
+The same from every thread, and at once: a user's call that hangs, a lock that somebody holds or a full disk keep no process
+alive that has to end.
+Must not know: what leads to an end.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import signal
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, NoReturn
+
+from squall.worker_files import END, End, Incarnation, write
+from worker.logs import close_log, tell_stderr
+
+_log = logging.getLogger(__name__)
+
+#: Seconds that the last words may take (the log's lock may be held), and what libraries do at the exit.
+LONGEST_WORDS: Final = 2.0
+LONGEST_EXIT: Final = 5.0
+
+
+class LastWords:
+    """Ends the process, once."""
+
+    def __init__(self, directory: str, incarnation: Incarnation) -> None:
+        self.directory = directory
+        self.incarnation = incarnation
+        self.process = os.getpid()
+        self.said = threading.Lock()
+
+    def end(self, status: int, reason: str, details: str = "", orderly: bool = False) -> NoReturn:
+        """End the process with a status and a reason; `details` are for the log alone. Orderly: what libraries registered
+        for the exit is run."""
+        if os.getpid() != self.process:
+            os._exit(status)
+        if not self.said.acquire(blocking=False):
+            while True:  # another thread is ending the process
+                time.sleep(LONGEST_WORDS)
+        threading.Thread(target=end_late, args=(status, orderly), daemon=True).start()
+        try:
+            write(self.directory, END, End(self.process, self.incarnation, status, reason))
+        except OSError as error:
+            tell_stderr(f"end.json cannot be written: {error}; status {status}: {reason}")
+        _log.log(logging.INFO if status == 0 else logging.ERROR, "ends (status %d): %s", status, reason)
+        if details:
+            _log.error("%s", details)
+        if orderly:
+            with suppress(BaseException):  # it prints what goes wrong by itself
+                atexit._run_exitfuncs()
+        close_log()
+        end_group()
+        os._exit(status)
+
+
+def end_late(status: int, orderly: bool) -> None:
+    """The last words take too long."""
+    time.sleep(LONGEST_EXIT if orderly else LONGEST_WORDS)
+    end_group()
+    os._exit(status)
+
+
+def end_group() -> None:
+    """Kill the other processes of this one's group, if the group is its own: children that user code has started.
+
+    More than once, since one that is just being forked is in no list yet.
+    """
+    if os.getpgid(0) != os.getpid():
+        return
+    for _ in range(3):
+        others = others_of_group(os.getpid())
+        for pid in others:
+            with suppress(OSError):  # it has ended by itself
+                os.kill(pid, signal.SIGKILL)
+        if not others:
+            return
+
+
+def others_of_group(group: int) -> list[int]:
+    """The living processes of a process group without its leader; none where the system does not list processes."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        fields = stat_fields(entry)
+        if (
+            len(fields) > 2
+            and fields[0] != "Z"
+            and int(fields[2]) == group
+            and int(entry.parent.name) != group
+        ):
+            found.append(int(entry.parent.name))
+    return found
+
+
+def stat_fields(path: Path) -> list[str]:
+    """The fields of a /proc/<pid>/stat from the third (the state) on: the second may have anything in it."""
+    try:
+        return path.read_text(errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
+def started() -> int:
+    """When this process began, in clock ticks since boot; 0 where the system does not say."""
+    fields = stat_fields(Path("/proc/self/stat"))
+    return int(fields[19]) if len(fields) > 19 else 0

@@ -1,0 +1,181 @@
+"""A worker process's log: one file that rotates, each line with its time, its level and the task whose call wrote it.
+
+What user code prints goes there too, line by line: `sys.stdout` and `sys.stderr` are `LogStream`s. What C code and child
+processes write to the descriptors 1 and 2 does not come by here; it goes to the file that they were opened on.
+A disk that is full costs lines, and never the worker: the loss is told once.
+Must not know: tasks, calls (a function says where a record comes from).
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from logging.handlers import RotatingFileHandler
+from typing import Any, Final
+
+from squall.worker_files import LOG
+
+#: The size at which the file is renamed, and how many older ones are kept.
+MOST_BYTES: Final = 10_000_000
+OLDER_FILES: Final = 3
+#: A line without an end is written out when it is this long.
+LONGEST_LINE: Final = 32_768
+#: Where a record comes from: "count[4]", or "" when it is the worker's own.
+Place = Callable[[logging.LogRecord], str]
+
+
+def no_place(record: logging.LogRecord) -> str:
+    """There are no tasks yet."""
+    return ""
+
+
+class LineFormatter(logging.Formatter):
+    """`2026-03-01 12:00:00,123 INFO count[4] text`; the worker's own lines have its name in place of a task."""
+
+    def __init__(self, worker: str) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(place)s %(message)s")
+        self.worker = worker
+        #: Says where a record comes from, once there are tasks.
+        self.place: Place = no_place
+
+    def format(self, record: logging.LogRecord) -> str:
+        record.place = self.place(record) or self.worker
+        return super().format(record)
+
+
+class LogFile(RotatingFileHandler):
+    """The rotating file. What cannot be written is counted, and the first loss of a row is told on the process's stderr."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            path, maxBytes=MOST_BYTES, backupCount=OLDER_FILES, delay=True, encoding="utf-8", errors="replace"
+        )
+        self.lost = 0
+        os.register_at_fork(after_in_child=self.never_rotate)
+
+    def never_rotate(self) -> None:
+        """In a child that user code forked: it may write, but the names of the files are its parent's business."""
+        self.maxBytes = 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        lost = self.lost
+        super().emit(record)
+        if lost and self.lost == lost:
+            self.lost = 0
+            super().emit(
+                note(logging.WARNING, f"{lost} lines were lost before this one: the log had no room")
+            )
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """A line could not be written. `logging` would print that to `sys.stderr`, which leads back here."""
+        self.lost += 1
+        if self.lost == 1:
+            tell_stderr(
+                f"worker log: a line is lost, more may be: {sys.exc_info()[1]!r}: {record.msg!r:.500}"
+            )
+
+
+class LogStream(io.TextIOBase):
+    """A text stream whose lines become log records; each thread's line is its own until it ends."""
+
+    def __init__(self, level: int, descriptor: int) -> None:
+        self.level = level
+        self.descriptor = descriptor
+        self.begun = threading.local()
+        self.process = os.getpid()
+        #: For those who write bytes: `sys.stdout.buffer.write(...)`.
+        self.buffer = ByteStream(self)
+
+    encoding = "utf-8"
+    errors = "replace"
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        """The process's own descriptor: what a child process is given that is to write where we do."""
+        return self.descriptor
+
+    def write(self, text: str) -> int:
+        if not isinstance(text, str):
+            raise TypeError(f"write() takes text, not {type(text).__name__}")
+        begun: str = getattr(self.begun, "text", "")
+        if self.process != os.getpid():  # forked: the line that had begun is the parent's
+            self.process, begun = os.getpid(), ""
+        *lines, rest = (begun + text).split("\n")
+        while len(rest) > LONGEST_LINE:
+            lines.append(rest[:LONGEST_LINE])
+            rest = rest[LONGEST_LINE:]
+        self.begun.text = rest
+        for line in lines:
+            self.put(line)
+        return len(text)
+
+    def flush(self) -> None:
+        """Nothing waits here but lines that have not ended; see `finish`."""
+
+    def finish(self) -> None:
+        """This thread's line has ended, as far as it will."""
+        rest, self.begun.text = getattr(self.begun, "text", ""), ""
+        if rest:
+            self.put(rest)
+
+    def put(self, line: str) -> None:
+        """One line."""
+        line = line.rstrip("\r")
+        if line:
+            logging.getLogger().handle(note(self.level, line))
+
+
+class ByteStream(io.RawIOBase):
+    """Bytes into a `LogStream`."""
+
+    def __init__(self, stream: LogStream) -> None:
+        self.stream = stream
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        plain = bytes(data)
+        self.stream.write(plain.decode("utf-8", "backslashreplace"))
+        return len(plain)
+
+
+def note(level: int, text: str) -> logging.LogRecord:
+    """A record of a line of text."""
+    return logging.LogRecord("", level, "", 0, text, None, None)
+
+
+def tell_stderr(text: str) -> None:
+    """A line to the process's own stderr, past everything that Python has put before it."""
+    with suppress(OSError):  # there is no one left to tell
+        os.write(2, text.encode("utf-8", "backslashreplace") + b"\n")
+
+
+def open_log(directory: str, worker: str) -> LineFormatter:
+    """Have everything logged and printed go to the worker's log."""
+    handler = LogFile(os.path.join(directory, LOG))
+    formatter = LineFormatter(worker)
+    handler.setFormatter(formatter)
+    root = logging.getLogger()
+    root.addHandler(handler)
+    root.setLevel(logging.INFO)
+    sys.stdout = LogStream(logging.INFO, 1)
+    sys.stderr = LogStream(logging.WARNING, 2)
+    return formatter
+
+
+def close_log() -> None:
+    """The last words: lines that had begun, and everything to the disk's cache."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, LogStream):
+            stream.finish()
+    for handler in logging.getLogger().handlers:
+        with suppress(OSError):
+            handler.flush()

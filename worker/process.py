@@ -1,0 +1,185 @@
+"""A worker process, put together: `run(directory)` is all of it, and does not come back.
+
+The order matters: signals first, since one that comes before its handler would end the process; then what the directory
+says; then the log; then sockets, core and links; the heartbeat; the loop. Whatever fails on the way ends in end.json.
+Must not know: what any of these do.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import logging
+import os
+import platform
+import shutil
+import signal
+import traceback
+from collections.abc import Mapping
+from types import FrameType
+from typing import NoReturn
+
+from squall.transport.exchange import Exchange
+from squall.transport.frames import Held
+from squall.transport.sockets import Sockets
+from squall.worker_files import (
+    EXIT_BAD_ORDERS,
+    EXIT_INTERNAL,
+    EXIT_LEASE,
+    EXIT_MEMORY,
+    SCRATCH,
+    Incarnation,
+    read_orders,
+)
+from topology_api import SquallError
+from worker.calls import Calls
+from worker.daemon import Daemon
+from worker.heartbeat import Flags, Heartbeat
+from worker.last_words import LastWords
+from worker.lease import Lease
+from worker.logs import open_log
+from worker.plan import WorkerPlan
+from worker.runners import AsyncThread, ThreadRunner
+from worker.startup import Start, begin, plan_of
+from worker.worker import Worker
+
+_log = logging.getLogger(__name__)
+
+
+def run(directory: str) -> NoReturn:
+    """The life of a worker process."""
+    faulthandler.enable(file=2, all_threads=True)
+    early = EarlySignals()
+    last_words = LastWords(directory, incarnation_of(directory))
+    try:
+        start = begin(directory)
+    except SquallError as error:
+        last_words.end(EXIT_BAD_ORDERS, str(error))
+    try:
+        daemon = assemble(directory, start, last_words)
+        daemon.handle_signals(early.seen)
+        announce(daemon)
+        daemon.run()
+    except MemoryError:
+        last_words.end(EXIT_MEMORY, "out of memory, outside of any user's call", traceback.format_exc())
+    except BaseException as error:
+        reason = f"an error of Squall's own: {type(error).__name__}: {error}"
+        last_words.end(EXIT_INTERNAL, reason, traceback.format_exc())
+
+
+class EarlySignals:
+    """What comes before the loop is there is kept for it."""
+
+    def __init__(self) -> None:
+        self.seen: list[int] = []
+        for number in (signal.SIGUSR1, signal.SIGTERM):
+            signal.signal(number, self.keep)
+        # Ctrl-C goes to all processes of a terminal; what follows from it is decided by whoever started this one. A handler
+        # of ours and not SIG_IGN, which the programs that user code starts would inherit.
+        signal.signal(signal.SIGINT, ignore)
+        os.register_at_fork(after_in_child=answer_as_python_would)
+
+    def keep(self, number: int, frame: FrameType | None) -> None:
+        """A signal has come."""
+        self.seen.append(number)
+
+
+def ignore(number: int, frame: FrameType | None) -> None:
+    """Nothing follows from this signal."""
+
+
+def answer_as_python_would() -> None:
+    """A child that user code has forked is no worker: signals do to it what they do to any Python."""
+    signal.signal(signal.SIGUSR1, signal.SIG_DFL)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def incarnation_of(directory: str) -> Incarnation:
+    """The incarnation by the orders, (0, 0) where they cannot be read: for the last words."""
+    try:
+        orders = read_orders(directory)
+    except SquallError:
+        orders = None
+    return (0, 0) if orders is None else orders.incarnation
+
+
+def assemble(directory: str, start: Start, last_words: LastWords) -> Daemon:
+    """Put the worker together."""
+    orders = start.orders
+    log_lines = open_log(directory, orders.worker)
+
+    def lease_is_over(seconds: float) -> None:
+        last_words.end(
+            EXIT_LEASE, f"the supervisor {orders.supervisor} has given no new lease for {seconds:.1f} s"
+        )
+
+    lease = Lease(directory, orders.lease_secs, lease_is_over)
+    shutil.rmtree(
+        os.path.join(directory, SCRATCH), ignore_errors=True
+    )  # a process before this one was killed
+    plan = plan_of(orders, start.topology, directory)
+    sockets = Sockets(start.keys, bind=orders.bind, host=orders.host, ports=orders.ports)
+    name = f"{orders.topology}-{orders.worker}"
+    worker = Worker(
+        plan,
+        lease,
+        lambda peer, frame: exchange.send(peer, frame),
+        ThreadRunner(name, sockets.wake),
+        AsyncThread(name),
+        sockets.wake,
+    )
+    exchange = links(plan, sockets, lease, worker)
+    side = sockets.side()
+
+    def send_signs(held: Mapping[str, list[Held]]) -> None:
+        for address, parts in exchange.signs(held):
+            side.send(address, parts)
+
+    calls = Calls(worker)
+    log_lines.place = calls.place
+    daemon = Daemon(
+        directory, orders, start.topology, worker, exchange, sockets, lease, last_words, send_signs
+    )
+    flags = Flags(orders.number, "pause", orders.version)
+    daemon.heartbeat = Heartbeat(
+        directory, orders.incarnation, sockets.address, flags, lease, calls, daemon, last_words
+    )
+    return daemon
+
+
+def links(plan: WorkerPlan, sockets: Sockets, lease: Lease, worker: Worker) -> Exchange:
+    """The worker's links to its peers."""
+    streams = [
+        (spec.id, stream, declared.fields)
+        for spec in plan.topology.components
+        for stream, declared in spec.outputs.items()
+    ]
+    return Exchange(
+        plan.worker,
+        plan.incarnation,
+        sockets,
+        lease,
+        streams,
+        plan.component_of,
+        plan.conf["topology.transport.codec"],
+        worker.window_of,
+        worker.peers,
+    )
+
+
+def announce(daemon: Daemon) -> None:
+    """The first lines of the log: what this process is."""
+    orders = daemon.orders
+    tasks = ", ".join(f"{component}[{task}]" for task, component, _ in daemon.worker.plan.own_tasks)
+    version, restarts = orders.incarnation
+    _log.info(
+        "worker %s of topology %r (%s), incarnation %d.%d, process %d, Python %s",
+        orders.worker,
+        orders.topology,
+        orders.topology_id,
+        version,
+        restarts,
+        os.getpid(),
+        platform.python_version(),
+    )
+    _log.info("tasks: %s", tasks or "none")
