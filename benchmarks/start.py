@@ -1,9 +1,9 @@
 """What Squall takes before it does anything: imports, the time to the first tuple, and the CPU of an idle topology.
 
 The first tuple is counted from just before the process is started, as a person at a terminal would; `squall run` is what
-they would type.
+they would type. With `--workers 2` of a topology over two worker processes: see `start_workers`.
 
-    python benchmarks/start.py [--rounds 7] [--idle-seconds 10]
+    python benchmarks/start.py [--workers 2 [--supervisors 2]] [--rounds 7] [--idle-seconds 10]
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.child import ROOT, environment, machine, spread
+from benchmarks.start_workers import print_workers
 
 STARTED = "SQUALL_BENCHMARK_STARTED"
 """Name of the variable that says when the child was started, on the clock that all processes share."""
@@ -89,11 +90,16 @@ with LocalCluster() as cluster:
 def main() -> None:
     """Measure everything and print it."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
+    parser.add_argument("--workers", type=int, choices=(1, 2), default=1, help="2: worker processes")
+    parser.add_argument("--supervisors", type=int, choices=(1, 2), default=1, help="of the worker processes")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--idle-seconds", type=float, default=10.0)
     options = parser.parse_args()
     rounds = range(options.rounds)
     print(machine())
+    if options.workers > 1:
+        print_workers(options.rounds, options.idle_seconds, options.supervisors)
+        return
     print("median (least to greatest), milliseconds")
     print(f"python -c pass:              {spread([empty_process() for _ in rounds], '.0f')}")
     imports = [float(output("-c", IMPORT)) * 1e3 for _ in rounds]
