@@ -3,7 +3,14 @@
 A store on a cluster takes about a megabyte at a time, so a blob is cut into chunks below its path, and its
 manifest (size, number of chunks, digest) is written last: a blob is there whole, or not there.
 A bundle is what `submit` ships of a topology: its typed description and one pickle per component. It is only
-carried here: nothing in this module unpickles.
+carried here: nothing in this module unpickles. A supervisor puts it into a directory for its workers:
+
+```
+<directory>/
+  manifest.json      the file, size and digest of the description and of each component's pickle; written last
+  description.json
+  0001.pickle ...
+```
 Must not know: who reads a blob, when it may go.
 """
 
@@ -11,7 +18,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
 
 from squall.cluster import paths
 from squall.cluster.store import Store
@@ -20,6 +29,10 @@ from topology_api.topology import Topology
 
 CHUNK_BYTES = 512 * 1024
 """Half of what ZooKeeper takes in one message by default, which leaves room for the path and its framing."""
+
+
+MANIFEST: Final = "manifest.json"
+DESCRIPTION: Final = "description.json"
 
 
 class BadBlob(SquallError):
@@ -66,21 +79,64 @@ def put_bundle(store: Store, topology_id: str, topology: Topology) -> None:
 
 def get_description(store: Store, topology_id: str) -> dict[str, Any]:
     """The typed description of a topology that was shipped."""
-    data = get_blob(store, paths.description(topology_id))
-    try:
-        description = json.loads(data)
-    except ValueError as error:
-        raise BadBlob(f"the description of {topology_id} is not JSON: {error}") from error
-    if not isinstance(description, dict):
-        raise BadBlob(f"the description of {topology_id} is no object: {description!r:.80}")
-    return description
+    return _object(get_blob(store, paths.description(topology_id)), f"the description of {topology_id}")
 
 
 def get_bundle(store: Store, topology_id: str) -> Topology:
     """The topology that was shipped, its components still pickled."""
+    return Topology.from_description(get_description(store, topology_id), _pickles(store, topology_id))
+
+
+def write_bundle(store: Store, topology_id: str, directory: Path | str) -> None:
+    """Put what was shipped of a topology into a directory that is there, the manifest last."""
+    folder = Path(directory)
+    contents: dict[str, bytes] = {DESCRIPTION: get_blob(store, paths.description(topology_id))}
+    files: dict[str, str] = {}
+    for number, (component, pickle) in enumerate(sorted(_pickles(store, topology_id).items()), 1):
+        files[component] = f"{number:04}.pickle"
+        contents[files[component]] = pickle
+    for name, data in contents.items():
+        (folder / name).write_bytes(data)
+    manifest = {
+        "files": {name: [len(data), hashlib.sha256(data).hexdigest()] for name, data in contents.items()},
+        "pickles": files,
+    }
+    beside = folder / f"{MANIFEST}.new"
+    beside.write_text(json.dumps(manifest))
+    beside.rename(folder / MANIFEST)
+
+
+def read_bundle(directory: Path | str) -> Topology:
+    """The topology in a directory that `write_bundle` filled, its components still pickled; or `BadBlob`."""
+    folder = Path(directory)
+    try:
+        manifest = _object((folder / MANIFEST).read_bytes(), f"{folder}/{MANIFEST}")
+        contents = {name: (folder / name).read_bytes() for name in manifest["files"]}
+        for name, (size, digest) in manifest["files"].items():
+            if len(contents[name]) != size or hashlib.sha256(contents[name]).hexdigest() != digest:
+                raise BadBlob(
+                    f"{folder / name} is damaged: {len(contents[name])} bytes, not the {size} written"
+                )
+        pickles = {component: contents[name] for component, name in manifest["pickles"].items()}
+        description = _object(contents[DESCRIPTION], f"{folder}/{DESCRIPTION}")
+    except (OSError, KeyError, TypeError, ValueError, AttributeError) as error:
+        raise BadBlob(f"{folder} holds no topology: {error!r}") from error
+    return Topology.from_description(description, pickles)
+
+
+def _pickles(store: Store, topology_id: str) -> Mapping[str, bytes]:
     names = map(paths.unquoted, store.children(paths.pickles(topology_id)))
-    pickles = {name: get_blob(store, paths.pickle(topology_id, name)) for name in names}
-    return Topology.from_description(get_description(store, topology_id), pickles)
+    return {name: get_blob(store, paths.pickle(topology_id, name)) for name in names}
+
+
+def _object(data: bytes, what: str) -> dict[str, Any]:
+    try:
+        value = json.loads(data)
+    except ValueError as error:
+        raise BadBlob(f"{what} is not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise BadBlob(f"{what} is no object: {value!r:.80}")
+    return value
 
 
 def _chunk(path: str, number: int) -> str:

@@ -1,0 +1,141 @@
+"""Where a supervisor keeps things on its host, and the removal of all that a topology left.
+
+```
+<state>/topologies/<topology id>/
+  bundle/               the topology's description and pickles (see `squall.cluster.blobs`)
+  workers/<worker>/     where we and a worker's process talk to each other (see `squall.worker_files`)
+    process.json        ours: the process that we started there
+```
+
+Directories have mode 0700, keys 0600. Names stand quoted, as in the store. The state belongs to one supervisor.
+Must not know: processes, what runs, what files say.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from squall import worker_files
+from squall.cluster import paths
+from squall.cluster.blobs import MANIFEST, write_bundle
+from squall.cluster.store import Store
+from squall.worker_files import Incarnation
+
+PROCESS: Final = "process.json"
+
+#: What a worker said and was told; the next process in the directory must not take it for its own.
+_TALK: Final = (
+    worker_files.ORDERS,
+    worker_files.KEYS,
+    worker_files.LEASE,
+    worker_files.PULSE,
+    worker_files.COUNTERS,
+    worker_files.END,
+    PROCESS,
+)
+#: Logs of workers that have left a living topology, kept for a look; each is bounded by the worker.
+_LOGS_KEPT: Final = 8
+
+
+@dataclass(frozen=True)
+class Started:
+    """The process that was started in a worker's directory, as `process.json` says."""
+
+    pid: int
+    started: int
+    incarnation: Incarnation
+    slot: int
+
+
+class Directories:
+    """The directories of one supervisor."""
+
+    def __init__(self, state: Path) -> None:
+        self.root = Path(os.path.abspath(state)) / "topologies"
+
+    def topology(self, topology_id: str) -> Path:
+        """All that is kept of a topology."""
+        return self.root / paths.quoted(topology_id)
+
+    def worker(self, topology_id: str, worker: str) -> Path:
+        """Where we and a worker's process talk to each other."""
+        return self.topology(topology_id) / "workers" / paths.quoted(worker)
+
+    def topology_ids(self) -> list[str]:
+        """The topologies of which something is kept."""
+        return [paths.unquoted(name) for name in _names(self.root)]
+
+    def workers(self) -> Iterator[tuple[str, str]]:
+        """(topology id, worker) of every worker directory that is there."""
+        for topology_id in self.topology_ids():
+            for name in _names(self.topology(topology_id) / "workers"):
+                yield topology_id, paths.unquoted(name)
+
+    def make_worker(self, topology_id: str, worker: str) -> Path:
+        """The directory of a worker, without anything that an earlier process there said; logs and scratch stay."""
+        directory = self.worker(topology_id, worker)
+        _make(directory)
+        for name in (worker_files.PULSE, worker_files.COUNTERS, worker_files.END, PROCESS):
+            (directory / name).unlink(missing_ok=True)
+        return directory
+
+    def make_bundle(self, store: Store, topology_id: str) -> Path:
+        """The directory with the topology's bundle, which is fetched when it is not there."""
+        directory = self.topology(topology_id) / "bundle"
+        if not (directory / MANIFEST).exists():
+            _make(directory)
+            write_bundle(store, topology_id, directory)
+        return directory
+
+    def clear_worker(self, topology_id: str, worker: str) -> None:
+        """Drop what a worker that has left the topology needed: everything but its logs, and the oldest logs too."""
+        directory = self.worker(topology_id, worker)
+        for name in _TALK:
+            (directory / name).unlink(missing_ok=True)
+        shutil.rmtree(directory / worker_files.SCRATCH, ignore_errors=True)
+        left = [path for path in directory.parent.glob("*") if not (path / worker_files.ORDERS).exists()]
+        left.sort(key=lambda path: path.stat().st_mtime)
+        for path in left[:-_LOGS_KEPT]:
+            shutil.rmtree(path, ignore_errors=True)
+
+    def remove_topologies(self, keep: Collection[str]) -> None:
+        """Remove all that is kept of other topologies than these."""
+        for topology_id in self.topology_ids():
+            if topology_id not in keep:
+                shutil.rmtree(self.topology(topology_id), ignore_errors=True)
+
+
+def write_started(directory: Path, started: Started) -> None:
+    """Note which process was started in a directory."""
+    worker_files.write(directory, PROCESS, started, 0o600)
+
+
+def read_started(directory: Path) -> Started | None:
+    """The process that was started in a directory last, None when there was none or nobody can tell."""
+    try:
+        body = worker_files.read(directory, PROCESS)
+        if body is None:
+            return None
+        first, second = body.pop("incarnation")
+        return Started(incarnation=(first, second), **body)
+    except (worker_files.BadFile, TypeError, ValueError, KeyError):
+        return None
+
+
+def _make(directory: Path) -> None:
+    # `mkdir(parents=True)` gives the mode to the last one only, and the umask may take bits away, never add any.
+    missing = [path for path in (directory, *directory.parents) if not path.exists()]
+    for path in reversed(missing):
+        path.mkdir(mode=0o700, exist_ok=True)
+
+
+def _names(directory: Path) -> list[str]:
+    try:
+        return sorted(os.listdir(directory))
+    except FileNotFoundError:
+        return []

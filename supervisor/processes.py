@@ -1,0 +1,192 @@
+"""Worker processes: started in a session of their own, found again, signalled, and ended with all that they started.
+
+A process is named by its pid and the moment it began (field 22 of `/proc/<pid>/stat`, in clock ticks since boot): the kernel
+gives a pid again, but never with the same moment. Nothing is signalled whose moment differs. A child of ours stays
+a zombie until its session was swept, which keeps its pid, and with it the number of its session, from being given again.
+A worker's children belong to its session and end with it; one that makes a session of its own is left alone.
+
+Linux: it reads `/proc`. Must not know: topologies, what a worker is asked to do, why a process ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from squall.worker_files import OUTPUT
+
+#: Stands in the environment of a worker and of all that it starts; the value is the worker's directory.
+MARK: Final = "WORKER_OF_SQUALL"
+
+
+@dataclass(frozen=True)
+class Stat:
+    """What the kernel says of a process."""
+
+    pid: int
+    state: str
+    session: int
+    started: int
+
+    @property
+    def living(self) -> bool:
+        """Whether it still runs (a zombie does not)."""
+        return self.state not in "ZXx"
+
+
+def stat_of(pid: int) -> Stat | None:
+    """What the kernel says of a process, None when there is none of that pid."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            text = file.read()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # The second field is the name of the program, in brackets, and may hold anything.
+    fields = text[text.rindex(b")") + 2 :].split()
+    return Stat(pid, fields[0].decode(), int(fields[3]), int(fields[19]))
+
+
+def session_members(session: int) -> list[Stat]:
+    """The processes of a session that still run."""
+    return [stat for stat in _all_processes() if stat.session == session and stat.living]
+
+
+def _all_processes() -> Iterator[Stat]:
+    for name in os.listdir("/proc"):
+        if name.isdigit() and (stat := stat_of(int(name))) is not None:
+            yield stat
+
+
+def worker_command(directory: Path) -> list[str]:
+    """The command that runs a worker in a directory."""
+    if not sys.executable:
+        raise RuntimeError("this Python does not know its own executable, so it cannot start workers with it")
+    # The folder that we happen to stand in comes before all others otherwise; it may hold a `worker.py` or a `json.py`.
+    safe_path = ["-P"] if sys.version_info >= (3, 11) else []
+    return [sys.executable, *safe_path, "-m", "worker", str(directory)]
+
+
+def worker_environment(
+    directory: Path, python_path: Sequence[str], inherited: Mapping[str, str]
+) -> dict[str, str]:
+    """The environment of a worker: ours, the folders that it finds modules in, and its mark."""
+    folders = [os.path.abspath(folder) for folder in python_path if os.pathsep not in folder]
+    return {**inherited, "PYTHONPATH": os.pathsep.join(dict.fromkeys(folders)), MARK: str(directory)}
+
+
+class WorkerProcess:
+    """A process that leads a session of its own. `status` is its wait status; None: not over, or nobody can tell."""
+
+    def __init__(self, pid: int, started: int, child: bool) -> None:
+        self.pid = pid
+        self.started = started
+        self.status: int | None = None
+        self._child = child  # ours, and not waited for yet
+        self._gone = False
+
+    @classmethod
+    def start(cls, command: Sequence[str], directory: Path, environment: Mapping[str, str]) -> WorkerProcess:
+        """Start a program; what it writes to its stdout and stderr goes to the output file of the directory. `OSError`."""
+        output = os.open(directory / OUTPUT, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        try:
+            popen = subprocess.Popen(
+                list(command),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=dict(environment),
+                start_new_session=True,
+            )
+        finally:
+            os.close(output)
+        popen.returncode = (
+            0  # from here on it is ours to wait for: Popen gives away no wait status, and no zombie
+        )
+        stat = stat_of(popen.pid)
+        return cls(popen.pid, -1 if stat is None else stat.started, child=True)
+
+    @classmethod
+    def adopt(cls, pid: int, started: int) -> WorkerProcess | None:
+        """A living process that somebody else started; None when it is gone, or another one has its pid by now."""
+        stat = stat_of(pid)
+        if stat is None or stat.started != started or not stat.living:
+            return None
+        return cls(pid, started, child=False)
+
+    def ended(self) -> bool:
+        """Whether the process itself is over; others of its session may still run."""
+        if not self._child:
+            stat = stat_of(self.pid)
+            return stat is None or stat.started != self.started or not stat.living
+        try:
+            return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        except ChildProcessError:  # somebody else waited for it
+            self._child = False
+            return self.ended()
+
+    def gone(self) -> bool:
+        """Whether the process and all of its session are gone; once the process is over, the others are killed."""
+        if self._gone:
+            return True
+        if not self.ended():
+            return False
+        self._kill_others()
+        if self._child:
+            self._child = False
+            with contextlib.suppress(ChildProcessError):
+                self.status = os.waitpid(self.pid, 0)[1]
+        self._gone = not self._others()
+        return self._gone
+
+    def signal(self, number: int) -> bool:
+        """Signal the process; False when it is over."""
+        stat = stat_of(self.pid)
+        if stat is None or stat.started != self.started or not stat.living:
+            return False
+        try:
+            os.kill(self.pid, number)
+        except ProcessLookupError:
+            return False
+        return True
+
+    def kill(self) -> None:
+        """End the process and its whole session at once."""
+        stat = stat_of(self.pid)
+        if stat is not None and stat.started == self.started:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)
+            self._kill_others()
+
+    def _others(self) -> list[Stat]:
+        """What still runs of the session, the process itself excepted.
+
+        The number of a session that has members is given to no new process: another process of that pid says that it has none.
+        """
+        leader = stat_of(self.pid)
+        if leader is not None and leader.started != self.started:
+            return []
+        return [stat for stat in session_members(self.pid) if stat.pid != self.pid]
+
+    def _kill_others(self) -> None:
+        for stat in self._others():
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(stat.pid, signal.SIGKILL)
+
+
+def kill_left_over(session: int, directory: Path) -> None:
+    """Kill what still runs of a session whose leader is gone and was not waited for by us, as far as it bears the mark."""
+    leader = stat_of(session)
+    if leader is not None and leader.living:
+        return  # that number belongs to somebody else by now, or its leader was not gone
+    mark = f"{MARK}={directory}".encode()
+    for stat in session_members(session):
+        with contextlib.suppress(OSError):
+            if mark in Path(f"/proc/{stat.pid}/environ").read_bytes().split(b"\0"):
+                os.kill(stat.pid, signal.SIGKILL)

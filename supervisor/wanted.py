@@ -1,0 +1,100 @@
+"""What the store wants of a supervisor: the workers that have a place with it, and what their topologies' states ask.
+
+Must not know: processes, directories, what runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final, cast
+
+from squall.cluster.records import Assignment, Placement, TopologyRecord, WorkerReport
+from squall.cluster.registry import Registry
+from supervisor.plan import Key, Wanted
+
+#: What a worker is to do in each state of its topology.
+WHAT_A_STATE_ASKS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "ACTIVE": "run",
+        "INACTIVE": "pause",
+        "REBALANCING": "drain",
+        "KILLED": "drain",
+        "COMPLETED": "stop",
+        "FAILED": "stop",
+    }
+)
+
+
+@dataclass(frozen=True)
+class TopologyView:
+    """A topology at one moment, as the store has it."""
+
+    record: TopologyRecord
+    assignment: Assignment | None
+    leaving: Assignment | None
+    reports: Mapping[str, WorkerReport]
+
+    @property
+    def asked(self) -> str:
+        """What its workers are to do."""
+        return WHAT_A_STATE_ASKS[self.record.state]
+
+    @property
+    def version(self) -> int:
+        """The version of the assignment, 0 without one."""
+        return 0 if self.assignment is None else self.assignment.version
+
+    @property
+    def placements(self) -> tuple[Placement, ...]:
+        """The workers that it has."""
+        return () if self.assignment is None else self.assignment.placements
+
+    @property
+    def withdrawn(self) -> tuple[Placement, ...]:
+        """The workers that are to go."""
+        return () if self.leaving is None else self.leaving.placements
+
+    def knows(self, worker: str, version: int) -> bool:
+        """Whether a worker that was placed by that version has a place, or is awaited to be gone."""
+        return any(
+            place.worker == worker and place.incarnation[0] == version
+            for place in (*self.placements, *self.withdrawn)
+        )
+
+
+def read_views(registry: Registry) -> dict[str, TopologyView]:
+    """All topologies by their id."""
+    return {
+        record.id: TopologyView(
+            record,
+            registry.assignment(record.id),
+            registry.leaving(record.id),
+            registry.reports(record.id),
+        )
+        for record in registry.topologies()
+    }
+
+
+def places_of(views: Iterable[TopologyView], supervisor: str) -> dict[Key, Placement]:
+    """The places that a supervisor's workers have."""
+    return {
+        (view.record.id, place.worker): place
+        for view in views
+        for place in view.placements
+        if place.supervisor == supervisor
+    }
+
+
+def wanted_of(views: Mapping[str, TopologyView], places: Mapping[Key, Placement]) -> dict[Key, Wanted]:
+    """What is wanted in these places."""
+    return {
+        key: Wanted(
+            version=place.incarnation[0],
+            slot=place.slot,
+            stop=views[key[0]].asked == "stop",
+            timeout=cast(float, views[key[0]].record.conf["topology.worker.timeout.secs"]),
+        )
+        for key, place in places.items()
+    }

@@ -1,0 +1,31 @@
+"""What the tests of the supervisor share: hosts that are ended with the test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.supervisor.hosts import Hosts
+
+
+@pytest.fixture
+def make_hosts(tmp_path: Path) -> Iterator[Callable[..., Hosts]]:
+    """Makes clusters of supervisors with fake workers."""
+    made: list[Hosts] = []
+
+    def make(**options: Any) -> Hosts:
+        made.append(Hosts(tmp_path / f"cluster-{len(made)}", **options))
+        return made[-1]
+
+    yield make
+    for hosts in made:
+        hosts.end()
+
+
+@pytest.fixture
+def hosts(make_hosts: Callable[..., Hosts]) -> Hosts:
+    """One supervisor with two slots."""
+    return make_hosts()

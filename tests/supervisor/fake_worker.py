@@ -1,0 +1,120 @@
+"""A worker that is none: it reads its orders, writes pulses, and does what the topology's conf says under "fake".
+
+    python fake_worker.py DIRECTORY
+
+`fake` maps a worker's name (or "*") to a behaviour: `obey` (the default), `die 3` (exit status), `signal 9`, `fault`
+(dies in C code), `deaf` (does not stop when told), `mute` (never gives a sign of life), `crash TEXT`, `freeze` (one sign of
+life, then none), `children` (starts a child in its session that outlives it), `end 75 TEXT` (with its last word).
+Only the first process of a worker behaves so when the behaviour begins with `once`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from squall import worker_files
+from squall.worker_files import End, Orders, Pulse
+
+
+class FakeWorker:
+    """Reads its orders every 10 ms, or when it is told to."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.told = False
+        signal.signal(signal.SIGUSR1, self.on_signal)
+        self.orders = self.read()
+        stat = Path("/proc/self/stat").read_text()
+        started = int(stat[stat.rindex(")") + 2 :].split()[19])
+        port = 6000 + int(self.orders.worker[1:])
+        self.pulse = Pulse(
+            pid=os.getpid(), started=started, incarnation=self.orders.incarnation, number=0,
+            orders=self.orders.number, asked=self.orders.asked, version=self.orders.version,
+            address=(f"tcp://127.0.0.1:{port}", f"tcp://127.0.0.1:{port + 100}"),
+        )  # fmt: skip
+
+    def on_signal(self, number: int, frame: object) -> None:
+        self.told = True
+
+    def read(self) -> Orders:
+        orders = worker_files.read_orders(self.directory)
+        assert orders is not None, "a worker is started with its orders there"
+        return orders
+
+    def behaviour(self) -> list[str]:
+        behaviours = self.orders.conf.get("fake", {})
+        words: list[str] = behaviours.get(self.orders.worker, behaviours.get("*", "obey")).split()
+        if words[0] == "once":
+            return words[1:] if self.orders.incarnation[1] == 0 else ["obey"]
+        return words
+
+    def say(self, **changes: object) -> None:
+        number = self.pulse.number + 1
+        self.pulse = replace(self.pulse, number=number, counters=number, **changes)  # type: ignore[arg-type]
+        worker_files.write(self.directory, worker_files.COUNTERS, {"number": number})
+        worker_files.write(self.directory, worker_files.PULSE, self.pulse)
+
+    def end(self, status: int, reason: str) -> None:
+        worker_files.write(
+            self.directory,
+            worker_files.END,
+            End(os.getpid(), self.orders.incarnation, status, reason),
+        )
+        sys.exit(status)
+
+    def obey(self) -> None:
+        asked = self.orders.asked
+        if asked == "stop" and self.behaviour()[0] != "deaf":
+            self.say(orders=self.orders.number, asked=asked, stopped=True)
+            self.end(0, "told to stop")
+        self.say(
+            orders=self.orders.number,
+            asked=asked,
+            version=self.orders.version,
+            opened=self.pulse.opened or asked == "run",
+            drained=asked == "drain",
+        )
+
+    def run(self) -> None:
+        what, *rest = self.behaviour()
+        if what == "mute":
+            time.sleep(1000)
+        if what == "children":
+            child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"])
+            (self.directory / "child").write_text(str(child.pid))
+        self.obey()
+        if what == "die":
+            print("the last line of a worker", flush=True)
+            os._exit(int(rest[0]))
+        if what == "signal":
+            os.kill(os.getpid(), int(rest[0]))
+        if what == "fault":
+            import faulthandler
+
+            faulthandler.enable()
+            ctypes.string_at(0)
+        if what == "crash":
+            self.say(crash=" ".join(rest))
+        if what == "end":
+            self.end(int(rest[0]), " ".join(rest[1:]))
+        while True:
+            time.sleep(0.01)
+            if what == "freeze":
+                continue
+            if self.told:
+                self.told = False
+                self.orders = self.read()
+                self.obey()
+            elif time.monotonic() % 0.1 < 0.02:
+                self.say()
+
+
+if __name__ == "__main__":
+    FakeWorker(Path(sys.argv[1])).run()

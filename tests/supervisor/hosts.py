@@ -1,0 +1,140 @@
+"""A Nimbus over a store in memory, supervisors whose workers are fakes, and waiting for what comes of them."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from nimbus.master import Nimbus
+from squall.clock import RealClock
+from squall.cluster.memory import InMemoryStore
+from squall.cluster.records import TopologyRecord, WorkerReport
+from squall.cluster.registry import Registry
+from squall.worker_files import Incarnation
+from supervisor.agent import Supervisor
+from supervisor.plan import Limits
+from topology_api.options import defaults
+from topology_api.topology import ComponentSpec, StreamSpec, Topology
+
+ROOT = Path(__file__).resolve().parents[2]
+FAKE = Path(__file__).with_name("fake_worker.py")
+#: What a test waits for comes within milliseconds, or does not come.
+CAP = 30.0
+
+
+def fake_command(directory: Path) -> list[str]:
+    return [sys.executable, str(FAKE), str(directory)]
+
+
+def a_topology(name: str, tasks: int) -> Topology:
+    """One spout of some tasks, whose pickle nobody can load."""
+    spout = ComponentSpec("lines", "spout", tasks, {}, {"default": StreamSpec(("line",))})
+    return Topology(name, {}, (spout,), {"lines": b"this is no pickle"})
+
+
+@dataclass
+class Link:
+    """Speaks to a Nimbus, and remembers what was said."""
+
+    nimbus: Nimbus
+    reports: list[WorkerReport] = field(default_factory=list)
+    counted: dict[tuple[str, str, Incarnation], bytes] = field(default_factory=dict)
+    beats: list[str] = field(default_factory=list)
+
+    def report(self, name: str, worker: str, report: WorkerReport) -> bool:
+        self.reports.append(report)
+        return self.nimbus.report(name, worker, report)
+
+    def count(self, topology_id: str, worker: str, incarnation: Incarnation, counters: bytes) -> None:
+        self.counted[topology_id, worker, incarnation] = counters
+
+    def heard(self, supervisor_id: str) -> None:
+        self.beats.append(supervisor_id)
+
+    def notes(self) -> list[str]:
+        """What was said about workers, each text once."""
+        return list(dict.fromkeys(report.note for report in self.reports if report.note is not None))
+
+
+class Hosts:
+    """A cluster of some supervisors on this machine."""
+
+    def __init__(self, state: Path, supervisors: int = 1, slots: int = 2, limits: Limits | None = None) -> None:
+        self.state = state
+        self.slots = slots
+        self.limits = limits or Limits(stop=10.0)
+        self.store = InMemoryStore()
+        self.clock = RealClock()
+        self.nimbus = Nimbus(self.store, self.clock)
+        self.registry = Registry(self.store)
+        self.link = Link(self.nimbus)
+        #: Every supervisor that ever was, so that no worker of it is left behind.
+        self.ever: list[Supervisor] = []
+        self.supervisors = [self.make(f"s{number}") for number in range(1, supervisors + 1)]
+
+    def make(self, name: str, **options: object) -> Supervisor:
+        arguments: dict[str, object] = {
+            "python_path": [str(ROOT)], "limits": self.limits, "command": fake_command, **options,
+        }  # fmt: skip
+        supervisor = Supervisor(
+            name, name, self.slots, Registry(self.store), self.link, self.state / name, self.clock,
+            **arguments,  # type: ignore[arg-type]
+        )  # fmt: skip
+        supervisor.register()
+        self.ever.append(supervisor)
+        return supervisor
+
+    def submit(
+        self, name: str = "words", workers: int = 2, tasks: int = 4, fake: Mapping[str, str] | None = None,
+        **conf: object,
+    ) -> TopologyRecord:  # fmt: skip
+        merged = {**defaults(), "topology.workers": workers, "fake": dict(fake or {}), **conf}
+        topology = a_topology(name, tasks)
+        return self.nimbus.submit(topology, merged, {"lines": merged})
+
+    def turn(self) -> None:
+        """One turn of everything, after a wait if nothing is due before."""
+        now = self.clock.now()
+        self.nimbus.tick(now)
+        due = min(supervisor.next_time(now) for supervisor in self.supervisors)
+        if due > now:
+            time.sleep(min(due - now, 0.05))
+        for supervisor in self.supervisors:
+            supervisor.sync(self.clock.now())
+
+    def until(self, condition: Callable[[], object], what: str = "") -> None:
+        """Turn until it holds."""
+        end = time.monotonic() + CAP
+        while not condition():
+            assert time.monotonic() < end, f"{what or 'it'} did not come; reports: {self.link.reports[-5:]}"
+            self.turn()
+
+    def report(self, worker: str, name: str = "words") -> WorkerReport | None:
+        record = self.registry.topology(name)
+        return None if record is None else self.registry.report(record.id, worker)
+
+    def opened(self, worker: str, name: str = "words") -> bool:
+        report = self.report(worker, name)
+        return report is not None and report.opened
+
+    def state_of(self, name: str = "words") -> str | None:
+        record = self.registry.topology(name)
+        return None if record is None else record.state
+
+    def pids(self) -> dict[str, int]:
+        """The processes that run, by worker."""
+        return {
+            view.worker: view.pid
+            for supervisor in self.supervisors
+            for view in supervisor.processes()
+            if view.pid is not None
+        }
+
+    def end(self) -> None:
+        """End what is left, whatever the test did."""
+        for supervisor in self.ever:
+            assert supervisor.kill_all()
+        self.nimbus.close()
