@@ -36,7 +36,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.child import answer, ask, machine, peak_rss, spread
 from benchmarks.sentences import sentences
 
-__all__ = ["LAYOUTS", "Job", "Run", "run"]
+__all__ = ["LAYOUTS", "Job", "Link", "Run", "hear", "run"]
 
 MAX_PENDING = 1_000
 BATCH = 200
@@ -285,10 +285,12 @@ class Process:
 class Link:
     """Two sockets: one that hears the other process, one that it hears."""
 
-    def __init__(self, curve: bool) -> None:
+    def __init__(self, curve: bool, room: int = 1_000) -> None:
+        """`room`: how many messages each socket may hold."""
         self.context = zmq.Context()
         self.pull = self.context.socket(zmq.PULL)
         self.push = self.context.socket(zmq.PUSH)
+        self.pull.rcvhwm = self.push.sndhwm = room
         self.public: bytes | None = None
         if curve:
             self.public, secret = zmq.curve_keypair()
