@@ -6,8 +6,11 @@
 | `tasks` | which id each task has |
 | `scheduler` | which slot each task goes to |
 | `placing` | which workers an assignment has, and which of them keep their incarnation |
+| `rebalancing` | what a rebalance may ask for, and what it makes of the numbers of tasks |
+| `liveness` | which supervisors are silent |
+| `counting` | what workers have counted, and what a user is told of a topology |
 | `progress` | what is due for a topology, given what its workers reported |
-| `master` | `Nimbus`: submit, kill, activate, deactivate, rebalance, report, tick |
+| `master` | `Nimbus`: submit, kill, activate, deactivate, rebalance, report, heard, tick |
 
 Nimbus never unpickles anything: it works from a topology's typed description.
 """

@@ -9,6 +9,9 @@ How a topology ends: `kill` sets a deadline; when every worker is drained, or th
 assignment is removed, which tells the workers to stop; when each has reported that it stopped, the record is
 removed and the name is free.
 
+What it does unasked: a supervisor that has fallen silent is given up, and its tasks go elsewhere; a topology that
+was squeezed into too few slots is rebalanced when there are more.
+
 Not thread-safe: one thread, or one lock around it. Deadlines stand in the store as moments of the clock, so
 Nimbuses that may take over from each other need clocks that agree.
 Must not know: user code. It never unpickles, it works from the typed description.

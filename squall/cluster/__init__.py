@@ -13,10 +13,16 @@ What is asked of whoever hosts workers (a supervisor, the local cluster), given 
 
 - A placement in one of its slots whose worker does not run is started, after a withdrawn worker in the same
   slot has stopped. Components come from the topology's bundle and are opened when the record is first ACTIVE.
+- A record and an assignment of different versions are in the middle of a change: look again before acting.
+- A component has as many tasks as the record lists; the topology's bundle says how many were submitted.
 - A placement that lists more tasks than its worker runs: those are added, or the worker is started again with
   a higher restart number. Tasks never become fewer under one incarnation.
+- Spout tasks that the record lists as finished are not opened again.
 - A worker that runs and is in no assignment is stopped (`close`, `cleanup`), and then reported as stopped.
 - While the record is KILLED or REBALANCING spouts rest, and `drained` says that nothing is pending any more.
-- A worker's report is sent when it changes, and once more after every change of the record's state. A report
-  that is refused comes from a worker that nobody wants: it is stopped.
+- A worker's report is sent when it changes, and once more after every change of the record's state. Its flags
+  are true for the assignment of the version that it names. A report that is refused comes from a worker that
+  nobody wants: it is stopped.
+- A supervisor that gives signs of life (`Nimbus.heard`) goes on giving them, or it is given up: its record goes,
+  and its workers are superseded.
 """

@@ -7,10 +7,11 @@
       leaving w3 s2/0 (1,0): 4
     = nothing changes                where nothing did
 
-Lines to say: `supervisor ID slots=N`, `lose ID`, `submit NAME tasks=N [workers=N] [inactive]`, `kill NAME
-[wait=SECONDS]`, `activate NAME`, `deactivate NAME`, `rebalance NAME [workers=N]`, `report NAME WORKER
-[opened] [ended] [drained] [stopped] [crash=TEXT] [incarnation=V,R]`, `tick`, `another nimbus`. An error is
-shown as `! Error: text`, a report that was refused as `! refused`.
+Lines to say: `supervisor ID slots=N [beats]`, `lose ID`, `heard ID`, `submit NAME tasks=N [count=N] [workers=N]
+[inactive]` (tasks of the spout "lines", and of a bolt "count" if there is to be one), `kill NAME [wait=SECONDS]`,
+`activate NAME`, `deactivate NAME`, `rebalance NAME [workers=N] [COMPONENT=N]`, `report NAME WORKER [opened] [ended]
+[drained] [stopped] [crash=TEXT] [incarnation=V,R] [version=V] [finished=T,T] [note=TEXT]`, `tick`, `ticks` (every
+second until then), `another nimbus`. An error is shown as `! Error: text`, a report that was refused as `! refused`.
 
 The pickles of these topologies are bytes that no unpickler takes: Nimbus has to do without.
 """
@@ -29,16 +30,20 @@ from squall.cluster.records import Assignment, Placement, SupervisorRecord, Work
 from squall.cluster.registry import Registry
 from topology_api.errors import SquallError
 from topology_api.options import defaults
-from topology_api.topology import ComponentSpec, StreamSpec, Topology
+from topology_api.topology import ComponentSpec, GroupingSpec, StreamSpec, Subscription, Topology
 
 FLAGS = ("opened", "ended", "drained", "stopped")
 Options = dict[str, str]
 
 
-def a_topology(name: str, tasks: int) -> Topology:
-    """One spout of some tasks, whose pickle nobody can load."""
+def a_topology(name: str, tasks: int, count: int = 0) -> Topology:
+    """One spout of some tasks and perhaps a bolt, whose pickles nobody can load."""
     spout = ComponentSpec("lines", "spout", tasks, {}, {"default": StreamSpec(("line",))})
-    return Topology(name, {}, (spout,), {"lines": b"this is no pickle"})
+    if not count:
+        return Topology(name, {}, (spout,), {"lines": b"this is no pickle"})
+    subscription = Subscription("lines", "default", GroupingSpec("shuffle"))
+    bolt = ComponentSpec("count", "bolt", count, {}, {}, (subscription,))
+    return Topology(name, {}, (spout, bolt), {"lines": b"no pickle", "count": b"no pickle either"})
 
 
 class Scenario:
@@ -64,6 +69,9 @@ class Scenario:
     def say(self, line: str) -> list[str]:
         """Do what one line says, and tell what it changed."""
         _, moment, *words = line.split()
+        while words[0] == "ticks" and self.clock.now() < float(moment) - 1:
+            self.clock.move_to(self.clock.now() + 1)
+            self.nimbus.tick()
         self.clock.move_to(float(moment))
         positional = [word for word in words[1:] if "=" not in word]
         options = dict(word.split("=", 1) for word in words[1:] if "=" in word)
@@ -86,19 +94,27 @@ class Scenario:
             lines.append(f"{record.name} {record.state}{until}{error}")
             lines += _workers("  ", self.registry.assignment(record.id))
             lines += _workers("  leaving ", self.registry.leaving(record.id))
+            if record.finished:
+                lines.append(f"  finished: {' '.join(map(str, record.finished))}")
+            lines += [f"  note: {note}" for note in record.notes]
         return lines or ["no topology"]
 
     def do_supervisor(self, words: list[str], options: Options) -> None:
-        self.registry.save_supervisor(SupervisorRecord(words[0], words[0], int(options["slots"])))
+        record = SupervisorRecord(words[0], words[0], int(options["slots"]), "beats" in words)
+        self.registry.save_supervisor(record)
         self.nimbus.tick()
 
     def do_lose(self, words: list[str], options: Options) -> None:
         self.registry.remove_supervisor(words[0])
         self.nimbus.tick()
 
+    def do_heard(self, words: list[str], options: Options) -> None:
+        self.nimbus.heard(words[0])
+        self.nimbus.tick()
+
     def do_submit(self, words: list[str], options: Options) -> None:
         conf = defaults() | {"topology.workers": int(options.get("workers", "1"))}
-        topology = a_topology(words[0], int(options["tasks"]))
+        topology = a_topology(words[0], int(options["tasks"]), int(options.get("count", "0")))
         self.nimbus.submit(topology, conf, {"lines": conf}, active="inactive" not in words)
 
     def do_kill(self, words: list[str], options: Options) -> None:
@@ -111,7 +127,9 @@ class Scenario:
         self.nimbus.deactivate(words[0])
 
     def do_rebalance(self, words: list[str], options: Options) -> None:
-        self.nimbus.rebalance(words[0], int(options["workers"]) if "workers" in options else None)
+        numbers = {what: int(number) for what, number in options.items()}
+        workers = numbers.pop("workers", None)
+        self.nimbus.rebalance(words[0], workers, numbers or None)
 
     def do_report(self, words: list[str], options: Options) -> str | None:
         name, worker, *flags = words
@@ -122,11 +140,25 @@ class Scenario:
             version, restart = options["incarnation"].split(",")
             incarnation = int(version), int(restart)
         opened, ended, drained, stopped = (flag in flags for flag in FLAGS)
-        report = WorkerReport(worker, incarnation, opened, ended, drained, stopped, options.get("crash"))
+        finished = tuple(map(int, options["finished"].split(","))) if "finished" in options else ()
+        report = WorkerReport(
+            worker,
+            incarnation,
+            opened,
+            ended,
+            drained,
+            stopped,
+            options.get("crash"),
+            finished=finished,
+            version=int(options.get("version", "0")),
+            note=options.get("note"),
+        )
         return None if self.nimbus.report(name, worker, report) else "! refused"
 
     def do_tick(self, words: list[str], options: Options) -> None:
         self.nimbus.tick()
+
+    do_ticks = do_tick
 
     def do_another(self, words: list[str], options: Options) -> None:
         """From now on another Nimbus over the same store is spoken to."""

@@ -93,6 +93,46 @@ def test_when_a_topology_is_gone_only_the_counters_are_left_in_the_store(master:
     assert master.store.children("/") == ["counters", "supervisors"]
 
 
+def test_keys_are_made_for_each_submission_and_go_with_it_and_stand_in_nothing_else(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("DEBUG")
+    store, made = InMemoryStore(), [{"public": f"public{n}", "secret": f"topsecret{n}"} for n in range(2)]
+    keys = iter(made)
+    nimbus = Nimbus(store, ManualClock(), lambda: next(keys))
+    registry = Registry(store)
+    one, two = (nimbus.submit(a_topology(name), defaults(), {}) for name in ("one", "two"))
+    assert [registry.keys(one.id), registry.keys(two.id)] == made
+    assert "topsecret" not in caplog.text + repr(nimbus.topologies())
+    assert [path for path in _paths(store) if b"topsecret" in (store.get(path) or (b"", 0))[0]] == [
+        paths.keys(one.id),
+        paths.keys(two.id),
+    ]
+    nimbus.kill("one", 0)
+    assert registry.keys(one.id) is None
+    nimbus.kill("two", 0)
+    assert store.children("/") == ["counters"]
+
+
+def test_without_a_maker_of_keys_there_are_none(master: Master) -> None:
+    assert master.registry.keys(master.submitted.id) is None
+
+
+def test_a_submission_that_lost_its_name_leaves_no_keys() -> None:
+    store, clock = InMemoryStore(), ManualClock()
+    one, other = (Nimbus(store, clock, lambda: {"secret": "x"}) for _ in range(2))
+
+    def meanwhile(path: str) -> None:
+        if path.endswith("-1-0/description"):
+            cancel()
+            other.submit(a_topology(), defaults(), {})
+
+    cancel = store.watch(paths.BLOBS, meanwhile)
+    with pytest.raises(NameTaken):
+        one.submit(a_topology(), defaults(), {})
+    assert store.children(paths.KEYS) == ["words-2-0"]
+
+
 def test_no_submission_id_is_given_twice(master: Master) -> None:
     other = master.nimbus.submit(a_topology("other"), defaults(), {})
     master.registry.remove_supervisor("s1")
@@ -218,12 +258,20 @@ def test_nimbus_has_no_way_to_unpickle() -> None:
     assert shown.stdout.strip() == "False"
 
 
+def _paths(store: InMemoryStore, above: str = "") -> list[str]:
+    """Every path with something at or below it."""
+    found = [f"{above}/{name}" for name in store.children(above or "/")]
+    return sorted([*found, *(path for inner in found for path in _paths(store, inner))])
+
+
 NAMES = st.sampled_from(["one", "two"])
 WORKERS = st.sampled_from(["w1", "w2", "w3"])
 FLAGS = st.tuples(st.booleans(), st.booleans(), st.booleans(), st.none() | st.just("boom"))
 STEPS = st.one_of(
     st.tuples(st.just("submit"), NAMES),
     st.tuples(st.sampled_from(["kill", "activate", "deactivate", "rebalance"]), NAMES),
+    st.tuples(st.just("rebalance_tasks"), NAMES, st.integers(1, 4)),
+    st.tuples(st.just("heard"), st.sampled_from(["s1", "s2"])),
     st.tuples(st.just("report"), NAMES, WORKERS, FLAGS),
     st.tuples(st.just("supervisor"), st.sampled_from(["s1", "s2"]), st.integers(0, 3)),
     st.tuples(st.just("lose"), st.sampled_from(["s1", "s2"])),
@@ -241,6 +289,7 @@ def test_whatever_happens_no_slot_is_shared_no_task_runs_twice_and_everything_ca
     nimbus = Nimbus(store, clock)
     do: dict[str, Callable[..., object]] = {
         "submit": lambda name: nimbus.submit(a_topology(name), defaults() | {"topology.workers": 2}, {}),
+        "rebalance_tasks": lambda name, count: nimbus.rebalance(name, parallelism={"count": count}),
         "report": lambda name, worker, flags: _report(nimbus, registry, name, worker, flags),
         "supervisor": lambda name, slots: registry.save_supervisor(SupervisorRecord(name, name, slots)),
         "lose": registry.remove_supervisor,

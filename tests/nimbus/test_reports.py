@@ -1,0 +1,145 @@
+"""What a report counts for: for the assignment that its worker knew, and for as long as the topology asks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nimbus.progress import NOTES, with_news
+from squall.cluster.records import TopologyRecord, WorkerReport
+
+Play = Callable[[str], None]
+
+TASKS = ((1, "lines", 0), (2, "lines", 1), (3, "count", 0))
+RECORD = TopologyRecord("words-1-0", "words", "ACTIVE", None, {}, {}, TASKS, 1, None, None, 0.0)
+
+
+def report(finished: tuple[int, ...] = (), note: str | None = None) -> WorkerReport:
+    return WorkerReport("w1", (1, 0), True, False, False, False, None, finished=finished, note=note)
+
+
+def test_a_worker_that_had_ended_before_it_was_given_more_tasks_has_not_ended(play: Play) -> None:
+    play("""
+        @ 0 supervisor s1 slots=1
+        = nothing changes
+        @ 0 supervisor s2 slots=1
+        = nothing changes
+        @ 0 submit words tasks=2 workers=2
+        words ACTIVE
+          w1 s1/0 (1,0): 1
+          w2 s2/0 (1,0): 2
+        @ 1 report words w1 ended version=1
+        = nothing changes
+        @ 2 lose s2
+        words ACTIVE
+          w1 s1/0 (1,0): 1 2
+        @ 3 report words w1 ended version=1
+        = nothing changes
+        @ 4 report words w1 version=2
+        = nothing changes
+        @ 5 report words w1 ended version=2
+        words COMPLETED
+          leaving w1 s1/0 (1,0): 1 2
+    """)
+
+
+def test_a_worker_that_has_drained_without_the_tasks_that_it_was_given_is_waited_for(play: Play) -> None:
+    play("""
+        @ 0 supervisor s1 slots=1
+        = nothing changes
+        @ 0 supervisor s2 slots=1
+        = nothing changes
+        @ 0 submit words tasks=2 workers=2
+        words ACTIVE
+          w1 s1/0 (1,0): 1
+          w2 s2/0 (1,0): 2
+        @ 2 lose s2
+        words ACTIVE
+          w1 s1/0 (1,0): 1 2
+        @ 3 kill words
+        words KILLED until 33
+          w1 s1/0 (1,0): 1 2
+        @ 4 report words w1 drained version=1
+        = nothing changes
+        @ 5 report words w1 drained version=2
+        words KILLED until 33
+          leaving w1 s1/0 (1,0): 1 2
+    """)
+
+
+def test_drained_that_is_said_after_the_rebalance_does_not_count_for_the_next_one(play: Play) -> None:
+    play("""
+        @ 0 supervisor s1 slots=1
+        = nothing changes
+        @ 0 submit words tasks=1
+        words ACTIVE
+          w1 s1/0 (1,0): 1
+        @ 1 rebalance words
+        words REBALANCING until 31
+          w1 s1/0 (1,0): 1
+        @ 2 report words w1 drained
+        words ACTIVE
+          w1 s1/0 (1,0): 1
+        @ 3 report words w1 opened drained
+        = nothing changes
+        @ 4 rebalance words
+        words REBALANCING until 34
+          w1 s1/0 (1,0): 1
+        @ 5 report words w1 opened
+        = nothing changes
+        @ 6 report words w1 opened drained
+        words ACTIVE
+          w1 s1/0 (1,0): 1
+    """)
+
+
+def test_what_is_said_of_workers_that_died_stands_in_the_record_the_latest_at_the_end(play: Play) -> None:
+    play("""
+        @ 0 supervisor s1 slots=1
+        = nothing changes
+        @ 0 submit words tasks=1
+        words ACTIVE
+          w1 s1/0 (1,0): 1
+        @ 1 report words w1 note=SIGKILL incarnation=1,1
+        words ACTIVE
+          w1 s1/0 (1,0): 1
+          note: SIGKILL
+        @ 2 report words w1 opened note=SIGKILL incarnation=1,1
+        = nothing changes
+        @ 3 report words w1 note=SIGSEGV incarnation=1,2
+        words ACTIVE
+          w1 s1/0 (1,0): 1
+          note: SIGKILL
+          note: SIGSEGV
+        @ 4 report words w1 note=SIGABRT incarnation=1,1
+        ! refused
+    """)
+
+
+@given(st.lists(st.none() | st.text(max_size=3), max_size=20))
+def test_only_the_latest_notes_are_kept(said: list[str | None]) -> None:
+    record, last, expected = RECORD, None, []
+    for note in said:
+        now = report(note=note)
+        if note is not None and (last is None or last.note != note):
+            expected.append(note)
+        record, last = with_news(record, now, last), now
+    assert list(record.notes) == expected[-NOTES:]
+
+
+@given(st.lists(st.lists(st.integers(1, 5), max_size=4).map(tuple), max_size=6))
+def test_a_task_that_has_finished_stays_so_and_only_tasks_that_there_are_finish(
+    said: list[tuple[int, ...]],
+) -> None:
+    record = RECORD
+    for finished in said:
+        now = with_news(record, report(finished), None)
+        assert now.finished[: len(record.finished)] == record.finished
+        record = now
+    assert sorted(record.finished) == sorted({1, 2, 3} & {task for one in said for task in one})
+
+
+def test_a_report_that_adds_nothing_leaves_the_record_as_it_is() -> None:
+    assert with_news(RECORD, report(), None) == RECORD

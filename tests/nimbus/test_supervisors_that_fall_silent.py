@@ -1,0 +1,190 @@
+"""What becomes of topologies when a supervisor is not heard any more, as transcripts; the time-out is 30 seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from nimbus.liveness import SignsOfLife
+from nimbus.master import Nimbus
+from squall.clock import ManualClock
+from squall.cluster.memory import InMemoryStore
+from squall.cluster.records import SupervisorRecord
+from squall.cluster.registry import Registry
+
+Play = Callable[[str], None]
+
+
+def test_a_supervisor_that_never_gave_a_sign_of_life_is_never_given_up(play: Play) -> None:
+    play("""
+        @ 0 supervisor s1 slots=1
+        = nothing changes
+        @ 0 submit words tasks=1
+        words ACTIVE
+          w1 s1/0 (1,0): 1
+        @ 1000 tick
+        = nothing changes
+        @ 100000 tick
+        = nothing changes
+    """)
+
+
+def test_the_workers_of_a_silent_supervisor_are_superseded_and_the_others_stay(play: Play) -> None:
+    play("""
+        @ 0 supervisor s1 slots=2
+        = nothing changes
+        @ 0 supervisor s2 slots=1
+        = nothing changes
+        @ 0 submit words tasks=4 workers=2
+        words ACTIVE
+          w1 s1/0 (1,0): 1 3
+          w2 s2/0 (1,0): 2 4
+        @ 5 heard s1
+        = nothing changes
+        @ 5 heard s2
+        = nothing changes
+        @ 20 ticks
+        = nothing changes
+        @ 20 heard s1
+        = nothing changes
+        @ 34.5 ticks
+        = nothing changes
+        @ 35 tick
+        words ACTIVE
+          w1 s1/0 (1,0): 1 3
+          w3 s1/1 (2,0): 2 4
+        @ 36 report words w2 opened
+        ! refused
+    """)
+
+
+def test_a_supervisor_that_is_heard_again_has_its_slots_back(play: Play) -> None:
+    play("""
+        @ 0 supervisor s1 slots=1
+        = nothing changes
+        @ 0 heard s1
+        = nothing changes
+        @ 0 submit words tasks=1
+        words ACTIVE
+          w1 s1/0 (1,0): 1
+        @ 30 ticks
+        words ACTIVE
+        @ 40 heard s1
+        words ACTIVE
+          w1 s1/0 (2,0): 1
+        @ 69.5 ticks
+        = nothing changes
+        @ 69.5 heard s1
+        = nothing changes
+        @ 99 ticks
+        = nothing changes
+        @ 100 tick
+        words ACTIVE
+    """)
+
+
+def test_nobody_waits_for_the_workers_of_a_silent_supervisor_when_a_topology_is_to_go(play: Play) -> None:
+    play("""
+        @ 0 supervisor s1 slots=1
+        = nothing changes
+        @ 0 heard s1
+        = nothing changes
+        @ 0 submit words tasks=1
+        words ACTIVE
+          w1 s1/0 (1,0): 1
+        @ 1 kill words wait=0
+        words KILLED until 1
+          leaving w1 s1/0 (1,0): 1
+        @ 29.5 ticks
+        = nothing changes
+        @ 30 tick
+        no topology
+    """)
+
+
+def test_a_new_nimbus_gives_those_that_beat_the_whole_time_to_be_heard_by_it(play: Play) -> None:
+    play("""
+        @ 0 supervisor s1 slots=1 beats
+        = nothing changes
+        @ 0 submit words tasks=1
+        words ACTIVE
+          w1 s1/0 (1,0): 1
+        @ 25 another nimbus
+        = nothing changes
+        @ 54.5 ticks
+        = nothing changes
+        @ 55 tick
+        words ACTIVE
+    """)
+
+
+def test_a_nimbus_that_slept_gives_up_nobody_before_they_had_a_moment_to_be_heard(play: Play) -> None:
+    play("""
+        @ 0 supervisor s1 slots=1
+        = nothing changes
+        @ 0 heard s1
+        = nothing changes
+        @ 0 submit words tasks=1
+        words ACTIVE
+          w1 s1/0 (1,0): 1
+        @ 1000 tick
+        = nothing changes
+        @ 1007 ticks
+        = nothing changes
+        @ 1007 heard s1
+        = nothing changes
+        @ 1036.5 ticks
+        = nothing changes
+        @ 1037 tick
+        words ACTIVE
+        @ 1038 heard s1
+        words ACTIVE
+          w1 s1/0 (2,0): 1
+        @ 2000 tick
+        = nothing changes
+        @ 2008 ticks
+        words ACTIVE
+    """)
+
+
+def test_a_supervisor_that_registered_again_meanwhile_keeps_what_it_said() -> None:
+    clock = ManualClock()
+    registry = Registry(InMemoryStore())
+    nimbus = Nimbus(registry.store, clock, supervisor_timeout_secs=4)
+    registry.save_supervisor(SupervisorRecord("s1", "host", 1))
+    nimbus.heard("s1")
+    for second in range(1, 5):
+        clock.move_to(second)
+        nimbus.tick()
+    assert registry.supervisors() == []
+    bigger = SupervisorRecord("s1", "host", 8)
+    registry.save_supervisor(bigger)
+    nimbus.heard("s1")
+    assert registry.supervisors() == [bigger]
+
+
+def test_nimbus_knows_when_to_look_next_and_finds_a_dead_supervisor_if_it_looks_only_then() -> None:
+    clock = ManualClock()
+    registry = Registry(InMemoryStore())
+    nimbus = Nimbus(registry.store, clock)
+    registry.save_supervisor(SupervisorRecord("s1", "host", 1))
+    nimbus.tick()
+    assert nimbus.due is None
+    nimbus.heard("s1")
+    nimbus.tick()
+    looks = 0
+    while registry.supervisors():
+        assert nimbus.due is not None
+        clock.move_to(nimbus.due)
+        nimbus.tick()
+        looks += 1
+    assert looks <= 2
+    assert clock.now() <= 30 * 1.25
+    assert nimbus.due is None
+
+
+def test_signs_of_life_of_a_supervisor_that_is_no_more_are_forgotten() -> None:
+    signs = SignsOfLife(30, 0)
+    signs.heard("s1", 0)
+    assert signs.due == 30
+    assert signs.silent([], 1) == []
+    assert signs.due is None
