@@ -1,0 +1,363 @@
+"""The sockets promise: a peer's messages come in their order on each channel, any thread can end a wait, and all of it ends."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from squall.transport.carrier import CONTROL, DATA, Carrier, Parts
+from squall.transport.sockets import CannotListen, Sockets, make_keys
+from squall.worker_files import Keys
+from topology_api import SquallError
+
+#: Generous: a machine that is busy with other things is no failure.
+CAP = 30.0
+Make = Callable[..., Sockets]
+
+
+@pytest.fixture(params=[True, False], ids=["secured", "plain"])
+def keys(request: pytest.FixtureRequest) -> Keys | None:
+    return make_keys() if request.param else None
+
+
+@pytest.fixture
+def make(keys: Keys | None) -> Iterator[Make]:
+    made: list[Sockets] = []
+
+    def one(ports: tuple[int, int] = (0, 0)) -> Sockets:
+        made.append(Sockets(keys, ports=ports))
+        return made[-1]
+
+    yield one
+    for sockets in made:
+        sockets.close()
+
+
+def send(sockets: Sockets, peer: str, channel: int, parts: Parts) -> None:
+    end = time.monotonic() + CAP
+    while not sockets.send(peer, channel, parts):
+        assert time.monotonic() < end, "no room in time"
+        sockets.wait(0.01)
+
+
+def receive(sockets: Sockets, channel: int) -> list[bytes]:
+    end = time.monotonic() + CAP
+    while (parts := sockets.receive(channel)) is None:
+        assert time.monotonic() < end, "nothing came in time"
+        sockets.wait(0.5)
+    return [bytes(part) for part in parts]
+
+
+def test_sockets_are_a_carrier(make: Make) -> None:
+    carrier: Carrier = make()
+    data, control = carrier.address
+    assert data != control
+    assert all(endpoint.startswith("tcp://127.0.0.1:") for endpoint in carrier.address)
+
+
+def test_messages_arrive_in_their_order_on_both_channels_both_ways(make: Make) -> None:
+    one, other = make(), make()
+    one.connect("other", other.address)
+    other.connect("one", one.address)
+    for number in range(300):
+        for channel in (DATA, CONTROL):
+            send(one, "other", channel, [b"%d" % number, b"", b"x" * number])
+            send(other, "one", channel, [b"%d" % -number])
+        if number % 50 == 49:
+            for back in range(number - 49, number + 1):
+                for channel in (CONTROL, DATA):
+                    assert receive(other, channel) == [b"%d" % back, b"", b"x" * back]
+                    assert receive(one, channel) == [b"%d" % -back]
+    assert one.receive(DATA) is None
+
+
+def test_parts_of_any_size_and_kind_arrive_and_large_ones_can_be_written_to(make: Make) -> None:
+    one, other = make(), make()
+    one.connect("other", other.address)
+    large = bytes(range(256)) * 8192
+    parts: Parts = [b"head", bytearray(large), memoryview(large)[1:], b"", memoryview(b"tail")]
+    send(one, "other", DATA, parts)
+    end = time.monotonic() + CAP
+    while (came := other.receive(DATA)) is None:
+        assert time.monotonic() < end
+        other.wait(0.5)
+    assert [bytes(part) for part in came] == [bytes(part) for part in parts]
+    assert isinstance(came[1], memoryview)
+    assert not came[1].readonly
+    came[1][0] = 99
+    assert bytes(came[2][:2]) == large[1:3]
+
+
+def test_a_peer_that_is_not_there_yet_gets_its_messages_when_it_comes(make: Make) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
+        ports = one.getsockname()[1], other.getsockname()[1]
+    sender = make()
+    sender.connect("late", (f"tcp://127.0.0.1:{ports[0]}", f"tcp://127.0.0.1:{ports[1]}"))
+    for channel in (DATA, CONTROL):
+        assert sender.send("late", channel, [b"early"])
+    late = make(ports)
+    assert late.ports == ports
+    assert receive(late, DATA) == [b"early"]
+    assert receive(late, CONTROL) == [b"early"]
+
+
+def test_what_a_peer_does_not_read_is_bounded_and_none_of_what_was_taken_is_lost_when_it_does(
+    make: Make,
+) -> None:
+    sender, reader = make(), make()
+    sender.connect("reader", reader.address)
+    taken, refused, body = 0, 0, b"x" * 100_000
+    while refused < 50:
+        if sender.send("reader", DATA, [b"%d" % taken, body]):
+            taken, refused = taken + 1, 0
+        else:
+            refused += 1
+            sender.wait(0.02)
+        assert taken < 5_000, "nothing holds the sender back"
+    for number in range(taken):
+        assert receive(reader, DATA)[0] == b"%d" % number
+    send(sender, "reader", DATA, [b"goes on"])
+    assert receive(reader, DATA) == [b"goes on"]
+
+
+def test_a_channel_that_is_full_does_not_hold_up_the_other(make: Make) -> None:
+    sender, reader = make(), make()
+    sender.connect("reader", reader.address)
+    refused = 0
+    while refused < 20:
+        refused = 0 if sender.send("reader", DATA, [b"x" * 100_000]) else refused + 1
+        if refused:
+            sender.wait(0.01)
+    send(sender, "reader", CONTROL, [b"through"])
+    assert receive(reader, CONTROL) == [b"through"]
+
+
+def test_nobody_is_sent_to_who_is_not_connected(make: Make) -> None:
+    one, other = make(), make()
+    assert not one.send("other", DATA, [b"a"])
+    one.disconnect("other")
+    one.connect("other", other.address)
+    send(one, "other", DATA, [b"b"])
+    assert receive(other, DATA) == [b"b"]
+    one.disconnect("other")
+    assert not one.send("other", DATA, [b"c"])
+
+
+def test_a_peer_that_comes_back_on_other_ports_is_reached_there_and_what_was_queued_for_the_old_one_is_dropped(
+    make: Make,
+) -> None:
+    sender, first = make(), make()
+    sender.connect("peer", first.address)
+    send(sender, "peer", DATA, [b"to the first"])
+    assert receive(first, DATA) == [b"to the first"]
+    first.close()
+    for _ in range(5):
+        sender.send("peer", DATA, [b"queued"])
+    second = make()
+    sender.connect("peer", second.address)
+    send(sender, "peer", DATA, [b"to the second"])
+    assert receive(second, DATA) == [b"to the second"]
+
+
+def test_a_peer_that_comes_back_on_its_ports_is_reached_without_being_connected_anew(make: Make) -> None:
+    sender, first = make(), make()
+    sender.connect("peer", first.address)
+    send(sender, "peer", CONTROL, [b"to the first"])
+    assert receive(first, CONTROL) == [b"to the first"]
+    first.close()
+    second = make(first.ports)
+    assert second.address == first.address
+    end = time.monotonic() + CAP
+    while second.receive(CONTROL) is None:
+        assert time.monotonic() < end
+        sender.send("peer", CONTROL, [b"sign"])
+        second.wait(0.02)
+
+
+def test_ports_that_others_have_by_now_are_replaced_by_free_ones(make: Make) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        sockets = make((port, 0))
+        assert port not in sockets.ports
+        assert all(sockets.ports)
+
+
+def test_a_host_that_is_none_of_this_machine_is_an_error_that_names_it(keys: Keys | None) -> None:
+    with pytest.raises(CannotListen, match=r"192\.0\.2\.1"):
+        Sockets(keys, bind="192.0.2.1")
+    with pytest.raises(SquallError, match="nonsense"):
+        Sockets(keys, bind="no such host:nonsense")
+
+
+def test_an_address_that_is_none_is_an_error_that_names_it(make: Make) -> None:
+    sockets = make()
+    with pytest.raises(SquallError, match="nonsense"):
+        sockets.connect("peer", (sockets.address[0], "nonsense"))
+    assert not sockets.send("peer", DATA, [b"a"])
+
+
+def test_peers_call_a_worker_by_the_host_they_know_it_by() -> None:
+    sockets = Sockets(None, bind="127.0.0.1", host="worker.example")
+    try:
+        assert [endpoint.rpartition(":")[0] for endpoint in sockets.address] == ["tcp://worker.example"] * 2
+    finally:
+        sockets.close()
+
+
+def test_a_wait_ends_by_itself(make: Make) -> None:
+    sockets = make()
+    sockets.wait(0)
+    sockets.wait(0.001)
+    assert sockets.receive(DATA) is None
+
+
+def test_a_wait_ends_when_something_comes(make: Make) -> None:
+    one, other = make(), make()
+    one.connect("other", other.address)
+    send(one, "other", CONTROL, [b"a"])
+    while (parts := other.receive(CONTROL)) is None:
+        other.wait(None)  # for ever, if it does not end
+    assert [bytes(part) for part in parts] == [b"a"]
+
+
+def test_another_thread_ends_a_wait(make: Make) -> None:
+    sockets = make()
+    timer = threading.Timer(0.05, sockets.wake)
+    timer.start()
+    sockets.wait(None)
+    timer.join()
+
+
+def test_a_wake_before_the_wait_is_not_lost_and_many_are_one(make: Make) -> None:
+    sockets = make()
+    for _ in range(100_000):
+        sockets.wake()
+    sockets.wait(None)
+    before = time.monotonic()
+    sockets.wait(0.05)
+    assert time.monotonic() - before >= 0.04
+
+
+def test_a_signal_handler_ends_a_wait(make: Make) -> None:
+    sockets = make()
+    came: list[int] = []
+
+    def handle(number: int, frame: object) -> None:
+        came.append(number)
+        sockets.wake()
+
+    before = signal.signal(signal.SIGUSR1, handle)
+    try:
+        timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGUSR1))
+        timer.start()
+        sockets.wait(None)
+        timer.join()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert came == [signal.SIGUSR1]
+
+
+def test_a_forked_child_neither_wakes_nor_closes_its_parent(make: Make) -> None:
+    one, other = make(), make()
+    one.connect("other", other.address)
+    child = os.fork()
+    if child == 0:
+        try:
+            one.wake()
+            one.close()
+        finally:
+            os._exit(7)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    before = time.monotonic()
+    one.wait(0.05)
+    assert time.monotonic() - before >= 0.04
+    send(one, "other", DATA, [b"alive"])
+    assert receive(other, DATA) == [b"alive"]
+
+
+def test_another_thread_sends_control_messages_by_sockets_of_its_own_while_the_loop_is_away(
+    make: Make,
+) -> None:
+    one, other, third = make(), make(), make()
+    side = one.side()
+    sent: list[bool] = []
+
+    def run() -> None:
+        for number in range(20):
+            sent.append(side.send(other.address, [b"sign", b"%d" % number]))
+            sent.append(side.send(third.address, [b"sign", b"%d" % number]))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    for peer in (other, third):
+        for number in range(20):
+            assert receive(peer, CONTROL) == [b"sign", b"%d" % number]
+    thread.join()
+    assert all(sent)
+    side.close()
+    assert not side.send(other.address, [b"late"])
+
+
+def test_a_worker_closes_the_side_that_another_thread_left_open(make: Make) -> None:
+    one, other = make(), make()
+    side = one.side()
+    assert side.send(other.address, [b"a"])
+    one.close()
+    assert not side.send(other.address, [b"b"])
+
+
+def test_what_was_sent_last_still_leaves_when_the_sockets_are_closed(make: Make) -> None:
+    one, other = make(), make()
+    one.connect("other", other.address)
+    send(one, "other", CONTROL, [b"first"])
+    assert receive(other, CONTROL) == [b"first"]
+    assert one.send("other", CONTROL, [b"goodbye"])
+    one.close()
+    assert receive(other, CONTROL) == [b"goodbye"]
+
+
+def test_after_the_end_nothing_is_left_and_every_call_is_harmless(make: Make) -> None:
+    threads = threading.active_count()
+    before = set(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else set()
+    one, other = make(), make()
+    one.connect("other", other.address)
+    send(one, "other", DATA, [b"a"])
+    assert receive(other, DATA) == [b"a"]
+    ports = [*one.ports, *other.ports]
+    one.close()
+    other.close()
+    one.close()
+    one.wake()
+    assert one.receive(DATA) is None
+    assert not one.send("other", DATA, [b"b"])
+    one.disconnect("other")
+    assert threading.active_count() == threads
+    if before:
+        assert set(os.listdir("/proc/self/fd")) == before
+    for port in ports:
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port), timeout=5)
+
+
+def test_a_peer_that_is_gone_holds_up_the_end_no_longer_than_the_time_it_is_given(make: Make) -> None:
+    one = make()
+    one.connect("gone", ("tcp://127.0.0.1:1", "tcp://127.0.0.1:1"))
+    assert one.send("gone", CONTROL, [b"never arrives"])
+    one.close()  # the cap of the test is the promise: it ends
+    assert one.receive(CONTROL) is None
+
+
+def test_keys_are_new_each_time_and_the_secret_shows_nowhere(caplog: pytest.LogCaptureFixture) -> None:
+    one, other = make_keys(), make_keys()
+    assert (len(one.public), len(one.secret)) == (40, 40)
+    assert len({one.public, one.secret, other.public, other.secret}) == 4
+    with caplog.at_level(logging.DEBUG):
+        Sockets(one).close()
+    assert one.secret not in repr(one) + caplog.text
