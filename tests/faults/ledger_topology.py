@@ -154,15 +154,15 @@ def ledger_topology(
     size: int = 100,
     replay: Replay | None = None,
     relay: Bolt | None = None,
-    parallelism: int = 2,
+    spouts: int = 2,
+    bolts: int = 2,
+    workers: int = 2,
     conf: dict[str, object] | None = None,
 ) -> Topology:
-    """The topology, over as many workers as a component has tasks unless `conf` says otherwise."""
-    builder = TopologyBuilder(name, {"topology.workers": parallelism, **(conf or {})})
-    builder.set_spout(
-        "numbers", LedgerSpout(str(directory), rate, keys, size, replay), parallelism=parallelism
-    )
-    builder.set_bolt("relay", relay or Relay(), parallelism=parallelism).shuffle_grouping("numbers")
-    sink = builder.set_bolt("sink", LedgerSink(str(directory), keys, size), parallelism=parallelism)
+    """The topology: `spouts` tasks of its spout, `bolts` of each bolt, over so many workers."""
+    builder = TopologyBuilder(name, {"topology.workers": workers, **(conf or {})})
+    builder.set_spout("numbers", LedgerSpout(str(directory), rate, keys, size, replay), parallelism=spouts)
+    builder.set_bolt("relay", relay or Relay(), parallelism=bolts).shuffle_grouping("numbers")
+    sink = builder.set_bolt("sink", LedgerSink(str(directory), keys, size), parallelism=bolts)
     sink.fields_grouping("relay", "key")
     return builder.build()

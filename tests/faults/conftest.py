@@ -1,0 +1,38 @@
+"""How long the faults last: `pytest tests/faults --soak 10` makes them ten times as long."""
+
+from __future__ import annotations
+
+import pytest
+
+#: Seconds that a test of this folder may take, where faults last for their usual time.
+TIMEOUT = 120.0
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--soak",
+        type=float,
+        default=1.0,
+        metavar="N",
+        help="let the faults of tests/faults last N times as long",
+    )
+
+
+@pytest.hookimpl(tryfirst=True)  # before those are left out that `-m` does not want
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("faults"):
+            item.add_marker(pytest.mark.slow)
+            item.add_marker(pytest.mark.timeout(TIMEOUT * max(1.0, soak_of(config))))
+
+
+def soak_of(config: pytest.Config) -> float:
+    """The factor; 1 when this folder's options were not known when the command line was read."""
+    factor: float = config.getoption("--soak", default=1.0)
+    return factor
+
+
+@pytest.fixture
+def soak(request: pytest.FixtureRequest) -> float:
+    """How many times as long as usual the faults are to last."""
+    return soak_of(request.config)

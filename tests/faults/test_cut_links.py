@@ -1,0 +1,132 @@
+"""Links are cut, in one direction or both, delayed, broken off and garbled, by proxies between the workers: the workers notice,
+come back, and the ledger adds up. `test_cut_networks.py` does the same with packets that vanish."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.faults.links import Links
+from tests.faults.running import Run, Surroundings, ledger_run
+
+pytestmark = pytest.mark.faults
+
+#: Seconds: how long a link stays cut, and what its recovery may take.
+LONG = 6.0
+RECOVERY = 5.0
+NOTICE = 3.0
+CAP_SLOW = 60.0
+WAYS = {"one way": [(0, 1)], "both ways": [(0, 1), (1, 0)]}
+
+
+def links_of(run: Run) -> tuple[Links, list[str]]:
+    assert run.links is not None
+    return run.links, [one.worker for one in run.workers()]
+
+
+def untouched(run: Run, pids: dict[str, int]) -> None:
+    """The same processes as before: a link that is cut kills nobody, and nobody dies of it."""
+    assert run.pids() == pids, run.report()
+
+
+@pytest.mark.parametrize("ways", WAYS)
+def test_a_link_that_is_cut_and_healed_takes_up_its_work(tmp_path: Path, ways: str, soak: float) -> None:
+    with ledger_run(tmp_path, Surroundings(links=Links())) as run:
+        links, names = links_of(run)
+        assert links.passed() > 0, "the proxies are in between"
+        pids = run.pids()
+        for _ in range(max(1, round(soak))):
+            for sender, receiver in WAYS[ways]:
+                links.cut(names[sender], names[receiver])
+            run.wait_for(lambda: reconnects(run) > 0, "the word that a link is silent", cap=5 * NOTICE)
+            time.sleep(LONG)  # the length of the fault
+            links.heal()
+            run.flows(cap=5 * RECOVERY)
+            untouched(run, pids)
+        total = run.drain()
+        assert total.spout_lives == 2
+
+
+def reconnects(run: Run) -> int:
+    """How often links of the topology were made anew, as its workers' logs say."""
+    texts = [Path(one.directory, "worker.log").read_text() for one in run.workers()]
+    return sum(text.count("silent") for text in texts)
+
+
+def test_a_cut_shorter_than_the_silence_is_bridged(tmp_path: Path, soak: float) -> None:
+    with ledger_run(tmp_path, Surroundings(links=Links())) as run:
+        links, (first, second) = links_of(run)
+        pids = run.pids()
+        for _ in range(max(1, round(4 * soak))):
+            links.cut(first, second)
+            time.sleep(0.5)  # the length of the fault
+            links.heal()
+            run.flows(cap=5 * RECOVERY)
+        untouched(run, pids)
+        total = run.drain()
+        assert not total.failed, "nothing was lost, it was only late"
+
+
+def test_a_link_that_is_cut_while_a_worker_is_replaced_heals(tmp_path: Path) -> None:
+    with ledger_run(tmp_path, Surroundings(links=Links())) as run:
+        links, (first, second) = links_of(run)
+        links.cut(first, second)
+        links.cut(second, first)
+        pid = run.pids()[second]
+        os.kill(pid, signal.SIGKILL)
+        run.replaced(second, pid, cap=5 * RECOVERY)
+        links.heal()
+        run.flows(cap=5 * RECOVERY)
+
+
+def test_connections_that_break_off_again_and_again_are_made_again(tmp_path: Path, soak: float) -> None:
+    with ledger_run(tmp_path, Surroundings(links=Links())) as run:
+        links, (first, second) = links_of(run)
+        pids = run.pids()
+
+        def break_off(_: int) -> None:
+            links.break_off(first, second)
+
+        run.last_for(4.0 * soak, 0.4, break_off)
+        run.flows(cap=5 * RECOVERY)
+        untouched(run, pids)
+
+
+@pytest.mark.parametrize("distance", [0, 1, 8, 9, 10, 20, 63, 64, 200, 1000, 5000])
+def test_a_bit_that_is_flipped_on_the_way_is_refused_and_the_link_repaired(
+    tmp_path: Path, distance: int
+) -> None:
+    with ledger_run(tmp_path, Surroundings(links=Links())) as run:
+        links, (first, second) = links_of(run)
+        pids = run.pids()
+        for sender, receiver in ((first, second), (second, first)):
+            links.flip(sender, receiver, distance)
+            run.flows(200, cap=5 * RECOVERY)
+        untouched(run, pids)
+
+
+@pytest.mark.parametrize("count", [1, 100, 3000])
+def test_bytes_that_vanish_on_the_way_are_noticed_and_the_link_repaired(tmp_path: Path, count: int) -> None:
+    with ledger_run(tmp_path, Surroundings(links=Links())) as run:
+        links, (first, second) = links_of(run)
+        pids = run.pids()
+        for sender, receiver in ((first, second), (second, first)):
+            links.vanish(sender, receiver, count)
+            run.flows(200, cap=5 * RECOVERY)
+        untouched(run, pids)
+
+
+def test_a_slow_network_fails_nothing(tmp_path: Path) -> None:
+    with ledger_run(tmp_path, Surroundings(links=Links())) as run:
+        links, (first, second) = links_of(run)
+        links.delay(first, second, 0.3)
+        links.delay(second, first, 0.3)
+        run.flows(500, cap=CAP_SLOW)
+        links.heal()
+        total = run.drain()
+        assert not total.failed
+        assert not total.duplicates

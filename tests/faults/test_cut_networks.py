@@ -1,0 +1,52 @@
+"""The network between two workers loses all packets, in one direction or both, in silence: the workers notice, come back, and
+the ledger adds up. In a namespace of its own; `test_cut_links.py` needs none."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.faults import leaks
+from tests.faults.network import Network, in_own_network, why_no_namespaces
+from tests.faults.running import ledger_run
+
+REASON = why_no_namespaces()
+pytestmark = [pytest.mark.faults, pytest.mark.skipif(REASON is not None, reason=REASON or "")]
+
+LONG = 6.0
+#: TCP itself waits up to twice as long as the cut before it sends again what was lost, unless connections are made anew.
+RECOVERY = 5.0
+
+
+@pytest.mark.parametrize("ways", ["one way", "both ways"])
+def test_workers_between_which_packets_vanish_come_back_when_it_heals(tmp_path: Path, ways: str) -> None:
+    def body(network: Network) -> None:
+        with ledger_run(tmp_path) as run:
+            pids = run.pids()
+            first, second = (leaks.listening_ports(pid) for pid in pids.values())
+            assert first and second
+            network.cut_one_way(sender=first, receiver=second)
+            if ways == "both ways":
+                network.cut_one_way(sender=second, receiver=first)
+            time.sleep(LONG)  # the length of the fault
+            network.heal()
+            run.flows(cap=5 * RECOVERY)
+            assert run.pids() == pids, run.report()
+            run.drain()
+
+    in_own_network(body)
+
+
+def test_a_cut_longer_than_the_message_timeout_loses_no_acked_tuple(tmp_path: Path) -> None:
+    def body(network: Network) -> None:
+        with ledger_run(tmp_path, conf={"topology.message.timeout.secs": 3}) as run:
+            first, second = (leaks.listening_ports(pid) for pid in run.pids().values())
+            network.cut_one_way(sender=first, receiver=second)
+            time.sleep(LONG)  # the length of the fault
+            network.heal()
+            run.flows(cap=5 * RECOVERY)
+            assert run.drain().failed
+
+    in_own_network(body)

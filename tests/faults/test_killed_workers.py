@@ -1,0 +1,110 @@
+"""Workers are killed by SIGKILL under load: each is replaced, and no acked tuple is lost."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.faults.ledger_topology import SlowRelay
+from tests.faults.running import Run, ledger_run
+from topology_api import Replay
+
+pytestmark = pytest.mark.faults
+
+EVERY = 3.0
+#: More than a worker that was killed may take to be replaced and to take tuples again.
+RECOVERY = 25.0
+LOADS: dict[str, dict[str, Any]] = {
+    "steady": {},
+    "replays of the runtime": {"replay": Replay(max_attempts=1000, first_delay=0.05, max_delay=1.0)},
+    "deep backlog": {
+        "rate": None,
+        "relay": SlowRelay(0.0005),
+        "conf": {"topology.max.spout.pending": 5000},
+    },
+}
+
+
+def kill_one(run: Run, chance: random.Random, component: str | None = None) -> None:
+    """SIGKILL to a worker that runs (one with tasks of a component)."""
+    workers = run.workers() if component is None else run.hosts_of(component)
+    if workers:
+        victim = chance.choice(workers)
+        os.kill(victim.pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize(
+    ("load", "seconds"), [("steady", 30.0), ("replays of the runtime", 9.0), ("deep backlog", 12.0)]
+)
+def test_a_random_worker_killed_every_three_seconds_costs_no_acked_tuple(
+    tmp_path: Path, load: str, seconds: float, soak: float
+) -> None:
+    chance = random.Random(load)
+    with ledger_run(tmp_path, **LOADS[load]) as run:
+        run.last_for(seconds * soak, EVERY, lambda _: kill_one(run, chance))
+        run.flows(cap=5 * RECOVERY)
+        total = run.drain()
+        assert total.spout_lives > 2, "workers were replaced"
+        assert total.orphaned or total.failed or load == "replays of the runtime", "tuples were under way"
+
+
+def test_killing_the_worker_that_tracks_the_trees_costs_no_acked_tuple(tmp_path: Path, soak: float) -> None:
+    chance = random.Random(1)
+    with ledger_run(tmp_path, spouts=1) as run:
+        assert len(run.hosts_of("numbers")) == 1
+        run.last_for(9.0 * soak, EVERY, lambda _: kill_one(run, chance, "numbers"))
+        run.flows(cap=5 * RECOVERY)
+        total = run.drain()
+        assert total.spout_lives >= 3
+        assert total.sink_lives >= 4
+
+
+def test_killing_a_worker_without_the_tracker_fails_what_it_held_as_lost_at_once(tmp_path: Path) -> None:
+    # Without the news that a worker is gone these trees would fail by the timeout, a minute later.
+    with ledger_run(
+        tmp_path, spouts=1, relay=SlowRelay(0.005), rate=None, conf={"topology.message.timeout.secs": 60}
+    ) as run:
+        (tracker,) = run.hosts_of("numbers")
+        other = next(one for one in run.workers() if one.worker != tracker.worker)
+        os.kill(other.pid, signal.SIGKILL)
+        run.wait_for(lambda: run.tally.of("F") > 0, "the first failure", cap=RECOVERY)
+        run.replaced(other.worker, other.pid, cap=RECOVERY)
+        run.flows(cap=5 * RECOVERY)
+        total = run.drain()
+        assert set(total.failed) == {"lost"}
+        assert total.spout_lives == 1, "the tracker's worker was not touched"
+
+
+def test_both_workers_killed_at_once_come_back(tmp_path: Path) -> None:
+    with ledger_run(tmp_path) as run:
+        pids = run.pids()
+        for pid in pids.values():
+            os.kill(pid, signal.SIGKILL)
+        for worker, pid in pids.items():
+            run.replaced(worker, pid, cap=RECOVERY)
+        run.flows(cap=5 * RECOVERY)
+        assert run.drain().spout_lives == 4
+
+
+def test_a_worker_killed_while_it_starts_is_started_again(tmp_path: Path) -> None:
+    with ledger_run(tmp_path) as run:
+        (first, *_) = run.workers()
+        os.kill(first.pid, signal.SIGKILL)
+        young = run.replaced(first.worker, first.pid, cap=RECOVERY)
+        os.kill(young, signal.SIGKILL)
+        run.replaced(first.worker, young, cap=RECOVERY)
+        run.flows(cap=5 * RECOVERY)
+
+
+def test_the_report_of_a_killed_worker_names_the_signal(tmp_path: Path) -> None:
+    with ledger_run(tmp_path) as run:
+        (first, *_) = run.workers()
+        os.kill(first.pid, signal.SIGKILL)
+        run.wait_for(lambda: "SIGKILL" in run.text(), "the cause in status", cap=RECOVERY)
+        assert f"{first.pid}" in run.text()
+        run.flows(cap=5 * RECOVERY)

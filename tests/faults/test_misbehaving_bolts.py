@@ -1,0 +1,150 @@
+"""Bolts that are slow, hang, end their process or cannot be prepared: the rest of the house stands."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.faults import leaks, misbehaving
+from tests.faults.ledger_topology import SlowRelay, ledger_topology
+from tests.faults.misbehaving import (
+    Aborting,
+    Exiting,
+    Forking,
+    Hanging,
+    Leaving,
+    Misbehaving,
+    Segfaulting,
+    Spinning,
+    Unprepared,
+    lives,
+)
+from tests.faults.running import QUICK, Run, Surroundings, ledger_run
+
+pytestmark = pytest.mark.faults
+
+RECOVERY = 25.0
+#: MB that a process may grow by while a slow bolt holds everything up.
+GROWTH = 8.0
+
+
+def logs(run: Run) -> str:
+    """All that the topology's workers wrote into their logs."""
+    folders = {one.directory for one in run.cluster.workers(run.name)}
+    return "\n".join(
+        path.read_text(errors="replace") for folder in folders for path in sorted(folder.glob("*.log*"))
+    )
+
+
+def calm(directory: Path) -> None:
+    Path(directory, "calm").touch()
+
+
+def test_a_slow_bolt_slows_its_spout_and_no_process_grows(tmp_path: Path, soak: float) -> None:
+    pending = 2000
+    conf = {"topology.max.spout.pending": pending}
+    with ledger_run(tmp_path, rate=None, size=1000, relay=SlowRelay(0.005), conf=conf) as run:
+        run.flows(2 * 400)  # each relay does 200 a second: by now every queue is as full as it gets
+        pids = [os.getpid(), *run.pids().values()]
+        before = {pid: leaks.memory_of(pid) for pid in pids}
+        began, emitted = time.monotonic(), run.tally.of("E")
+        most = dict(before)
+        for _ in range(4 * max(1, round(2 * soak))):
+            run.flows(100)
+            most = {pid: max(most[pid], leaks.memory_of(pid)) for pid in pids}
+            verdicts = run.tally.of("A") + run.tally.of("F")
+            assert run.tally.of("E") - verdicts <= 2 * pending + 100
+        grown = {pid: most[pid] - before[pid] for pid in pids}
+        assert all(growth < GROWTH for growth in grown.values()), grown
+        seconds = time.monotonic() - began
+        assert run.tally.of("E") - emitted <= 2 * 200 * seconds + 2 * pending, "the spout is slowed"
+        total = run.drain()
+        assert not total.failed, "what merely waits does not fail"
+
+
+@pytest.mark.parametrize("kind", [Hanging, Spinning])
+def test_a_bolt_that_hangs_is_shown_by_its_stack_and_its_worker_is_replaced(
+    tmp_path: Path, kind: type[Misbehaving]
+) -> None:
+    # One hangs; the other's life is calm when the file is there, so only one worker is replaced.
+    with ledger_run(
+        tmp_path, relay=kind(str(tmp_path)), conf={"topology.bolt.hang.secs": 2}, flowing=False
+    ) as run:
+        run.wait_for(lambda: len(lives(tmp_path)) >= 3, "another life of the relay", cap=5 * 10.0)
+        run.flows(cap=5 * RECOVERY)
+        words = logs(run)
+        assert "hang_for_ever" in words, "the stack of the call that hangs"
+        assert "relay" in run.text()
+        total = run.drain()
+        assert total.failed["lost"] or total.orphaned
+
+
+@pytest.mark.parametrize(
+    ("kind", "cause"),
+    [
+        (Exiting, "exit status 1"),
+        (Segfaulting, "SIGSEGV"),
+        (Aborting, "SIGABRT"),
+        (Unprepared, "the pump is dry"),
+    ],
+)
+def test_a_bolt_that_ends_its_process_is_started_again_ever_more_rarely_and_disturbs_no_other_topology(
+    tmp_path: Path, kind: type[Misbehaving], cause: str, soak: float
+) -> None:
+    other_books = tmp_path / "other"
+    other_books.mkdir()
+    bad = ledger_topology(
+        other_books, name="bad", relay=kind(str(other_books)), conf={**QUICK, "topology.workers": 2}
+    )
+    with ledger_run(tmp_path, Surroundings(slots=4)) as run:
+        pids = run.pids()
+        run.cluster.submit(bad)
+        run.wait_for(lambda: cause in repr(run.cluster.status("bad")), f"{cause!r} in status", cap=5 * 10.0)
+        began = time.monotonic()
+        run.last_for(6.0 * soak, 1.0, lambda _: run.flows(cap=5 * RECOVERY))
+        starts = [start for start in lives(other_books) if start >= began]
+        assert len(starts) <= 2 * 4, f"two workers, waiting 1, 2, 4, ... seconds: {starts}"
+        assert run.pids() == pids, "the workers of the other topology were left alone"
+        run.cluster.kill("bad", wait_secs=0)
+        run.wait_for(
+            lambda: "bad" not in run.cluster.topologies(), "the end of the bad topology", cap=5 * RECOVERY
+        )
+        total = run.drain()
+        assert not total.failed
+        assert (total.spout_lives, total.duplicates) == (2, 0)
+
+
+def test_a_bolt_that_behaves_again_works_again(tmp_path: Path) -> None:
+    with ledger_run(tmp_path, relay=Exiting(str(tmp_path)), flowing=False) as run:
+        run.wait_for(lambda: len(lives(tmp_path)) >= 4, "second lives", cap=5 * 10.0)
+        calm(tmp_path)
+        run.flows(cap=5 * RECOVERY)
+
+
+def test_sys_exit_in_a_bolt_fails_its_tuple_and_ends_nothing(tmp_path: Path) -> None:
+    with ledger_run(tmp_path, relay=Leaving(str(tmp_path)), flowing=False) as run:
+        run.wait_for(lambda: run.tally.of("F") > 0, "the first failure", cap=5 * 10.0)
+        assert "SystemExit" in run.text()
+        calm(tmp_path)
+        run.flows(cap=5 * RECOVERY)
+        assert run.drain().spout_lives == 2
+
+
+def test_a_grandchild_that_user_code_started_ends_with_its_worker(tmp_path: Path) -> None:
+    with ledger_run(tmp_path, relay=Forking(str(tmp_path))) as run:
+        victim = next(one for one in run.workers() if any(p.parent == one.pid for p in leaks.all_processes()))
+        grandchild = next(p for p in leaks.all_processes() if p.parent == victim.pid)
+        os.kill(victim.pid, signal.SIGKILL)
+        run.gone(grandchild.pid, cap=RECOVERY)
+        run.replaced(victim.worker, victim.pid, cap=RECOVERY)
+
+
+def test_lives_are_read_in_their_order(tmp_path: Path) -> None:
+    for name in ("lives-3-7-2000000000", "lives-4-7-1000000000"):
+        Path(tmp_path, name).touch()
+    assert lives(tmp_path) == [1.0, 2.0]
+    assert misbehaving.LIVES == "lives"
