@@ -1,29 +1,35 @@
-"""LocalCluster: the user's handle on a cluster inside one process.
+"""LocalCluster: the user's handle on a cluster on this machine, inside one process or with worker processes.
 
-Nimbus, supervisors and workers are the objects that a distributed cluster runs; only the store and the transport differ.
+Nimbus, supervisors and workers are the objects that a distributed cluster runs; only the store differs, and inside one
+process the transport too.
 Must not know: how tasks run.
 """
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from local_cluster.driver import RealTimeDriver, SimulatedDriver
 from local_cluster.engine import Engine
+from local_cluster.virtual_host import VirtualHost
 from squall.distributions import check_ours
 from squall.settings import Overrides, merged
 from squall.status import TopologyStatus
 from squall.transport.loopback import Loopback
-from topology_api import InvalidConfig, NotYet, SquallError, Topology, TopologyFailed
+from topology_api import InvalidConfig, NoSuchTopology, SquallError, Topology, TopologyFailed
 from worker.plan import WorkerPlan
 from worker.runners import AsyncThread, InlineRunner, ThreadRunner
 from worker.worker import Worker
+
+if TYPE_CHECKING:
+    from local_cluster.process_host import ProcessEngine, WorkerView
 
 _log = logging.getLogger(__name__)
 
@@ -32,10 +38,11 @@ CALLS_AN_INSTANT = 1000
 
 
 class LocalCluster:
-    """A cluster in this process, for development and tests.
+    """A cluster on this machine, for development and tests: in this process, or with worker processes.
 
-    processes: True is for real worker processes (not yet). supervisors, slots: how many supervisors there are, and how
-    many workers each has room for. simulated_time: time moves only by `advance`, everything runs in the caller's thread and
+    processes: every worker is a process of its own, started by a supervisor; they talk by ZeroMQ, over loopback addresses,
+    and end with the cluster. supervisors, slots: how many supervisors there are, and how many workers each has room for.
+    Without processes only: simulated_time: time moves only by `advance`, everything runs in the caller's thread and
     is the same for the same `seed`. encode: send frames between workers through the codec, as a network would.
     observers: objects with the methods of `topology_api.Hook` that watch every task.
     """
@@ -52,36 +59,48 @@ class LocalCluster:
         observers: tuple[Any, ...] = (),
         settings: tuple[Mapping[str, object], Mapping[str, object]] = ({}, {}),
     ) -> None:
+        problems = [
+            f"LocalCluster({name}={value!r}): it must be a whole number of 1 or more"
+            for name, value in (("supervisors", supervisors), ("slots", slots))
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1
+        ]
         if processes:
-            raise NotYet(
-                "LocalCluster(processes=True), worker processes",
-                "LocalCluster() runs the same topology in this process",
-            )
-        for name, value in (("supervisors", supervisors), ("slots", slots)):
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise InvalidConfig(
-                    [f"LocalCluster({name}={value!r}): it must be a whole number of 1 or more"]
-                )
+            inside = {"simulated_time": simulated_time, "encode": encode, "observers": observers}
+            problems += [
+                f"LocalCluster(processes=True, {name}={value!r}): worker processes are not in reach of it"
+                for name, value in inside.items()
+                if value
+            ]
+        if problems:
+            raise InvalidConfig(problems)
         check_ours()
         self._site, self._environment = settings
         self._directory: str | None = None
         self._closed = False
+        self._process = os.getpid()
         self._driver: RealTimeDriver | SimulatedDriver = (
             SimulatedDriver() if simulated_time else RealTimeDriver()
         )
-        if seed is None:
-            seed = 0 if simulated_time else int.from_bytes(os.urandom(8), "big")
-        self._engine = Engine(
-            self._driver.clock,
-            self._make_worker,
-            self._name_directory,
-            supervisors,
-            slots,
-            seed,
-            encode,
-            observers,
-            CALLS_AN_INSTANT if simulated_time else None,
-        )
+        self._engine: Engine | ProcessEngine
+        if processes:
+            from local_cluster.process_host import ProcessEngine
+
+            self._engine = ProcessEngine(self._driver.clock, supervisors, slots)
+            atexit.register(self.shutdown)
+        else:
+            if seed is None:
+                seed = 0 if simulated_time else int.from_bytes(os.urandom(8), "big")
+            self._engine = Engine(
+                self._driver.clock,
+                self._make_worker,
+                self._name_directory,
+                supervisors,
+                slots,
+                seed,
+                encode,
+                observers,
+                CALLS_AN_INSTANT if simulated_time else None,
+            )
         self._driver.start(self._engine)
 
     # Topologies.
@@ -131,12 +150,12 @@ class LocalCluster:
 
     def status(self, name: str) -> TopologyStatus:
         """State and counters of a topology; NoSuchTopology for an unknown name."""
-        self._engine.host.count_all(name)
+        self._engine.count(name)
         return self._engine.statuses.status(name)
 
     def last_status(self, name: str) -> TopologyStatus:
         """As `status`, and of a topology that is gone the final one, while it is among the latest of them."""
-        self._engine.host.count_all(name)
+        self._engine.count(name)
         return self._engine.statuses.last_status(name)
 
     @property
@@ -170,6 +189,18 @@ class LocalCluster:
             )
             raise TimeoutError(f"topology {name!r} is not completed ({hint}): {self._progress(name)}")
 
+    def workers(self, name: str) -> list[WorkerView]:
+        """The worker processes that run for a topology, each with its pid, its tasks and the directory that its log is in;
+        NoSuchTopology for an unknown name, SquallError in a cluster without processes."""
+        engine = self._engine
+        if isinstance(engine, Engine):
+            raise SquallError(
+                "workers of this cluster are no processes: LocalCluster(processes=True) has such"
+            )
+        if engine.registry.topology(name) is None:
+            raise NoSuchTopology(name)
+        return self._driver.call(lambda: engine.workers(name))
+
     def advance(self, seconds: float) -> None:
         """Let simulated time pass, and everything happen that is due by then."""
         if isinstance(self._driver, RealTimeDriver):
@@ -182,13 +213,16 @@ class LocalCluster:
 
     def shutdown(self) -> None:
         """End everything at once, without waiting for trees: what is pending fails as "stopped", then `close` and
-        `cleanup` are called."""
-        if self._closed:
+        `cleanup` are called. Worker processes that take longer than five seconds for that are killed."""
+        if self._closed or self._process != os.getpid():  # a forked child has no part in it
             return
         self._driver.check_outside("shutdown()")
         self._closed = True
+        atexit.unregister(self.shutdown)
         try:
-            self._driver.stop(self._engine.host.stop)
+            self._driver.stop(self._engine.stop)
+            if self._driver.broken is not None and not isinstance(self._engine, Engine):
+                self._engine.stop()  # processes do not end with a thread
         finally:
             self._engine.nimbus.close()
             if self._directory is not None:
@@ -203,6 +237,12 @@ class LocalCluster:
         self.shutdown()
 
     # Inside.
+
+    @property
+    def _host(self) -> VirtualHost:
+        """The workers of a cluster without processes."""
+        assert isinstance(self._engine, Engine), "workers in other processes are out of reach"
+        return self._engine.host
 
     def _complete(
         self, topology: Topology, conf: Mapping[str, object] | None, check: Callable[[], object]

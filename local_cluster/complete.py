@@ -117,7 +117,7 @@ def complete_topology(
 
 def _text(cluster: LocalCluster, name: str, when: str) -> str:
     """Why the topology is not completed."""
-    hosted = cluster._engine.host.hosted.get(name)
+    hosted = cluster._host.hosted.get(name)
     status = cluster.status(name)
     head = f"topology {name!r} is not completed {when}, after {status.uptime:g} s of simulated time:"
     return stuck_text(head, blockers(hosted.workers.values()) if hosted else [], status.errors)

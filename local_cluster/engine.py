@@ -95,6 +95,14 @@ class Engine:
             for worker in workers:
                 worker.report_held(now)
 
+    def count(self, name: str) -> None:
+        """Let Nimbus know what the workers of a topology have counted so far; from any thread."""
+        self.host.count_all(name)
+
+    def stop(self) -> None:
+        """Stop all workers at once."""
+        self.host.stop()
+
     def next_time(self) -> float | None:
         """When a round is due though nothing comes in."""
         times = [worker.next_time() for worker in self.host.workers()]

@@ -56,8 +56,8 @@ def remove(worker: Worker, task: Task) -> None:
     else:
         task.close()
     worker.take_reports(task.reports)
+    worker.former.append(task)  # first: who reads the counters meanwhile finds it in one of the two
     del worker.tasks[task.id]
-    worker.former.append(task)
     if isinstance(task, BoltTask):
         worker.peers.lost(unexecuted(task))
         worker.settling.take(task, worker.now())

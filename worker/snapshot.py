@@ -22,8 +22,14 @@ def worker_counters(worker: Worker) -> WorkerCounters:
     number = next(_numbers)  # first: of two readings, the one that began later has seen more
     stopped = worker.stopped
     components = {spec.id: ComponentCounters() for spec in worker.plan.topology.components}
-    for task in list(worker.tasks.values()):
-        add_task(components[task.spec.id], task, stopped)
+    tasks = list(worker.tasks.values())
+    former = list(worker.former)  # read last: a task that goes meanwhile is in both
+    for task in former:
+        add_task(components[task.spec.id], task)
+    for task in tasks:
+        if task not in former:
+            add_task(components[task.spec.id], task)
+            add_present(components[task.spec.id], task, stopped)
     for component, log in worker.errors.items():
         components[component].errors = log.count
     for component, dropped in list(worker.links.dropped.items()):
@@ -32,14 +38,13 @@ def worker_counters(worker: Worker) -> WorkerCounters:
     return WorkerCounters(components, reports, number)
 
 
-def add_task(counters: ComponentCounters, task: Task, stopped: bool) -> None:
+def add_task(counters: ComponentCounters, task: Task) -> None:
     """Add what one task did."""
     counters.emitted += task.emitter.emitted
     counters.executed += task.executed
     counters.acked += task.acked
     counters.failed += task.failed
     add_metrics(counters.metrics, task.metrics.read_totals())
-    add_metrics(counters.gauges, task.metrics.read_gauges())
     if isinstance(task, SpoutTask):
         counters.replayed += task.replayed
         counters.latency.merge(task.latency)
@@ -47,7 +52,12 @@ def add_task(counters: ComponentCounters, task: Task, stopped: bool) -> None:
             counters.failures[reason] = counters.failures.get(reason, 0) + failures
         firsts = [first for first in (counters.first_failure, task.first_failure) if first is not None]
         counters.first_failure = min(firsts, default=None)
-        if not stopped:
-            counters.pending += task.pending
-            reason = task.idle_reason()
-            counters.idle[reason] = counters.idle.get(reason, 0) + 1
+
+
+def add_present(counters: ComponentCounters, task: Task, stopped: bool) -> None:
+    """Add how one task is, or was when it ended."""
+    add_metrics(counters.gauges, task.metrics.read_gauges())
+    if isinstance(task, SpoutTask) and not stopped:
+        counters.pending += task.pending
+        reason = task.idle_reason()
+        counters.idle[reason] = counters.idle.get(reason, 0) + 1

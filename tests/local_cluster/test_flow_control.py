@@ -429,9 +429,7 @@ def test_a_chain_that_alternates_between_two_workers_does_not_deadlock(encode: b
     bolts: list[Any] = [FansOut(2), FansOut(3), FansOut(1), FansOut(2), FansOut(1), Counts()]
     with LocalCluster(simulated_time=True, encode=encode) as cluster:
         cluster.submit(chain("zigzag", Fast(300, 5, tracked), *bolts, conf=conf), active=False)
-        hosts = {
-            task: worker.name for worker in cluster._engine.host.workers() for task in worker.plan.tasks_here
-        }
+        hosts = {task: worker.name for worker in cluster._host.workers() for task in worker.plan.tasks_here}
         cluster.activate("zigzag")
         status = run_to_the_end(cluster, "zigzag")
     assert [hosts[task] for task in sorted(hosts)] in (["w1", "w2"] * 3 + ["w1"], ["w2", "w1"] * 3 + ["w2"])

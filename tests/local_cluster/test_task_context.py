@@ -187,7 +187,7 @@ def test_a_histogram_of_several_tasks_is_merged(cluster: LocalCluster) -> None:
 
 def test_resources_are_shared_by_the_tasks_of_one_worker_and_by_no_others(cluster: LocalCluster) -> None:
     cluster.submit(spread(Shares(), workers=2), active=False)
-    workers = cluster._engine.host.workers()
+    workers = cluster._host.workers()
     cluster.activate("spread")
     run_to_the_end(cluster, "spread")
     by_task = {task: pool for task, pool, _ in JOURNAL.of("pool")}

@@ -1,0 +1,161 @@
+"""A local cluster whose workers are processes: Nimbus and the supervisors in this process, over a store in its memory.
+
+`round` and `next_time` are what a driver needs of an engine (see `local_cluster.engine`, which runs workers in this
+process): the same Nimbus is driven with supervisors that start `python -m worker`. Everything that workers write lies in one
+directory, which goes with the cluster. When this process dies without a word, the workers end with their lease.
+Must not know: the user's calls on the cluster, terminals, what workers do.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import tempfile
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from nimbus.counting import Statuses
+from nimbus.master import Nimbus
+from squall.clock import Clock
+from squall.cluster.memory import InMemoryStore
+from squall.cluster.registry import Registry
+from squall.transport.sockets import make_keys
+from supervisor.agent import Supervisor
+from topology_api import SquallError
+
+_log = logging.getLogger(__name__)
+
+#: Seconds that workers go on without this process; they must outlast a call that holds the interpreter's lock.
+LEASE_SECS = 10.0
+#: Seconds that workers have at shutdown for `close` and `cleanup`, before they are killed.
+STOP_SECS = 5.0
+#: Seconds between two looks at workers that are being stopped.
+PAUSE = 0.01
+#: Rounds without a rest, when each of them leads to another.
+ROUNDS = 8
+#: Seconds after which something is tried again that the disk or the system refused.
+RETRY_SECS = 1.0
+
+
+@dataclass(frozen=True)
+class WorkerView:
+    """A worker process. `directory` holds its log (`worker.log`), and `output.log` with what was written past it."""
+
+    worker: str
+    pid: int
+    incarnation: tuple[int, int]
+    tasks: tuple[int, ...]
+    directory: Path
+
+
+class ProcessEngine:
+    """One local cluster with worker processes, without a thread of its own."""
+
+    def __init__(self, clock: Clock, supervisors: int, slots: int) -> None:
+        self.clock = clock
+        self.store = InMemoryStore()
+        self.registry = Registry(self.store)
+        self.nimbus = Nimbus(self.store, clock, make_keys=lambda: asdict(make_keys()))
+        self.statuses = Statuses(self.store, self.nimbus.counters, clock.now)
+        #: Seconds that workers have at shutdown.
+        self.patience = STOP_SECS
+        self.changed = True
+        self.rounds = 0
+        self.retry_at: float | None = None
+        self.state = Path(tempfile.mkdtemp(prefix="squall-local-"))
+        self.supervisors = [
+            Supervisor(
+                f"local-{number}",
+                f"local-{number}",
+                slots,
+                Registry(self.store),
+                self.nimbus,
+                self.state / f"local-{number}",
+                clock,
+                lease_secs=LEASE_SECS,
+            )
+            for number in range(1, supervisors + 1)
+        ]
+        for supervisor in self.supervisors:
+            supervisor.register()
+        self.store.watch("/", self.note_change)
+
+    def note_change(self, path: str) -> None:
+        """Something was written to the store."""
+        self.changed = True
+
+    def round(self) -> bool:
+        """Let Nimbus and the supervisors do what is due; whether that led to more."""
+        now = self.clock.now()
+        if now < self.due(now):
+            self.rounds = 0
+            return False
+        self.changed = False
+        self.retry_at = None
+        self.nimbus.tick()
+        for supervisor in self.supervisors:
+            try:
+                supervisor.sync(now)
+            except OSError as error:  # the workers go on, and so will this
+                self.retry_at = now + RETRY_SECS
+                _log.warning("%s cannot look after its workers at the moment: %s", supervisor.id, error)
+        self.rounds += 1
+        return self.changed and self.rounds % ROUNDS != 0
+
+    def next_time(self) -> float | None:
+        """When a round is due."""
+        return self.due(self.clock.now())
+
+    def due(self, now: float) -> float:
+        """When a round is due, asked at this moment."""
+        if self.retry_at is not None:
+            return self.retry_at
+        if self.changed:
+            return now
+        times = [supervisor.next_time(now) for supervisor in self.supervisors]
+        times += [] if self.nimbus.due is None else [self.nimbus.due]
+        return min(times)
+
+    def count(self, name: str) -> None:
+        """Counters come from the workers by themselves."""
+
+    def workers(self, name: str) -> list[WorkerView]:
+        """The processes that run for a topology."""
+        record = self.registry.topology(name)
+        assignment = None if record is None else self.registry.assignment(record.id)
+        placements = () if assignment is None else assignment.placements
+        tasks = {(place.worker, place.incarnation[0]): place.tasks for place in placements}
+        return [
+            WorkerView(
+                hosted.worker,
+                hosted.pid,
+                hosted.incarnation,
+                tasks.get((hosted.worker, hosted.incarnation[0]), ()),
+                hosted.directory,
+            )
+            for supervisor in self.supervisors
+            for hosted in supervisor.processes()
+            if hosted.topology == name and hosted.pid is not None
+        ]
+
+    def stop(self) -> None:
+        """End all workers: they are told to stop, and killed when that takes too long."""
+        end = self.clock.now() + self.patience
+        open_still = list(self.supervisors)
+        while open_still and self.clock.now() < end:
+            open_still = [supervisor for supervisor in open_still if not self.close(supervisor)]
+            if open_still:
+                time.sleep(PAUSE)
+        left = [supervisor.id for supervisor in open_still if not supervisor.kill_all()]
+        shutil.rmtree(self.state, ignore_errors=True)
+        if left:
+            raise SquallError(f"workers of {', '.join(left)} do not end though they were killed")
+
+    def close(self, supervisor: Supervisor) -> bool:
+        """One look at a supervisor's workers, which are being stopped; whether all have ended."""
+        try:
+            return supervisor.close(self.clock.now())
+        except OSError as error:
+            _log.warning("%s cannot stop its workers: %s", supervisor.id, error)
+            return False
