@@ -1,0 +1,251 @@
+"""Where each microsecond of a worker process goes: the word count over two workers (see `two_workers`), sampled.
+
+Every few milliseconds of CPU (as finely as the kernel's timer ticks) a signal notes which line of Python the loop is in; calls
+of C functions count for the line that makes them. Ticks while the loop sleeps are left out: another thread caused them. What
+each thread took is asked of the kernel; the samples are shares of what the loop's thread took. The sampling itself costs
+some percent. Linux only. It must not know how a worker is built: only which part of it a file belongs to.
+
+    python benchmarks/worker_profile.py [--sentences 300000] [--rounds 3] [--supervisors 2]
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import linecache
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+# As a script, only this folder is on the path.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks import two_workers
+from benchmarks.child import ROOT, answer, ask, machine
+from benchmarks.notes import find, leave
+
+TICK = 0.001
+"""Seconds of CPU between two samples, if the kernel's timer is so fine."""
+SLEEPS = ("squall/transport/sockets.py", "wait")
+"""The function in which the loop sleeps."""
+
+PARTS = {
+    "benchmarks/two_workers.py": "user: the spout",
+    "benchmarks/topology.py": "user: Split and Count",
+    "worker/emitter.py": "emit: checks, grouping, edges, outboxes",
+    "worker/router.py": "emit: checks, grouping, edges, outboxes",
+    "worker/outbox.py": "emit: checks, grouping, edges, outboxes",
+    "worker/ids.py": "emit: checks, grouping, edges, outboxes",
+    "worker/key_hash.py": "emit: checks, grouping, edges, outboxes",
+    "worker/executor.py": "executor: Tuples, calls, XORs",
+    "worker/bolt_task.py": "executor: Tuples, calls, XORs",
+    "topology_api/tuples.py": "executor: Tuples, calls, XORs",
+    "worker/spout_task.py": "spout task: calls, replay values, latencies",
+    "worker/replay.py": "spout task: calls, replay values, latencies",
+    "squall/telemetry.py": "spout task: calls, replay values, latencies",
+    "worker/tracker.py": "trees: tracker, XORs on their way",
+    "worker/wheel.py": "trees: tracker, XORs on their way",
+    "worker/xors.py": "trees: tracker, XORs on their way",
+    "worker/settling.py": "trees: tracker, XORs on their way",
+    "squall/transport/columns.py": "values to bytes and back",
+    "squall/transport/wire.py": "frames to bytes and back",
+    "squall/transport/sockets.py": "ZeroMQ's calls: send, receive",
+    "sugar/socket.py": "ZeroMQ's calls: send, receive",
+    "squall/transport/exchange.py": "links: numbers, windows, repeats",
+    "squall/transport/link.py": "links: numbers, windows, repeats",
+    "squall/transport/credit.py": "links: numbers, windows, repeats",
+    "squall/transport/frames.py": "links: numbers, windows, repeats",
+    "worker/links.py": "links: numbers, windows, repeats",
+    "worker/peers.py": "links: numbers, windows, repeats",
+    "worker/worker.py": "the loop",
+    "worker/daemon.py": "the loop",
+    "worker/task.py": "the loop",
+    "worker/lease.py": "the loop",
+}
+
+
+class Sampler:
+    """Counts where this process's main thread is, from now on."""
+
+    def __init__(self) -> None:
+        self.lines: Counter[tuple[str, str, int]] = Counter()
+        self.whole: Counter[str] = Counter()  # samples in a function or in what it calls
+        self.asleep = 0
+        self.collecting = 0.0
+        self.began = 0.0
+        self.threads = thread_seconds()
+        gc.callbacks.append(self.on_collection)
+        signal.signal(signal.SIGPROF, self.on_tick)
+        signal.setitimer(signal.ITIMER_PROF, TICK, TICK)
+
+    def on_tick(self, number: int, frame: FrameType | None) -> None:
+        """A sample."""
+        if frame is None:
+            return
+        place = (frame.f_code.co_filename, name_of(frame), frame.f_lineno or 0)
+        seen = set()
+        above: FrameType | None = frame
+        while above is not None:
+            if above.f_code.co_name == SLEEPS[1] and above.f_code.co_filename.endswith(SLEEPS[0]):
+                self.asleep += 1
+                return
+            seen.add(f"{above.f_code.co_filename}:{name_of(above)}")
+            above = above.f_back
+        self.lines[place] += 1
+        self.whole.update(seen)
+
+    def on_collection(self, phase: str, info: dict[str, int]) -> None:
+        """The garbage collector's own time."""
+        if phase == "start":
+            self.began = time.perf_counter()
+        else:
+            self.collecting += time.perf_counter() - self.began
+
+    def stop(self) -> dict[str, Any]:
+        """What was seen."""
+        signal.setitimer(signal.ITIMER_PROF, 0.0)
+        gc.callbacks.remove(self.on_collection)
+        now = thread_seconds()
+        taken = {name: seconds - self.threads.get(name, 0.0) for name, seconds in now.items()}
+        return {
+            "lines": [[*place, count] for place, count in self.lines.items()],
+            "whole": dict(self.whole),
+            "asleep": self.asleep,
+            "collecting": self.collecting,
+            "threads": taken,
+        }
+
+
+def name_of(frame: FrameType) -> str:
+    """The name of the function, of its class too where Python tells it (3.11)."""
+    return str(getattr(frame.f_code, "co_qualname", frame.f_code.co_name))
+
+
+def thread_seconds() -> dict[str, float]:
+    """CPU seconds of this process's threads by what they are."""
+    taken: dict[str, float] = {}
+    for folder in Path("/proc/self/task").iterdir():
+        name = (folder / "comm").read_text().strip()
+        kind = "loop" if folder.name == str(os.getpid()) else "ZeroMQ" if name.startswith("ZMQ") else "others"
+        seconds = int((folder / "schedstat").read_text().split()[0]) / 1e9
+        taken[kind] = taken.get(kind, 0.0) + seconds
+    return taken
+
+
+class Sampled(two_workers.Sentences):
+    """Has its worker sampled from the first sentence to the last."""
+
+    def begin(self) -> float:
+        wait = super().begin()
+        if self.begun:
+            self.sampler = Sampler()
+        return wait
+
+    def close(self) -> None:
+        leave(self.job.folder, "profile", self.index, **self.sampler.stop())
+        super().close()
+
+
+def main() -> None:
+    """Print where the time goes; or, as a child, take one profile."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
+    parser.add_argument("--sentences", type=int, default=300_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--supervisors", type=int, choices=(1, 2), default=1)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--once", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.once:
+        answer(profile(options.sentences, options.seed, options.supervisors))
+        return
+    print(machine())
+    arguments = (
+        "--sentences",
+        options.sentences,
+        "--seed",
+        options.seed,
+        "--supervisors",
+        options.supervisors,
+    )
+    print_profile([ask(__file__, *arguments, "--once") for _ in range(options.rounds)])
+
+
+def profile(count: int, seed: int, supervisors: int) -> dict[str, Any]:
+    """One run: what both workers saw."""
+    with tempfile.TemporaryDirectory(prefix="squall-benchmark-") as folder:
+        job = two_workers.Job(folder, count, seed)
+        measured = two_workers.run_in(job, supervisors, Sampled)
+        return {**vars(measured), "workers": find(folder, "profile")}
+
+
+def print_profile(runs: list[dict[str, Any]]) -> None:
+    """Threads, parts, functions and lines."""
+    words = sum(run["words"] for run in runs)
+    workers = [worker for run in runs for worker in run["workers"]]
+    threads: Counter[str] = Counter()
+    lines: Counter[tuple[str, str, int]] = Counter()
+    whole: Counter[str] = Counter()
+    for worker in workers:
+        threads.update(worker["threads"])
+        lines.update({(short(file), name, line): count for file, name, line, count in worker["lines"]})
+        whole.update({short(place): count for place, count in worker["whole"].items()})
+    asleep = sum(worker["asleep"] for worker in workers)
+    samples = sum(lines.values())
+    a_sample = threads["loop"] / words * 1e6 / samples
+    collecting = sum(worker["collecting"] for worker in workers) / words * 1e6
+    print(f"{words:,} words in {len(runs)} runs, {samples:,} samples ({asleep:,} more while the loop slept)")
+    print(f"CPU of both workers: {sum(threads.values()) / words * 1e6:.3f} us a word")
+    for kind, name in (("loop", "the loop"), ("ZeroMQ", "ZeroMQ's own threads"), ("others", "other threads")):
+        print(f"  {name:<24}{threads[kind] / words * 1e6:>8.3f}")
+    print(f"Nimbus and supervisors:   {sum(run['control_cpu_seconds'] for run in runs) / words * 1e6:>8.3f}")
+    print(f"in the loop's: the garbage collector {collecting:.3f}")
+    parts: Counter[str] = Counter()
+    functions: Counter[str] = Counter()
+    for (file, name, _), count in lines.items():
+        parts[PARTS.get(file, f"other: {file}")] += count
+        functions[f"{file}:{name}"] += count
+    print_table("By part", parts.most_common(), a_sample, samples)
+    texts = [
+        (f"{place}  (with what it calls: {whole[place] * a_sample:.3f})", count)
+        for place, count in functions.most_common(25)
+    ]
+    print_table("By function, without what it calls", texts, a_sample, samples)
+    spots = [
+        (f"{file}:{line}  {source(file, line)}", count) for (file, _, line), count in lines.most_common(20)
+    ]
+    print_table("By line", spots, a_sample, samples)
+
+
+def print_table(title: str, rows: Iterable[tuple[str, int]], a_sample: float, samples: int) -> None:
+    """Microseconds a word and the share of the loop's CPU; what is below half a percent is left out."""
+    print(f"\n{title}\n{'us/word':>8}{'share':>8}")
+    for name, count in rows:
+        if count >= samples / 200:
+            print(f"{count * a_sample:>8.3f}{count / samples:>8.1%}  {name}")
+
+
+def short(place: str) -> str:
+    """A path in the repository from its root; of others the last parts."""
+    root = f"{ROOT}{os.sep}"
+    if place.startswith(root):
+        return place[len(root) :]
+    return os.sep.join(place.split(os.sep)[-2:])
+
+
+def source(file: str, line: int) -> str:
+    """A line of the repository's."""
+    return linecache.getline(str(ROOT / file), line).strip()[:80]
+
+
+if __name__ == "__main__":
+    # Components are pickled by the name of their module; that of a script is __main__, and would go by value.
+    from benchmarks.worker_profile import main as imported_main
+
+    imported_main()
