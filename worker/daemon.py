@@ -11,6 +11,7 @@ from __future__ import annotations
 import gc
 import logging
 import signal
+from collections import Counter
 from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import Final, NoReturn, Protocol
@@ -54,6 +55,8 @@ class Waiter(Protocol):
     def wake(self) -> None:
         """End the wait; from any thread, and from a signal's handler."""
 
+
+Tasks = tuple[tuple[int, str, int], ...]
 
 #: Signs of life to peers, sent by another thread than the loop: (are the trees that wait here named, by worker).
 SendSigns = Callable[[Mapping[str, list[Held]]], None]
@@ -202,11 +205,13 @@ class Daemon:
         if place is None and orders.asked != "stop":
             self.end(EXIT_SUPERSEDED, f"assignment {orders.version} has no place for {describe(orders)}")
         before, self.orders = self.orders, orders
+        if place is not None:  # the links first: what the core says to peers of the new assignment needs theirs
+            component_of = {task: component for task, component, _ in orders.tasks}
+            renumbered = tasks_made_anew(before.tasks, orders.tasks)
+            self.exchange.assign(orders.version, peers_of(orders), component_of, renumbered)
         if orders.version != before.version:
             self.topology = orders_topology(self.topology, orders)
             self.worker.replan(plan_of(orders, self.topology, self.directory))
-        if place is not None:
-            self.exchange.assign(orders.version, peers_of(orders))
         self.lease.set_seconds(orders.lease_secs)
         self.ask(orders.asked)
         self.tell_flags()
@@ -298,7 +303,7 @@ class Daemon:
             version=orders.version,
             opened=worker.opened,
             ended=worker.ended,
-            drained=worker.draining and (not worker.started or worker.drained),
+            drained=worker.draining and (not worker.started or (worker.drained and self.exchange.settled)),
             stopped=stopped,
             crash=worker.crash.render() if worker.crash else None,
             finished=tuple(sorted(finished | set(orders.finished))),
@@ -312,6 +317,12 @@ class Daemon:
     def send_signs(self, held: bool) -> None:
         """From the heartbeat: the loop is inside a call."""
         self.signs(held_here(self.worker) if held else {})
+
+
+def tasks_made_anew(before: Tasks, now: Tasks) -> list[int]:
+    """The tasks of components whose number of tasks has changed."""
+    counts = [Counter(component for _, component, _ in tasks) for tasks in (before, now)]
+    return [task for task, component, _ in now if counts[0][component] != counts[1][component]]
 
 
 def describe(orders: Orders) -> str:

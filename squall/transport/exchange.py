@@ -101,11 +101,23 @@ class Exchange:
 
     # Peers.
 
-    def assign(self, version: int, peers: Mapping[str, PeerPlace], fences: Mapping[int, int] = {}) -> None:
-        """A new version of the assignment, or news of peers by the same one."""
+    def assign(
+        self,
+        version: int,
+        peers: Mapping[str, PeerPlace],
+        component_of: Mapping[int, str] | None = None,
+        renumbered: Iterable[int] = (),
+    ) -> None:
+        """A new version of the assignment, or news of peers by the same one. Call it before `Worker.replan`.
+
+        `component_of`: the component of each task from now on; `renumbered`: tasks that are made anew with this version: what
+        was sent to them before is lost.
+        """
         now = self.now()
         self.version = version
-        self.fences = dict(fences)
+        if component_of is not None:
+            self.component_of = component_of
+        self.fence(renumbered)
         for worker in [worker for worker in self.links if worker not in peers]:
             self.supersede(self.links[worker], (0, 0))
             del self.links[worker]
@@ -125,6 +137,18 @@ class Exchange:
                 self.addresses[worker] = place.address
                 self.connect(link)
             self.open_if_ready(link)
+
+    def fence(self, renumbered: Iterable[int]) -> None:
+        """These tasks are made anew with this version."""
+        for task in renumbered:
+            self.fences[task] = self.version
+            for link in self.links.values():
+                self.lose(link.forget_target(task))
+
+    @property
+    def settled(self) -> bool:
+        """Whether all tuples that were sent have been executed."""
+        return not any(link.unconfirmed or link.waiting for link in self.links.values())
 
     def connect(self, link: Link) -> None:
         """Make the connections to a peer, anew if there were any."""

@@ -334,6 +334,17 @@ class Link:
         while frames and (frames[0].lost or frames[0].frame <= executed):
             self.unconfirmed.pop(frames.popleft().number, None)
 
+    def forget_target(self, target: int) -> list[Sent]:
+        """A task is made anew: what it has not executed is lost, and nothing takes its place."""
+        lost = [sent for sent in self.unconfirmed.values() if sent.target == target]
+        self.by_target.pop(target, None)
+        for sent in lost:
+            sent.lost = True
+            del self.unconfirmed[sent.number]
+        lost += [remembered(batch, 0) for batch in self.waiting if batch.target == target]
+        self.waiting = deque(batch for batch in self.waiting if batch.target != target)
+        return lost
+
     def take_missing(self, ranges: Iterable[tuple[int, int]], now: float) -> list[Sent]:
         """The peer misses messages of ours: they are lost; empty frames take their places."""
         lost = []

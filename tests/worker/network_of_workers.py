@@ -167,7 +167,7 @@ class Net:
             self.nodes[name] = Node(self, name, self.incarnations[name])
         self.tell()
 
-    def tell(self, fences: dict[int, int] | None = None) -> None:
+    def tell(self, renumbered: list[int] | None = None) -> None:
         """What supervisors do: everybody hears of the assignment, and where its peers are."""
         for name, node in self.nodes.items():
             peers = {
@@ -178,7 +178,8 @@ class Net:
                 for other in self.hosts
                 if other != name
             }
-            node.exchange.assign(self.version, peers, fences or {})
+            component_of = {task: component for task, component, _ in self.tasks}
+            node.exchange.assign(self.version, peers, component_of, renumbered or [])
 
     def kill(self, name: str) -> None:
         """The process of a worker is gone, without a word."""

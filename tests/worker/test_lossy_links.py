@@ -269,13 +269,11 @@ def moved(net: Net, hosts: dict[str, list[str]], new: set[str], topology: Topolo
         net.kill(name)
     net.hosts = hosts
     net.incarnations = {name: (net.version, 0) if name in new else net.incarnations[name] for name in hosts}
-    fences = {task: net.version for task, component, _ in net.tasks if component in changed}
-    net.tell(fences)
+    net.tell([task for task, component, _ in net.tasks if component in changed])
     for name, node in net.nodes.items():
         node.worker.replan(net.plan(name, net.incarnations[name]))
     if new:
         net.start(*new)
-    net.tell(fences)
 
 
 def test_tasks_that_move_under_load_cost_replays_and_those_that_stay_keep_their_state() -> None:
