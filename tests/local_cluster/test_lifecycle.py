@@ -28,7 +28,6 @@ from topology_api import (
     InvalidConfig,
     NameTaken,
     NoSuchTopology,
-    NotYet,
     Replay,
     Spout,
     SquallError,
@@ -398,11 +397,6 @@ def test_a_finished_spout_is_not_opened_again_by_a_rebalance(cluster: LocalClust
     assert cluster.status("half-done").state == "ACTIVE"
     assert len(JOURNAL.of("open")) == 3  # the endless one twice
     assert [number for number, _ in JOURNAL.of("emit")].count(0) == 3
-
-
-def test_what_is_not_there_yet_says_what_to_do_instead() -> None:
-    with pytest.raises(NotYet, match=r"not yet: .*processes.*; LocalCluster\(\)"):
-        LocalCluster(processes=True)
 
 
 # Leaving.
