@@ -8,16 +8,19 @@
   there are fewer tasks. Without any slot the answer is empty: all tasks run, or none.
 
 Theory: both choices, of a host and of a worker in it, are the same question, "whose turn is it?": that of
-the one with the fewest tasks of this component, then the least loaded, then the first. A heap answers it.
+the one with the fewest tasks of this component, then the least loaded, then the first. Two heaps answer it:
+all that have none of the component wait in one that lives on from component to component (`_Turns`), those
+that have some take turns in another (`_Round`).
 Must not know: topologies, workers' names, versions, the store.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from heapq import heapify, heappop, heappush, heapreplace
+from heapq import heapify, heappop, heappush
+from typing import Generic, TypeVar
 
 from nimbus.tasks import TaskSpec
 
@@ -81,61 +84,106 @@ def _free_slots(there: Collection[Slot], used: Collection[Slot], wanted: int) ->
     return chosen
 
 
-class _Load:
-    """How many tasks each chosen slot and its host run, in all and of each component."""
+Name = TypeVar("Name", str, int)
 
-    def __init__(self, chosen: Iterable[Slot]) -> None:
-        self._workers: dict[str, list[Slot]] = {}
-        for slot in sorted(chosen):
-            self._workers.setdefault(slot.machine, []).append(slot)
-        self._of_slot: Counter[Slot] = Counter()
-        self._of_host: Counter[str] = Counter()
 
-    def add(self, slot: Slot) -> None:
-        self._of_slot[slot] += 1
-        self._of_host[slot.machine] += 1
+class _Turns(Generic[Name]):
+    """Hosts, or the workers of one, the least loaded first; the load is that of tasks of all components.
 
-    def per_worker(self, machine: str) -> float:
-        return self._of_host[machine] / len(self._workers[machine])
+    `sizes`: how many workers share what each of them runs; `running`: how many tasks that is.
+    """
 
-    def place(self, specs: Iterable[TaskSpec], held: Mapping[Slot, int]) -> dict[int, Slot]:
-        """Slots for tasks of one component, of which `held` run already."""
-        on_host: Counter[str] = Counter()
-        for slot, count in held.items():
-            on_host[slot.machine] += count
-        hosts = [(on_host[machine], self.per_worker(machine), machine) for machine in self._workers]
-        heapify(hosts)
-        workers: dict[str, list[tuple[int, int, Slot]]] = {}  # made when a host's first turn comes
-        placed = {}
-        for spec in specs:
-            count, _, machine = hosts[0]
-            if machine not in workers:
-                workers[machine] = [
-                    (held.get(slot, 0), self._of_slot[slot], slot) for slot in self._workers[machine]
-                ]
-                heapify(workers[machine])
-            of_component, load, slot = workers[machine][0]
-            placed[spec.task] = slot
-            self.add(slot)
-            heapreplace(workers[machine], (of_component + 1, load + 1, slot))
-            heapreplace(hosts, (count + 1, self.per_worker(machine), machine))
-        return placed
+    def __init__(self, sizes: Mapping[Name, int], running: Mapping[Name, int]) -> None:
+        self._sizes: Mapping[Name, int] = sizes
+        self._running: dict[Name, int] = {name: running.get(name, 0) for name in sizes}
+        self.waiting: list[tuple[float, Name]] = [(self.load(name), name) for name in sizes]
+        heapify(self.waiting)
+
+    def load(self, name: Name) -> float:
+        """How many tasks it runs for each worker."""
+        return self._running[name] / self._sizes[name]
+
+    def give(self, name: Name) -> None:
+        """It runs one task more."""
+        self._running[name] += 1
+
+
+class _Round(Generic[Name]):
+    """The turns for the tasks of one component. Those that run none of it come first, as they wait in `turns`.
+
+    Only what is given a task is touched, so that a component costs what its tasks cost, however many others wait.
+    """
+
+    def __init__(self, turns: _Turns[Name], held: Mapping[Name, int]) -> None:
+        self._turns: _Turns[Name] = turns
+        self._held: Mapping[Name, int] = held
+        self._taken: list[tuple[int, float, Name]] = [
+            (count, turns.load(name), name) for name, count in held.items()
+        ]
+        heapify(self._taken)
+        self._away: list[Name] = []
+
+    def give(self) -> Name:
+        """Whose turn it is, which is given a task."""
+        waiting = self._turns.waiting
+        while waiting and waiting[0][1] in self._held:
+            self._away.append(heappop(waiting)[1])
+        if waiting:
+            count, name = 0, heappop(waiting)[1]
+            self._away.append(name)
+        else:
+            count, _, name = heappop(self._taken)
+        self._turns.give(name)
+        heappush(self._taken, (count + 1, self._turns.load(name), name))
+        return name
+
+    def end(self) -> None:
+        """Let all that were touched wait again, by what they have to do now."""
+        for name in self._away:
+            heappush(self._turns.waiting, (self._turns.load(name), name))
 
 
 def _spread(
     missing: Iterable[TaskSpec], chosen: Iterable[Slot], tasks: Iterable[TaskSpec], placed: Mapping[int, Slot]
 ) -> dict[int, Slot]:
     """A slot among the chosen for each missing task, in view of those that are placed."""
-    load = _Load(chosen)
-    held: dict[str, Counter[Slot]] = {}
+    slots = sorted(chosen)  # from here on a worker is a number in this list, and so in the order of slots
+    numbers = {slot: number for number, slot in enumerate(slots)}
+    workers_of: dict[str, dict[int, int]] = {}
+    for number, slot in enumerate(slots):
+        workers_of.setdefault(slot.machine, {})[number] = 1
+    of_worker: Counter[int] = Counter()
+    held: dict[str, Counter[int]] = {}
     for spec in tasks:
         if spec.task in placed:
-            load.add(placed[spec.task])
-            held.setdefault(spec.component, Counter())[placed[spec.task]] += 1
+            number = numbers[placed[spec.task]]
+            of_worker[number] += 1
+            held.setdefault(spec.component, Counter())[number] += 1
+    hosts = _Turns({host: len(its) for host, its in workers_of.items()}, _by_host(of_worker, slots))
+    workers = {host: _Turns(its, of_worker) for host, its in workers_of.items()}
     waiting: dict[str, list[TaskSpec]] = {}
     for spec in missing:
         waiting.setdefault(spec.component, []).append(spec)
     found: dict[int, Slot] = {}
     for component, specs in waiting.items():
-        found.update(load.place(specs, held.get(component, {})))
+        of_component = held.get(component, Counter())
+        rounds: dict[str, _Round[int]] = {}
+        turns = _Round(hosts, _by_host(of_component, slots))
+        for spec in specs:
+            host = turns.give()
+            if host not in rounds:
+                mine = {number: count for number, count in of_component.items() if number in workers_of[host]}
+                rounds[host] = _Round(workers[host], mine)
+            found[spec.task] = slots[rounds[host].give()]
+        turns.end()
+        for of_host in rounds.values():
+            of_host.end()
     return found
+
+
+def _by_host(of_worker: Mapping[int, int], slots: Sequence[Slot]) -> Counter[str]:
+    """The tasks of each host, from those of each worker."""
+    of_host: Counter[str] = Counter()
+    for number, count in of_worker.items():
+        of_host[slots[number].machine] += count
+    return of_host

@@ -152,6 +152,48 @@ def test_what_a_lost_host_ran_goes_where_the_component_has_fewest(
         assert all(totals[host] - 1 <= totals[other] for host in moved for other in in_use)
 
 
+@given(TASKS, st.lists(st.tuples(WORKERS, ROOMS), min_size=2, max_size=8))
+def test_over_any_history_a_task_moves_only_when_its_slot_goes(
+    tasks: list[TaskSpec], history: list[tuple[int, list[int]]]
+) -> None:
+    where: dict[int, Slot] = {}
+    for workers, rooms in history:
+        slots = slots_of(rooms)
+        chosen = schedule(tasks, workers, slots, where)
+        now = by_task(chosen)
+        assert sorted(now) == ([spec.task for spec in tasks] if slots else [])
+        assert set(chosen) <= set(slots)
+        assert all(now[task] == slot for task, slot in where.items() if slot in slots)
+        assert schedule(tasks, workers, slots, now) == chosen
+        where = now
+
+
+@given(TASKS, WORKERS, SOME_ROOMS, TASKS)
+def test_tasks_that_come_move_none_that_are_there(
+    tasks: list[TaskSpec], workers: int, rooms: list[int], others: list[TaskSpec]
+) -> None:
+    where = by_task(schedule(tasks, workers, slots_of(rooms), {}))
+    new = [TaskSpec(1000 + spec.task, spec.component, 1000 + spec.index) for spec in others]
+    now = by_task(schedule([*tasks, *new], workers, slots_of(rooms), where))
+    assert {task: slot for task, slot in now.items() if task < 1000} == where
+    assert len(now) == len(tasks) + len(new)
+
+
+@given(SOME_ROOMS, st.integers(1, 60), WORKERS)
+def test_components_of_one_task_are_even_over_all_workers(rooms: list[int], count: int, wanted: int) -> None:
+    slots = slots_of(rooms)
+    chosen = schedule(tasks_of([1] * count), wanted, slots, {})
+    assert len(chosen) == min(wanted, len(slots), count)
+    sizes = [len(slot_tasks) for slot_tasks in chosen.values()]
+    assert max(sizes) - min(sizes) <= 1
+
+
+def test_ten_thousand_components_over_a_thousand_slots_have_ten_each() -> None:
+    chosen = schedule(tasks_of([1] * 10_000), 1000, slots_of([4] * 250), {})
+    assert {len(slot_tasks) for slot_tasks in chosen.values()} == {10}
+    assert len(chosen) == 1000
+
+
 def test_two_supervisors_on_one_host_count_as_one_host() -> None:
     slots = [Slot("a1", 0, "a"), Slot("a2", 0, "a"), Slot("b1", 0, "b")]
     tasks = tasks_of([4])
