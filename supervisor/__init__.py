@@ -1,6 +1,18 @@
 """Squall's agent of a host: starts, watches and ends the worker processes that Nimbus placed on it.
 
-What will live here: the plan (assignment, what runs and heartbeats in, what to start and stop out), worker
-processes and their adoption after a restart, code bundles, access to logs. So far it holds nothing but its
-name: a local cluster runs its workers within its own process.
+| file | what it holds |
+|---|---|
+| `plan` | what is to be done with each worker: phases and wishes, as one table; back-off |
+| `agent` | the supervisor: reads the store, has the plan decide, acts, reports |
+| `wanted` | what the store wants of it |
+| `hosted` | one worker, its process and its directory |
+| `processes` | processes: started, adopted, signalled, ended with all that they started |
+| `exits` | why a process ended |
+| `wording` | what is said about a worker that died |
+| `orders` | what a worker is told, and what Nimbus is told of it |
+| `reporter` | what Nimbus does not know yet |
+| `directories` | what is kept on the host, and its removal |
+
+A supervisor and a worker talk by the files of the worker's directory alone (`squall.worker_files`), so that each of them
+survives a restart of the other.
 """

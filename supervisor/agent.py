@@ -114,6 +114,7 @@ class Supervisor:
         self._places: dict[Key, Placement] = {}
         self._wanted: dict[Key, Wanted] = {}
         self._reporter = Reporter(nimbus, id)
+        self._read = False  # whether it is known what is wanted; before, whatever is found goes on
         self._changed = True  # whether the store may hold something that was not looked at
         self._unwatch: Callable[[], None] | None = None
         self._closing = False
@@ -154,7 +155,7 @@ class Supervisor:
         for _ in range(_ROUNDS):
             self._read_store(now)
             self._pass_on(now)
-            if not self._act():
+            if not self._read or not self._act():
                 break
         self._give_orders()
         self._pass_on(now)
@@ -230,10 +231,12 @@ class Supervisor:
         try:
             if not self._closing and self.id not in {each.id for each in self.registry.supervisors()}:
                 self.register()  # Nimbus did not hear of us for too long
-            self._views = read_views(self.registry)
+            self._views = read_views(self.registry, self._views)
         except (SquallError, OSError) as error:
             _log.warning("supervisor %s cannot read the store, and goes on as before: %s", self.id, error)
+            self._next_read = now + AT_REST
             return
+        self._read = True
         self._places = places_of(self._views.values(), self.id)
         self._wanted = wanted_of(self._views, self._places)
         if self._closing:
@@ -381,8 +384,7 @@ class Supervisor:
                 except OSError as error:
                     _log.warning("%s cannot be given a new lease: %s", hosted.label, error)
         self._kernel_kills.look(now)
-        if not self._closing:
-            self._reporter.heard()
+        self._reporter.heard()
 
     def _write_lease(self, hosted: HostedWorker) -> None:
         worker_files.write(hosted.directory, worker_files.LEASE, {"number": self._lease}, 0o600)
@@ -408,8 +410,10 @@ class Supervisor:
         return wish_of(self._wanted.get(hosted.key), hosted.facts())
 
     def _awaits_workers(self) -> bool:
-        """Whether a worker that has its orders is still about to do what they ask."""
+        """Whether a worker that has its orders is still about to do what they ask, or is over but for its children."""
         for key, hosted in self._hosted.items():
+            if hosted.over is not None and hosted.life == "alive":
+                return True
             view, pulse = self._views.get(key[0]), hosted.pulse
             if view is None or pulse is None or hosted.life != "alive":
                 continue

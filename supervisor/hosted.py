@@ -12,6 +12,7 @@ import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 from squall import worker_files
 from squall.worker_files import BadFile, Incarnation, Orders, Pulse
@@ -23,6 +24,9 @@ from supervisor.plan import Backoff, Key, Running
 from supervisor.processes import WorkerProcess, kill_left_over
 
 _log = logging.getLogger(__name__)
+
+#: Seconds that a worker's children have to be gone after they were killed; one that hangs in the kernel is left.
+_STUCK: Final = 5.0
 
 
 class HostedWorker:
@@ -57,6 +61,8 @@ class HostedWorker:
         self.told_to_stop: float | None = None
         self.killed: float | None = None
         self.killed_because: str | None = None
+        # Since when the process itself is over, while others of its session may be there.
+        self.over: float | None = None
         self._seen: tuple[int, int] | None = None
         self._output_begin = 0
 
@@ -114,9 +120,13 @@ class HostedWorker:
         if self.life != "alive" or self.process is None:
             return
         # First the process: what it said last is then there to be read.
-        over = self.process.gone()
+        gone = self.process.gone()
+        self.over = self.over if not self.process.ended() else now if self.over is None else self.over
         self._read_pulse(now)
-        if over:
+        if self.over is not None and not gone and now - self.over >= _STUCK:
+            _log.warning("%s is over, but a process that it started cannot be killed", self.label)
+            gone = True
+        if gone:
             self.life = "dead"
 
     def _read_pulse(self, now: float) -> None:
@@ -265,6 +275,7 @@ class HostedWorker:
             kill_left_over(started.pid, directory)
             found.process = WorkerProcess(started.pid, started.started, child=False)
             found.life = "dead"
+            found._read_pulse(0.0)  # what it said last was perhaps heard by nobody
         return found
 
     def adopt(self, now: float) -> None:

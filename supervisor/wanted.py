@@ -12,6 +12,7 @@ from typing import Final, cast
 
 from squall.cluster.records import Assignment, Placement, TopologyRecord, WorkerReport
 from squall.cluster.registry import Registry
+from squall.cluster.store import StoreError
 from supervisor.plan import Key, Wanted
 
 #: What a worker is to do in each state of its topology.
@@ -56,6 +57,13 @@ class TopologyView:
         """The workers that are to go."""
         return () if self.leaving is None else self.leaving.placements
 
+    @property
+    def whole(self) -> bool:
+        """Whether the assignment is one of just these tasks, or there is none."""
+        placed = [task for place in self.placements for task in place.tasks]
+        tasks = {task for task, _, _ in self.record.tasks}
+        return not placed or (len(placed) == len(tasks) and tasks.issuperset(placed))
+
     def knows(self, worker: str, version: int) -> bool:
         """Whether a worker that was placed by that version has a place, or is awaited to be gone."""
         return any(
@@ -64,17 +72,26 @@ class TopologyView:
         )
 
 
-def read_views(registry: Registry) -> dict[str, TopologyView]:
-    """All topologies by their id."""
-    return {
-        record.id: TopologyView(
+class HalfWritten(StoreError):
+    """What was read does not fit together: it is being written at this moment."""
+
+
+def read_views(registry: Registry, before: Mapping[str, TopologyView]) -> dict[str, TopologyView]:
+    """All topologies by their id; `before`: as they were read last. `HalfWritten`: read them again."""
+    views = {}
+    for record in registry.topologies():
+        view = TopologyView(
             record,
             registry.assignment(record.id),
             registry.leaving(record.id),
             registry.reports(record.id),
         )
-        for record in registry.topologies()
-    }
+        last = before.get(record.id)
+        same = last is not None and last.record.tasks is record.tasks and last.assignment is view.assignment
+        if not same and not view.whole:
+            raise HalfWritten(f"the assignment {view.version} of {record.id} is not one of its tasks")
+        views[record.id] = view
+    return views
 
 
 def places_of(views: Iterable[TopologyView], supervisor: str) -> dict[Key, Placement]:

@@ -62,7 +62,9 @@ class Link:
 class Hosts:
     """A cluster of some supervisors on this machine."""
 
-    def __init__(self, state: Path, supervisors: int = 1, slots: int = 2, limits: Limits | None = None) -> None:
+    def __init__(
+        self, state: Path, supervisors: int = 1, slots: int = 2, limits: Limits | None = None
+    ) -> None:
         self.state = state
         self.slots = slots
         self.limits = limits or Limits(stop=10.0)
