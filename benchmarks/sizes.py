@@ -3,7 +3,8 @@
 The raw copy is a message per value from one process to another over a PUSH and a PULL socket, plain and with CURVE, both
 sides copying as pyzmq does unless told otherwise; nothing is packed, tracked or acked. Squall's values are tracked and acked,
 over its own links (CURVE is on); the time ends with the last ack. Small values share a frame, which raw messages do not.
-The bolt checks type, size and order of what comes. At most some 32 MB are pending, so that memory says what the workers hold.
+The bolt checks type, size and order of what comes. The values are made before (32 MB of them at most, all different objects:
+what is the same object is packed once), and as many may be pending.
 
     python benchmarks/sizes.py [--megabytes 256] [--rounds 3] [--supervisors 2]
 """
@@ -33,14 +34,18 @@ SIZES = {"1 KB": 1_000, "10 KB": 10_000, "100 KB": 100_000, "1 MB": 1_000_000}
 KINDS = {"raw": "raw", "raw-curve": "raw, CURVE", "bytes": "Squall, bytes", "numpy": "Squall, numpy"}
 MOST = 200_000
 """Values a run, so that small ones do not take for ever."""
-DIFFERENT = 16
-"""Different values, told apart by their first byte."""
 PENDING_BYTES = 32_000_000
+
+
+def different(size: int) -> int:
+    """How many different values there are: more than a frame holds, because what is the same object is packed once. The
+    same number may be pending."""
+    return max(16, min(1_000, PENDING_BYTES // size))
 
 
 def value(kind: str, size: int, number: int) -> Any:
     """The value of this number: `size` bytes."""
-    data = bytes([number % DIFFERENT]) + os.urandom(size - 1)
+    data = bytes([number % 256]) + os.urandom(size - 1)
     if kind != "numpy":
         return data
     import numpy
@@ -57,7 +62,7 @@ class Values(Spout):
         self.folder, self.kind, self.size, self.count = folder, kind, size, count
 
     def open(self, context: Context) -> None:
-        self.values = [value(self.kind, self.size, number) for number in range(DIFFERENT)]
+        self.values = [value(self.kind, self.size, number) for number in range(different(self.size))]
         self.number = self.acked = 0
         self.finished = 0.0
         self.usage = Usage()
@@ -68,7 +73,7 @@ class Values(Spout):
         if number >= self.count:
             return self.finish()
         self.number = number + 1
-        self.emit((self.values[number % DIFFERENT],), message_id=number)
+        self.emit((self.values[number % len(self.values)],), message_id=number)
 
     def ack(self, message_id: object) -> None:
         self.acked += 1
@@ -89,11 +94,13 @@ class Sink(Bolt):
 
     def prepare(self, context: Context) -> None:
         self.number = 0
+        self.different = different(self.size)
         self.usage = Usage()
 
     def execute(self, tup: Tuple) -> None:
         got = tup["value"]
-        if type(got).__name__ != self.name or len(got) != self.size or got[0] != self.number % DIFFERENT:
+        first = self.number % self.different % 256
+        if type(got).__name__ != self.name or len(got) != self.size or got[0] != first:
             raise AssertionError(
                 f"value {self.number} is a {type(got).__name__} of {len(got)}, it begins with {got[0]}"
             )
@@ -106,8 +113,7 @@ class Sink(Bolt):
 def squall(kind: str, size: int, count: int, supervisors: int) -> dict[str, float]:
     """One run over two workers."""
     with tempfile.TemporaryDirectory(prefix="squall-benchmark-") as folder:
-        pending = max(DIFFERENT, min(1_000, PENDING_BYTES // size))
-        conf = {"topology.workers": 2, "topology.max.spout.pending": pending}
+        conf = {"topology.workers": 2, "topology.max.spout.pending": different(size)}
         builder = TopologyBuilder("sizes", conf=conf)
         builder.set_spout("values", Values(folder, kind, size, count))
         builder.set_bolt("sink", Sink(folder, kind, size)).shuffle_grouping("values")
@@ -138,10 +144,10 @@ def raw(size: int, count: int, curve: bool) -> dict[str, float]:
         address = hear(parent)
         parent.send((link.endpoint, link.public))
         link.connect(*address)
-        values = [value("raw", size, number) for number in range(DIFFERENT)]
+        values = [value("raw", size, number) for number in range(different(size))]
         usage, started = Usage(), time.perf_counter()
         for number in range(count):
-            link.push.send(values[number % DIFFERENT])
+            link.push.send(values[number % len(values)])
         taken: dict[str, float] = hear(parent)
         mine = usage.read()
         link.close()
@@ -163,7 +169,7 @@ def receive_raw(parent: Connection, size: int, count: int, curve: bool) -> None:
     usage = Usage()
     for number in range(count):
         got = link.pull.recv()
-        if len(got) != size or got[0] != number % DIFFERENT:
+        if len(got) != size or got[0] != number % different(size) % 256:
             raise AssertionError(f"message {number} has {len(got)} bytes and begins with {got[0]}")
     parent.send({"finished": time.perf_counter(), **usage.read()})
     link.close()
@@ -221,7 +227,7 @@ def print_row(name: str, kind: str, rounds: list[dict[str, dict[str, Any]]]) -> 
 
 def measure(kind: str, size: int, megabytes: int, supervisors: int) -> dict[str, Any]:
     """One run."""
-    count = max(DIFFERENT, min(MOST, megabytes * 1_000_000 // size))
+    count = max(16, min(MOST, megabytes * 1_000_000 // size))
     if kind.startswith("raw"):
         taken = raw(size, count, kind == "raw-curve")
     else:

@@ -1,9 +1,11 @@
 """Where each microsecond of a worker process goes: the word count over two workers (see `two_workers`), sampled.
 
 Every few milliseconds of CPU (as finely as the kernel's timer ticks) a signal notes which line of Python the loop is in; calls
-of C functions count for the line that makes them. Ticks while the loop sleeps are left out: another thread caused them. What
-each thread took is asked of the kernel; the samples are shares of what the loop's thread took. The sampling itself costs
-some percent. Linux only. It must not know how a worker is built: only which part of it a file belongs to.
+of C functions count for the line that makes them. Python hears a signal only at the next call or at the end of a loop's body,
+so lines are neighbourhoods, and functions are right but for their last few instructions. Ticks while the loop sleeps are
+left out: another thread caused them. What each thread took is asked of the kernel; the samples are shares of what the loop's
+thread took. The sampling itself costs some percent. Linux only. It must not know how a worker is built: only which part of
+it a file belongs to.
 
     python benchmarks/worker_profile.py [--sentences 300000] [--rounds 3] [--supervisors 2]
 """
