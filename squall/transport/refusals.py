@@ -1,8 +1,8 @@
 """Who was turned away at a worker's sockets, and why: counted always, logged at most once a minute per peer.
 
 `Arrivals` follows the connections of one listening socket from what ZeroMQ reports about them. It says for each that ended
-before it was let in which kind of stranger it was; ZeroMQ does not name the connection in all reports, so that where several
-peers shake hands at once one that is turned away without a reason may go uncounted, never the other way round.
+before it was let in which kind of stranger it was. ZeroMQ does not name the connection in all reports: where several peers
+shake hands at once, one that is turned away without a reason may be counted late, and then nobody's name is given.
 Must not know: sockets, keys, what a clock is made of.
 """
 
@@ -24,7 +24,7 @@ KINDS: Final = {
     "garbage": "what it sent is no ZeroMQ, or breaks its rules",
     "unfinished": "it did not finish the handshake",
 }
-UNKNOWN: Final = "an address that was gone before it could be read"
+UNKNOWN: Final = "an address that could not be read"
 
 
 class Refusals:
@@ -76,6 +76,7 @@ class Arrivals:
     def let_in(self) -> None:
         """One of the connections has finished the handshake."""
         self._let_in += 1
+        self._shaking = dict.fromkeys(self._shaking)  # which of them it was is not said: name none of them
         self._settle()
 
     def failed(self, kind: str) -> None:
