@@ -210,7 +210,9 @@ def states() -> str:
         + meanings
         + "\n\nWhat happens to it is an event. A cell says which state follows; an empty one is refused and changes"
         + " nothing.\n`activate`, `deactivate`, `rebalance` and `kill` are yours; the others are the cluster's own:"
-        + " all tasks placed anew,\nevery source ended and worked off, a crash, the last worker gone.\n\n"
+        + " all tasks placed anew,\nevery source ended and worked off, a crash, the last worker gone. A topology that"
+        + " had to run in fewer workers than it\nwants, for want of slots, is also rebalanced by the cluster, once there"
+        + " are more.\n\n"
         + lifecycle.as_markdown()
         + "\n`GONE` is no state: the name is free again. `(previous)` is the state before the rebalance.\n"
     )

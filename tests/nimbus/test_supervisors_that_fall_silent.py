@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from nimbus.liveness import SignsOfLife
 from nimbus.master import Nimbus
 from squall.clock import ManualClock
@@ -12,6 +15,7 @@ from squall.cluster.records import SupervisorRecord
 from squall.cluster.registry import Registry
 
 Play = Callable[[str], None]
+IDS = ["s1", "s2", "s3"]
 
 
 def test_a_supervisor_that_never_gave_a_sign_of_life_is_never_given_up(play: Play) -> None:
@@ -180,6 +184,41 @@ def test_nimbus_knows_when_to_look_next_and_finds_a_dead_supervisor_if_it_looks_
     assert looks <= 2
     assert clock.now() <= 30 * 1.25
     assert nimbus.due is None
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(0, 2.5) | st.floats(0, 40), st.lists(st.sampled_from(IDS), max_size=3)),
+        max_size=30,
+    )
+)
+def test_who_was_heard_is_never_given_up_and_who_was_not_is_as_long_as_nimbus_listens(
+    moments: list[tuple[float, list[str]]],
+) -> None:
+    there = [SupervisorRecord(name, name, 1, beats=True) for name in IDS]
+    now = 0.0
+    signs = SignsOfLife(10, now)
+    listened = dict.fromkeys(
+        IDS, 0.0
+    )  # for how long Nimbus has listened since it heard one, absences not counted
+    heard = dict.fromkeys(IDS, now)
+    assert signs.silent(there, now) == []
+    for pause, names in moments:
+        now += pause
+        signs.awake(now)
+        for name in IDS:
+            listened[name] += pause if pause <= 2.5 else 0.0
+        silent = {record.id for record in signs.silent(there, now)}
+        for name in IDS:
+            if now - heard[name] < 10:
+                assert name not in silent
+            if pause > 2.5:
+                assert name not in silent, "nobody had a moment to be heard"
+            if listened[name] >= 10:
+                assert name in silent
+        for name in names:
+            signs.heard(name, now)
+            heard[name], listened[name] = now, 0.0
 
 
 def test_signs_of_life_of_a_supervisor_that_is_no_more_are_forgotten() -> None:
