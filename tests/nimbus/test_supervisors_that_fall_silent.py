@@ -207,7 +207,8 @@ def test_who_was_heard_is_never_given_up_and_who_was_not_is_as_long_as_nimbus_li
         now += pause
         signs.awake(now)
         for name in IDS:
-            listened[name] += pause if pause <= 2.5 else 0.0
+            # After an absence everybody has a quarter of the time-out at least.
+            listened[name] = listened[name] + pause if pause <= 2.5 else min(listened[name], 7.5)
         silent = {record.id for record in signs.silent(there, now)}
         for name in IDS:
             if now - heard[name] < 10:
