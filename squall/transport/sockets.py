@@ -21,6 +21,7 @@ import errno
 import logging
 import math
 import os
+import select
 import socket
 import threading
 import time
@@ -53,6 +54,8 @@ _REPORTS: Final = 100_000
 #: Received parts from this size on are handed on as they lie in ZeroMQ's memory, not copied.
 _LARGE: Final = 16 * 1024
 _MOST_SIDE_PEERS: Final = 256
+#: Descriptors from this number on are beyond what select() takes.
+_MOST_SELECTED: Final = 1024
 
 _WATCHED: Final = (
     zmq.EVENT_ACCEPTED
@@ -116,6 +119,10 @@ class Sockets:
             (self._pulls[CONTROL], zmq.POLLIN),
             (self._bell.fileno(), zmq.POLLIN),
         ]
+        # Sorted: the last says whether select() can take them. It sleeps by microseconds, where polls sleep by milliseconds.
+        self._descriptors = sorted(
+            [int(pull.getsockopt(zmq.FD)) for pull in self._pulls] + [self._bell.fileno()]
+        )
         if self._doorkeeper is not None:
             self._doorkeeper.start()
 
@@ -163,12 +170,19 @@ class Sockets:
 
     def wait(self, seconds: float | None) -> None:
         """Until something has come, `wake` was called, or the time is over (None: no end)."""
-        timeout = -1 if seconds is None else max(0, math.ceil(seconds * 1000))
-        for ready, _ in zmq.zmq_poll(self._watched, timeout):
-            if ready == self._bell.fileno():
-                with contextlib.suppress(BlockingIOError):
-                    while len(self._bell.recv(4096)) == 4096:
-                        pass
+        if any(_events(pull) & zmq.POLLIN for pull in self._pulls):
+            return  # asked first: what a descriptor of ZeroMQ tells, it tells once
+        if self._descriptors[-1] < _MOST_SELECTED:
+            ready = select.select(self._descriptors, (), (), None if seconds is None else max(0.0, seconds))[
+                0
+            ]
+        else:
+            timeout = -1 if seconds is None else max(0, math.ceil(seconds * 1000))
+            ready = [descriptor for descriptor, _ in zmq.zmq_poll(self._watched, timeout)]
+        if self._bell.fileno() in ready:
+            with contextlib.suppress(BlockingIOError):
+                while len(self._bell.recv(4096)) == 4096:
+                    pass
 
     def wake(self) -> None:
         """End a wait that is under way, or the next one. For other threads and signal handlers too."""
