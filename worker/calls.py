@@ -36,7 +36,7 @@ class Call:
     task: Task
     #: The job's or the asynchronous call's beginning, by the worker's clock.
     since: float
-    #: What tells this call from others: its frame, or the asynchronous call. None: it is young.
+    #: What tells this call from others: its frame, or the asynchronous call. None: the job is young, or in no user code.
     mark: object
     seconds: float
     seen: float
@@ -80,7 +80,7 @@ class Calls:
             old = self.running.get(key)
             if old is None or old.since != since:
                 seconds = min(now - since, LONGEST_GAP)
-            elif old.mark is None or old.mark is mark:
+            elif old.mark is mark:
                 seconds = old.seconds + min(now - old.seen, LONGEST_GAP)
             else:
                 seconds = 0.0

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
+import shutil
 import signal
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -19,7 +21,7 @@ from typing import Final, NoReturn, Protocol
 from squall.cluster.counters import WorkerCounters
 from squall.transport.exchange import Exchange
 from squall.transport.frames import Held
-from squall.worker_files import EXIT_DRAINED, EXIT_STOPPED, EXIT_SUPERSEDED, BadFile, Orders
+from squall.worker_files import EXIT_DRAINED, EXIT_STOPPED, EXIT_SUPERSEDED, SCRATCH, BadFile, Orders
 from topology_api import Topology
 from worker.heartbeat import Flags, Heartbeat
 from worker.last_words import LastWords
@@ -205,7 +207,9 @@ class Daemon:
         if place is None and orders.asked != "stop":
             self.end(EXIT_SUPERSEDED, f"assignment {orders.version} has no place for {describe(orders)}")
         before, self.orders = self.orders, orders
-        if place is not None:  # the links first: what the core says to peers of the new assignment needs theirs
+        if (
+            place is not None
+        ):  # the links first: what the core says to peers of the new assignment needs theirs
             component_of = {task: component for task, component, _ in orders.tasks}
             renumbered = tasks_made_anew(before.tasks, orders.tasks)
             self.exchange.assign(orders.version, peers_of(orders), component_of, renumbered)
@@ -275,6 +279,7 @@ class Daemon:
     def stop(self, status: int, reason: str) -> NoReturn:
         """Close the tasks and end the process."""
         self.worker.stop()
+        shutil.rmtree(os.path.join(self.directory, SCRATCH), ignore_errors=True)
         self.heartbeat.stop(self.flags(stopped=True))
         self.end(status, reason)
 

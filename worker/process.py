@@ -13,6 +13,7 @@ import os
 import platform
 import shutil
 import signal
+import threading
 import traceback
 from collections.abc import Mapping
 from types import FrameType
@@ -51,11 +52,10 @@ def run(directory: str) -> NoReturn:
     early = EarlySignals()
     last_words = LastWords(directory, incarnation_of(directory))
     try:
-        start = begin(directory)
-    except SquallError as error:
-        last_words.end(EXIT_BAD_ORDERS, str(error))
-    try:
-        daemon = assemble(directory, start, last_words)
+        try:
+            daemon = assemble(directory, begin(directory), last_words)
+        except SquallError as error:
+            last_words.end(EXIT_BAD_ORDERS, str(error))
         daemon.handle_signals(early.seen)
         announce(daemon)
         daemon.run()
@@ -76,7 +76,9 @@ class EarlySignals:
         # Ctrl-C goes to all processes of a terminal; what follows from it is decided by whoever started this one. A handler
         # of ours and not SIG_IGN, which the programs that user code starts would inherit.
         signal.signal(signal.SIGINT, ignore)
-        os.register_at_fork(after_in_child=answer_as_python_would)
+        os.register_at_fork(
+            before=hold_signals, after_in_parent=release_signals, after_in_child=answer_as_python_would
+        )
 
     def keep(self, number: int, frame: FrameType | None) -> None:
         """A signal has come."""
@@ -87,11 +89,26 @@ def ignore(number: int, frame: FrameType | None) -> None:
     """Nothing follows from this signal."""
 
 
+#: The signals that a thread that is forking held back before.
+HELD = threading.local()
+
+
+def hold_signals() -> None:
+    """Before a fork: a signal for the child must not come to it while our handlers are still its own."""
+    HELD.before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1, signal.SIGTERM, signal.SIGINT})
+
+
+def release_signals() -> None:
+    """After a fork."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, HELD.before)
+
+
 def answer_as_python_would() -> None:
     """A child that user code has forked is no worker: signals do to it what they do to any Python."""
     signal.signal(signal.SIGUSR1, signal.SIG_DFL)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    release_signals()
 
 
 def incarnation_of(directory: str) -> Incarnation:
@@ -135,6 +152,7 @@ def assemble(directory: str, start: Start, last_words: LastWords) -> Daemon:
         for address, parts in exchange.signs(held):
             side.send(address, parts)
 
+    os.register_at_fork(after_in_child=lambda: end_runs(worker))
     calls = Calls(worker)
     log_lines.place = calls.place
     daemon = Daemon(
@@ -145,6 +163,13 @@ def assemble(directory: str, start: Start, last_words: LastWords) -> Daemon:
         directory, orders.incarnation, sockets.address, flags, lease, calls, daemon, last_words
     )
     return daemon
+
+
+def end_runs(worker: Worker) -> None:
+    """In a child that user code has forked: should its call return, the run that it was in does not go on to the next tuple,
+    but comes back to the worker, which ends the child."""
+    for task in worker.tasks.values():
+        task.emitter.emitted += 1 << 62  # more than any run may emit
 
 
 def links(plan: WorkerPlan, sockets: Sockets, lease: Lease, worker: Worker) -> Exchange:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import Event, Thread
@@ -25,7 +26,6 @@ from squall.worker_files import (
     LOG,
     ORDERS,
     OUTPUT,
-    Address,
     End,
     Orders,
     Pulse,
@@ -91,13 +91,14 @@ def ship(topology: Topology, folder: Path) -> Path:
 class FakeSupervisor:
     """One worker process and its directory. The lease is renewed until `away` is set."""
 
-    def __init__(self, directory: Path, orders: Orders, env: Mapping[str, str] | None = None) -> None:
+    def __init__(self, directory: Path, orders: Orders, with_orders: bool = True) -> None:
         self.directory = directory
         self.orders = orders
         directory.mkdir(parents=True, exist_ok=True)
         self.away = Event()
         self.over = Event()
-        self.write_orders(orders)
+        if with_orders:
+            self.write_orders(orders)
         self.renew_lease(0)
         with open(directory / OUTPUT, "ab") as output:
             self.process = subprocess.Popen(
@@ -106,7 +107,7 @@ class FakeSupervisor:
                 stdout=output,
                 stderr=output,
                 cwd=directory,
-                env={**os.environ, "PYTHONPATH": f"{ROOT}", **(env or {})},
+                env={**os.environ, "PYTHONPATH": str(ROOT)},
                 start_new_session=True,
             )
         self.pid = self.process.pid
@@ -119,10 +120,8 @@ class FakeSupervisor:
     def __exit__(self, *exception: object) -> None:
         self.over.set()
         self.thread.join()
-        try:
+        with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         self.process.wait(CAP)
 
     # What a supervisor writes.
@@ -153,10 +152,14 @@ class FakeSupervisor:
     # What the worker says.
 
     def pulse(self) -> Pulse | None:
-        return read_pulse(self.directory)
+        """The last pulse of this process."""
+        pulse = read_pulse(self.directory)
+        return pulse if pulse is not None and pulse.pid == self.pid else None
 
     def end(self) -> End | None:
-        return read_end(self.directory)
+        """What this process said of its end."""
+        end = read_end(self.directory)
+        return end if end is not None and end.pid == self.pid else None
 
     def log(self) -> str:
         """All of the log that there is, the oldest first."""
@@ -173,7 +176,8 @@ class FakeSupervisor:
             pulse = self.pulse()
             return pulse if pulse is not None and what(pulse) else None
 
-        return self.wait(seen, "a pulse")
+        found: Pulse = self.wait(seen, "a pulse")
+        return found
 
     def wait_opened(self) -> Pulse:
         return self.wait_pulse(lambda pulse: pulse.opened)

@@ -1,0 +1,273 @@
+"""Spouts and bolts that do to a worker process what user code may do. Imported by name in the worker.
+
+Must not know: single tests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+from topology_api import Bolt, Context, Failure, Fields, Spout, Topology, TopologyBuilder, Tuple
+
+
+def note(path: Path, text: object) -> None:
+    """Append a line, so that it is there whatever happens next."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    try:
+        os.write(descriptor, f"{text}\n".encode())
+    finally:
+        os.close(descriptor)
+
+
+def lines(path: Path) -> list[str]:
+    """What was noted."""
+    return path.read_text().splitlines() if path.exists() else []
+
+
+class Numbers(Spout):
+    """Emits 1, 2, ... up to `count` (None: for ever), and notes every verdict."""
+
+    outputs = Fields("number")
+    replay = None
+
+    def __init__(self, folder: Path, count: int | None) -> None:
+        self.folder = folder
+        self.count = count
+
+    def open(self, context: Context) -> None:
+        self.number = 0
+        note(self.folder / "opened", os.getpid())
+
+    def next_tuple(self) -> None:
+        if self.number == self.count:
+            self.finish()
+            return
+        self.number += 1
+        note(self.folder / "emitted", self.number)
+        self.emit((self.number,), message_id=self.number)
+
+    def ack(self, message_id: object) -> None:
+        note(self.folder / "acked", message_id)
+
+    def fail(self, message_id: object, failure: Failure) -> None:
+        note(self.folder / "failed", f"{message_id} {failure.reason}")
+
+
+class Notes(Bolt):
+    """Notes every tuple, taking `seconds` for each."""
+
+    def __init__(self, folder: Path, seconds: float = 0.0) -> None:
+        self.folder = folder
+        self.seconds = seconds
+
+    def execute(self, tup: Tuple) -> None:
+        note(self.folder / "seen", tup["number"])
+        if self.seconds:
+            time.sleep(self.seconds)
+
+    def cleanup(self) -> None:
+        note(self.folder / "cleaned", os.getpid())
+
+
+class Hangs(Bolt):
+    """Never returns from the call that gets `at`."""
+
+    def __init__(self, folder: Path, at: int = 3) -> None:
+        self.folder = folder
+        self.at = at
+
+    def execute(self, tup: Tuple) -> None:
+        if tup["number"] == self.at:
+            self.wait_for_ever()
+
+    def wait_for_ever(self) -> None:
+        note(self.folder / "hangs", os.getpid())
+        while True:
+            time.sleep(0.1)
+
+
+class HangsInThread(Hangs):
+    threaded = True
+
+
+class HangsAwaiting(Bolt):
+    """An asynchronous call that never ends."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    async def execute(self, tup: Tuple) -> None:
+        await asyncio.Event().wait()
+
+
+class HangsPreparing(Hangs):
+    def prepare(self, context: Context) -> None:
+        self.wait_for_ever()
+
+
+class HangingSpout(Spout):
+    outputs = Fields("number")
+
+    def next_tuple(self) -> None:
+        while True:
+            time.sleep(0.1)
+
+
+class Exits(Bolt):
+    """Ends the process past everything."""
+
+    def execute(self, tup: Tuple) -> None:
+        os._exit(3)
+
+
+class Aborts(Bolt):
+    """Touches memory that is not there."""
+
+    def execute(self, tup: Tuple) -> None:
+        ctypes.string_at(0)
+
+
+class Speaks(Bolt):
+    """Says something in every way there is."""
+
+    def prepare(self, context: Context) -> None:
+        self.context = context
+        print("prepared")
+
+    def execute(self, tup: Tuple) -> None:
+        print("by print")
+        print("two\nlines")
+        sys.stderr.write("by stderr\n")
+        sys.stdout.buffer.write(b"by bytes\n")
+        logging.getLogger("mine").warning("by a logger")
+        self.context.log.info("by the task's logger")
+        thread = threading.Thread(target=lambda: self.context.log.info("by a thread of the user's"))
+        thread.start()
+        thread.join()
+        os.write(1, b"by C code\n")
+        subprocess.run(["echo", "by a child"], check=True)
+        subprocess.run(["echo", "by a child given stdout"], stdout=sys.stdout, check=True)
+
+    def cleanup(self) -> None:
+        print("without an end", end="")
+
+
+class SpeaksInThread(Bolt):
+    threaded = True
+
+    def execute(self, tup: Tuple) -> None:
+        print("in a thread")
+
+
+class SpeaksAwaiting(Bolt):
+    async def execute(self, tup: Tuple) -> None:
+        await asyncio.sleep(0)
+        print("in a coroutine")
+
+
+class Floods(Bolt):
+    """Prints a megabyte for each tuple."""
+
+    def execute(self, tup: Tuple) -> None:
+        for number in range(100):
+            print(f"{tup['number']}.{number} " + "x" * 10_000)
+
+
+class Forks(Bolt):
+    """Forks children that behave in several ways, and notes how each ended."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def execute(self, tup: Tuple) -> None:
+        kinds = {"leaves": self.leaves, "returns": self.returns, "waits": self.waits}
+        for kind, behave in kinds.items():
+            pid = os.fork()
+            if pid == 0:
+                behave()
+                return
+            if kind == "waits":
+                while not (self.folder / "child-waits").exists():
+                    time.sleep(0.01)
+                os.kill(pid, signal.SIGTERM)
+            _, status = os.waitpid(pid, 0)
+            note(self.folder / "children", f"{kind} {os.waitstatus_to_exitcode(status)}")
+
+    def leaves(self) -> None:
+        print("a child that leaves")
+        sys.exit(5)
+
+    def returns(self) -> None:
+        print("a child that returns")
+
+    def waits(self) -> None:
+        note(self.folder / "child-waits", os.getpid())
+        while True:
+            time.sleep(0.1)
+
+
+class StartsPrograms(Bolt):
+    """Leaves programs running, one with a child of its own; then does `then`."""
+
+    def __init__(self, folder: Path, then: str = "") -> None:
+        self.folder = folder
+        self.then = then
+
+    def execute(self, tup: Tuple) -> None:
+        if tup["number"] > 1:
+            return
+        script = "sleep 1000 & echo $!; trap '' TERM; wait"
+        process = subprocess.Popen(["sh", "-c", script], stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        grandchild = int(process.stdout.readline())
+        note(self.folder / "programs", process.pid)
+        note(self.folder / "programs", grandchild)
+        if self.then == "hang":
+            while True:
+                time.sleep(0.1)
+
+
+class RaisesPreparing(Bolt):
+    def prepare(self, context: Context) -> None:
+        raise RuntimeError("no database there")
+
+    def execute(self, tup: Tuple) -> None:
+        pass
+
+
+class UsesScratch(Bolt):
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def prepare(self, context: Context) -> None:
+        (context.directory / "file").write_text("x")
+        note(self.folder / "scratch", context.directory)
+
+    def execute(self, tup: Tuple) -> None:
+        pass
+
+
+def one_bolt(
+    bolt: Bolt, folder: Path, count: int | None = 10, name: str = "t", parallelism: int = 1
+) -> Topology:
+    """Numbers into one bolt."""
+    builder = TopologyBuilder(name)
+    builder.set_spout("numbers", Numbers(folder, count))
+    builder.set_bolt("bolt", bolt, parallelism=parallelism).shuffle_grouping("numbers")
+    return builder.build()
+
+
+def lone_spout(spout: Spout) -> Topology:
+    """A spout that nobody reads."""
+    builder = TopologyBuilder("t")
+    builder.set_spout("spout", spout)
+    return builder.build()
