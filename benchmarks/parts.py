@@ -9,6 +9,7 @@ nanosecond: in the whole they share caches, and the garbage collector runs.
 from __future__ import annotations
 
 import argparse
+import atexit
 import random
 import sys
 import time
@@ -25,7 +26,12 @@ from benchmarks.child import machine
 from benchmarks.sentences import sentences
 from benchmarks.topology import Count, Split
 from squall.telemetry import Histogram
-from squall.transport.frames import Batch
+from squall.transport import wire
+from squall.transport.carrier import DATA, Parts
+from squall.transport.columns import pack_rows, unpack_rows
+from squall.transport.frames import Batch, Control
+from squall.transport.sockets import Sockets, make_keys
+from squall.transport.wire import Header
 from topology_api.tuples import Source
 from worker.emitter import BoltEmitter, SpoutEmitter
 from worker.executor import make_tuple, run_basic
@@ -37,6 +43,10 @@ from worker.xors import XorBatch
 
 WORDS = 1_000
 """Words a run."""
+FRAMES = 4
+"""The frames that they travel in, about as many words each as a worker puts into one."""
+ON_THE_WAY = 0.003
+"""Seconds that frames are given to arrive."""
 A_SENTENCE = 9
 """Words a sentence, on average; trees and spouts cost per sentence."""
 LINES = Source("sentences", 1, "default", ("sentence",))
@@ -186,6 +196,117 @@ def spout_parts(bench: Bench) -> list[Part]:
     ]
 
 
+class Frames:
+    """What goes to another worker and back: `WORDS` in a few batches, and their XORs, one a sentence."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.bench = bench
+        self.header = Header(wire.BATCH, "w1", (1, 1), (1, 1), 1, 7)
+        self.batches: list[Batch] = []
+        self.values: list[Parts] = []
+        self.messages: list[Parts] = []
+        self.control = Control("w2")
+        self.answer: Parts = []
+
+    def fresh(self) -> None:
+        """Other words."""
+        self.bench.turn()
+        size = WORDS // FRAMES
+        pieces = [self.bench.words[size * at : size * (at + 1)] for at in range(FRAMES)]
+        self.batches = [self.bench.batch(piece, WORDS_OF_LINES) for piece in pieces]
+        roots = list(range(1 << 40, (1 << 40) + WORDS // A_SENTENCE))
+        self.control.xors = {1: (roots, draw_edges(self.bench.random)[: len(roots)])}
+
+    def pack_values(self) -> None:
+        self.values = [pack_rows("pickle", ("word",), batch.rows) for batch in self.batches]
+
+    def unpack_values(self) -> None:
+        for parts in self.values:
+            unpack_rows("pickle", parts, WORDS // FRAMES, 1)
+
+    def pack(self) -> None:
+        self.messages = []
+        for batch in self.batches:
+            body, further = wire.pack_batch(batch, "pickle", lambda component, stream: 0)
+            self.messages.append([wire.seal(self.header, body), *further])
+
+    def unpack(self) -> None:
+        for parts in self.messages:
+            found, body = wire.open_header(parts)
+            wire.unpack_batch(found, body, parts[1:], "pickle", lambda task, stream: WORDS_OF_LINES)
+
+    def pack_xors(self) -> None:
+        self.answer = [wire.seal(self.header, wire.pack_control(self.control, 0))]
+
+    def unpack_xors(self) -> None:
+        found, body = wire.open_header(self.answer)
+        wire.unpack_control(found, body)
+
+
+def wire_parts(bench: Bench) -> list[Part]:
+    """What words cost that go to another worker."""
+    frames = Frames(bench)
+
+    def after(*jobs: Callable[[], None]) -> Callable[[], None]:
+        def prepare() -> None:
+            for job in (frames.fresh, *jobs):
+                job()
+
+        return prepare
+
+    return [
+        ("wire: batches packed", WORDS, after(), frames.pack),
+        ("  of that: values", WORDS, after(), frames.pack_values),
+        ("wire: batches unpacked", WORDS, after(frames.pack), frames.unpack),
+        ("  of that: values", WORDS, after(frames.pack_values), frames.unpack_values),
+        ("wire: XORs packed, per word", WORDS, after(), frames.pack_xors),
+        ("wire: XORs unpacked, per word", WORDS, after(frames.pack_xors), frames.unpack_xors),
+        *socket_parts(frames),
+    ]
+
+
+def socket_parts(frames: Frames) -> list[Part]:
+    """What ZeroMQ's calls cost the thread that makes them; another thread encrypts and copies to the kernel meanwhile."""
+    keys = make_keys()
+    here, there = Sockets(keys), Sockets(keys)
+    atexit.register(there.close)
+    atexit.register(here.close)
+    here.connect("there", there.address)
+
+    def send() -> None:
+        for parts in frames.messages:
+            if not here.send("there", DATA, parts):
+                raise AssertionError("the messages have no room")
+
+    def receive() -> None:
+        for _ in frames.messages:
+            if there.receive(DATA) is None:
+                raise AssertionError("a message has not come")
+
+    def arrived() -> None:
+        frames.fresh()
+        frames.pack()
+        send()
+        time.sleep(ON_THE_WAY)
+
+    def all_gone() -> None:
+        while there.receive(DATA) is not None:
+            pass
+        frames.fresh()
+        frames.pack()
+
+    deadline = time.monotonic() + 10
+    while not here.send("there", DATA, [b"hello"]):
+        if time.monotonic() > deadline:
+            raise AssertionError("two sockets do not find each other")
+        time.sleep(0.01)
+    there.wait(10)
+    return [
+        ("ZeroMQ: frames sent, CURVE", WORDS, all_gone, send),
+        ("ZeroMQ: frames received", WORDS, arrived, receive),
+    ]
+
+
 def add_latencies(count: int) -> None:
     """A value for each sentence."""
     histogram = Histogram()
@@ -201,7 +322,12 @@ def main() -> None:
     print(machine())
     bench = Bench()
     print(f"nanoseconds a word, the least of {options.rounds} runs of {WORDS:,} words")
-    for name, words, prepare, job in [*user_parts(bench), *bolt_parts(bench), *spout_parts(bench)]:
+    for name, words, prepare, job in [
+        *user_parts(bench),
+        *bolt_parts(bench),
+        *spout_parts(bench),
+        *wire_parts(bench),
+    ]:
         least = float("inf")
         for _ in range(options.rounds):
             prepare()
