@@ -137,5 +137,5 @@ def _make(directory: Path) -> None:
 def _names(directory: Path) -> list[str]:
     try:
         return sorted(os.listdir(directory))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return []

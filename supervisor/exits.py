@@ -179,7 +179,7 @@ def _counters(proc: Path, cgroups: Path) -> list[Path]:
         rows = [line.split(":", 2) for line in (proc / "self/cgroup").read_text().splitlines()]
     except OSError:
         rows = []
-    for _, controllers, group in rows:
+    for _, controllers, group in (row for row in rows if len(row) == 3):
         inside = group.lstrip("/")
         if not controllers:  # version 2
             found += [cgroups / inside / "memory.events", cgroups / "unified" / inside / "memory.events"]

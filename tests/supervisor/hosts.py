@@ -90,12 +90,16 @@ class Hosts:
         return supervisor
 
     def submit(
-        self, name: str = "words", workers: int = 2, tasks: int = 4, fake: Mapping[str, str] | None = None,
-        **conf: object,
-    ) -> TopologyRecord:  # fmt: skip
-        merged = {**defaults(), "topology.workers": workers, "fake": dict(fake or {}), **conf}
-        topology = a_topology(name, tasks)
-        return self.nimbus.submit(topology, merged, {"lines": merged})
+        self,
+        name: str = "words",
+        workers: int = 2,
+        tasks: int = 4,
+        fake: Mapping[str, str] | None = None,
+        timeout: float = 30.0,
+    ) -> TopologyRecord:
+        own = {"topology.workers": workers, "topology.worker.timeout.secs": timeout, "fake": dict(fake or {})}
+        merged = {**defaults(), **own}
+        return self.nimbus.submit(a_topology(name, tasks), merged, {"lines": merged})
 
     def turn(self) -> None:
         """One turn of everything, after a wait if nothing is due before."""

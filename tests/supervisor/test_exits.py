@@ -1,0 +1,226 @@
+"""Each way in which a process can end is named, so that nobody has to guess from a number."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from squall import worker_files
+from squall.worker_files import End
+from supervisor.exits import (
+    Exit,
+    KernelKills,
+    cause,
+    kernel_kills,
+    output_size,
+    output_tail,
+    read_end,
+)
+from tests.supervisor.programs import run, until
+
+KILLED = int(signal.SIGKILL)
+
+
+def exit_of(directory: Path, text: str) -> Exit:
+    """What is known of a real process that ran this text."""
+    before = output_size(directory)
+    process = run(directory, text)
+    until(process.gone)
+    return Exit(process.status, end=read_end(directory, process.pid), tail=output_tail(directory, before))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("raise SystemExit(3)", "ended with status 3 without a word: sys.exit() or os._exit() in user code"),
+        ("import os; os._exit(0)", "ended with status 0 without a word"),
+        ("import os; os._exit(71)", "ended with status 71 (its supervisor was away for longer than the lease,"),
+        ("import os; os.kill(os.getpid(), 9)", "was killed by SIGKILL (OOM killer: unknown)"),
+        ("import os; os.kill(os.getpid(), 15)", "was killed by SIGTERM"),
+        ("import os; os.kill(os.getpid(), 11)", "died of SIGSEGV (a segmentation fault"),
+        ("import os; os.abort()", "died of SIGABRT (C code or the interpreter called abort()"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGRTMIN + 3)", "was killed by signal 3"),
+    ],
+)  # fmt: skip
+def test_an_end_is_named(tmp_path: Path, text: str, expected: str) -> None:
+    assert cause(exit_of(tmp_path, text)).startswith(expected)
+
+
+def test_a_python_that_dies_in_c_shows_where_it_was(tmp_path: Path) -> None:
+    text = "import ctypes, faulthandler\nfaulthandler.enable()\ndef sick():\n    ctypes.string_at(0)\nsick()"
+    what, *lines = cause(exit_of(tmp_path, text)).splitlines()
+    assert what.startswith("died of SIGSEGV")
+    assert lines[0] == "  | Fatal Python error: Segmentation fault"
+    assert any("in sick" in line for line in lines)
+    assert len(lines) <= 8
+
+
+def test_an_error_at_the_start_shows_its_last_lines(tmp_path: Path) -> None:
+    (tmp_path / worker_files.OUTPUT).write_text("of the process before\n")
+    text = "print('x' * 1000); import no_such_module"
+    what, *lines = cause(exit_of(tmp_path, text)).splitlines()
+    assert what.startswith("ended with status 1 without a word")
+    assert lines[-1] == "  | ModuleNotFoundError: No module named 'no_such_module'"
+    assert not any("before" in line for line in lines)
+    assert max(map(len, lines)) < 210
+
+
+def test_the_workers_own_word_counts_if_it_is_of_that_process(tmp_path: Path) -> None:
+    text = f"""
+import os
+from squall.worker_files import END, End, write
+write({str(tmp_path)!r}, END, End(os.getpid(), (1, 0), 72, "split[3] hung for 61 s"))
+os._exit(72)
+"""
+    exit = exit_of(tmp_path, text)
+    assert cause(exit) == "ended by itself with status 72: split[3] hung for 61 s"
+    assert not exit.innocent
+    worker_files.write(tmp_path, worker_files.END, End(1, (1, 0), 72, "of another process"))
+    assert read_end(tmp_path, 2) is None
+    (tmp_path / worker_files.END).write_text("{")
+    assert read_end(tmp_path, 1) is None
+
+
+@pytest.mark.parametrize(
+    ("exit", "expected"),
+    [
+        (Exit(KILLED, by_kernel=True), "was killed by SIGKILL (OOM killer: yes)"),
+        (Exit(KILLED, by_kernel=False), "was killed by SIGKILL (OOM killer: no)"),
+        (
+            Exit(KILLED, killed_because="it did not stop within 10 s", tail="many words"),
+            "was killed by its supervisor: it did not stop within 10 s",
+        ),
+        (
+            Exit(None, killed_because="it did not stop within 10 s"),
+            "was killed by its supervisor: it did not stop within 10 s",
+        ),
+        # It was quicker than the kill.
+        (
+            Exit(0, killed_because="it did not stop", end=End(1, (1, 0), 0, "stopped")),
+            "ended by itself with status 0: stopped",
+        ),
+        (Exit(None, end=End(1, (1, 0), 71, "no lease")), "ended by itself with status 71: no lease"),
+        (
+            Exit(None),
+            "is gone, and nobody can tell its exit status (it was not this supervisor that started it)",
+        ),
+        (Exit(int(signal.SIGSEGV) | 0x80), None),
+    ],
+)
+def test_a_cause_is_one_line_where_that_says_all(exit: Exit, expected: str | None) -> None:
+    text = cause(exit)
+    if expected is None:
+        assert text.endswith(", core dumped)")
+    else:
+        assert text == expected
+
+
+@pytest.mark.parametrize(("status", "innocent"), [(0, True), (71, True), (73, False), (75, False)])
+def test_an_orderly_end_and_a_lost_lease_are_no_fault_of_the_worker(status: int, innocent: bool) -> None:
+    assert Exit(status << 8, end=End(1, (1, 0), status, "")).innocent is innocent
+    assert not Exit(status << 8).innocent
+
+
+def test_a_crash_that_only_the_last_word_tells_is_a_crash() -> None:
+    assert Exit(76 << 8, end=End(1, (1, 0), 76, "split: boom")).crashed == "split: boom"
+    assert Exit(76 << 8).crashed is None
+    assert Exit(72 << 8, end=End(1, (1, 0), 72, "hung")).crashed is None
+
+
+# The output
+
+
+def test_output_that_was_cut_meanwhile_is_read_from_its_beginning(tmp_path: Path) -> None:
+    assert output_size(tmp_path) == 0
+    assert output_tail(tmp_path, 0) == ""
+    (tmp_path / worker_files.OUTPUT).write_bytes(b"\xff new\n")
+    assert output_tail(tmp_path, 10_000) == "� new\n"
+
+
+def test_only_the_end_of_much_output_is_read(tmp_path: Path) -> None:
+    (tmp_path / worker_files.OUTPUT).write_text("a" * 1_000_000 + "z")
+    tail = output_tail(tmp_path, 0)
+    assert len(tail) == 4096
+    assert tail.endswith("az")
+
+
+# The kernel's own kills
+
+
+@pytest.mark.parametrize(
+    ("groups", "files", "expected"),
+    [
+        ("0::/", {"proc/vmstat": "nr_free 12\noom_kill 7\n"}, 7),
+        ("0::/a/b\n", {"cg/a/b/memory.events": "oom 1\noom_kill 2\noom_group_kill 9\n", "proc/vmstat": "oom_kill 7"}, 2),
+        ("4:memory:/x\n0::/\n", {"cg/memory/x/memory.oom_control": "under_oom 0\noom_kill 3\n"}, 3),
+        ("4:cpu,memory:/x\n", {"cg/memory/memory.oom_control": "oom_kill 4\n"}, 4),
+        ("4:memory:/x\n", {"cg/memory/x/memory.oom_control": "under_oom 0\n", "proc/vmstat": "oom_kill 5"}, 5),
+        ("garbage", {}, None),
+    ],
+)  # fmt: skip
+def test_the_narrowest_counter_that_is_there_is_read(
+    tmp_path: Path, groups: str, files: dict[str, str], expected: int | None
+) -> None:
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/cgroup").write_text(groups)
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert kernel_kills(tmp_path / "proc", tmp_path / "cg") == expected
+
+
+def test_this_machine_says_something_or_nothing_but_does_not_fail() -> None:
+    count = kernel_kills()
+    assert count is None or count >= 0
+
+
+class Counter:
+    def __init__(self) -> None:
+        self.count: int | None = 5
+
+    def read(self) -> int | None:
+        return self.count
+
+
+def killed(by_kernel: bool | None) -> Exit:
+    return Exit(KILLED, by_kernel=by_kernel)
+
+
+def test_one_kill_of_the_kernels_explains_one_death() -> None:
+    counter = Counter()
+    kills = KernelKills(counter.read)
+    assert kills.told_apart(killed).by_kernel is False
+    counter.count = 6
+    assert kills.told_apart(killed).by_kernel is True
+    assert kills.told_apart(killed).by_kernel is False
+
+
+def test_a_death_that_is_noticed_after_a_look_is_still_explained() -> None:
+    counter = Counter()
+    kills = KernelKills(counter.read)
+    kills.look(10.0)
+    counter.count = 6
+    kills.look(12.0)  # the kill came just before this
+    assert kills.told_apart(killed).by_kernel is True
+
+
+def test_a_kill_of_long_ago_explains_no_death() -> None:
+    counter = Counter()
+    kills = KernelKills(counter.read)
+    counter.count = 6
+    for now in (10.0, 11.0, 12.0, 13.0, 14.0, 16.0):
+        kills.look(now)
+    assert kills.told_apart(killed).by_kernel is False
+
+
+def test_other_deaths_use_up_nothing_and_without_a_counter_nobody_knows() -> None:
+    counter = Counter()
+    kills = KernelKills(counter.read)
+    counter.count = 6
+    kills.told_apart(lambda by_kernel: Exit(int(signal.SIGSEGV), by_kernel=by_kernel))
+    kills.told_apart(lambda by_kernel: Exit(KILLED, killed_because="it hung", by_kernel=by_kernel))
+    assert kills.told_apart(killed).by_kernel is True
+    counter.count = None
+    assert KernelKills(counter.read).told_apart(killed).by_kernel is None

@@ -1,0 +1,134 @@
+"""A supervisor that is started anew finds the workers of the one before, and goes on with them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+
+from squall.worker_files import read_orders, read_pulse
+from supervisor.agent import Supervisor
+from tests.supervisor.hosts import Hosts
+from tests.supervisor.programs import pid_in, runs, until
+
+
+def running(hosts: Hosts, **options: str) -> dict[str, int]:
+    """Two workers that run; the supervisor that had them is as good as dead."""
+    hosts.submit(fake=options)
+    hosts.until(lambda: hosts.opened("w1") and hosts.opened("w2"))
+    pids = hosts.pids()
+    abandon(hosts.supervisors.pop())
+    return pids
+
+
+def abandon(supervisor: Supervisor) -> None:
+    """What the end of its process would do to it. Its children are still ours, so a zombie of theirs is waited for here."""
+    supervisor._leave()
+
+
+def reap(pid: int) -> None:
+    os.waitpid(pid, 0)
+
+
+def test_living_workers_are_taken_over_and_go_on(hosts: Hosts) -> None:
+    pids = running(hosts)
+    hosts.supervisors.append(hosts.make("s1"))
+    hosts.until(lambda: hosts.pids() == pids)
+    w1 = hosts.supervisors[0].processes()[0].directory
+    before = read_orders(w1)
+    hosts.nimbus.deactivate("words")
+
+    def paused() -> bool:
+        pulse = read_pulse(w1)
+        return pulse is not None and pulse.asked == "pause"
+
+    hosts.until(paused, "the worker that was taken over does what it is asked")
+    after = read_orders(w1)
+    assert before is not None and after is not None
+    assert (after.incarnation, after.seed) == (before.incarnation, before.seed)
+    assert after.number > before.number
+    assert hosts.link.notes() == []
+
+
+def test_a_lease_goes_on_from_where_it_was(hosts: Hosts) -> None:
+    running(hosts)
+    hosts.supervisors.append(hosts.make("s1"))
+    assert hosts.supervisors[0]._lease >= 1
+
+
+def test_a_worker_that_died_meanwhile_gets_the_next_number(hosts: Hosts) -> None:
+    pids = running(hosts)
+    os.kill(pids["w2"], signal.SIGKILL)
+    reap(pids["w2"])
+    hosts.supervisors.append(hosts.make("s1"))
+    hosts.until(lambda: (report := hosts.report("w2")) is not None and report.incarnation == (1, 1))
+    hosts.until(lambda: hosts.opened("w2"))
+    assert hosts.pids()["w1"] == pids["w1"]
+    (note,) = hosts.link.notes()
+    assert f"worker w2 (pid {pids['w2']})" in note
+    assert "nobody can tell its exit status" in note
+
+
+def test_workers_of_a_topology_that_went_meanwhile_are_ended_and_removed(hosts: Hosts) -> None:
+    record = hosts.submit(fake={"w1": "children"})
+    hosts.until(lambda: hosts.opened("w1") and hosts.opened("w2"))
+    pids = hosts.pids()
+    abandon(hosts.supervisors.pop())
+    hosts.nimbus.kill("words", wait_secs=0)  # no supervisor is there, and so nobody is waited for
+    hosts.nimbus.tick(hosts.clock.now())
+    assert hosts.state_of() is None
+    hosts.supervisors.append(hosts.make("s1"))
+    hosts.until(lambda: not hosts.supervisors[0].directories.topology(record.id).exists())
+    assert not any(runs(pid) for pid in pids.values())
+
+
+def test_children_of_a_worker_that_died_meanwhile_are_killed(hosts: Hosts) -> None:
+    pids = running(hosts, w1="children")
+    directory = next((hosts.state / "s1").rglob("child")).parent
+    (directory / "child").write_text((directory / "child").read_text() + "\n")
+    child = pid_in(directory / "child")
+    os.kill(pids["w1"], signal.SIGKILL)
+    reap(pids["w1"])
+    assert runs(child)
+    hosts.supervisors.append(hosts.make("s1"))
+    until(lambda: not runs(child))
+
+
+def test_a_worker_whose_directory_was_lost_gets_a_number_that_no_process_had(hosts: Hosts) -> None:
+    pids = running(hosts)
+    shutil.rmtree(hosts.state / "s1")
+    hosts.supervisors.append(hosts.make("s1"))
+    hosts.until(lambda: hosts.opened("w1") and hosts.pids().get("w1") not in (None, pids["w1"]))
+    report = hosts.report("w1")
+    assert report is not None
+    assert report.incarnation == (1, 1)
+    for pid in pids.values():  # nobody knows them any more: their lease would end them
+        os.kill(pid, signal.SIGKILL)
+        reap(pid)
+
+
+def test_orders_that_cannot_be_read_keep_no_supervisor_from_its_work(hosts: Hosts) -> None:
+    pids = running(hosts)
+    for orders in (hosts.state / "s1").rglob("w1/orders.json"):
+        orders.write_text("{")
+    hosts.supervisors.append(hosts.make("s1"))
+    hosts.until(lambda: hosts.pids().get("w2") == pids["w2"])
+    hosts.until(lambda: hosts.pids().get("w1") not in (None, pids["w1"]))
+    os.kill(pids["w1"], signal.SIGKILL)
+    reap(pids["w1"])
+
+
+def test_before_the_store_was_read_nothing_that_was_found_is_ended(hosts: Hosts) -> None:
+    pids = running(hosts)
+    supervisor = hosts.make("s1")
+    hosts.supervisors.append(supervisor)
+    record = hosts.nimbus.topology("words")
+    path = f"/assignments/{record.id}"
+    found = hosts.store.get(path)
+    assert found is not None
+    hosts.store.put(path, b"half of it")
+    for step in range(100):
+        supervisor.sync(hosts.clock.now() + step * 0.1)
+    assert all(runs(pid) for pid in pids.values())
+    hosts.store.put(path, found[0])
+    hosts.until(lambda: hosts.pids() == pids)
