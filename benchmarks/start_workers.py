@@ -91,9 +91,8 @@ def memory(pid):
     return kilobytes["Rss:"] / 1e3, kilobytes["Pss:"] / 1e3, private / 1e3
 
 def cpu(pid):
-    with open(f"/proc/{pid}/stat") as file:
-        fields = file.read().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    threads = os.listdir(f"/proc/{pid}/task")
+    return sum(int(open(f"/proc/{pid}/task/{thread}/schedstat").read().split()[0]) for thread in threads) / 1e9
 
 class Nothing(Spout):
     outputs = "number"

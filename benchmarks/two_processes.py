@@ -63,6 +63,7 @@ class Job:
     seed: int = 1
     layout: str = "halves"
     curve: bool = False
+    pending: int = MAX_PENDING
 
     def lines(self, process: int) -> list[str]:
         """The sentences that a process splits."""
@@ -158,6 +159,7 @@ class Process:
 
     def __init__(self, job: Job, index: int, link: Link) -> None:
         self.link = link
+        self.room = job.pending
         self.source = Source(job.lines(index))
         self.ended = False  # the source is at its end
         self.done = False  # and all of it was acked
@@ -190,9 +192,10 @@ class Process:
         """The next sentences, when as many as a batch may be pending: crumbs would cost a frame each."""
         batch: list[Tuple] = []
         pending = self.pending
-        if self.ended or len(pending) > MAX_PENDING - BATCH:
+        batch_size = min(BATCH, self.room)
+        if self.ended or len(pending) > self.room - batch_size:
             return batch
-        for _ in range(BATCH):
+        for _ in range(batch_size):
             numbered = self.source.next()
             if numbered is None:
                 self.ended = True

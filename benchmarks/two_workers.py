@@ -33,6 +33,7 @@ class Job:
     folder: str
     sentences: int
     seed: int = 1
+    pending: int = 1_000
 
     def lines(self, index: int) -> list[str]:
         """The sentences of one of the spouts."""
@@ -115,7 +116,8 @@ class Count(topology.Count):
 
 def build(job: Job, spout: type[Sentences] = Sentences) -> Topology:
     """The topology of a job."""
-    builder = TopologyBuilder("word-count", conf={"topology.workers": WORKERS})
+    conf = {"topology.workers": WORKERS, "topology.max.spout.pending": job.pending}
+    builder = TopologyBuilder("word-count", conf=conf)
     builder.set_spout("sentences", spout(job), parallelism=WORKERS)
     split = builder.set_bolt("split", Split(job.folder), parallelism=WORKERS)
     split.local_or_shuffle_grouping("sentences")
@@ -146,10 +148,10 @@ def cluster_of_processes(supervisors: int = 1) -> LocalCluster:
     return LocalCluster(processes=True, supervisors=supervisors, slots=2)
 
 
-def run(count: int, seed: int, supervisors: int = 1, spout: type[Sentences] = Sentences) -> Measured:
+def run(count: int, seed: int, supervisors: int = 1, pending: int = 1_000) -> Measured:
     """Count the words of so many sentences over two workers, and check the counts, the acks and the places."""
     with tempfile.TemporaryDirectory(prefix="squall-benchmark-") as folder:
-        return run_in(Job(folder, count, seed), supervisors, spout)
+        return run_in(Job(folder, count, seed, pending), supervisors)
 
 
 def run_in(job: Job, supervisors: int, spout: type[Sentences] = Sentences) -> Measured:

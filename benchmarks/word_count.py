@@ -5,7 +5,7 @@ two Counts in a LocalCluster). With `--workers 2` over processes: the limit by h
 and Squall (two spouts, two Splits, two Counts in two workers; acking and CURVE are on). The variants run in turn, several
 rounds; each run has processes of its own and checks its counts and its acks.
 
-    python benchmarks/word_count.py [--workers 2 [--supervisors 2]] [--sentences 100000] [--rounds 5] [--seed 1]
+    python benchmarks/word_count.py [--workers 2 [--supervisors 2] [--pending 1000]] [--sentences 100000] [--rounds 5]
 """
 
 from __future__ import annotations
@@ -40,22 +40,26 @@ def main() -> None:
     parser.add_argument("--workers", type=int, choices=(1, 2), default=1, help="2: worker processes")
     parser.add_argument("--supervisors", type=int, choices=(1, 2), default=1, help="of the worker processes")
     parser.add_argument("--sentences", type=int, help="default: 100,000; over worker processes 300,000")
+    parser.add_argument("--pending", type=int, default=1_000, help="sentences a worker may have pending")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--variant", choices=[*ONE_PROCESS, *WORKERS], help=argparse.SUPPRESS)
     options = parser.parse_args()
     count = options.sentences or (100_000 if options.workers == 1 else 300_000)
     if options.variant:
-        answer(measure(options.variant, count, options.seed, options.supervisors))
+        answer(measure(options.variant, count, options.seed, options))
         return
     variants = ONE_PROCESS if options.workers == 1 else WORKERS
     print(machine())
-    print(f"{count:,} sentences (seed {options.seed}), {options.rounds} rounds in turn")
+    pending = f", {options.pending:,} pending a worker" if options.workers > 1 else ""
+    print(f"{count:,} sentences (seed {options.seed}){pending}, {options.rounds} rounds in turn")
     what = (
         ", the sentences themselves included" if options.workers == 1 else " of the larger of two processes"
     )
     print(f"median (least to greatest); memory is the peak RSS{what}\n", flush=True)
-    arguments = ("--sentences", count, "--seed", options.seed, "--supervisors", options.supervisors)
+    arguments: tuple[object, ...] = ("--sentences", count, "--seed", options.seed)
+    if options.workers > 1:
+        arguments += ("--supervisors", options.supervisors, "--pending", options.pending)
     rounds: Rounds = [
         {variant: ask(__file__, *arguments, "--variant", variant) for variant in variants}
         for _ in range(options.rounds)
@@ -112,7 +116,7 @@ def print_workers(runs: list[dict[str, Any]]) -> None:
     print(f"CPU of Nimbus and supervisors from submit to completed, in no figure above: {control} s")
 
 
-def measure(variant: str, count: int, seed: int, supervisors: int) -> dict[str, Any]:
+def measure(variant: str, count: int, seed: int, options: argparse.Namespace) -> dict[str, Any]:
     """One run of one variant, in this process or in workers of its own."""
     if variant == "squall":
         began = time.perf_counter()
@@ -128,12 +132,13 @@ def measure(variant: str, count: int, seed: int, supervisors: int) -> dict[str, 
     if variant == "squall-workers":
         from benchmarks import two_workers
 
-        return vars(two_workers.run(count, seed, supervisors))
+        return vars(two_workers.run(count, seed, options.supervisors, options.pending))
     if variant in WORKERS:
         from benchmarks import two_processes
 
         layout = "stages" if variant == "stages-curve" else "halves"
-        return vars(two_processes.run(two_processes.Job(count, seed, layout, variant != "limit")))
+        curve = variant != "limit"
+        return vars(two_processes.run(two_processes.Job(count, seed, layout, curve, options.pending)))
     return by_hand(variant, count, seed)
 
 
