@@ -5,8 +5,8 @@ as it lies in memory, not copied. `unpack_rows` takes them back. Two codecs:
 
 - `pickle`: any Python value that pickles comes back equal and of the same type. Only ever unpack what came over an
   authenticated link. Tuples never share a list or an object after the journey, whatever they shared before: columns of
-  values that cannot change, and of flat lists, dicts and tuples of such, are pickled in one go; for anything else the values
-  of each row are pickled by themselves (measured: 0.8 µs a tuple instead of 0.3 for a small dict).
+  values that cannot change, and of flat lists, dicts, tuples and plain objects of such, are pickled in one go; for anything
+  else the values of each row are pickled by themselves (measured, both ways: 1.3 µs a tuple instead of 0.4 for a small dict).
 - `msgpack`: None, bool, int (of 64 bits, signed or not), float, str, bytes, list, tuple, dict with str or int keys, date and
   datetime (a time zone comes back as its offset), each of exactly that type. Nothing that is received is ever executed.
 
@@ -16,10 +16,12 @@ writable if they were. Must not know: frames, ids, sockets.
 
 from __future__ import annotations
 
+import copyreg
 import datetime
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Decimal
+from functools import lru_cache
 from itertools import chain
 from types import NoneType
 from typing import Any, Final
@@ -193,7 +195,24 @@ def _is_flat(kinds: set[type], column: Column) -> bool:
     if kinds == _DICT:
         values = chain.from_iterable(map(dict.values, column))
         return set(map(type, chain(values, chain.from_iterable(column)))) <= _ATOMS
+    if all(map(_is_plain, kinds)):
+        return set(map(type, chain.from_iterable(vars(value).values() for value in column))) <= _ATOMS
     return False
+
+
+@lru_cache(maxsize=256)
+def _is_plain(kind: Any) -> bool:
+    """Whether instances pickle as nothing but what `vars` says of them (measured: 0.7 instead of 2.7 µs for a dataclass)."""
+    return (
+        kind.__reduce_ex__ is object.__reduce_ex__
+        and kind.__reduce__ is object.__reduce__
+        and getattr(kind, "__getstate__", None) is getattr(object, "__getstate__", None)
+        and not any(hasattr(kind, name) for name in ("__getnewargs__", "__getnewargs_ex__"))
+        and kind not in copyreg.dispatch_table
+        and kind.__dictoffset__ != 0
+        and not issubclass(kind, (list, dict))
+        and not any(vars(base).get("__slots__") for base in kind.__mro__)
+    )
 
 
 def _shares(column: Column, seen: set[int]) -> bool:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import datetime
+import enum
+import fractions
 import pickle
 import threading
-from typing import Any
+import uuid
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy
@@ -62,6 +66,30 @@ PLAIN = st.recursive(
     ),
     max_leaves=6,
 )
+
+
+@dataclasses.dataclass(frozen=True)
+class Fixed:
+    __slots__ = ("x", "y")
+    x: int
+    y: Any
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Fixed, (self.x, self.y)
+
+
+class Tagged(list[Any]):
+    tag = 0
+
+
+class Named(NamedTuple):
+    x: int
+    y: Any
+
+
+class Kind(enum.Enum):
+    GOOD = [1]
+    BAD = [2]
 
 
 class Word(str):
@@ -121,7 +149,18 @@ def test_subclasses_stay_what_they_are() -> None:
 
 @pytest.mark.parametrize(
     "shared",
-    [[1, 2], {"a": 1}, {"a": [1]}, [[1], 2], Point(1, 2), {1, 2}, bytearray(b"ab"), ([1], 2)],
+    [
+        [1, 2],
+        {"a": 1},
+        {"a": [1]},
+        [[1], 2],
+        Point(1, 2),
+        Point(1, [2]),
+        Tagged([1]),
+        {1, 2},
+        bytearray(b"ab"),
+        ([1], 2),
+    ],
     ids=lambda value: type(value).__name__,
 )
 def test_two_tuples_share_nothing_that_can_be_changed_whatever_they_shared_before(shared: Any) -> None:
@@ -141,6 +180,33 @@ def test_a_value_that_holds_itself_comes_back_so() -> None:
     (back,) = through("pickle", [(loop, loop)])
     assert back[0][1] is back[0]
     assert back[0] is back[1]
+
+
+def test_objects_of_every_make_come_back_with_all_that_they_hold() -> None:
+    tagged = Tagged([1, 2])
+    tagged.tag = 9
+    error = ValueError("wrong", 3)
+    error.args += (4,)
+    columns: list[list[Any]] = [
+        [Point(1, "a"), Point(2, None)],
+        [Point(1, [2]), Point(3, Point(4, {5}))],
+        [Fixed(1, "a"), Fixed(2, [3])],
+        [Point(1, 2), Fixed(1, 2)],
+        [tagged, Tagged()],
+        [Named(1, 2), Named(3, [4])],
+        [fractions.Fraction(1, 3), uuid.UUID(int=7)],
+        [collections.OrderedDict(b=1, a=2), collections.Counter("aab")],
+        [range(3), frozenset({1, (2, 3)})],
+        [int, numpy.dtype("f4")],
+    ]
+    for column in columns:
+        back = through("pickle", [(value, "x") for value in column])
+        assert [value for value, _ in back] == column
+        assert [type(value) for value, _ in back] == [type(value) for value in column]
+        assert [getattr(value, "tag", 0) for value, _ in back] == [getattr(v, "tag", 0) for v in column]
+    (((kind, back_error),)) = through("pickle", [(Kind.GOOD, error)])
+    assert kind is Kind.GOOD
+    assert (type(back_error), back_error.args) == (ValueError, error.args)
 
 
 @pytest.mark.parametrize("size", [10, LARGE, 4 * LARGE])

@@ -8,8 +8,11 @@ import signal
 import socket
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
+from typing import Any
 
+import numpy
 import pytest
 
 from squall.transport.carrier import CONTROL, DATA, Carrier, Parts
@@ -93,6 +96,48 @@ def test_parts_of_any_size_and_kind_arrive_and_large_ones_can_be_written_to(make
     assert not came[1].readonly
     came[1][0] = 99
     assert bytes(came[2][:2]) == large[1:3]
+
+
+def test_large_parts_are_given_back_once_they_have_left_or_were_dropped(make: Make) -> None:
+    one, other = make(), make()
+    one.connect("other", other.address)
+    gone: list[weakref.ref[Any]] = []
+    for number in range(20):
+        array = numpy.full(300_000, number, "u1")
+        gone.append(weakref.ref(array))
+        send(one, "other", DATA, [b"head", array.data])
+    del array
+    for number in range(20):
+        assert receive(other, DATA)[1] == bytes([number]) * 300_000
+    one.connect("other", ("tcp://127.0.0.1:1", "tcp://127.0.0.1:1"))
+    array = numpy.zeros(300_000, "u1")
+    gone.append(weakref.ref(array))
+    assert one.send("other", DATA, [array.data])
+    del array
+    one.disconnect("other")
+    end = time.monotonic() + CAP
+    while any(reference() is not None for reference in gone):
+        assert time.monotonic() < end, "ZeroMQ keeps what it has sent"
+        one.wait(0.01)
+
+
+def test_a_forked_child_takes_no_harm_from_large_parts_that_its_parent_has_sent(make: Make) -> None:
+    one, other = make(), make()
+    one.connect("other", other.address)
+    send(one, "other", DATA, [bytes(200_000)])
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            one.close()
+            mine, theirs = Sockets(None), Sockets(None)
+            mine.connect("theirs", theirs.address)
+            send(mine, "theirs", DATA, [bytes(300_000)])
+            status = 0 if receive(theirs, DATA) == [bytes(300_000)] else 2
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert receive(other, DATA) == [bytes(200_000)]
 
 
 def test_a_peer_that_is_not_there_yet_gets_its_messages_when_it_comes(make: Make) -> None:
