@@ -125,16 +125,16 @@ def main() -> None:
 
 def print_full_rate(options: argparse.Namespace) -> None:
     """As fast as it goes, which shows how long the queues are: the more may be pending, the longer each waits."""
-    print(
-        f"\nas fast as it goes, {options.seconds:g} s each; all acked; from emitted to acked, and by status():"
-    )
-    print(f"{'pending a spout':>15}{'sentences/s':>13}")
+    print(f"\nas fast as it goes, {options.seconds:g} s each; all acked; milliseconds from emitted to acked")
+    names = ("p50", "p90", "p99", "p99.9", "worst", "p50 by status()", "p99 by status()")
+    head = "".join(f"{name:>{max(9, len(name) + 2)}}" for name in names)
+    print(f"{'pending a spout':>15}{'sentences/s':>13}{head}")
     for pending in FULL_RATE_PENDING:
         notes, totals = run(options, FULL_RATE, pending)
         latencies = of_all(notes, "latencies")
-        rate = len(latencies) / options.seconds
-        told = f"p50 {totals.p50 * 1e3:.1f} ms, p99 {totals.p99 * 1e3:.1f} ms"
-        print(f"{pending:>15,}{rate:>13,.0f}  {percentiles(latencies)}; {told}", flush=True)
+        values = [*(value for _, value in points(latencies)), totals.p50, totals.p99]
+        row = "".join(f"{value * 1e3:>{max(9, len(name) + 2)}.1f}" for name, value in zip(names, values))
+        print(f"{pending:>15,}{len(latencies) / options.seconds:>13,.0f}{row}", flush=True)
 
 
 def run(options: argparse.Namespace, rate: float, pending: int = 1_000) -> tuple[list[dict[str, Any]], Any]:
@@ -177,11 +177,15 @@ def of_all(notes: list[dict[str, Any]], name: str) -> list[float]:
 
 def percentiles(values: list[float]) -> str:
     """The text of some percentiles, in milliseconds."""
+    return ", ".join(f"{name} {value * 1e3:.3f} ms" for name, value in points(values))
+
+
+def points(values: list[float]) -> list[tuple[str, float]]:
+    """Some percentiles and the worst."""
     ordered = sorted(values)
     last = len(ordered) - 1
-    points = [(f"p{point:g}", ordered[round(last * point / 100)]) for point in (50, 90, 99, 99.9)]
-    points.append(("worst", ordered[-1]))
-    return ", ".join(f"{name} {value * 1e3:.3f} ms" for name, value in points)
+    found = [(f"p{point:g}", ordered[round(last * point / 100)]) for point in (50, 90, 99, 99.9)]
+    return [*found, ("worst", ordered[-1])]
 
 
 if __name__ == "__main__":
