@@ -20,6 +20,7 @@ from squall.cluster.records import Assignment, Placement, SupervisorRecord, Topo
 from squall.cluster.registry import Registry
 from squall.transport.loopback import Loopback
 from topology_api import Topology
+from worker.peers import waiting_in
 from worker.plan import WorkerPlan
 from worker.snapshot import worker_counters
 from worker.worker import Worker
@@ -137,18 +138,23 @@ class VirtualHost:
                 self.nimbus.report(name, place.worker, gone)
 
     def replace_workers(self, hosted: Hosted, assignment: Assignment) -> None:
-        """A new version of the assignment: all workers are made anew, since each must know where all tasks are now.
-
-        A worker that keeps its place is not reported as stopped: for Nimbus it goes on.
-        """
+        """A new version of the assignment: workers that are not in it stop, those that stay are told, new ones are made."""
         staying = {(place.worker, place.incarnation) for place in assignment.placements}
+        gone: list[Worker] = []
         for worker in list(hosted.workers.values()):
             place = self.placement(hosted, worker.name)
-            stays = place is not None and (place.worker, place.incarnation) in staying
-            self.stop_worker(hosted, worker, tell=not stays)
+            if place is None or (place.worker, place.incarnation) not in staying:
+                gone.append(worker)
+                self.stop_worker(hosted, worker)
         hosted.assignment = assignment
         hosted.reported.clear()
+        for worker in hosted.workers.values():
+            for other in gone:
+                worker.peers.superseded(other.name)
         self.place(hosted)
+        left = [sent for worker in gone for sent in waiting_in(worker)]
+        if left and hosted.workers:  # any of them knows where the trackers are
+            next(iter(hosted.workers.values())).peers.lost(left)
 
     def host(self, record: TopologyRecord, assignment: Assignment) -> Hosted:
         """Fetch the topology's bundle and prepare to host it."""
@@ -162,7 +168,7 @@ class VirtualHost:
         return Hosted(record, topology, Loopback(streams, component_of, self.settings.encoded), assignment)
 
     def place(self, hosted: Hosted) -> None:
-        """Make the workers of an assignment."""
+        """Make the workers of an assignment, and tell those that are there."""
         record = hosted.record
         counts = Counter(component for _, component, _ in record.tasks)
         topology = hosted.topology.with_parallelism(counts)
@@ -184,7 +190,12 @@ class VirtualHost:
                 observers=self.settings.observers,
                 finished=hosted.finished,
                 calls_an_instant=self.settings.calls_an_instant,
+                incarnation=place.incarnation,
             )
+            there = hosted.workers.get(place.worker)
+            if there is not None:
+                there.replan(plan)
+                continue
             worker = self.settings.make(plan, hosted.loopback)
             version, restarts = hosted.latest.get(place.worker, (0, 0))
             incarnation = place.incarnation[0], restarts + 1 if version == place.incarnation[0] else 0

@@ -6,13 +6,13 @@ Must not know: sockets, user code.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from typing import Protocol
 
 from squall.transport.frames import Batch, Frame
-from squall.transport.link import Sent
+from squall.transport.link import Sent, remembered
 from topology_api import Failure
-from worker.bolt_task import BoltTask
 from worker.cycles import CycleWatch
 from worker.endings import Endings
 from worker.links import Links
@@ -30,6 +30,7 @@ class LinkedWorker(Protocol):
     cycles: CycleWatch
     settling: Settling
     endings: Endings
+    arrived: deque[Frame]
 
     def deliver(self, frame: Frame) -> None: ...
 
@@ -85,16 +86,19 @@ class Peers:
         self.worker.links.closing(name)
 
 
-def unexecuted(task: BoltTask) -> list[Sent]:
+def unexecuted(task: Task) -> list[Sent]:
     """What waits in the inbox of a task that is going, as batches that are lost."""
-    found = []
-    for batch in task.inbox:
-        if batch.ended or not batch.rows:
-            continue
-        rest = _rest_of(batch)
-        found.append(Sent(0, batch.source, batch.target, 0, -1, 0, False, sorted(rest), {}))
+    return [
+        Sent(0, batch.source, batch.target, 0, -1, 0, False, sorted(batch.held_roots(batch.position)), {})
+        for batch in task.inbox
+        if batch.rows
+    ]
+
+
+def waiting_in(worker: LinkedWorker) -> list[Sent]:
+    """What waits in a worker that has stopped: in inboxes, in outboxes, or not looked at yet."""
+    found = [remembered(frame, 0) for frame in worker.arrived if isinstance(frame, Batch) and frame.rows]
+    for task in worker.tasks.values():
+        found += unexecuted(task)
+        found += [remembered(box.take(len(box.rows)), 0) for box in task.emitter.dirty]
     return found
-
-
-def _rest_of(batch: Batch) -> set[int]:
-    return batch.held_roots(batch.position)

@@ -7,6 +7,7 @@ Must not know: links' insides, sockets, who decides on assignments.
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING
 
 from squall.transport.link import Sent, remembered
@@ -72,6 +73,7 @@ def remove(worker: Worker, task: Task) -> None:
         worker.spouts.remove(task)
         worker.settling.spouts.pop(task.id, None)
     worker.links.forget_task(task.id)
+    shutil.rmtree(worker.plan.scratch(task.spec.id, task.context.index), ignore_errors=True)
 
 
 def adopt(worker: Worker, plan: WorkerPlan, moved: set[int]) -> None:
