@@ -211,6 +211,11 @@ class LocalCluster:
             raise InvalidConfig([f"advance({seconds!r}): it takes seconds, 0 or more"])
         self._driver.advance(seconds)
 
+    def hurry(self, seconds: float) -> None:
+        """When it is shut down, give worker processes no more than so many seconds for `close` and `cleanup`."""
+        if not isinstance(self._engine, Engine):
+            self._engine.patience = seconds
+
     def shutdown(self) -> None:
         """End everything at once, without waiting for trees: what is pending fails as "stopped", then `close` and
         `cleanup` are called. Worker processes that take longer than five seconds for that are killed."""

@@ -22,6 +22,8 @@ T = TypeVar("T")
 LONGEST_SLEEP = 1.0
 #: Seconds that `stop` waits for a user's call that is still running.
 STOP_SECONDS = 10.0
+#: Seconds that worker processes have to end when they are told to stop, before they are killed.
+STOP_SECS = 5.0
 #: In simulated time: rounds at one instant after which a millisecond passes, so that a topology that never rests cannot
 #: hold the clock for ever.
 ROUNDS_AN_INSTANT = 20_000

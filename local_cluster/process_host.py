@@ -15,6 +15,7 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from local_cluster.driver import STOP_SECS
 from nimbus.counting import Statuses
 from nimbus.master import Nimbus
 from squall.clock import Clock
@@ -22,14 +23,13 @@ from squall.cluster.memory import InMemoryStore
 from squall.cluster.registry import Registry
 from squall.transport.sockets import make_keys
 from supervisor.agent import Supervisor
+from supervisor.plan import Limits
 from topology_api import SquallError
 
 _log = logging.getLogger(__name__)
 
 #: Seconds that workers go on without this process; they must outlast a call that holds the interpreter's lock.
 LEASE_SECS = 10.0
-#: Seconds that workers have at shutdown for `close` and `cleanup`, before they are killed.
-STOP_SECS = 5.0
 #: Seconds between two looks at workers that are being stopped.
 PAUSE = 0.01
 #: Rounds without a rest, when each of them leads to another.
@@ -74,6 +74,7 @@ class ProcessEngine:
                 self.state / f"local-{number}",
                 clock,
                 lease_secs=LEASE_SECS,
+                limits=Limits(stop=STOP_SECS),
             )
             for number in range(1, supervisors + 1)
         ]

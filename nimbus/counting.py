@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from squall.cluster.blobs import BadBlob, get_description
-from squall.cluster.counters import BadCounters, ComponentCounters, WorkerCounters, add_metrics
+from squall.cluster.counters import BadCounters, ComponentCounters, WorkerCounters
 from squall.cluster.records import Placement, TopologyRecord
 from squall.cluster.registry import Registry
 from squall.cluster.store import Store
@@ -69,7 +69,10 @@ class Counted:
             self.reports.setdefault(report.component, deque(maxlen=KEPT)).append(report)
 
     def totals(self, component: str, living: Collection[tuple[str, Incarnation]]) -> ComponentCounters:
-        """All that a component has done; how it is at this moment, as far as `living` say so."""
+        """All that a component has done; how it is at this moment, as far as `living` say so.
+
+        When none lives, how it was at the end: trees of a worker that was killed never had a verdict.
+        """
         totals = ComponentCounters()
         if component in self.base:
             totals.add(self.base[component])
@@ -78,12 +81,10 @@ class Counted:
             if here is None:
                 continue
             totals.add(here)
-            if (worker, incarnation) in living:
+            if not living or (worker, incarnation) in living:
                 totals.add_present(here)
-            if (
-                not living or (worker, incarnation) in living
-            ):  # of a topology that has ended: the last that was read
-                add_metrics(totals.gauges, here.gauges)
+        if not living:
+            totals.idle.clear()
         return totals
 
     def latest_reports(self) -> tuple[ErrorReport, ...]:
@@ -243,6 +244,7 @@ def topology_status(
         errors=counted.latest_reports(),
         error=record.error,
         uptime=now - record.submitted,
+        notes=record.notes,
     )
 
 

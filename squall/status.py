@@ -55,6 +55,8 @@ class TopologyStatus:
     error: str | None = None
     #: Seconds since it was submitted.
     uptime: float = 0.0
+    #: What was last said about its worker processes (one that died, and of what), the latest at the end.
+    notes: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """The same as JSON-able values."""
@@ -70,4 +72,5 @@ class TopologyStatus:
             "components": components,
             "errors": [report.render() for report in self.errors],
             "error": self.error,
+            "notes": list(self.notes),
         }

@@ -70,6 +70,14 @@ class LiveTable:
         with self.drawing:
             self.redraw(f"{self.gathered.take()}{text}\n")
 
+    def output(self, text: str) -> None:
+        """Have lines of the components scroll by with what is written in this process."""
+        if self.gathered.takes():
+            self.gathered.add(text)
+        else:
+            with self.drawing:
+                self.redraw(text)
+
     def close(self) -> None:
         """Give the terminal back, without the table."""
         with self.drawing:

@@ -16,12 +16,14 @@ from dataclasses import dataclass
 from types import FrameType
 
 from local_cluster import LocalCluster, TopologyStatus
+from local_cluster.driver import STOP_SECS
 from squall_cli import figures
 from squall_cli.error_feed import ErrorFeed
 from squall_cli.interrupts import EndNow, Interrupts
 from squall_cli.rates import Rates
 from squall_cli.views import Moment, View
-from topology_api.errors import SquallError
+from squall_cli.worker_logs import WorkerLogs
+from topology_api.errors import NoSuchTopology, SquallError
 from worker.reports import OURS
 
 #: Seconds between two looks, and the share of the time that looking may take (a status of many tasks is not cheap).
@@ -31,8 +33,12 @@ LEAST_PAUSE = 0.002
 SHARE = 0.05
 #: After the deadline of the drain: seconds for the workers to end, before they are taken to hang.
 GRACE = 3.0
+#: Seconds between two looks for worker processes that are new.
+FIND = 0.1
 #: After a second Ctrl-C: seconds for close and cleanup.
 LAST_SECONDS = 1.0
+#: Worker processes are killed then, which takes a moment.
+MORE_SECONDS = 0.5
 STDLIB = os.path.dirname(os.__file__) + os.sep
 
 
@@ -59,13 +65,19 @@ class LocalRun:
         interrupts: Interrupts,
         seconds: float | None,
         drain_seconds: float,
+        logs: WorkerLogs | None = None,
     ) -> None:
+        """`logs`: what worker processes write is shown by these; None: there are none."""
         self.cluster = cluster
         self.name = name
         self.view = view
         self.interrupts = interrupts
         self.seconds = seconds
         self.drain_seconds = drain_seconds
+        self.logs = logs
+        self.next_find = 0.0
+        #: Worker processes whose calls hang are killed after a while.
+        self.grace = GRACE if logs is None else GRACE + STOP_SECS
         self.started = time.monotonic()
         self.feed = ErrorFeed()
         self.status = cluster.last_status(name)
@@ -102,11 +114,24 @@ class LocalRun:
         """See how it is, and show it."""
         self.status = self.cluster.last_status(self.name)
         self.rates.note(now, self.status.components)
+        self.read_logs(now)
         for report in self.feed.fresh(self.status):
             self.view.say(report.render())
         left = None if self.deadline is None else self.deadline - now
         rates = self.rates.at(now, self.status.components)
         self.view.show(Moment(self.status, now - self.started, rates, left))
+
+    def read_logs(self, now: float) -> None:
+        """Show what worker processes have written."""
+        if self.logs is None:
+            return
+        if now >= self.next_find:
+            self.next_find = now + FIND
+            with suppress(NoSuchTopology):  # it has just gone
+                self.logs.follow((each.worker, each.directory) for each in self.cluster.workers(self.name))
+        text = self.logs.read()
+        if text:
+            self.view.output(text)
 
     def decide(self, now: float) -> None:
         """Drain when a signal came or the time is over; give up on a drain that hangs."""
@@ -115,7 +140,7 @@ class LocalRun:
                 self.drain(now, "interrupted", self.interrupts.name)
             elif self.seconds is not None and now - self.started >= self.seconds:
                 self.drain(now, "drained", f"{self.seconds:g} s have passed")
-        elif now > self.deadline + GRACE:
+        elif now > self.deadline + self.grace:
             self.view.say(f"the topology does not end{hung_call()}; it is left as it is")
             raise EndNow
 
@@ -166,11 +191,13 @@ def end_at_once(cluster: LocalCluster) -> bool:
     """Shut the cluster down without waiting for trees; whether close and cleanup came to their end in the little time
     that they have."""
 
+    cluster.hurry(LAST_SECONDS)
+
     def shut_down() -> None:
         with suppress(SquallError):  # a call that does not return: the process ends anyway
             cluster.shutdown()
 
     thread = threading.Thread(target=shut_down, name="squall-shutdown", daemon=True)
     thread.start()
-    thread.join(LAST_SECONDS)
+    thread.join(LAST_SECONDS + MORE_SECONDS)
     return not thread.is_alive()

@@ -43,6 +43,10 @@ class PlainLines:
         """A line, or a report of several, now."""
         write(self.notices, text)
 
+    def output(self, text: str) -> None:
+        """Lines of the components, among ours as if they were written here."""
+        write(self.progress, text.removesuffix("\n"))
+
     def close(self) -> None:
         """Nothing to restore."""
 

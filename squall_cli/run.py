@@ -1,4 +1,4 @@
-"""`squall run FILE`: a topology on this machine, in this process, until it is completed or stopped.
+"""`squall run FILE`: a topology on this machine, in this process or in worker processes, until it is completed or stopped.
 
 Reads what was typed, chooses where things are shown, runs, sums up, and ends with the exit status that the summary deserves.
 Must not know: how topologies are found, watched, drawn or summed up (see the modules it imports).
@@ -10,6 +10,7 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from math import isnan
 from typing import IO, Any
 
@@ -27,11 +28,12 @@ from squall_cli.plain_lines import PlainLines, write
 from squall_cli.screen import COLOURS, NO_COLOURS, Screen, painted
 from squall_cli.site import Layers, read_layers, well_formed
 from squall_cli.summary import as_json, summary_lines, verdict
-from squall_cli.user_output import gather_user_output, keep_stdout, let_debugger_in, show_log
+from squall_cli.user_output import gather_user_output, keep_stdout, let_debugger_in, show_log, show_supervisor
 from squall_cli.views import View
-from topology_api.errors import NotYet
+from squall_cli.worker_logs import WorkerLogs
 from topology_api.topology import Topology
 
+WORKERS = "topology.workers"
 #: A table in a file or a pipe is as wide as it likes.
 NO_LIMIT = 1000
 
@@ -46,7 +48,7 @@ class Seconds(click.FloatRange):
         return seconds
 
 
-HELP = """Run a topology on this machine, in this process, until it is completed or stopped.
+HELP = """Run a topology on this machine until it is completed or stopped: in this process, or in worker processes.
 
 FILE holds `topology`: a Topology, or a function that returns one; its arguments stand after --, as strings.
 FILE:NAME or package.module:NAME picks another name.
@@ -54,6 +56,7 @@ FILE:NAME or package.module:NAME picks another name.
 \b
 Examples:
   squall run word_count.py -- book.txt
+  squall run word_count.py --workers 2 -- book.txt
   squall run word_count.py --seconds 10 -o topology.max.spout.pending=100
   squall run word_count.py --json > summary.json
 
@@ -66,7 +69,12 @@ trees were left; 2 wrong usage.
 @click.command(help=HELP)
 @click.argument("source", metavar="FILE[:NAME]")
 @click.argument("arguments", metavar="[-- ARGS]...", nargs=-1, type=click.UNPROCESSED)
-@click.option("--workers", metavar="N", type=click.IntRange(min=1), help="Worker processes (not yet).")
+@click.option(
+    "--workers",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="N worker processes, from 2 on.  [default: none, all runs in this process]",
+)
 @click.option(
     "--seconds", metavar="S", type=Seconds(min=0, min_open=True), help="Drain after so many seconds."
 )
@@ -95,18 +103,13 @@ def run(
     json_wanted: bool,
     allow_failures: bool,
 ) -> None:
-    if workers is not None and workers > 1:
-        raise NotYet(
-            "--workers, a process for each worker",
-            f"-o topology.workers={workers} runs {workers} workers inside of this process",
-        )
-    layers = read_layers(site, os.environ, settings)
+    layers = with_workers(read_layers(site, os.environ, settings), workers, ctx)
     out, view = streams(json_wanted)
     try:
         topology = load_topology(source, arguments)
     except WrongSource as error:
         raise click.UsageError(str(error), ctx) from None
-    ended = run_topology(topology, layers, view, seconds)
+    ended = run_topology(topology, layers, view, seconds, workers)
     status, reason = verdict(ended, allow_failures)
     if json_wanted:
         write(out, as_json(ended, status, reason))
@@ -119,6 +122,17 @@ def run(
         out.flush()
         os._exit(status)
     ctx.exit(status)
+
+
+def with_workers(layers: Layers, workers: int | None, ctx: click.Context) -> Layers:
+    """The settings, with the number of worker processes that --workers gives."""
+    if workers is None or workers == 1:
+        return layers
+    given = layers.overrides.topology.get(WORKERS, workers)
+    if given != workers:
+        raise click.UsageError(f"--workers {workers} and -o {WORKERS}={given} contradict each other", ctx)
+    topology = {**layers.overrides.topology, WORKERS: workers}
+    return replace(layers, overrides=replace(layers.overrides, topology=topology))
 
 
 def streams(json_wanted: bool) -> tuple[IO[str], View]:
@@ -134,18 +148,21 @@ def streams(json_wanted: bool) -> tuple[IO[str], View]:
     return out, table
 
 
-def run_topology(topology: Topology, layers: Layers, view: View, seconds: float | None) -> Ended:
-    """Run a topology to its end."""
+def run_topology(
+    topology: Topology, layers: Layers, view: View, seconds: float | None, workers: int | None
+) -> Ended:
+    """Run a topology to its end, in this process or in so many others."""
     conf, _ = merged(topology, layers.site, layers.environment, layers.overrides)
     drain_seconds = float(conf["topology.message.timeout.secs"])  # type: ignore[arg-type]
     show_log(topology.name)
     with Interrupts() as interrupts:
-        cluster = LocalCluster(settings=(layers.site, layers.environment))
+        cluster, logs = start_cluster(layers, workers)
         try:
             if isinstance(view, PlainLines):  # before any component can print
-                write(view.progress, opening(topology, conf))
+                write(view.progress, opening(topology, conf, logs is not None))
             cluster.submit(topology, layers.overrides)
-            ended = LocalRun(cluster, topology.name, view, interrupts, seconds, drain_seconds).follow()
+            run = LocalRun(cluster, topology.name, view, interrupts, seconds, drain_seconds, logs)
+            ended = run.follow()
         except EndNow:  # it came between two steps of ours
             ended = Ended("cut off", cluster.last_status(topology.name), 0.0)
         except BaseException:  # nobody reads any more, for one
@@ -153,7 +170,27 @@ def run_topology(topology: Topology, layers: Layers, view: View, seconds: float 
             raise
         finally:
             view.close()
-        return close(cluster, ended)
+        ended = close(cluster, ended)
+        if logs is not None:
+            show_rest(logs, view)
+        return ended
+
+
+def start_cluster(layers: Layers, workers: int | None) -> tuple[LocalCluster, WorkerLogs | None]:
+    """A cluster, and what follows the logs of its worker processes if it has any."""
+    settings = (layers.site, layers.environment)
+    if workers is None or workers == 1:
+        return LocalCluster(settings=settings), None
+    show_supervisor()
+    return LocalCluster(processes=True, slots=workers, settings=settings), WorkerLogs()
+
+
+def show_rest(logs: WorkerLogs, view: View) -> None:
+    """What the workers wrote at their end."""
+    text = logs.read(last=True)
+    logs.close()
+    if text:
+        view.output(text)
 
 
 def close(cluster: LocalCluster, ended: Ended) -> Ended:
@@ -165,12 +202,13 @@ def close(cluster: LocalCluster, ended: Ended) -> Ended:
     return Ended(ended.how, cluster.last_status(ended.status.name), ended.seconds, ended.told)
 
 
-def opening(topology: Topology, conf: Mapping[str, object]) -> str:
+def opening(topology: Topology, conf: Mapping[str, object], processes: bool) -> str:
     """The first line where no table is drawn."""
     tasks = sum(component.parallelism for component in topology.components)
-    workers = conf["topology.workers"]
+    number = int(str(conf[WORKERS]))
+    workers = plural(number, "worker process", "worker processes") if processes else plural(number, "worker")
     size = f"{plural(len(topology.components), 'component')}, {plural(tasks, 'task')}"
-    return f"{topology.name}: {size}, {plural(int(str(workers)), 'worker')}; Ctrl-C drains"
+    return f"{topology.name}: {size}, {workers}; Ctrl-C drains"
 
 
 def print_lines(out: IO[str], lines: list[Line]) -> None:

@@ -149,6 +149,7 @@ def as_json(ended: Ended, exit_status: int, reason: str | None) -> str:
         "components": values["components"],
         "errors": values["errors"],
         "error": values["error"],
+        "notes": values["notes"],
     }
     return json.dumps(_jsonable(summary), indent=2)
 

@@ -144,6 +144,15 @@ def show_log(topology: str) -> None:
     log.setLevel(logging.INFO)
 
 
+def show_supervisor() -> None:
+    """Show what becomes of worker processes, unless the user's file has set up logging itself."""
+    log = logging.getLogger("supervisor")
+    if not log.hasHandlers():
+        handler = ToStderr()
+        handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
+        log.addHandler(handler)
+
+
 def name_component(record: logging.LogRecord) -> bool:
     """Give the record its component and the index of its task: the end of its logger's name."""
     component, _, index = record.name.split(".", 2)[-1].rpartition(".")

@@ -43,5 +43,8 @@ class View(Protocol):
     def say(self, text: str) -> None:
         """Show something that happened: an error report, what Squall does. Once, and at once."""
 
+    def output(self, text: str) -> None:
+        """Show whole lines that components have written in other processes; also when it is closed."""
+
     def close(self) -> None:
         """Leave the terminal as it was; may be called twice."""

@@ -68,6 +68,7 @@ class ComponentCounters:
     def add_present(self, other: ComponentCounters) -> None:
         """Add how it is elsewhere at this moment."""
         self.pending += other.pending
+        add_metrics(self.gauges, other.gauges)
         for reason, count in other.idle.items():
             self.idle[reason] = self.idle.get(reason, 0) + count
 

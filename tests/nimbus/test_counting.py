@@ -130,16 +130,23 @@ def test_the_final_counters_of_the_latest_topologies_that_are_gone_are_kept(clus
     for number in range(PAST + 1):
         id = cluster.submit(f"words-{number}", workers=1)
         (placed,) = cluster.registry.assignment(id).placements  # type: ignore[union-attr]
-        cluster.count(id, placed.worker, placed.incarnation, emitted=number, failed=1, pending=1)
+        cluster.count(id, placed.worker, placed.incarnation, emitted=number, failed=1)
         cluster.nimbus.kill(f"words-{number}", wait_secs=0)
         cluster.report(f"words-{number}", placed.worker, placed.incarnation, stopped=True)
     with pytest.raises(NoSuchTopology):
         cluster.statuses.status("words-1")
     last = cluster.status(f"words-{PAST}")
     assert (last.state, last.workers, last.components["lines"].emitted) == ("KILLED", 0, PAST)
-    assert last.components["lines"].pending == 0
     with pytest.raises(NoSuchTopology):
         cluster.status("words-0")
+
+
+def test_trees_without_a_verdict_when_their_worker_was_killed_are_told_at_the_end(cluster: Cluster) -> None:
+    id = cluster.submit(workers=1)
+    cluster.count(id, "w1", (1, 0), emitted=3, acked=2, pending=1, idle={"waiting for trees": 1})
+    cluster.nimbus.kill("words", wait_secs=0)
+    cluster.report("words", "w1", (1, 0), stopped=True)
+    assert (cluster.spout().pending, cluster.spout().idle) == (1, "inactive")
 
 
 def test_counters_that_are_none_leave_the_last_ones(

@@ -167,15 +167,6 @@ def test_settings_reach_topology_and_component(tmp_path: Path) -> None:
     assert "there is no component 'wrok'; did you mean 'work'?" in wrong.stderr
 
 
-def test_worker_processes_are_for_later_and_virtual_ones_are_suggested() -> None:
-    result = squall_run(topology("finite"), "--workers", "3")
-    assert (result.returncode, result.stdout) == (1, "")
-    assert result.stderr == (
-        "squall run: not yet: --workers, a process for each worker;"
-        " -o topology.workers=3 runs 3 workers inside of this process\n"
-    )
-
-
 @pytest.mark.parametrize(
     ("arguments", "what"),
     [
@@ -185,6 +176,7 @@ def test_worker_processes_are_for_later_and_virtual_ones_are_suggested() -> None
         ([topology("finite"), "--", "1", "2"], "finite(count: 'str' = '100') -> 'Topology'"),
         ([topology("finite"), "--seconds", "0"], "--seconds"),
         ([topology("finite"), "--workers", "0"], "--workers"),
+        ([topology("finite"), "--workers", "2", "-o", "topology.workers=3"], "contradict each other"),
         ([], "Missing argument"),
     ],
 )

@@ -1,0 +1,128 @@
+"""What worker processes write, as a person is to see it: their logs, followed while they grow.
+
+What user code prints and logs, and what is written past Python (by child processes, by C code), is shown; of what a worker
+says of itself only warnings. A file that was opened is read to its end though its directory is removed meanwhile.
+Must not know: clusters, where lines are shown.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from io import FileIO
+from pathlib import Path
+
+from squall.worker_files import LOG, OUTPUT
+from squall_cli.figures import whole
+
+#: Bytes that are read of a file in one go; of one that is further ahead than MOST_BEHIND the rest is left out.
+AT_ONCE = 64 * 1024
+MOST_BEHIND = 1024 * 1024
+#: A line of a worker's log: `2026-03-01 12:00:00,123 INFO count[4] text`.
+LINE = re.compile(r"\d{4}-\d\d-\d\d (\d\d:\d\d:\d\d),\d{3} ([A-Z]+) (\S+) (.*)")
+OF_A_TASK = re.compile(r".+\[\d+\]")
+
+
+class Followed:
+    """One file that grows, and may be renamed away while a new one takes its place."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.file: FileIO | None = None
+        self.rest = b""
+
+    def lines(self, last: bool) -> list[str]:
+        """The lines that have come since the last time; with `last` also one that has not ended."""
+        found = self.read()
+        if self.renamed():
+            found += self.read()  # what was written between the look and the renaming
+            self.close()
+            found += self.read()
+        *lines, self.rest = (self.rest + found).split(b"\n")
+        if last and self.rest:
+            lines.append(self.rest)
+            self.rest = b""
+        return [line.decode("utf-8", "backslashreplace") for line in lines]
+
+    def read(self) -> bytes:
+        """What there is, but not more than a person could read."""
+        if self.file is None:
+            try:
+                self.file = FileIO(self.path)
+            except OSError:
+                return b""
+        behind = os.fstat(self.file.fileno()).st_size - self.file.tell()
+        if behind < 0:  # it was cut short
+            self.file.seek(0)
+        elif behind > MOST_BEHIND:
+            self.file.seek(behind - AT_ONCE, os.SEEK_CUR)
+            left_out = (
+                f"\n... {whole(behind - AT_ONCE)} bytes of {self.path.name} are not shown ...\n".encode()
+            )
+            return left_out + self.file.read(AT_ONCE)
+        return self.file.read(MOST_BEHIND)
+
+    def renamed(self) -> bool:
+        """Whether another file stands in its place."""
+        if self.file is None:
+            return False
+        try:
+            there = os.stat(self.path)
+        except OSError:
+            return False
+        mine = os.fstat(self.file.fileno())
+        return (there.st_dev, there.st_ino) != (mine.st_dev, mine.st_ino)
+
+    def close(self) -> None:
+        if self.file is not None:
+            self.file.close()
+            self.file = None
+
+
+class WorkerLogs:
+    """The logs of all workers that have run for a topology."""
+
+    def __init__(self) -> None:
+        self.workers: dict[Path, tuple[str, Followed, Followed]] = {}
+        #: Whether the last line of each log was shown: the lines of a text of several follow the first.
+        self.shown: dict[Path, bool] = {}
+
+    def follow(self, workers: Iterable[tuple[str, Path]]) -> None:
+        """There are these workers, in these directories."""
+        for name, directory in workers:
+            if directory not in self.workers:
+                log, output = Followed(directory / LOG), Followed(directory / OUTPUT)
+                self.workers[directory] = name, log, output
+
+    def read(self, last: bool = False) -> str:
+        """What is new, as lines for people."""
+        lines: list[str] = []
+        for directory, (name, log, output) in self.workers.items():
+            for line in log.lines(last):
+                shown = readable(line)
+                if shown is None:
+                    if self.shown.get(directory):
+                        lines.append(f"  {line}")
+                    continue
+                self.shown[directory] = bool(shown)
+                if shown:
+                    lines.append(shown)
+            lines += [f"{name}: {line}" for line in output.lines(last)]
+        return "".join(f"{line}\n" for line in lines)
+
+    def close(self) -> None:
+        for _, log, output in self.workers.values():
+            log.close()
+            output.close()
+
+
+def readable(line: str) -> str | None:
+    """A line of a worker's log for people: "" for one that is not to be shown, None for one that goes on with the last."""
+    found = LINE.fullmatch(line)
+    if found is None:
+        return None
+    when, level, place, text = found.groups()
+    if level in ("DEBUG", "INFO"):
+        return f"{when} {place}: {text}" if OF_A_TASK.fullmatch(place) else ""
+    return f"{when} {level} {place}: {text}"
