@@ -185,10 +185,10 @@ class Nimbus:
             return False
         report = progress.settled(report, record)
         if last != report:
-            self._registry.save_report(record.id, report)
             known = progress.with_news(record, report, last)
-            if known != record:
+            if known != record:  # first: once the report is written it says nothing new
                 self._registry.update_topology(record, known)
+            self._registry.save_report(record.id, report)
         self.tick()
         return True
 

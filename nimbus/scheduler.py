@@ -96,10 +96,10 @@ class _Turns(Generic[Name]):
     def __init__(self, sizes: Mapping[Name, int], running: Mapping[Name, int]) -> None:
         self._sizes: Mapping[Name, int] = sizes
         self._running: dict[Name, int] = {name: running.get(name, 0) for name in sizes}
-        self.waiting: list[tuple[float, Name]] = [(self.load(name), name) for name in sizes]
+        self.waiting: list[tuple[float, Name]] = [(self.load_of(name), name) for name in sizes]
         heapify(self.waiting)
 
-    def load(self, name: Name) -> float:
+    def load_of(self, name: Name) -> float:
         """How many tasks it runs for each worker."""
         return self._running[name] / self._sizes[name]
 
@@ -118,7 +118,7 @@ class _Round(Generic[Name]):
         self._turns: _Turns[Name] = turns
         self._held: Mapping[Name, int] = held
         self._taken: list[tuple[int, float, Name]] = [
-            (count, turns.load(name), name) for name, count in held.items()
+            (count, turns.load_of(name), name) for name, count in held.items()
         ]
         heapify(self._taken)
         self._away: list[Name] = []
@@ -134,13 +134,13 @@ class _Round(Generic[Name]):
         else:
             count, _, name = heappop(self._taken)
         self._turns.give(name)
-        heappush(self._taken, (count + 1, self._turns.load(name), name))
+        heappush(self._taken, (count + 1, self._turns.load_of(name), name))
         return name
 
     def end(self) -> None:
         """Let all that were touched wait again, by what they have to do now."""
         for name in self._away:
-            heappush(self._turns.waiting, (self._turns.load(name), name))
+            heappush(self._turns.waiting, (self._turns.load_of(name), name))
 
 
 def _spread(

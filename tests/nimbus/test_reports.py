@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nimbus.master import Nimbus
 from nimbus.progress import NOTES, with_news
-from squall.cluster.records import TopologyRecord, WorkerReport
+from squall.clock import ManualClock
+from squall.cluster.memory import InMemoryStore
+from squall.cluster.records import SupervisorRecord, TopologyRecord, WorkerReport
+from squall.cluster.registry import Registry
+from tests.nimbus.conftest import a_topology
+from topology_api.options import defaults
 
 Play = Callable[[str], None]
 
@@ -143,3 +150,26 @@ def test_a_task_that_has_finished_stays_so_and_only_tasks_that_there_are_finish(
 
 def test_a_report_that_adds_nothing_leaves_the_record_as_it_is() -> None:
     assert with_news(RECORD, report(), None) == RECORD
+
+
+def test_what_has_finished_is_recorded_though_nimbus_died_over_the_report() -> None:
+    store, clock = InMemoryStore(), ManualClock()
+    registry, nimbus = Registry(store), Nimbus(store, clock)
+    registry.save_supervisor(SupervisorRecord("s1", "s1", 1))
+    topology_id = nimbus.submit(a_topology("words", 2), defaults(), {}).id
+
+    class Died(BaseException):
+        pass
+
+    def die(path: str) -> None:
+        raise Died
+
+    cancel = store.watch("/", die)
+    with pytest.raises(Died):
+        nimbus.report("words", "w1", report((2,)))
+    cancel()
+    nimbus.close()
+    nimbus = Nimbus(store, clock)
+    assert nimbus.report("words", "w1", report((2,)))
+    assert nimbus.topology("words").finished == (2,)
+    assert registry.report(topology_id, "w1") == report((2,))
