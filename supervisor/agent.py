@@ -106,7 +106,9 @@ class Supervisor:
         self.clock = clock
         self.limits = Limits() if limits is None else limits
         self._around = Surroundings(id, bind, host if bind in _EVERYWHERE else bind, lease_secs)
-        self._python_path = list(sys.path if python_path is None else python_path)
+        self._python_path = (
+            sys.path if python_path is None else python_path
+        )  # what is added to it later counts too
         self._command = command
         self._kernel_kills = exits.KernelKills(kernel_kills)
         self._hosted: dict[Key, HostedWorker] = {}

@@ -106,8 +106,8 @@ class Limits:
     start: float = 60.0
     #: From the order to stop to the end; after it the process is killed.
     stop: float = 10.0
-    #: Between two signals about the same orders, while they are not taken.
-    signal: float = 0.5
+    #: Between two signals about the same orders, while they are not taken: each may disturb a call of user code that waits.
+    signal: float = 5.0
     #: Between two kills of a process that does not go.
     kill: float = 1.0
 

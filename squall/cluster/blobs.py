@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from squall.cluster import paths
 from squall.cluster.store import Store
-from topology_api.errors import SquallError
+from topology_api.errors import InvalidTopology, SquallError
 from topology_api.topology import Topology
 
 CHUNK_BYTES = 512 * 1024
@@ -121,7 +121,10 @@ def read_bundle(directory: Path | str) -> Topology:
         description = _object(contents[DESCRIPTION], f"{folder}/{DESCRIPTION}")
     except (OSError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise BadBlob(f"{folder} holds no topology: {error!r}") from error
-    return Topology.from_description(description, pickles)
+    try:
+        return Topology.from_description(description, pickles)
+    except InvalidTopology as error:
+        raise BadBlob(f"{folder} holds no sound topology: {error}") from error
 
 
 def _pickles(store: Store, topology_id: str) -> Mapping[str, bytes]:

@@ -1,0 +1,126 @@
+"""What is kept on a host lies where it is looked for, is nobody else's to read, and goes with its topology."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from squall import worker_files
+from squall.cluster.blobs import put_bundle, read_bundle
+from squall.cluster.memory import InMemoryStore
+from supervisor.directories import PROCESS, Directories, Started, read_started, write_started
+from tests.supervisor.hosts import a_topology
+
+TALK = ("orders.json", "keys.json", "lease.json", "pulse.json", "counters.json", "end.json", PROCESS)
+LOGS = ("worker.log", "worker.log.1", "output.log")
+
+
+def fill(directory: Path) -> None:
+    for name in (*TALK, *LOGS):
+        (directory / name).write_text("{}")
+    (directory / worker_files.SCRATCH / "split-0").mkdir(parents=True)
+    (directory / worker_files.SCRATCH / "split-0" / "data").write_text("much")
+
+
+def names(directory: Path) -> set[str]:
+    return {path.name for path in directory.iterdir()}
+
+
+def test_odd_names_of_topologies_and_workers_come_back(tmp_path: Path) -> None:
+    directories = Directories(tmp_path)
+    ids = ["a/b-1-0", "..", "ü ?-2-0", "plain-3-0"]
+    for topology_id in ids:
+        directories.make_worker(topology_id, "w/1")
+    assert sorted(directories.workers()) == sorted((topology_id, "w/1") for topology_id in ids)
+    assert sorted(directories.topology_ids()) == sorted(ids)
+    assert all(path.is_relative_to(tmp_path) for path in map(directories.topology, ids))
+
+
+def test_directories_are_made_for_their_owner_alone_whatever_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        made = Directories(tmp_path / "state").make_worker("words-1-0", "w1")
+    finally:
+        os.umask(before)
+    for path in (made, *made.parents):
+        if path == tmp_path:
+            break
+        assert stat.S_IMODE(path.stat().st_mode) == 0o700, path
+
+
+def test_a_new_process_finds_nothing_that_one_before_it_said_but_its_logs_and_scratch(tmp_path: Path) -> None:
+    directories = Directories(tmp_path)
+    fill(directories.make_worker("words-1-0", "w1"))
+    again = directories.make_worker("words-1-0", "w1")
+    assert names(again) == {*LOGS, "orders.json", "keys.json", "lease.json", worker_files.SCRATCH}
+    # Orders, keys and the lease are written anew before the process begins.
+
+
+def test_of_a_worker_that_has_left_only_the_logs_stay(tmp_path: Path) -> None:
+    directories = Directories(tmp_path)
+    directory = directories.make_worker("words-1-0", "w1")
+    fill(directory)
+    directories.clear_worker("words-1-0", "w1")
+    assert names(directory) == {*LOGS}
+
+
+def test_logs_of_workers_that_have_left_do_not_become_more_and_more(tmp_path: Path) -> None:
+    directories = Directories(tmp_path)
+    living = directories.make_worker("words-1-0", "living")
+    fill(living)
+    for number in range(30):
+        directory = directories.make_worker("words-1-0", f"w{number}")
+        fill(directory)
+        directories.clear_worker("words-1-0", f"w{number}")
+        os.utime(directory, (number, number))
+    left = {path.name for path in living.parent.iterdir()}
+    assert "living" in left and "w29" in left
+    assert len(left) <= 10
+
+
+def test_clearing_what_is_not_there_is_nothing(tmp_path: Path) -> None:
+    directories = Directories(tmp_path / "none")
+    directories.clear_worker("words-1-0", "w1")
+    directories.remove_topologies([])
+    assert directories.topology_ids() == []
+    assert list(directories.workers()) == []
+
+
+def test_topologies_that_are_no_more_are_removed_with_all_they_left(tmp_path: Path) -> None:
+    directories = Directories(tmp_path)
+    for topology_id in ("words-1-0", "words-2-0"):
+        fill(directories.make_worker(topology_id, "w1"))
+    directories.remove_topologies(["words-2-0"])
+    assert directories.topology_ids() == ["words-2-0"]
+    directories.remove_topologies([])
+    assert directories.topology_ids() == []
+
+
+def test_a_bundle_is_fetched_once_and_again_when_fetching_was_cut_short(tmp_path: Path) -> None:
+    store = InMemoryStore()
+    put_bundle(store, "words-1-0", a_topology("words", 2))
+    directories = Directories(tmp_path)
+    bundle = directories.make_bundle(store, "words-1-0")
+    assert read_bundle(bundle).name == "words"
+    (bundle / "manifest.json").unlink()
+    assert read_bundle(directories.make_bundle(store, "words-1-0")).name == "words"
+    assert directories.make_bundle(InMemoryStore(), "words-1-0") == bundle, "it is there"
+
+
+def test_what_was_started_in_a_directory_comes_back(tmp_path: Path) -> None:
+    assert read_started(tmp_path) is None
+    started = Started(123, 456, (7, 8), 2)
+    write_started(tmp_path, started)
+    assert read_started(tmp_path) == started
+    assert stat.S_IMODE((tmp_path / PROCESS).stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"format":1}', '{"format":1,"incarnation":3,"pid":1}', '{"format":9}']
+)
+def test_a_note_of_a_process_that_is_damaged_is_none(tmp_path: Path, text: str) -> None:
+    (tmp_path / PROCESS).write_text(text)
+    assert read_started(tmp_path) is None

@@ -1,0 +1,111 @@
+"""Nimbus is told what it does not know, once, and again when it did not take it; its absence stops nobody."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from squall.cluster.records import Placement, WorkerReport
+from squall.cluster.store import Conflict
+from squall.worker_files import Incarnation
+from supervisor.reporter import AGAIN, Reporter
+from tests.supervisor.test_supervisor_orders import SAYS, VIEW
+
+
+@dataclass
+class Nimbus:
+    """Remembers what it is told, or is away."""
+
+    said: list[object] = field(default_factory=list)
+    fault: Exception | None = None
+
+    def take(self, what: object) -> None:
+        if self.fault is not None:
+            raise self.fault
+        self.said.append(what)
+
+    def report(self, name: str, worker: str, report: WorkerReport) -> bool:
+        self.take((name, worker, report))
+        return True
+
+    def count(self, topology_id: str, worker: str, incarnation: Incarnation, counters: bytes) -> None:
+        self.take((topology_id, worker, incarnation, counters))
+
+    def heard(self, supervisor_id: str) -> None:
+        self.take(supervisor_id)
+
+
+@pytest.fixture
+def nimbus() -> Nimbus:
+    return Nimbus()
+
+
+@pytest.fixture
+def reporter(nimbus: Nimbus) -> Reporter:
+    return Reporter(nimbus, "s1")
+
+
+def test_what_the_store_has_is_not_told(nimbus: Nimbus, reporter: Reporter) -> None:
+    reporter.report(VIEW, SAYS, 0.0)
+    assert nimbus.said == []
+
+
+def test_news_are_told_once_and_again_when_they_do_not_come_back_from_the_store(
+    nimbus: Nimbus, reporter: Reporter
+) -> None:
+    news = replace(SAYS, ended=True)
+    for now in (0.0, 0.1, AGAIN - 0.01):
+        reporter.report(VIEW, news, now)
+    assert nimbus.said == [("words", "w2", news)]
+    reporter.report(VIEW, news, AGAIN)
+    assert len(nimbus.said) == 2
+    reporter.report(VIEW, replace(news, opened=False), AGAIN)
+    assert len(nimbus.said) == 3, "other news wait for nothing"
+
+
+def test_what_was_told_of_a_worker_that_is_forgotten_is_told_anew(nimbus: Nimbus, reporter: Reporter) -> None:
+    news = replace(SAYS, ended=True)
+    reporter.report(VIEW, news, 0.0)
+    reporter.forget(("words-1-0", "w2"))
+    reporter.report(VIEW, news, 0.0)
+    assert len(nimbus.said) == 2
+
+
+@pytest.mark.parametrize(
+    ("place", "expected"),
+    [
+        (Placement("w2", "s1", 0, (4, 0), (2,)), replace(SAYS, stopped=True)),
+        (
+            Placement("w2", "s1", 0, (5, 0), (2,)),
+            WorkerReport("w2", (5, 0), False, False, False, True, None),
+        ),
+        (
+            Placement("w9", "s1", 0, (4, 0), (2,)),
+            WorkerReport("w9", (4, 0), False, False, False, True, None),
+        ),
+    ],
+)
+def test_a_worker_that_is_gone_keeps_what_it_said_last_if_it_said_it(
+    nimbus: Nimbus, reporter: Reporter, place: Placement, expected: WorkerReport
+) -> None:
+    reporter.gone(VIEW, place, 0.0)
+    assert nimbus.said == [("words", place.worker, expected)]
+
+
+@pytest.mark.parametrize("fault", [ConnectionRefusedError("away"), Conflict("/x", 1, 2)])
+def test_a_nimbus_that_is_away_is_told_later(nimbus: Nimbus, reporter: Reporter, fault: Exception) -> None:
+    nimbus.fault = fault
+    news = replace(SAYS, ended=True)
+    reporter.heard()
+    reporter.counters(("words-1-0", "w2"), (4, 0), b"{}")
+    reporter.report(VIEW, news, 0.0)
+    nimbus.fault = None
+    reporter.report(VIEW, news, AGAIN)
+    assert nimbus.said == [("words", "w2", news)]
+
+
+def test_counters_and_signs_of_life_are_passed_on(nimbus: Nimbus, reporter: Reporter) -> None:
+    reporter.heard()
+    reporter.counters(("words-1-0", "w2"), (4, 1), b"{}")
+    assert nimbus.said == ["s1", ("words-1-0", "w2", (4, 1), b"{}")]

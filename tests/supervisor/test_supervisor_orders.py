@@ -1,0 +1,202 @@
+"""What a worker is told follows from the store alone, and what Nimbus is told from the worker's own words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from squall.cluster.memory import InMemoryStore
+from squall.cluster.records import Assignment, Placement, TopologyRecord, WorkerReport
+from squall.cluster.registry import Registry
+from squall.worker_files import Pulse
+from supervisor.orders import (
+    Own,
+    Standing,
+    Surroundings,
+    occasion_of,
+    orders_for,
+    ports_of,
+    report_of,
+)
+from supervisor.plan import Wanted
+from supervisor.wanted import (
+    WHAT_A_STATE_ASKS,
+    HalfWritten,
+    TopologyView,
+    places_of,
+    read_views,
+    wanted_of,
+)
+
+RECORD = TopologyRecord(
+    id="words-1-0", name="words", state="ACTIVE", previous=None,
+    conf={"topology.worker.timeout.secs": 7}, component_confs={"lines": {}},
+    tasks=((1, "lines", 0), (2, "lines", 1), (3, "lines", 2)),
+    version=4, deadline=None, error=None, submitted=0.0, finished=(3,),
+)  # fmt: skip
+W1 = Placement("w1", "s1", 0, (2, 0), (1,))
+W2 = Placement("w2", "s2", 1, (4, 0), (2,))
+W3 = Placement("w3", "s1", 1, (4, 0), (3,))
+ADDRESS = ("tcp://127.0.0.1:6701", "tcp://127.0.0.1:6702")
+SAYS = WorkerReport("w2", (4, 0), True, False, False, False, None, address=ADDRESS, version=4)
+VIEW = TopologyView(RECORD, Assignment("words-1-0", 4, (W1, W2, W3)), None, {"w2": SAYS})
+OWN = Own("w1", (2, 1), "/bundle", (6601, 6602), 42)
+AROUND = Surroundings("s1", "0.0.0.0", "host-1", 10.0)
+
+
+def incarnations(view: TopologyView, restarts: dict[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
+    orders = orders_for(view, OWN, AROUND, restarts)
+    return {place.worker: place.incarnation for place in orders.placements}
+
+
+def test_orders_hold_what_the_store_and_the_supervisor_say() -> None:
+    orders = orders_for(VIEW, OWN, AROUND, {})
+    assert (orders.asked, orders.version, orders.finished) == ("run", 4, (3,))
+    assert (orders.worker, orders.incarnation, orders.seed) == ("w1", (2, 1), 42)
+    assert (orders.bind, orders.host, orders.ports) == ("0.0.0.0", "host-1", (6601, 6602))
+    assert orders.addresses == {"w2": ADDRESS}
+    assert orders.lease_secs == 10.0
+
+
+def test_incarnations_are_those_that_anybody_has_heard_of_last() -> None:
+    assert incarnations(VIEW, {}) == {"w1": (2, 0), "w2": (4, 0), "w3": (4, 0)}
+    assert incarnations(VIEW, {"w1": (2, 1), "w3": (4, 2)}) == {"w1": (2, 1), "w2": (4, 0), "w3": (4, 2)}
+    again = replace(VIEW, reports={"w2": replace(SAYS, incarnation=(4, 3))})
+    assert incarnations(again, {})["w2"] == (4, 3)
+
+
+def test_incarnations_of_another_placement_of_that_name_do_not_count() -> None:
+    later = replace(VIEW, reports={"w2": replace(SAYS, incarnation=(3, 9))})
+    assert incarnations(later, {"w3": (3, 5)}) == {"w1": (2, 0), "w2": (4, 0), "w3": (4, 0)}
+
+
+@pytest.mark.parametrize(
+    ("said", "restarts"),
+    [
+        (replace(SAYS, address=None), {}),
+        (replace(SAYS, stopped=True), {}),
+        (replace(SAYS, incarnation=(3, 0)), {}),
+        (SAYS, {"w2": (4, 1)}),  # its next process has begun, and is elsewhere
+    ],
+)
+def test_only_the_process_that_runs_now_is_reached(
+    said: WorkerReport, restarts: dict[str, tuple[int, int]]
+) -> None:
+    view = replace(VIEW, reports={"w2": said})
+    assert orders_for(view, OWN, AROUND, restarts).addresses == {}
+
+
+def test_a_worker_is_not_told_its_own_address() -> None:
+    view = replace(VIEW, reports={"w1": replace(SAYS, worker="w1", incarnation=(2, 0))})
+    assert orders_for(view, OWN, AROUND, {}).addresses == {}
+
+
+@pytest.mark.parametrize(
+    ("address", "ports"),
+    [
+        (None, (0, 0)),
+        (ADDRESS, (6701, 6702)),
+        (("tcp://[::1]:1", "tcp://host:2"), (1, 2)),
+        (("ipc:///tmp/x", ""), (0, 0)),
+    ],
+)
+def test_ports_are_read_from_addresses(address: tuple[str, str] | None, ports: tuple[int, int]) -> None:
+    assert ports_of(address) == ports
+
+
+# What Nimbus is told
+
+PULSE = Pulse(
+    pid=1, started=2, incarnation=(2, 1), number=9, orders=5, asked="drain", version=4,
+    opened=True, drained=True, finished=(3,), address=ADDRESS,
+)  # fmt: skip
+STANDING = Standing("w1", (2, 1), PULSE, "drain", 5, False, None)
+
+
+def test_a_report_says_what_the_pulse_says() -> None:
+    assert report_of(STANDING) == WorkerReport(
+        "w1", (2, 1), True, False, True, False, None, address=ADDRESS, finished=(3,), version=4
+    )
+    crashed = report_of(replace(STANDING, pulse=replace(PULSE, crash="boom"), note="it was slow"))
+    assert (crashed.crash, crashed.note) == ("boom", "it was slow")
+
+
+def test_a_worker_without_a_pulse_says_nothing_but_that_it_is_to_come() -> None:
+    assert report_of(replace(STANDING, pulse=None, note="it died")) == WorkerReport(
+        "w1", (2, 1), False, False, False, False, None, version=2, note="it died"
+    )
+    assert report_of(replace(STANDING, pulse=None, stopped=True)).stopped
+
+
+@pytest.mark.parametrize(
+    "standing",
+    [
+        pytest.param(replace(STANDING, asked_since=6), id="it drained for an earlier occasion"),
+        pytest.param(replace(STANDING, asked="run"), id="nobody asks it to drain any more"),
+        pytest.param(replace(STANDING, pulse=replace(PULSE, asked="run")), id="it does not drain"),
+        pytest.param(replace(STANDING, pulse=replace(PULSE, drained=False)), id="it has not drained yet"),
+    ],
+)
+def test_drained_answers_to_what_is_asked_now_and_to_nothing_else(standing: Standing) -> None:
+    assert not report_of(standing).drained
+
+
+def test_two_drains_in_a_row_are_two_occasions() -> None:
+    draining = replace(VIEW, record=replace(RECORD, state="REBALANCING", deadline=10.0))
+    again = replace(VIEW, record=replace(RECORD, state="REBALANCING", deadline=11.0))
+    killed = replace(VIEW, record=replace(RECORD, state="KILLED", deadline=10.0))
+    occasions = {occasion_of(view) for view in (VIEW, draining, again, killed)}
+    assert len(occasions) == 4
+    assert occasion_of(draining) == occasion_of(replace(draining, reports={}))
+
+
+# What is wanted
+
+
+def test_every_state_of_a_topology_asks_something_of_its_workers() -> None:
+    from nimbus.lifecycle import STATES
+
+    assert set(WHAT_A_STATE_ASKS) == set(STATES)
+    assert set(WHAT_A_STATE_ASKS.values()) == {"run", "pause", "drain", "stop"}
+
+
+def test_the_places_of_a_supervisor_are_wanted_and_no_others() -> None:
+    places = places_of([VIEW], "s1")
+    assert places == {("words-1-0", "w1"): W1, ("words-1-0", "w3"): W3}
+    assert wanted_of({"words-1-0": VIEW}, places) == {
+        ("words-1-0", "w1"): Wanted(2, 0, False, 7),
+        ("words-1-0", "w3"): Wanted(4, 1, False, 7),
+    }
+    ended = replace(VIEW, record=replace(RECORD, state="FAILED"))
+    assert all(want.stop for want in wanted_of({"words-1-0": ended}, places).values())
+
+
+def test_a_view_knows_the_workers_that_have_a_place_and_those_that_are_awaited_to_be_gone() -> None:
+    view = replace(VIEW, leaving=Assignment("words-1-0", 4, (Placement("w4", "s1", 2, (3, 0), (1,)),)))
+    assert view.knows("w1", 2) and view.knows("w4", 3)
+    assert not view.knows("w1", 3)
+    assert not view.knows("w5", 3)
+    assert not replace(VIEW, assignment=None).knows("w1", 2)
+
+
+def registry() -> Registry:
+    found = Registry(InMemoryStore())
+    found.create_topology(RECORD)
+    return found
+
+
+def test_a_topology_is_read_with_all_that_belongs_to_it() -> None:
+    store = registry()
+    assert read_views(store, {}) == {"words-1-0": TopologyView(RECORD, None, None, {})}
+    assert VIEW.assignment is not None
+    store.save_assignment(VIEW.assignment)
+    store.save_report("words-1-0", SAYS)
+    assert read_views(store, {}) == {"words-1-0": VIEW}
+
+
+def test_an_assignment_that_is_not_of_all_tasks_is_being_written() -> None:
+    store = registry()
+    store.save_assignment(Assignment("words-1-0", 4, (W1, W2)))
+    with pytest.raises(HalfWritten, match="assignment 4 of words-1-0"):
+        read_views(store, {"words-1-0": VIEW})
