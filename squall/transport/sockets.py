@@ -105,6 +105,7 @@ class Sockets:
         self._process = os.getpid()
         self._context = zmq.Context(io_threads=1)
         self._context.set(zmq.MAX_SOCKETS, 16_384)
+        self._log = log
         self._refusals = Refusals(log, time.monotonic)
         self._pulls: list[zmq.Socket[bytes]] = []
         self._pushes: dict[str, list[zmq.Socket[bytes]]] = {}
@@ -198,16 +199,20 @@ class Sockets:
     # Peers.
 
     def connect(self, peer: str, address: Address) -> None:
-        """Make the connections to a peer; those that there were are dropped, with what was queued on them."""
+        """Make the connections to a peer; those that there were are dropped, with what was queued on them.
+
+        An address that is none, or too many open files, is logged; the peer is not reached until the next attempt.
+        """
         self.disconnect(peer)
         pushes: list[zmq.Socket[bytes]] = []
         try:
             for channel in (DATA, CONTROL):
                 pushes.append(_push(self._context, self._keys, channel, address[channel]))
-        except BaseException:
+        except zmq.ZMQError as error:
             for push in pushes:
                 push.close(0)
-            raise
+            self._log.warning("cannot connect to worker %s at %s: %s", peer, " and ".join(address), error)
+            return
         self._pushes[peer] = pushes
 
     def disconnect(self, peer: str) -> None:
@@ -284,7 +289,10 @@ class Side:
                 return False
             push = self._pushes.pop(endpoint, None)
             if push is None:
-                push = _push(self._context, self._keys, CONTROL, endpoint)
+                try:
+                    push = _push(self._context, self._keys, CONTROL, endpoint)
+                except zmq.ZMQError:  # the worker's own connection to that peer says what is wrong
+                    return False
             self._pushes[endpoint] = push  # the one that was used last stands last
             if len(self._pushes) > _MOST_SIDE_PEERS:
                 self._pushes.pop(next(iter(self._pushes))).close(0)
@@ -394,18 +402,19 @@ def _push(
     context: zmq.Context[zmq.Socket[bytes]], keys: Keys | None, channel: int, endpoint: str
 ) -> zmq.Socket[bytes]:
     """A socket that sends to an endpoint."""
-    push = _limited(context.socket(zmq.PUSH), channel)
-    push.setsockopt(zmq.RECONNECT_IVL, _RETRY)
-    push.setsockopt(zmq.RECONNECT_IVL_MAX, _MOST_RETRY)
-    push.setsockopt(zmq.CONNECT_TIMEOUT, _CONNECT)
-    if keys is not None:
-        _give_keys(push, keys)
-        push.curve_serverkey = keys.public.encode()
+    push = context.socket(zmq.PUSH)
     try:
+        _limited(push, channel)
+        push.setsockopt(zmq.RECONNECT_IVL, _RETRY)
+        push.setsockopt(zmq.RECONNECT_IVL_MAX, _MOST_RETRY)
+        push.setsockopt(zmq.CONNECT_TIMEOUT, _CONNECT)
+        if keys is not None:
+            _give_keys(push, keys)
+            push.curve_serverkey = keys.public.encode()
         push.connect(endpoint)
-    except zmq.ZMQError as error:
+    except BaseException:
         push.close(0)
-        raise SquallError(f"no worker can be reached at {endpoint!r}: {error}") from error
+        raise
     return push
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import resource
 import signal
 import socket
 import threading
@@ -241,11 +242,42 @@ def test_a_host_that_is_none_of_this_machine_is_an_error_that_names_it(keys: Key
         Sockets(keys, bind="no such host:nonsense")
 
 
-def test_an_address_that_is_none_is_an_error_that_names_it(make: Make) -> None:
-    sockets = make()
-    with pytest.raises(SquallError, match="nonsense"):
-        sockets.connect("peer", (sockets.address[0], "nonsense"))
-    assert not sockets.send("peer", DATA, [b"a"])
+def test_a_peer_that_cannot_be_connected_to_is_logged_and_not_reached_until_the_next_attempt(
+    make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    one, other = make(), make()
+    one.connect("peer", (other.address[0], "nonsense"))
+    assert "worker peer at" in caplog.text
+    assert "nonsense" in caplog.text
+    assert not one.send("peer", DATA, [b"a"])
+    assert not one.side().send(("nonsense", "nonsense"), [b"a"])
+    one.connect("peer", other.address)
+    send(one, "peer", DATA, [b"b"])
+    assert receive(other, DATA) == [b"b"]
+
+
+def test_without_open_files_left_links_go_on_and_new_ones_come_up_when_there_are_some_again(
+    make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    one, other, late = make(), make(), make()
+    one.connect("other", other.address)
+    send(one, "other", DATA, [b"before"])
+    assert receive(other, DATA) == [b"before"]
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))  # those that are open stay so
+    try:
+        one.connect("late", late.address)
+        assert not one.side().send(late.address, [b"sign"])
+        assert other.send("one", DATA, [b"nobody"]) is False
+        send(one, "other", DATA, [b"meanwhile"])
+        assert receive(other, DATA) == [b"meanwhile"]
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert "Too many open files" in caplog.text
+    assert not one.send("late", DATA, [b"a"])
+    one.connect("late", late.address)
+    send(one, "late", DATA, [b"b"])
+    assert receive(late, DATA) == [b"b"]
 
 
 def test_peers_call_a_worker_by_the_host_they_know_it_by() -> None:
