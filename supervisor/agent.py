@@ -135,10 +135,10 @@ class Supervisor:
         """Say that this supervisor is there, and find the workers that an earlier one of the same state had."""
         if self._unwatch is None:
             self._unwatch = self.registry.store.watch("/", self._note_change)
-            for key in self.directories.workers():
-                found = HostedWorker.find(key, self.directories.worker(*key))
+            for directory in self.directories.workers():
+                found = HostedWorker.find(directory)
                 if found is not None:
-                    self._hosted[key] = found
+                    self._hosted[found.key] = found
                     self._lease = max(self._lease, _lease_of(found.directory))
         self.registry.save_supervisor(self.record)
         self._reporter.heard()
