@@ -133,7 +133,8 @@ class Exchange:
                 self.supersede(link, place.incarnation)
             link.version = version
             link.next_sign = now
-            if place.address is not None and place.address != self.addresses.get(worker):
+            current = place.incarnation == link.incarnation
+            if current and place.address is not None and place.address != self.addresses.get(worker):
                 self.addresses[worker] = place.address
                 self.connect(link)
             self.open_if_ready(link)
@@ -162,8 +163,9 @@ class Exchange:
         lost = link.supersede(incarnation, self.now())
         self.listener.superseded(link.peer)
         self.lose(lost)
-        if incarnation != (0, 0):
-            self.connect(link)  # what is queued for the old process must not reach the new one
+        # What is queued for the old process must not reach the new one, nor wait where that is not.
+        self.addresses.pop(link.peer, None)
+        self.carrier.disconnect(link.peer)
 
     def lose(self, frames: list[Sent]) -> None:
         """Batches are lost: say so."""
