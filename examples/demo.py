@@ -3,10 +3,11 @@
     scripts/demo                  # in an environment of its own
     python examples/demo.py       # where Squall is installed
 
-It teaches how a program runs a topology by itself, with `LocalCluster`, and that nothing is lost or counted twice:
-every line is the root of a tuple tree that is tracked to its end, and the counts must equal those of a plain loop
-over the same text. Spout and bolts are those of word_count.py, with one more bolt behind them: it writes the counts
-into a file, which this program reads, for what runs on a cluster cannot hand its results over in memory.
+It teaches how a program runs a topology by itself, with `LocalCluster`: here over two worker processes, which two
+supervisors start and between which tuples travel over encrypted links. And it shows that nothing is lost or counted
+twice: every line is the root of a tuple tree that is tracked to its end, and the counts must equal those of a plain
+loop over the same text. Spout and bolts are those of word_count.py, with one more bolt behind them: it writes the
+counts into a file, which this program reads, for what runs in another process cannot hand its results over in memory.
 (`squall run examples/demo.py -- README.md` runs the topology alone.)
 """
 
@@ -28,6 +29,7 @@ from local_cluster import LocalCluster
 from topology_api import Bolt, TopologyBuilder
 
 NAME = "python-words"
+WORKERS = 2
 COUNT_TASKS = 4
 NOT_READ = {"site-packages", "dist-packages", "test", "tests", "encodings", "pydoc_data"}
 LONGEST_RUN = 300  # seconds
@@ -85,9 +87,12 @@ def plain_count():
 def run(console, number_of_lines, text, path):
     """Run the topology to its end, showing progress: (its status, seconds)."""
     start = last = time.monotonic()
-    with LocalCluster() as cluster, Progress(console=console, disable=not console.is_terminal) as progress:
+    with (
+        LocalCluster(processes=True, supervisors=WORKERS, slots=1) as cluster,
+        Progress(console=console, disable=not console.is_terminal) as progress,
+    ):
         bar = progress.add_task("lines worked off", total=number_of_lines)
-        cluster.submit(topology(text, path))
+        cluster.submit(topology(text, path), conf={"topology.workers": WORKERS})
         while True:
             try:
                 cluster.wait(NAME, timeout=0.2)
@@ -120,7 +125,8 @@ def main():
     console.print("Counting the words that Python is made of by a plain loop, to compare with ...")
     number, expected = plain_count()
     console.print(f"  {number:,} lines, {sum(expected.values()):,} words, {len(expected):,} different ones")
-    console.print(f"Counting by a topology: lines -> split (2 tasks) -> count ({COUNT_TASKS}) -> totals ...")
+    shape = f"lines -> split (2 tasks) -> count ({COUNT_TASKS}) -> totals"
+    console.print(f"Counting by a topology over {WORKERS} worker processes: {shape} ...")
     with tempfile.TemporaryDirectory() as folder:
         text, path = Path(folder, "text"), Path(folder, "counts.json")
         with text.open("w", encoding="utf-8", errors="replace") as file:
