@@ -7,15 +7,17 @@
     process.json        ours: the process that we started there
 ```
 
-Directories have mode 0700, keys 0600. Names stand quoted, as in the store. The state belongs to one supervisor.
+Directories have mode 0700, keys 0600. Names stand quoted, as in the store; one that is too long for a file system is cut,
+and its digest added. The state belongs to one supervisor.
 Must not know: processes, what runs, what files say.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -38,6 +40,8 @@ _TALK: Final = (
     worker_files.END,
     PROCESS,
 )
+#: Characters; file systems take 255, and what is written beside a file adds some.
+_LONGEST_NAME: Final = 180
 #: Logs of workers that have left a living topology, kept for a look; each is bounded by the worker.
 _LOGS_KEPT: Final = 8
 
@@ -60,21 +64,19 @@ class Directories:
 
     def topology(self, topology_id: str) -> Path:
         """All that is kept of a topology."""
-        return self.root / paths.quoted(topology_id)
+        return self.root / _folder(topology_id)
 
     def worker(self, topology_id: str, worker: str) -> Path:
         """Where we and a worker's process talk to each other."""
-        return self.topology(topology_id) / "workers" / paths.quoted(worker)
+        return self.topology(topology_id) / "workers" / _folder(worker)
 
-    def topology_ids(self) -> list[str]:
-        """The topologies of which something is kept."""
-        return [paths.unquoted(name) for name in _names(self.root)]
-
-    def workers(self) -> Iterator[tuple[str, str]]:
-        """(topology id, worker) of every worker directory that is there."""
-        for topology_id in self.topology_ids():
-            for name in _names(self.topology(topology_id) / "workers"):
-                yield topology_id, paths.unquoted(name)
+    def workers(self) -> list[Path]:
+        """Every worker directory that is there."""
+        return [
+            self.root / topology / "workers" / worker
+            for topology in _names(self.root)
+            for worker in _names(self.root / topology / "workers")
+        ]
 
     def make_worker(self, topology_id: str, worker: str) -> Path:
         """The directory of a worker, without anything that an earlier process there said; logs and scratch stay."""
@@ -105,9 +107,10 @@ class Directories:
 
     def remove_topologies(self, keep: Collection[str]) -> None:
         """Remove all that is kept of other topologies than these."""
-        for topology_id in self.topology_ids():
-            if topology_id not in keep:
-                shutil.rmtree(self.topology(topology_id), ignore_errors=True)
+        kept = set(map(_folder, keep))
+        for name in _names(self.root):
+            if name not in kept:
+                shutil.rmtree(self.root / name, ignore_errors=True)
 
 
 def write_started(directory: Path, started: Started) -> None:
@@ -125,6 +128,14 @@ def read_started(directory: Path) -> Started | None:
         return Started(incarnation=(first, second), **body)
     except (worker_files.BadFile, TypeError, ValueError, KeyError):
         return None
+
+
+def _folder(name: str) -> str:
+    """The name of a folder for something of that name."""
+    text = paths.quoted(name)
+    if len(text) <= _LONGEST_NAME:
+        return text
+    return f"{text[:_LONGEST_NAME]}-{hashlib.sha256(name.encode()).hexdigest()[:32]}"
 
 
 def _make(directory: Path) -> None:

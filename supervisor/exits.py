@@ -87,11 +87,11 @@ def _what(exit: Exit) -> str:
     status = exit.status
     if exit.killed_because is not None and (status is None or _signal(status) == signal.SIGKILL):
         return f"was killed by its supervisor: {exit.killed_because}"
+    if exit.end is not None:  # also where a signal came while it was ending
+        return f"ended by itself with status {exit.end.status}: {exit.end.reason}"
     number = None if status is None else _signal(status)
     if status is not None and number is not None:
         return _by_signal(number, os.WCOREDUMP(status), exit.by_kernel)
-    if exit.end is not None:
-        return f"ended by itself with status {exit.end.status}: {exit.end.reason}"
     if status is None:
         return "is gone, and nobody can tell its exit status (it was not this supervisor that started it)"
     code = os.waitstatus_to_exitcode(status)

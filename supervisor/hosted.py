@@ -255,7 +255,7 @@ class HostedWorker:
     # After a restart of the supervisor
 
     @classmethod
-    def find(cls, key: Key, directory: Path) -> HostedWorker | None:
+    def find(cls, directory: Path) -> HostedWorker | None:
         """The worker that an earlier supervisor had in a directory, None when there was none."""
         try:
             orders = worker_files.read_orders(directory)
@@ -265,6 +265,7 @@ class HostedWorker:
         started = directories.read_started(directory)
         if orders is None or started is None:
             return None
+        key = (orders.topology_id, orders.worker)
         found = cls(key, orders.topology, orders.incarnation[0], started.slot, directory)
         found.restart = orders.incarnation[1]
         found._fresh = False

@@ -29,14 +29,15 @@ def names(directory: Path) -> set[str]:
     return {path.name for path in directory.iterdir()}
 
 
-def test_odd_names_of_topologies_and_workers_come_back(tmp_path: Path) -> None:
+def test_odd_and_long_names_have_folders_of_their_own_within_the_state(tmp_path: Path) -> None:
     directories = Directories(tmp_path)
-    ids = ["a/b-1-0", "..", "ü ?-2-0", "plain-3-0"]
-    for topology_id in ids:
-        directories.make_worker(topology_id, "w/1")
-    assert sorted(directories.workers()) == sorted((topology_id, "w/1") for topology_id in ids)
-    assert sorted(directories.topology_ids()) == sorted(ids)
-    assert all(path.is_relative_to(tmp_path) for path in map(directories.topology, ids))
+    ids = ["a/b-1-0", "..", "ü ?-2-0", "plain-3-0", "ü" * 127 + "-4-0", "ü" * 127 + "-5-0"]
+    made = [directories.make_worker(topology_id, "w/1") for topology_id in ids]
+    assert sorted(directories.workers()) == sorted(made)
+    assert len({*made}) == len(ids)
+    assert all(path.parent.parent.parent == tmp_path / "topologies" for path in made)
+    directories.remove_topologies(ids[3:])
+    assert sorted(directories.workers()) == sorted(made[3:])
 
 
 def test_directories_are_made_for_their_owner_alone_whatever_the_umask(tmp_path: Path) -> None:
@@ -85,8 +86,7 @@ def test_clearing_what_is_not_there_is_nothing(tmp_path: Path) -> None:
     directories = Directories(tmp_path / "none")
     directories.clear_worker("words-1-0", "w1")
     directories.remove_topologies([])
-    assert directories.topology_ids() == []
-    assert list(directories.workers()) == []
+    assert directories.workers() == []
 
 
 def test_topologies_that_are_no_more_are_removed_with_all_they_left(tmp_path: Path) -> None:
@@ -94,9 +94,9 @@ def test_topologies_that_are_no_more_are_removed_with_all_they_left(tmp_path: Pa
     for topology_id in ("words-1-0", "words-2-0"):
         fill(directories.make_worker(topology_id, "w1"))
     directories.remove_topologies(["words-2-0"])
-    assert directories.topology_ids() == ["words-2-0"]
+    assert list(directories.root.iterdir()) == [directories.topology("words-2-0")]
     directories.remove_topologies([])
-    assert directories.topology_ids() == []
+    assert list(directories.root.iterdir()) == []
 
 
 def test_a_bundle_is_fetched_once_and_again_when_fetching_was_cut_short(tmp_path: Path) -> None:

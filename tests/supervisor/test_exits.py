@@ -101,6 +101,11 @@ os._exit(72)
             Exit(0, killed_because="it did not stop", end=End(1, (1, 0), 0, "stopped")),
             "ended by itself with status 0: stopped",
         ),
+        # It had no handler any more when it was told of new orders.
+        (
+            Exit(int(signal.SIGUSR1), end=End(1, (1, 0), 72, "it hung")),
+            "ended by itself with status 72: it hung",
+        ),
         (Exit(None, end=End(1, (1, 0), 71, "no lease")), "ended by itself with status 71: no lease"),
         (
             Exit(None),

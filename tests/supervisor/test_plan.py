@@ -262,7 +262,16 @@ def test_from_whatever_is_there_it_comes_to_what_is_wanted(
 ) -> None:
     by_slot = {want.slot: key for key, want in wanted.items()}
     wanted = {key: wanted[key] for key in by_slot.values()}  # Nimbus gives a slot to one worker only
-    world = World(dict(running), deaf)
+    world = World(
+        {
+            # A worker that keeps its incarnation keeps its slot.
+            key: replace(run, slot=wanted[key].slot)
+            if key in wanted and wanted[key].version == run.version
+            else run
+            for key, run in running.items()
+        },
+        deaf,
+    )
     for _ in range(200):
         world.turn(wanted)
     alive = {key: run.version for key, run in world.running.items() if run.process == "alive"}

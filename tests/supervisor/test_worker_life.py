@@ -172,7 +172,18 @@ def test_a_new_topology_of_the_name_of_one_before_has_nothing_of_it(hosts: Hosts
     hosts.until(lambda: both_opened(hosts))
     assert before.id != after.id
     assert orders(hosts, "w1").topology_id == after.id
-    assert hosts.supervisors[0].directories.topology_ids() == [after.id]
+    directories = hosts.supervisors[0].directories
+    assert list(directories.root.iterdir()) == [directories.topology(after.id)]
+
+
+@pytest.mark.parametrize("name", ["..", "a%2Fb *?", "ü" * 127])
+def test_a_topology_may_have_any_name_that_is_allowed(hosts: Hosts, name: str) -> None:
+    hosts.submit(name)
+    hosts.until(lambda: hosts.opened("w1", name) and hosts.opened("w2", name))
+    hosts.nimbus.kill(name)
+    hosts.until(lambda: hosts.state_of(name) is None)
+    hosts.turn()
+    assert list(hosts.supervisors[0].directories.root.iterdir()) == []
 
 
 def test_a_crash_that_a_worker_reports_ends_its_topology(hosts: Hosts) -> None:

@@ -11,8 +11,8 @@ from squall.cluster.blobs import BadBlob, get_bundle, put_bundle, read_bundle, w
 from squall.cluster.memory import InMemoryStore
 from topology_api.topology import ComponentSpec, StreamSpec, Topology
 
-#: A name that no file could have.
-ODD = "../a/b " + "ü" * 200
+#: A name that is too long for a file once it is quoted.
+ODD = "a%2Fb *?" + "ü" * 123
 
 
 def a_topology() -> Topology:
