@@ -14,7 +14,7 @@ from typing import Any
 
 from topology_api.errors import CannotPack
 
-__all__ = ["pack"]
+__all__ = ["dumps_by_value", "pack"]
 
 _DEEPEST = 30  # levels that the search for a culprit descends; the path so far is named even then
 
@@ -36,6 +36,17 @@ def pack(component: object, place: str, base: type = object) -> bytes:
     if not isinstance(back, base):
         reason = f"its pickle comes back as {type(back).__name__}, not as a {base.__name__}"
         raise CannotPack(place, "self", reason)
+    return data
+
+
+def dumps_by_value(
+    value: object, protocol: int, buffer_callback: Callable[[pickle.PickleBuffer], object] | None = None
+) -> bytes:
+    """As `pickle.dumps`, and what is defined in `__main__` travels with the value. A component that was packed brings the same
+    class along, so that in the other process the value is an instance of the class that the component knows."""
+    import cloudpickle
+
+    data: bytes = cloudpickle.dumps(value, protocol=protocol, buffer_callback=buffer_callback)
     return data
 
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any
 
+from squall.transport.credit import FIRST_TUPLES
 from topology_api import BatchBolt, Context, EmitError, Grouping, GroupingError
 from topology_api.topology import ComponentSpec
 from worker.async_bolt_task import AsyncBoltTask, AsyncRunner
@@ -182,7 +183,7 @@ def build_outputs(
                 boxes = {
                     target: kept[stream, target]
                     if (stream, target) in kept
-                    else Outbox(source, target, credited, cycle, frame)
+                    else Outbox(source, target, credited, cycle, frame, first_of(plan, target, frame))
                     for target in targets
                 }
                 grouping = entry.grouping
@@ -198,6 +199,11 @@ def build_outputs(
                 )
         output.shorten()
     return outputs
+
+
+def first_of(plan: WorkerPlan, target: int, frame: int) -> int:
+    """Tuples of an outbox's first frame: what stays in this process may be as large as it likes."""
+    return frame if plan.linked or target in plan.tasks_here else FIRST_TUPLES
 
 
 def load_grouping(

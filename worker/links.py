@@ -68,13 +68,13 @@ class Links:
         left = []
         for box in emitter.dirty:
             size = len(box.rows)
-            least = 1 if partial else box.frame
+            least = 1 if partial else box.limit.tuples
             while size >= least:
                 if box.credited and not self.window(box.target).room:
                     self.waiting.setdefault(box.target, {})[task.id] = task
                     blocked = blocked or size >= high
                     break
-                self.number(box.take(box.frame), box.credited)
+                self.number(box.take(box.limit.tuples), box.credited)
                 sent = True
                 size = len(box.rows)
             if size:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from squall.transport.credit import FrameLimit
 from squall.transport.frames import NO_MORE, Batch, More
 from topology_api.tuples import Source
 
@@ -21,19 +22,26 @@ NO_IDS: Final[list[int]] = []
 class Outbox:
     """Rows, roots and edges of the tuples that wait for the next batch. `emit` appends to the three lists directly."""
 
-    __slots__ = ("credited", "cycle", "edges", "frame", "more", "roots", "rows", "source", "target")
+    __slots__ = ("credited", "cycle", "edges", "limit", "more", "roots", "rows", "source", "target")
 
     def __init__(
-        self, source: Source, target: int, credited: bool = True, cycle: int = -1, frame: int = 256
+        self,
+        source: Source,
+        target: int,
+        credited: bool = True,
+        cycle: int = -1,
+        frame: int = 256,
+        first: int = 256,
     ) -> None:
+        """`frame`: tuples that a frame holds at most, so that the window's frames fit into the queue of the reader; `first`:
+        those of the first one."""
         self.source = source
         self.target = target
         #: False on an edge that closes a cycle: its batches take no credit.
         self.credited = credited
         #: Index of the cycle whose inner edge this is, or -1.
         self.cycle = cycle
-        #: Tuples that a frame holds at most, so that the window's frames fit into the queue of the reader.
-        self.frame = frame
+        self.limit = FrameLimit(frame, first)
         # Lists of its own only while it has something in it: two components of 500 tasks have 250,000 outboxes, and a million
         # objects cost the garbage collector more than the tuples do.
         self.rows: list[tuple[Any, ...]] = NO_ROWS
@@ -78,6 +86,7 @@ class Outbox:
             del self.rows[:most], self.roots[:most], self.edges[:most]
             self.more = {at - most: pairs for at, pairs in self.more.items() if at >= most}
         batch.cycle = self.cycle
+        batch.limit = self.limit
         return batch
 
     def held_roots(self) -> set[int]:

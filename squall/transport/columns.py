@@ -7,6 +7,8 @@ as it lies in memory, not copied. `unpack_rows` takes them back. Two codecs:
   authenticated link. Tuples never share a list or an object after the journey, whatever they shared before: columns of
   values that cannot change, and of flat lists, dicts, tuples and plain objects of such, are pickled in one go; for anything
   else the values of each row are pickled by themselves (measured, both ways: 1.3 µs a tuple instead of 0.4 for a small dict).
+  Values whose class is defined in the script that was started (`__main__`) travel together with it, which is slow; a class of
+  a module goes by its name.
 - `msgpack`: None, bool, int (of 64 bits, signed or not), float, str, bytes, list, tuple, dict with str or int keys, date and
   datetime (a time zone comes back as its offset), each of exactly that type. Nothing that is received is ever executed.
 
@@ -29,6 +31,7 @@ from typing import Any, Final
 import msgspec
 
 from squall.transport.errors import BadFrame, Unencodable
+from topology_api.packing import dumps_by_value
 
 #: Contiguous data from this size on travels as a part of its own.
 LARGE: Final = 64 * 1024
@@ -51,9 +54,8 @@ _DICT: Final = frozenset({dict})
 
 def pack_rows(codec: str, fields: Sequence[str], rows: Sequence[Row]) -> list[Part]:
     """The parts that hold these rows. A value that the codec cannot encode raises `Unencodable`, which names it."""
-    pack = _PACK[codec]
     try:
-        return pack(list(zip(*rows)))
+        return _pack(codec, list(zip(*rows)))
     except Exception as error:
         raise _blame(codec, fields, rows, error) from error
 
@@ -77,13 +79,22 @@ def unpack_rows(codec: str, parts: Sequence[Part], tuples: int, fields: int) -> 
     return list(zip(*columns)) if columns else [()] * tuples  # rows without fields have no columns
 
 
+def _pack(codec: str, columns: list[Column]) -> list[Part]:
+    try:
+        return _PACK[codec](columns)
+    except Exception as error:
+        # A class of the script that was started is known to no other process by its name: it travels with the values.
+        if codec != "pickle" or "__main__" not in str(error):
+            raise
+        return _pickle(columns, dumps_by_value)
+
+
 def _blame(codec: str, fields: Sequence[str], rows: Sequence[Row], error: Exception) -> Unencodable:
     """Which value it was that could not be encoded."""
-    pack = _PACK[codec]
     for position, row in enumerate(rows):
         for name, value in zip(fields, row):
             try:
-                pack([(value,)])
+                _pack(codec, [(value,)])
             except Exception as cause:
                 return Unencodable(position, name, _reason(cause))
     return Unencodable(0, "?", _reason(error))
@@ -102,7 +113,7 @@ def _joined(column: Column) -> str | None:
 # --- pickle ---------------------------------------------------------------------------------------------------------------
 
 
-def _pickle(columns: list[Column]) -> list[Part]:
+def _pickle(columns: list[Column], dumps: Callable[..., bytes] = pickle.dumps) -> list[Part]:
     whole: list[Column | None] = []
     apart: list[Column] = []
     shared: set[int] = set()
@@ -120,12 +131,12 @@ def _pickle(columns: list[Column]) -> list[Part]:
     large: list[Part] = []
     keep = _keeper(large)
     if not apart:
-        body = pickle.dumps((whole, None), 5, buffer_callback=keep)
+        body = dumps((whole, None), 5, buffer_callback=keep)
         return [body, *large]
     large_of_rows: list[Part] = []
     keep_of_rows = _keeper(large_of_rows)
-    rows = [pickle.dumps(row, 5, buffer_callback=keep_of_rows) for row in zip(*apart)]
-    body = pickle.dumps((whole, rows), 5, buffer_callback=keep)
+    rows = [dumps(row, 5, buffer_callback=keep_of_rows) for row in zip(*apart)]
+    body = dumps((whole, rows), 5, buffer_callback=keep)
     return [body, *large, *large_of_rows]
 
 

@@ -62,6 +62,30 @@ class ReceiveWindow:
         return self.executed + self.window
 
 
+#: Bytes that a frame between workers should not exceed by much, unless one tuple does.
+FRAME_BYTES = 128 * 1024
+#: Tuples of the first frame to another worker, before it is known how large they are.
+FIRST_TUPLES = 16
+
+
+class FrameLimit:
+    """How many tuples the next frame of an outbox holds: as many as `most`, fewer when they are large.
+
+    A window counts frames, so this bounds the bytes under way too: 256 tuples of 1 MB in a frame would be a window of 4 GB.
+    """
+
+    __slots__ = ("most", "tuples")
+
+    def __init__(self, most: int, first: int) -> None:
+        self.most = most
+        self.tuples = min(most, first)
+
+    def packed(self, tuples: int, size: int) -> None:
+        """A frame of so many tuples had so many bytes. Grows by doubling, so that one small frame does not deceive."""
+        fitting = max(1, FRAME_BYTES * tuples // max(1, size))
+        self.tuples = min(self.most, fitting, 2 * self.tuples)
+
+
 def frame_limits(queue_size: int) -> tuple[int, int]:
     """How a queue of `queue_size` tuples is cut: (tuples a frame holds at most, frames in a window).
 

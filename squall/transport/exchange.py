@@ -287,6 +287,18 @@ class Exchange:
         if link.peer_leaves and not left:
             link.next_sign = self.now()
             self.listener.closing(link.peer)
+        if sign.flags & wire.ASIDE:
+            self.hold_untaken(link, sign.data_received)
+
+    def hold_untaken(self, link: Link, taken: int) -> None:
+        """The peer's loop is inside a user's call: what it has not taken yet merely waits, and it cannot know of it."""
+        held = [
+            Held(self.component_of.get(sent.target, "?"), sent.target, tuple(sent.trees()))
+            for sent in link.unconfirmed.values()
+            if sent.number > taken and not sent.lost
+        ]
+        if held:
+            self.listener.deliver(Control(self.worker, held=held))
 
     def take_control(self, link: Link, header: Header, body: memoryview) -> None:
         """A control frame: what is missing, grants, and what is the worker's."""

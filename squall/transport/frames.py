@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from squall.transport.credit import ReceiveWindow
+from squall.transport.credit import FrameLimit, ReceiveWindow
 from topology_api import Failure
 from topology_api.tuples import Source
 
@@ -37,6 +37,7 @@ class Batch:
         "edges",
         "ended",
         "frame",
+        "limit",
         "more",
         "position",
         "roots",
@@ -69,6 +70,8 @@ class Batch:
         self.ended = False
         #: How many of its tuples have been executed.
         self.position = 0
+        #: Hears how large it became as bytes; None where nobody asks.
+        self.limit: FrameLimit | None = None
         #: Tuples that were taken out before they could be executed.
         self.skipped = 0
         #: The receiver's window that it counts in; set when it arrives.

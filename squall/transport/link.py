@@ -187,7 +187,10 @@ class Link:
 
     def put_batch(self, batch: Batch, now: float) -> None:
         """Number a batch, remember it, and hand it over."""
+        tuples = len(batch.rows)
         body, further = self.pack(batch)
+        if batch.limit is not None and tuples:
+            batch.limit.packed(tuples, len(body) + sum(map(len, further)))
         self.data_sent += 1
         kind = wire.END if batch.ended else wire.BATCH
         self.remember(remembered(batch, self.data_sent))

@@ -21,7 +21,7 @@ from zlib import crc32
 
 from squall.transport.carrier import Parts
 from squall.transport.columns import pack_rows, unpack_rows
-from squall.transport.errors import BadFrame
+from squall.transport.errors import BadFrame, Unencodable
 from squall.transport.frames import NO_MORE, Batch, Control
 from squall.worker_files import Incarnation
 from topology_api.tuples import Source
@@ -45,6 +45,8 @@ SIGN_BODY: Final = struct.Struct("<QQQQHB")
 #: Larger messages are refused: a batch is a few hundred tuples, but one tuple may be large.
 MOST_BYTES: Final = 1 << 30
 MOST_TUPLES: Final = 1 << 20
+#: Bytes beside the values: of the header, and of each tuple.
+MOST_OF_A_HEAD: Final = 512
 MOST_PARTS: Final = 1 << 12
 #: Structs of columns of at most so many ids are kept.
 MOST_KEPT: Final = 4096
@@ -141,6 +143,8 @@ def pack_batch(batch: Batch, codec: str, stream_number: StreamNumber) -> tuple[b
     """The body of a batch and its further parts. A value that cannot be encoded raises `Unencodable`."""
     source = batch.source
     values: Parts = pack_rows(codec, source.fields, batch.rows) if batch.rows else [b""]
+    if sum(map(len, values)) > MOST_BYTES - MOST_OF_A_HEAD * (len(batch) + 1):
+        raise too_large(batch, codec)
     more = pickle.dumps(batch.more, protocol=5) if batch.more else b""
     head = BATCH_HEAD.pack(
         batch.cycle + 1,
@@ -154,6 +158,16 @@ def pack_batch(batch: Batch, codec: str, stream_number: StreamNumber) -> tuple[b
         len(values[0]),
     )
     return b"".join((head, raw(batch.roots), raw(batch.edges), more, values[0])), values[1:]
+
+
+def too_large(batch: Batch, codec: str) -> Unencodable:
+    """Which tuple makes a batch too large to be sent: its largest."""
+    fields = batch.source.fields
+    sizes = [sum(map(len, pack_rows(codec, fields, [row]))) for row in batch.rows]
+    at = max(range(len(sizes)), key=sizes.__getitem__)
+    of_values = [sum(map(len, pack_rows(codec, ("",), [(value,)]))) for value in batch.rows[at]]
+    name = fields[max(range(len(of_values)), key=of_values.__getitem__)]
+    return Unencodable(at, name, f"it takes {sizes[at]:,} bytes; a message takes {MOST_BYTES:,} at most")
 
 
 def unpack_batch(

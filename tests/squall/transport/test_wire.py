@@ -222,3 +222,11 @@ def test_times_and_decimals_keep_type_and_precision() -> None:
     back = through(batch_of([row], [1], [2]))
     assert isinstance(back, Batch)
     assert repr(back.rows[0]) == repr(row)
+
+
+def test_a_batch_that_is_too_large_names_its_largest_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wire, "MOST_BYTES", 10_000)
+    batch = batch_of([("a", b"x" * 100), ("b", b"y" * 20_000), ("c", b"z" * 50)], [1, 2, 3], [4, 5, 6])
+    with pytest.raises(Unencodable, match=r"field 'f1'.*a message takes 10,000 at most") as caught:
+        encode(batch)
+    assert caught.value.position == 1
