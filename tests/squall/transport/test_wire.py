@@ -205,7 +205,7 @@ class Unloadable:
 
 def test_values_that_cannot_be_decoded_give_the_batch_without_them_and_its_trees() -> None:
     batch = batch_of([("a", Unloadable()), ("b", 2)], [5, 6], [7, 8])
-    with pytest.raises(Undecodable, match="component 'words'.*ValueError") as caught:
+    with pytest.raises(Undecodable, match=r"component 'words'.*ValueError") as caught:
         through(batch)
     assert caught.value.roots == {5, 6}
     assert (caught.value.batch.frame, caught.value.batch.rows) == (12, [])
