@@ -308,8 +308,9 @@ class Worker:
             self.ready.append(task)
 
     def run_bolts(self) -> bool:
-        """One round: each bolt task that is ready runs once."""
+        """One round: each bolt task that is ready runs once, unless that takes long: what is settled must not wait for others."""
         ran = False
+        until = self.now() + LONGEST_WAIT_IN_OUTBOX
         for _ in range(len(self.ready)):
             task = self.ready.popleft()
             task.queued = False
@@ -317,6 +318,8 @@ class Worker:
                 continue
             ran = True
             self.execute(task, task.run)
+            if self.now() >= until:
+                break
         if ran:
             self.settling.take_xors(self.settling.shared)
         self.wake_bolts()
