@@ -138,7 +138,7 @@ class Heartbeat:
     def serve(self) -> None:
         """The life of the thread."""
         while not self.ending:
-            self.woken.wait(LOOK_SECONDS)
+            self.woken.wait(self.look_seconds())
             self.woken.clear()
             if self.ending:
                 return
@@ -149,6 +149,10 @@ class Heartbeat:
             except Exception:
                 _log.exception("the heartbeat has a fault; it goes on")
             threading.Event().wait(SHORTEST_BEAT)
+
+    def look_seconds(self) -> float:
+        """Seconds between two looks; with a short message timeout trees need signs of life more often."""
+        return min(LOOK_SECONDS, self.calls.worker.timers.report_every)
 
     # A look, twice a second.
 
@@ -166,8 +170,8 @@ class Heartbeat:
             self.orders_file = mark
             rounds.look_at_orders()
         began = rounds.round_began
-        if began is not None and now - began >= LOOK_SECONDS:
-            every = self.calls.worker.timers.report_every
+        every = self.calls.worker.timers.report_every
+        if began is not None and now - began >= min(LOOK_SECONDS, every):
             due = now - began >= every and now >= self.next_held
             if due:
                 self.next_held = now + every
@@ -182,7 +186,7 @@ class Heartbeat:
         running = self.calls.look(now)
         self.look_for_hangs(running)
         self.write_pulse(running[0] if running else None)
-        self.bound_output()
+        bound_output(self.directory)
 
     def look_for_hangs(self, running: list[Call]) -> None:
         """A bolt's call that hangs ends the process. A spout's, or one that opens or closes a task, is told of once."""
@@ -250,15 +254,16 @@ class Heartbeat:
             executing=executing,
         )
 
-    def bound_output(self) -> None:
-        """What C code and child processes print is not for ever: beyond a size it is put aside, over what was there."""
-        path = os.path.join(self.directory, OUTPUT)
-        try:
-            if os.stat(path).st_size > MOST_OUTPUT:
-                shutil.copyfile(path, f"{path}.1")
-                os.truncate(path, 0)
-        except OSError:
-            pass  # there is none, or no room to keep it
+
+def bound_output(directory: str) -> None:
+    """What C code and child processes print is not for ever: beyond a size it is put aside, over what was there."""
+    path = os.path.join(directory, OUTPUT)
+    try:
+        if os.stat(path).st_size > MOST_OUTPUT:
+            shutil.copyfile(path, f"{path}.1")
+            os.truncate(path, 0)
+    except OSError:
+        pass  # there is none, or no room to keep it
 
 
 def file_mark(path: str) -> Any:

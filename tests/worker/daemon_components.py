@@ -62,6 +62,14 @@ class Numbers(Spout):
         note(self.folder / "failed", f"{message_id} {failure.reason}")
 
 
+class WhileSeen(Numbers):
+    """Emits each number when the one before has been seen, and is perhaps still being executed."""
+
+    def next_tuple(self) -> None:
+        if str(self.number) in ["0", *lines(self.folder / "seen")]:
+            super().next_tuple()
+
+
 class Notes(Bolt):
     """Notes every tuple, taking `seconds` for each."""
 
@@ -257,11 +265,15 @@ class UsesScratch(Bolt):
 
 
 def one_bolt(
-    bolt: Bolt, folder: Path, count: int | None = 10, name: str = "t", parallelism: int = 1
+    bolt: Bolt,
+    folder: Path,
+    count: int | None = 10,
+    parallelism: int = 1,
+    kind: type[Numbers] = Numbers,
 ) -> Topology:
     """Numbers into one bolt."""
-    builder = TopologyBuilder(name)
-    builder.set_spout("numbers", Numbers(folder, count))
+    builder = TopologyBuilder("t")
+    builder.set_spout("numbers", kind(folder, count))
     builder.set_bolt("bolt", bolt, parallelism=parallelism).shuffle_grouping("numbers")
     return builder.build()
 

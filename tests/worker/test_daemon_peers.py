@@ -1,0 +1,204 @@
+"""Worker processes of one topology work together over ZeroMQ, whatever becomes of one of them."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from squall.transport.sockets import make_keys
+from squall.worker_files import EXIT_DRAINED, EXIT_LEASE, EXIT_STOPPED, KEYS, Address, Keys, write
+from tests.worker.daemon_components import Notes, Numbers, WhileSeen, lines, one_bolt
+from tests.worker.fake_supervisor import CAP, FakeSupervisor, orders_for, ship
+from topology_api import Topology
+
+
+class Cluster:
+    """Worker processes and what they are told of each other."""
+
+    def __init__(
+        self,
+        folder: Path,
+        topology: Topology,
+        placed: Mapping[str, Sequence[int]],
+        conf: Mapping[str, object] | None = None,
+    ) -> None:
+        self.folder = folder
+        self.stack = ExitStack()
+        self.workers: dict[str, FakeSupervisor] = {}
+        self.orders = orders_for(topology, ship(topology, folder / "bundle"), conf, placed)
+        self.keys: Keys = make_keys()
+
+    def start(self, worker: str, restart: int = 0, **changes: object) -> FakeSupervisor:
+        """Start a worker (again), knowing what the others have said so far."""
+        if worker in self.workers:
+            self.workers.pop(worker).__exit__()
+        directory = self.folder / worker
+        directory.mkdir(exist_ok=True)
+        write(directory, KEYS, self.keys, 0o600)
+        self.note_incarnation(worker, restart)
+        orders = replace(self.orders, worker=worker, incarnation=(1, restart), **changes)  # type: ignore[arg-type]
+        started = FakeSupervisor(directory, replace(orders, addresses=self.addresses(but=worker)))
+        self.workers[worker] = self.stack.enter_context(started)
+        return started
+
+    def note_incarnation(self, worker: str, restart: int) -> None:
+        self.orders = replace(
+            self.orders,
+            placements=tuple(
+                replace(place, incarnation=(1, restart)) if place.worker == worker else place
+                for place in self.orders.placements
+            ),
+        )
+
+    def addresses(self, but: str) -> dict[str, Address]:
+        """Where the others are, as far as they have said."""
+        found = {name: worker.pulse() for name, worker in self.workers.items() if name != but}
+        return {name: pulse.address for name, pulse in found.items() if pulse is not None and pulse.address}
+
+    def introduce(self) -> None:
+        """Tell every worker where the others are."""
+        for worker in self.workers.values():
+            if worker.process.poll() is None:
+                worker.wait_pulse(lambda pulse: pulse.address)
+        for name, worker in self.workers.items():
+            if worker.process.poll() is None:
+                worker.order(addresses=self.addresses(but=name), placements=self.orders.placements)
+
+
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+def two_workers(folder: Path, stack: ExitStack, bolt: Notes, count: int | None) -> Cluster:
+    """The spout in w1, two tasks of the bolt in w2."""
+    topology = one_bolt(bolt, folder, count, parallelism=2)
+    cluster = Cluster(folder, topology, {"w1": [1], "w2": [2, 3]})
+    stack.enter_context(cluster.stack)
+    return cluster
+
+
+def test_tuples_and_acks_cross_between_two_processes(tmp_path: Path, stack: ExitStack) -> None:
+    cluster = two_workers(tmp_path, stack, Notes(tmp_path), 1000)
+    one, two = cluster.start("w1"), cluster.start("w2")
+    cluster.introduce()
+    assert one.wait_pulse(lambda pulse: pulse.ended).finished == (1,)
+    two.wait_pulse(lambda pulse: pulse.ended)
+    numbers = [str(number) for number in range(1, 1001)]
+    assert sorted(lines(tmp_path / "seen"), key=int) == sorted(lines(tmp_path / "acked"), key=int) == numbers
+    for worker in (one, two):
+        worker.order("stop")
+        assert worker.wait_end() == EXIT_STOPPED
+
+
+def test_a_worker_whose_peer_comes_late_opens_its_tasks_when_it_is_there(
+    tmp_path: Path, stack: ExitStack
+) -> None:
+    cluster = two_workers(tmp_path, stack, Notes(tmp_path), 100)
+    one = cluster.start("w1")
+    pulse = one.wait_pulse(lambda pulse: pulse.address)
+    one.wait_pulse(lambda later: later.number > pulse.number)
+    assert not lines(tmp_path / "opened")
+    two = cluster.start("w2")
+    cluster.introduce()
+    one.wait_pulse(lambda pulse: pulse.ended)
+    two.wait_pulse(lambda pulse: pulse.ended)
+    assert len(lines(tmp_path / "acked")) == 100
+    assert "the tasks are opened without them" not in one.log()
+
+
+@pytest.mark.slow
+def test_a_worker_whose_peer_never_comes_opens_its_tasks_without_it(tmp_path: Path, stack: ExitStack) -> None:
+    cluster = two_workers(tmp_path, stack, Notes(tmp_path), None)
+    one = cluster.start("w1")
+    one.wait(lambda: lines(tmp_path / "opened"), "the spout's open")
+    assert "not all workers answer after 5 s; the tasks are opened without them" in one.log()
+
+
+def test_a_worker_that_is_killed_and_started_again_is_found_and_the_rest_is_acked(
+    tmp_path: Path, stack: ExitStack
+) -> None:
+    cluster = two_workers(tmp_path, stack, Notes(tmp_path, 0.0005), None)
+    one, two = cluster.start("w1"), cluster.start("w2")
+    cluster.introduce()
+    one.wait(lambda: len(lines(tmp_path / "acked")) > 100, "acks")
+    two.process.kill()
+    two.wait_end()
+    cluster.start("w2", restart=1)
+    cluster.introduce()
+    acked = len(lines(tmp_path / "acked"))
+    one.wait(lambda: len(lines(tmp_path / "acked")) > acked + 100, "acks by the new process")
+    one.order("drain")
+    one.wait_pulse(lambda pulse: pulse.drained)
+    failures = [line.split() for line in lines(tmp_path / "failed")]
+    assert {reason for _, reason in failures} <= {"lost"}
+    said = [*lines(tmp_path / "acked"), *(number for number, _ in failures)]
+    assert sorted(map(int, said)) == sorted(map(int, lines(tmp_path / "emitted")))
+    assert set(lines(tmp_path / "acked")) <= set(lines(tmp_path / "seen"))
+
+
+def test_sigterm_of_a_bolts_worker_under_load_causes_no_failure(tmp_path: Path, stack: ExitStack) -> None:
+    cluster = two_workers(tmp_path, stack, Notes(tmp_path), None)
+    one, two = cluster.start("w1"), cluster.start("w2")
+    cluster.introduce()
+    one.wait(lambda: len(lines(tmp_path / "acked")) > 100, "acks")
+    two.process.send_signal(signal.SIGTERM)
+    assert two.wait_end() == EXIT_DRAINED
+    cluster.start("w2", restart=1)
+    cluster.introduce()
+    acked = len(lines(tmp_path / "acked"))
+    one.wait(lambda: len(lines(tmp_path / "acked")) > acked + 100, "acks by the new process")
+    one.order("drain")
+    one.wait_pulse(lambda pulse: pulse.drained)
+    assert not lines(tmp_path / "failed")
+    assert len(lines(tmp_path / "acked")) == len(lines(tmp_path / "emitted"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [Numbers, WhileSeen])
+def test_tuples_that_wait_behind_a_long_call_do_not_time_out(
+    tmp_path: Path, stack: ExitStack, kind: type[Numbers]
+) -> None:
+    """They wait in the inboxes of the worker, or (WhileSeen) in its sockets, since its loop takes nothing meanwhile."""
+    topology = one_bolt(Notes(tmp_path, 1.5), tmp_path, 4, parallelism=2, kind=kind)
+    conf = {"topology.message.timeout.secs": 1.0}
+    cluster = Cluster(tmp_path, topology, {"w1": [1], "w2": [2, 3]}, conf)
+    stack.enter_context(cluster.stack)
+    one = cluster.start("w1")
+    cluster.start("w2")
+    cluster.introduce()
+    one.wait_pulse(lambda pulse: pulse.ended)
+    assert not lines(tmp_path / "failed")
+    assert sorted(lines(tmp_path / "acked")) == ["1", "2", "3", "4"]
+
+
+def test_a_worker_that_thaws_after_its_lease_sends_nothing_to_its_peer(
+    tmp_path: Path, stack: ExitStack
+) -> None:
+    cluster = two_workers(tmp_path, stack, Notes(tmp_path), None)
+    one = cluster.start("w1", lease_secs=1.0)
+    cluster.start("w2")
+    cluster.introduce()
+    one.wait(lambda: len(lines(tmp_path / "acked")) > 100, "acks")
+    one.process.send_signal(signal.SIGSTOP)
+    deadline = time.monotonic() + CAP
+    seen = -1
+    while seen != (seen := len(lines(tmp_path / "seen"))) and time.monotonic() < deadline:
+        time.sleep(1.2)  # longer than the lease; what was under way has been executed then
+    one.process.send_signal(signal.SIGCONT)
+    assert one.wait_end() == EXIT_LEASE
+    two = cluster.workers["w2"]
+    pulse = two.pulse()
+    assert pulse is not None
+    two.wait_pulse(lambda later: later.number > pulse.number + 1)
+    # What the frozen process had handed to ZeroMQ before may still have left when it thawed; it was emitted before.
+    emitted = lines(tmp_path / "emitted")
+    assert set(lines(tmp_path / "seen")) <= set(emitted)
+    assert len(lines(tmp_path / "acked")) <= len(emitted)
