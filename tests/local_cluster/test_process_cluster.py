@@ -1,0 +1,254 @@
+"""A local cluster with worker processes does what one inside this process does, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from local_cluster import LocalCluster
+from supervisor.processes import stat_of
+from tests.local_cluster.process_topologies import (
+    CannotPrepare,
+    Hangs,
+    Keeps,
+    Notes,
+    Numbers,
+    Raises,
+    line,
+    noted,
+    wait_until,
+)
+from topology_api import InvalidConfig, NameTaken, NoSuchTopology, SquallError, TopologyFailed
+
+CAP = 60.0
+
+
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where clusters keep their files."""
+    folder = tmp_path / "state"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
+
+
+@pytest.fixture
+def cluster(state: Path) -> Iterator[LocalCluster]:
+    with LocalCluster(processes=True, supervisors=2, slots=2) as cluster:
+        yield cluster
+    assert list(state.iterdir()) == []
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Where the components write."""
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    return folder
+
+
+def is_gone(pid: int) -> bool:
+    stat = stat_of(pid)
+    return stat is None or not stat.living
+
+
+def test_a_topology_runs_in_processes_of_its_own_until_it_is_completed(
+    cluster: LocalCluster, folder: Path
+) -> None:
+    cluster.submit(line("words", Numbers(500), Notes(folder), Notes(folder)))
+    cluster.wait("words", CAP)
+    status = cluster.status("words")
+    assert (status.state, status.workers, status.notes) == ("COMPLETED", 0, ())
+    spout = status.components["numbers"]
+    assert (spout.emitted, spout.acked, spout.failed, spout.pending, spout.idle) == (
+        500,
+        500,
+        0,
+        0,
+        "finished",
+    )
+    for bolt in ("bolt1", "bolt2"):
+        rows = noted(folder, bolt)
+        assert sorted(number for number, _ in rows) == list(range(500))
+        assert status.components[bolt].executed == status.components[bolt].metrics["noted"] == 500
+        processes = {pid for _, pid in rows}
+        assert len(processes) == 2
+        assert os.getpid() not in processes
+        assert all(is_gone(pid) for pid in processes)
+        assert all(path.read_text().endswith("cleaned up\n") for path in folder.glob(f"{bolt}-*"))
+
+
+def test_what_runs_where_can_be_asked(cluster: LocalCluster, state: Path) -> None:
+    cluster.submit(line("words", Numbers(None, 0.01), Keeps()))
+    wait_until(lambda: len(cluster.workers("words")) == 2)
+    workers = cluster.workers("words")
+    assert [view.worker for view in workers] == ["w1", "w2"]
+    assert sorted(task for view in workers for task in view.tasks) == [1, 2, 3]
+    for view in workers:
+        assert view.incarnation == (1, 0)
+        assert view.directory.is_relative_to(state)
+        assert not is_gone(view.pid)
+    wait_until(lambda: all((view.directory / "worker.log").exists() for view in workers))
+    assert len({view.directory.parents[3] for view in workers}) == 2, "each supervisor has one of them"
+    assert [path.stat().st_mode & 0o777 for path in state.iterdir()] == [0o700]
+    with pytest.raises(NoSuchTopology):
+        cluster.workers("other")
+
+
+def test_shutdown_ends_all_processes_whatever_runs(state: Path, folder: Path) -> None:
+    cluster = LocalCluster(processes=True)
+    cluster.submit(line("stops", Numbers(None, 0.01), Notes(folder)))
+    cluster.submit(line("hangs", Numbers(None, 0.01), Hangs(folder)))
+    wait_until(lambda: (folder / "hangs").exists() and noted(folder, "bolt1"))
+    pids = [view.pid for name in ("stops", "hangs") for view in cluster.workers(name)]
+    assert len(pids) == 4
+    cluster.hurry(1.0)
+    cluster.shutdown()
+    assert all(is_gone(pid) for pid in pids)
+    assert list(state.iterdir()) == []
+    assert {path.read_text().splitlines()[-1] for path in folder.glob("bolt1-*")} == {"cleaned up"}
+    cluster.shutdown()  # once more does nothing
+    assert cluster.last_status("stops").workers == 0
+    with pytest.raises(SquallError, match="has been shut down"):
+        cluster.kill("stops")
+
+
+def test_a_killed_topology_leaves_its_name_and_no_files(
+    cluster: LocalCluster, folder: Path, state: Path
+) -> None:
+    topology = line("words", Numbers(None, 0.001), Notes(folder))
+    cluster.submit(topology)
+    with pytest.raises(NameTaken):
+        cluster.submit(topology)
+    wait_until(lambda: noted(folder, "bolt1"))
+    cluster.kill("words")
+    wait_until(lambda: cluster.topologies() == [])
+    wait_until(lambda: not list(state.glob("*/*/topologies/*")))
+    final = cluster.last_status("words").components
+    assert final["numbers"].emitted == final["numbers"].acked == final["bolt1"].executed > 0, "it has drained"
+    assert final["numbers"].pending == final["numbers"].failed == 0
+    cluster.submit(line("words", Numbers(10), Notes(folder)))
+    cluster.wait("words", CAP)
+    assert cluster.status("words").components["numbers"].acked == 10
+
+
+def test_a_topology_whose_trees_do_not_end_is_killed_when_its_time_is_over(cluster: LocalCluster) -> None:
+    cluster.submit(line("keeps", Numbers(5), Keeps()))
+    wait_until(lambda: cluster.status("keeps").components["bolt1"].executed == 5)
+    cluster.kill("keeps", wait_secs=0.2)
+    wait_until(lambda: cluster.topologies() == [])
+    assert cluster.last_status("keeps").components["numbers"].failures == {"stopped": 5}
+
+
+def test_a_topology_rests_while_it_is_inactive(cluster: LocalCluster, folder: Path) -> None:
+    cluster.submit(line("words", Numbers(None, 0.001), Notes(folder)), active=False)
+    wait_until(lambda: len(cluster.workers("words")) == 2)
+    assert cluster.status("words").components["numbers"].idle == "inactive"
+    assert noted(folder, "bolt1") == []
+    cluster.activate("words")
+    wait_until(lambda: len(noted(folder, "bolt1")) > 20)
+    cluster.deactivate("words")
+    wait_until(lambda: cluster.status("words").components["numbers"].idle == "inactive")
+    wait_until(lambda: cluster.status("words").components["numbers"].pending == 0)
+    seen = len(noted(folder, "bolt1"))
+    cluster.activate("words")
+    wait_until(lambda: len(noted(folder, "bolt1")) > seen + 20)
+
+
+@pytest.mark.slow
+def test_a_rebalance_changes_workers_and_tasks_and_loses_nothing(cluster: LocalCluster, folder: Path) -> None:
+    cluster.submit(line("grows", Numbers(3000, 0.001), Notes(folder), Notes(folder)))
+    wait_until(lambda: len(noted(folder, "bolt2")) > 100)
+    cluster.rebalance("grows", workers=3, parallelism={"bolt1": 4})
+    wait_until(lambda: len(cluster.workers("grows")) == 3 and cluster.status("grows").state == "ACTIVE")
+    wait_until(lambda: len(list(folder.glob("bolt1-*"))) == 4)
+    cluster.wait("grows", CAP)
+    status = cluster.status("grows")
+    spout = status.components["numbers"]
+    assert spout.emitted == spout.acked >= 3000  # a spout task that has moved begins again
+    assert status.components["bolt1"].tasks == 4
+    for bolt in ("bolt1", "bolt2"):
+        assert {number for number, _ in noted(folder, bolt)} == set(range(3000))
+        assert status.components[bolt].executed == len(noted(folder, bolt))
+
+
+@pytest.mark.slow
+def test_a_worker_that_is_killed_is_started_again_and_every_tuple_gets_its_ack(
+    cluster: LocalCluster, folder: Path
+) -> None:
+    cluster.submit(line("words", Numbers(2000, 0.001), Notes(folder)))
+    wait_until(lambda: len(noted(folder, "bolt1")) > 100)
+    without_spout = next(view for view in cluster.workers("words") if 1 not in view.tasks)
+    os.kill(without_spout.pid, signal.SIGKILL)
+    cluster.wait("words", CAP)
+    status = cluster.status("words")
+    assert status.components["numbers"].acked == 2000
+    assert {number for number, _ in noted(folder, "bolt1")} == set(range(2000))
+    [note] = status.notes
+    assert note.startswith(
+        f"worker {without_spout.worker} (pid {without_spout.pid}) of topology 'words' was killed"
+    )
+    assert "SIGKILL" in note
+    assert len({pid for _, pid in noted(folder, "bolt1")}) == 3
+
+
+def test_errors_of_all_workers_are_in_the_status(cluster: LocalCluster) -> None:
+    cluster.submit(line("refuses", Numbers(None, 0.005), Raises()))
+    wait_until(lambda: len({report.task for report in cluster.status("refuses").errors if report.call}) == 2)
+    status = cluster.status("refuses")
+    assert status.components["bolt1"].errors >= 2
+    report = next(report for report in status.errors if report.call)
+    assert (report.component, report.call) == ("bolt1", "execute")
+    assert "is refused" in report.text
+    assert len(report.render().splitlines()) <= 15
+    assert "process_topologies.py:" in report.render().splitlines()[-1]
+    assert [report.time for report in status.errors] == sorted(report.time for report in status.errors)
+
+
+def test_a_bolt_that_cannot_be_prepared_fails_the_topology_with_its_report(cluster: LocalCluster) -> None:
+    cluster.submit(line("down", Numbers(None, 0.01), CannotPrepare()))
+    with pytest.raises(TopologyFailed, match=r"prepare\(\) raised ConnectionError: the sink is down"):
+        cluster.wait("down", CAP)
+    status = cluster.status("down")
+    assert (status.state, status.workers) == ("FAILED", 0)
+
+
+def test_a_module_that_was_put_on_the_path_later_is_found_by_the_workers(
+    cluster: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "late_bolts.py").write_text(
+        "from topology_api import Bolt\nclass Late(Bolt):\n    def execute(self, tup):\n        pass\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    import late_bolts  # type: ignore[import-not-found]
+
+    monkeypatch.setitem(sys.modules, "late_bolts", late_bolts)  # forgotten again afterwards
+    cluster.submit(line("late", Numbers(20), late_bolts.Late()))
+    cluster.wait("late", CAP)
+    assert cluster.status("late").components["bolt1"].executed == 20
+
+
+def test_wait_says_how_far_it_is_when_its_time_is_over(cluster: LocalCluster) -> None:
+    cluster.submit(line("words", Numbers(None, 0.01), Keeps()))
+    with pytest.raises(TimeoutError, match=r"'words' is not completed \(after 0.05 s\): state ACTIVE"):
+        cluster.wait("words", 0.05)
+    cluster.kill("words", wait_secs=0)
+    with pytest.raises(TopologyFailed, match="it was killed"):
+        cluster.wait("words", CAP)
+
+
+def test_settings_that_need_the_workers_in_this_process_are_refused() -> None:
+    with pytest.raises(InvalidConfig) as caught:
+        LocalCluster(processes=True, simulated_time=True, encode=True, observers=(object(),), slots=0)
+    assert len(caught.value.problems) == 4
+
+
+def test_workers_inside_this_process_are_no_processes() -> None:
+    with LocalCluster() as cluster, pytest.raises(SquallError, match=r"LocalCluster\(processes=True\)"):
+        cluster.workers("words")
