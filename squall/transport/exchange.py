@@ -266,6 +266,8 @@ class Exchange:
             if header.kind != wire.SIGN:
                 self.refuse("for another incarnation", header.sender, f"meant for {header.receiver}")
             return None
+        if not link.up:
+            _log.info("worker %s: the link is up, incarnation %d.%d", link.peer, *link.incarnation)
         link.heard(header, self.now())
         self.open_if_ready(link)
         return link
@@ -383,11 +385,20 @@ class Exchange:
                 link.last_heard += pause
             link.advance(now, self.leaving)
             if link.wants_reconnect:
-                link.wants_reconnect = False
-                self.counters["reconnects"] += 1
-                self.connect(link)
+                self.reconnect(link, now)
             busy |= self.pump(link)
         return busy
+
+    def reconnect(self, link: Link, now: float) -> None:
+        """A peer is silent, or says that it does not hear this worker."""
+        link.wants_reconnect = False
+        if self.addresses.get(link.peer) is None:
+            return
+        self.counters["reconnects"] += 1
+        if link.was_open:
+            silence = now - link.last_heard
+            _log.warning("worker %s: silent for %.1f s, connecting anew", link.peer, silence)
+        self.connect(link)
 
     def next_time(self) -> float | None:
         """When something is due though nothing comes in."""

@@ -254,6 +254,7 @@ class Link:
         if now - self.last_heard >= SILENCE and now >= self.next_reconnect:
             self.step("silence")
             self.wants_reconnect = True
+            self.next_reconnect = now + RECONNECT_SECONDS
 
     def next_time(self) -> float:
         """When something is due though nothing comes in."""
