@@ -106,9 +106,8 @@ class Supervisor:
         self.clock = clock
         self.limits = Limits() if limits is None else limits
         self._around = Surroundings(id, bind, host if bind in _EVERYWHERE else bind, lease_secs)
-        self._python_path = (
-            sys.path if python_path is None else python_path
-        )  # what is added to it later counts too
+        # Not a copy: what is added to it later counts too.
+        self._python_path = sys.path if python_path is None else python_path
         self._command = command
         self._kernel_kills = exits.KernelKills(kernel_kills)
         self._hosted: dict[Key, HostedWorker] = {}
@@ -257,8 +256,8 @@ class Supervisor:
         for action, key in actions:
             try:
                 self._do(action, key)
-            except (SquallError, OSError) as error:
-                _log.warning("supervisor %s cannot %s %s: %s", self.id, action.name, key, error)
+            except Exception:  # it concerns this worker; the others go on
+                _log.exception("supervisor %s: %s of %s failed", self.id, action.name, key)
         return bool(actions)
 
     def _do(self, action: Action, key: Key) -> None:
@@ -303,7 +302,7 @@ class Supervisor:
                 occasion_of(view),
                 self._time,
             )
-        except (SquallError, OSError) as error:
+        except Exception as error:  # whatever it is, it rests before it is tried again
             backoff = after_death(hosted.backoff, self._time, self._time)
             label, what = hosted.label, f"cannot be started: {error}"
             hosted.bury(backoff, death_note(label, what, backoff, self._time), again=True)
@@ -336,7 +335,7 @@ class Supervisor:
         """Take note of the end of a process, and of its cause unless it was told to end."""
         exit = self._kernel_kills.told_apart(hosted.exit)
         again = self._wish(hosted) is Wish.RUN
-        if hosted.told_to_stop is not None and hosted.killed is None:
+        if hosted.told_to_stop is not None and hosted.killed is None and not exit.status:
             _log.info("%s: ended as told", hosted.label)
             hosted.bury(hosted.backoff, hosted.note, again)
             return
@@ -357,10 +356,13 @@ class Supervisor:
                 continue
             if self._wish(hosted) is not Wish.RUN:
                 continue
-            own = _own(hosted.orders)
-            orders = orders_for(self._views[key[0]], own, self._around, incarnations.get(key[0], {}))
+            view, own = self._views[key[0]], incarnations[key[0]]
+            if hosted.basis is not None and hosted.basis[0] is view and hosted.basis[1] == own:
+                continue  # nothing is new that orders are made from
+            orders = orders_for(view, _own(hosted.orders), self._around, own)
             try:
-                hosted.give(orders, occasion_of(self._views[key[0]]))
+                hosted.give(orders, occasion_of(view))
+                hosted.basis = (view, own)
                 if hosted.behind and hosted.heard is not None and hosted.signalled is None:
                     hosted.signal(self._time)
             except OSError as error:

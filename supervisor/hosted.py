@@ -52,6 +52,8 @@ class HostedWorker:
     def _forget_process(self) -> None:
         self.orders: Orders | None = None
         self.occasion: Occasion | None = None
+        # What the orders were made from, for whoever makes them.
+        self.basis: tuple[object, object] | None = None
         self.asked_since = 0
         self.pulse: Pulse | None = None
         self.counted = 0

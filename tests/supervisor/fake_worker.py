@@ -3,9 +3,9 @@
     python fake_worker.py DIRECTORY
 
 `fake` maps a worker's name (or "*") to a behaviour: `obey` (the default), `die 3` (exit status), `signal 9`, `fault`
-(dies in C code), `deaf` (does not stop when told), `mute` (never gives a sign of life), `crash TEXT`, `freeze` (one sign of
-life, then none), `children` (starts a child in its session that outlives it), `end 75 TEXT` (with its last word).
-Only the first process of a worker behaves so when the behaviour begins with `once`.
+(dies in C code), `deaf` (does not stop when told), `faulty stop` (dies when it is told to stop), `mute` (never gives a sign
+of life), `crash TEXT`, `freeze` (one sign of life, then none), `children` (starts a child in its session that outlives it),
+`end 75 TEXT` (with its last word). Only the first process of a worker behaves so when the behaviour begins with `once`.
 """
 
 from __future__ import annotations
@@ -76,6 +76,8 @@ class FakeWorker:
     def obey(self) -> None:
         asked = self.orders.asked
         if asked == "stop" and self.behaviour()[0] != "deaf":
+            if self.behaviour()[0] == "faulty":
+                os.kill(os.getpid(), signal.SIGSEGV)
             self.say(orders=self.orders.number, asked=asked, stopped=True)
             self.end(0, "told to stop")
         self.say(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from squall.worker_files import read_orders
-from tests.supervisor.hosts import Hosts
+from tests.supervisor.hosts import Hosts, fake_command
 from tests.supervisor.programs import runs
 
 
@@ -165,6 +165,20 @@ def test_a_program_that_cannot_be_started_is_told_and_tried_again(make_hosts: Ca
     assert hosts.link.notes()[1].endswith("it is started again in 1 s")
     hosts.nimbus.kill("words", wait_secs=0)
     hosts.until(lambda: hosts.state_of() is None)
+
+
+def test_an_error_that_nobody_thought_of_is_told_and_rests(make_hosts: Callable[..., Hosts]) -> None:
+    def command(directory: Path) -> list[str]:
+        if directory.name == "w1":
+            raise RuntimeError("nobody thought of this")
+        return fake_command(directory)
+
+    hosts = make_hosts(supervisors=0)
+    hosts.supervisors.append(hosts.make("s1", command=command))
+    hosts.submit()
+    hosts.until(lambda: hosts.opened("w2") and len(hosts.link.notes()) >= 2)
+    assert "worker w1 of topology 'words' cannot be started: nobody thought of this" in hosts.link.notes()[0]
+    assert hosts.link.notes()[1].endswith("it is started again in 1 s")
 
 
 def test_a_state_directory_that_cannot_be_written_ends_nothing(

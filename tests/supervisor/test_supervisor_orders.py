@@ -192,7 +192,11 @@ def test_a_topology_is_read_with_all_that_belongs_to_it() -> None:
     assert VIEW.assignment is not None
     store.save_assignment(VIEW.assignment)
     store.save_report("words-1-0", SAYS)
-    assert read_views(store, {}) == {"words-1-0": VIEW}
+    views = read_views(store, {})
+    assert views == {"words-1-0": VIEW}
+    assert read_views(store, views)["words-1-0"] is views["words-1-0"], "nothing has changed"
+    store.save_report("words-1-0", replace(SAYS, ended=True))
+    assert read_views(store, views)["words-1-0"].reports["w2"].ended
 
 
 def test_an_assignment_that_is_not_of_all_tasks_is_being_written() -> None:

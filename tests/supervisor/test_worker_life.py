@@ -144,6 +144,16 @@ def test_a_worker_that_does_not_stop_is_killed_after_the_grace_and_its_topology_
     assert not runs(pid)
 
 
+def test_a_worker_that_dies_while_it_stops_is_told_of_and_holds_up_nobody(hosts: Hosts) -> None:
+    hosts.submit(fake={"w2": "faulty stop"})
+    hosts.until(lambda: both_opened(hosts))
+    hosts.nimbus.kill("words")
+    hosts.until(lambda: hosts.state_of() is None)
+    (note,) = hosts.link.notes()
+    assert "died of SIGSEGV" in note
+    assert "started again" not in note
+
+
 def test_a_worker_that_never_gave_a_sign_of_life_is_killed_with_its_topology(
     make_hosts: Callable[..., Hosts],
 ) -> None:
