@@ -245,6 +245,7 @@ class Supervisor:
         for key, hosted in self._hosted.items():
             if key in self._wanted:
                 hosted.timeout = self._wanted[key].timeout
+        self._reporter.keep(self._views)
         self.directories.remove_topologies({*self._views, *(key[0] for key in self._hosted)})
 
     # What is done

@@ -8,7 +8,7 @@ Must not know: processes, the plan.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Final, Protocol
 
@@ -76,6 +76,11 @@ class Reporter:
     def forget(self, key: Key) -> None:
         """A worker is gone for good, and was told so."""
         self._sent.pop(key, None)
+
+    def keep(self, topology_ids: Collection[str]) -> None:
+        """All other topologies are no more."""
+        for key in [key for key in self._sent if key[0] not in topology_ids]:
+            del self._sent[key]
 
     def _say(self, say: Callable[[], object]) -> None:
         try:

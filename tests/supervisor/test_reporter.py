@@ -64,12 +64,20 @@ def test_news_are_told_once_and_again_when_they_do_not_come_back_from_the_store(
     assert len(nimbus.said) == 3, "other news wait for nothing"
 
 
-def test_what_was_told_of_a_worker_that_is_forgotten_is_told_anew(nimbus: Nimbus, reporter: Reporter) -> None:
+def test_what_was_told_of_a_worker_or_topology_that_is_forgotten_is_told_anew(
+    nimbus: Nimbus, reporter: Reporter
+) -> None:
     news = replace(SAYS, ended=True)
     reporter.report(VIEW, news, 0.0)
+    reporter.keep(["words-1-0"])
+    reporter.report(VIEW, news, 0.0)
+    assert len(nimbus.said) == 1
     reporter.forget(("words-1-0", "w2"))
     reporter.report(VIEW, news, 0.0)
     assert len(nimbus.said) == 2
+    reporter.keep([])
+    reporter.report(VIEW, news, 0.0)
+    assert len(nimbus.said) == 3
 
 
 @pytest.mark.parametrize(
