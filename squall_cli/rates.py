@@ -1,5 +1,6 @@
 """Tuples a second of each component, from the counters of two moments a few seconds apart.
 
+Counters of worker processes come once a second: a count speaks of the moment at which it was seen to change.
 Must not know: where counters come from, where rates are shown.
 """
 
@@ -7,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from squall.status import ComponentStatus
 
@@ -14,6 +16,8 @@ from squall.status import ComponentStatus
 WINDOW = 5.0
 #: Moments closer to each other than this are not kept apart.
 STEP = 0.25
+#: A count that has not changed for longer than this is known to stand still.
+STILL = 1.5
 
 
 def done(component: ComponentStatus) -> int:
@@ -21,28 +25,50 @@ def done(component: ComponentStatus) -> int:
     return component.emitted if component.kind == "spout" else component.executed
 
 
+@dataclass(frozen=True)
+class Count:
+    """A count, and when it was seen to change last."""
+
+    number: int
+    changed: float
+
+    def time(self, now: float) -> float:
+        """The moment that it speaks of, asked now."""
+        return self.changed if now - self.changed <= STILL else now
+
+
 class Rates:
     """Remembers the counters of the last seconds."""
 
     def __init__(self, now: float, components: Mapping[str, ComponentStatus]) -> None:
-        self.moments: deque[tuple[float, dict[str, int]]] = deque()
+        self.latest: dict[str, Count] = {}
+        self.moments: deque[tuple[float, dict[str, Count]]] = deque()
         self.note(now, components)
 
     def note(self, now: float, components: Mapping[str, ComponentStatus]) -> None:
         """Remember the counters of this moment; forget those of before the window."""
+        for name, component in components.items():
+            last = self.latest.get(name)
+            if last is None or last.number != done(component):
+                self.latest[name] = Count(done(component), now)
         if self.moments and now - self.moments[-1][0] < STEP:
             return
-        self.moments.append((now, {name: done(component) for name, component in components.items()}))
+        self.moments.append((now, dict(self.latest)))
         while len(self.moments) > 2 and self.moments[1][0] <= now - WINDOW:
             self.moments.popleft()
 
     def at(self, now: float, components: Mapping[str, ComponentStatus]) -> dict[str, float | None]:
         """The rate of each component over the window; None while too little time has passed to tell."""
+        self.note(now, components)
         then, counts = self.moments[0]
-        seconds = now - then
-        if seconds < STEP:
+        if now - then < STEP:
             return dict.fromkeys(components)
-        return {
-            name: max(0, done(component) - counts.get(name, 0)) / seconds
-            for name, component in components.items()
-        }
+        return {name: self.rate(name, counts.get(name), then, now) for name in components}
+
+    def rate(self, name: str, before: Count | None, then: float, now: float) -> float | None:
+        """Of one component, since it had the count `before`."""
+        latest = self.latest[name]
+        if before is None or latest.number <= before.number:
+            return 0.0
+        seconds = latest.time(now) - before.time(then)
+        return (latest.number - before.number) / seconds if seconds > 0 else None

@@ -137,6 +137,19 @@ def test_rates_are_taken_over_the_last_seconds_only() -> None:
     assert rates.at(10.0 + WINDOW, at(1000)) == {"lines": 0.0, "split": 0.0}
 
 
+def test_rates_are_steady_though_counters_come_once_a_second() -> None:
+    def at(tick: int) -> dict[str, ComponentStatus]:
+        lines, split = 1000 * (tick // 20), 1000 * ((tick + 7) // 20)  # the workers do not report together
+        return {"lines": replace(SPOUT, emitted=lines), "split": replace(BOLT, executed=split)}
+
+    rates = Rates(0.0, at(0))
+    for tick in range(1, 400):
+        rates.note(tick / 20, at(tick))
+        found = rates.at(tick / 20, at(tick))
+        if tick > 140:  # what came before the first report has left the window
+            assert found == {"lines": pytest.approx(1000), "split": pytest.approx(1000)}
+
+
 def test_a_plain_line_comes_every_few_seconds_and_tells_why_a_spout_is_idle() -> None:
     progress, notices = io.StringIO(), io.StringIO()
     lines = PlainLines(progress, notices)
