@@ -36,7 +36,7 @@ class Call:
     task: Task
     #: The job's or the asynchronous call's beginning, by the worker's clock.
     since: float
-    #: What tells this call from others: its frame, or the asynchronous call. None: the job is young, or in no user code.
+    #: What tells this call from others: its frame, or the asynchronous call. None: the job is too young to be looked at.
     mark: object
     seconds: float
     seen: float
@@ -44,7 +44,7 @@ class Call:
     @property
     def hangs(self) -> bool:
         """Whether it has run for longer than its component allows. 0 allows any time."""
-        return 0 < self.task.hang_secs < self.seconds
+        return self.mark is not None and 0 < self.task.hang_secs < self.seconds
 
     @property
     def name(self) -> str:
@@ -76,14 +76,14 @@ class Calls:
             key = task.id, pending is not None
             mark = pending
             if mark is None and now - since >= YOUNG_SECONDS:
-                mark = user_frame(frames.get(task.emitter.owner))
+                mark = user_frame(frames.get(task.emitter.owner)) or since
             old = self.running.get(key)
-            if old is None or old.since != since:
-                seconds = min(now - since, LONGEST_GAP)
-            elif old.mark is mark:
+            if mark is None:
+                seconds = now - since
+            elif old is not None and old.since == since and old.mark == mark:
                 seconds = old.seconds + min(now - old.seen, LONGEST_GAP)
             else:
-                seconds = 0.0
+                seconds = 0.0  # how much of the job was other calls, nobody has seen
             watched[key] = Call(task, since, mark, seconds, now)
         self.running = watched
         return sorted(watched.values(), key=lambda call: -call.seconds)

@@ -6,6 +6,7 @@ Must not know: single tests.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import ctypes
 import logging
 import os
@@ -17,6 +18,7 @@ import time
 from pathlib import Path
 
 from topology_api import Bolt, Context, Failure, Fields, Spout, Topology, TopologyBuilder, Tuple
+from worker.worker import Worker
 
 
 def note(path: Path, text: object) -> None:
@@ -247,6 +249,32 @@ class StartsPrograms(Bolt):
 class RaisesPreparing(Bolt):
     def prepare(self, context: Context) -> None:
         raise RuntimeError("no database there")
+
+    def execute(self, tup: Tuple) -> None:
+        pass
+
+
+class Sabotages(Bolt):
+    """Breaks the worker that it runs in."""
+
+    def __init__(self, error: type[BaseException]) -> None:
+        self.error = error
+
+    def execute(self, tup: Tuple) -> None:
+        def broken(worker: object) -> bool:
+            raise self.error("sabotaged")
+
+        Worker.step = broken  # type: ignore[method-assign, assignment]
+
+
+class RegistersForTheExit(Bolt):
+    """Registers a function as libraries do that have something to hand over at the end."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def prepare(self, context: Context) -> None:
+        atexit.register(note, self.folder / "exit", "handed over")
 
     def execute(self, tup: Tuple) -> None:
         pass

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from squall.worker_files import EXIT_HUNG, EXIT_LEASE, EXIT_STOPPED
+from squall.worker_files import EXIT_HUNG, EXIT_INTERNAL, EXIT_LEASE, EXIT_MEMORY, EXIT_STOPPED
 from tests.worker.conftest import Launch
 from tests.worker.daemon_components import (
     Aborts,
@@ -21,6 +21,8 @@ from tests.worker.daemon_components import (
     HangsInThread,
     HangsPreparing,
     Notes,
+    RegistersForTheExit,
+    Sabotages,
     StartsPrograms,
     lines,
     lone_spout,
@@ -83,6 +85,7 @@ def test_a_worker_that_was_frozen_for_longer_than_the_lease_does_nothing_any_mor
     assert "the supervisor test has given no new lease" in end.reason
 
 
+@pytest.mark.slow
 def test_a_worker_that_was_frozen_for_less_than_the_lease_goes_on(launch: Launch, tmp_path: Path) -> None:
     worker = launch(one_bolt(Notes(tmp_path), tmp_path, None), HANG, lease_secs=30.0)
     worker.wait(lambda: lines(tmp_path / "acked"), "an ack")
@@ -158,6 +161,7 @@ def test_a_bolt_whose_calls_are_many_and_slow_does_not_hang(launch: Launch, tmp_
     assert len(lines(tmp_path / "acked")) == 12
 
 
+@pytest.mark.slow
 def test_no_hang_seconds_allow_any_time(launch: Launch, tmp_path: Path) -> None:
     worker = launch(one_bolt(Hangs(tmp_path), tmp_path, 10), {"topology.bolt.hang.secs": 0})
     worker.wait_pulse(lambda pulse: pulse.executing and pulse.executing[2] > 2)
@@ -179,6 +183,31 @@ def test_a_segmentation_fault_leaves_the_stack_in_the_output(launch: Launch, tmp
     assert worker.end() is None
     assert "Fatal Python error: Segmentation fault" in worker.output()
     assert "in execute" in worker.output()
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "words"),
+    [
+        (RuntimeError, EXIT_INTERNAL, "an error of Squall's own: RuntimeError: sabotaged"),
+        (MemoryError, EXIT_MEMORY, "out of memory, outside of any user's call"),
+    ],
+)
+def test_an_error_of_our_own_is_named_and_its_traceback_in_the_log(
+    launch: Launch, tmp_path: Path, error: type[BaseException], status: int, words: str
+) -> None:
+    worker = launch(one_bolt(Sabotages(error), tmp_path, 10))
+    assert worker.wait_end() == status
+    end = worker.end()
+    assert end is not None and (end.status, end.reason) == (status, words)
+    assert "in broken" in worker.log()
+
+
+def test_what_libraries_registered_for_the_exit_is_run(launch: Launch, tmp_path: Path) -> None:
+    worker = launch(one_bolt(RegistersForTheExit(tmp_path), tmp_path, 10))
+    worker.wait_opened()
+    worker.order("stop")
+    assert worker.wait_end() == EXIT_STOPPED
+    assert lines(tmp_path / "exit") == ["handed over"]
 
 
 # Children.
