@@ -87,6 +87,11 @@ class Links:
         with self._lock:
             return sum(proxy.passed(way) for proxy in self._proxies.values() for way in (FORWARD, BACKWARD))
 
+    def connections(self) -> int:
+        """Connections that were made through all proxies so far."""
+        with self._lock:
+            return sum(proxy.connections for proxy in self._proxies.values())
+
     def close(self) -> None:
         """End all proxies."""
         with self._lock:

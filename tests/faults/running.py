@@ -230,8 +230,12 @@ def cluster_without_leaks(
                 processes=True, supervisors=surroundings.supervisors, slots=surroundings.slots
             ) as cluster:
                 yield cluster
+            if surroundings.links is not None:
+                surroundings.links.close()
             remains = leaks.left(before)
         finally:
+            if surroundings.links is not None:
+                surroundings.links.close()
             for process in leaks.processes(before.mark, str(folder)):
                 os.kill(process.pid, 9)
     assert not remains, "left behind:\n" + "\n".join(remains)
@@ -251,20 +255,16 @@ def ledger_run(
     books = tmp_path / "books"
     books.mkdir()
     topology = ledger_topology(books, conf={**QUICK, **(conf or {})}, **options)
-    try:
-        with cluster_without_leaks(tmp_path, surroundings) as cluster:
-            run = Run(cluster, books, topology.name, Tally(books), surroundings.links)
-            cluster.submit(topology)
-            if flowing:
-                run.flows()
-            yield run
-            if not run.total.emitted:
-                run.drain()
-            if run.name in cluster.topologies():
-                end(run)
-    finally:
-        if surroundings.links is not None:
-            surroundings.links.close()
+    with cluster_without_leaks(tmp_path, surroundings) as cluster:
+        run = Run(cluster, books, topology.name, Tally(books), surroundings.links)
+        cluster.submit(topology)
+        if flowing:
+            run.flows()
+        yield run
+        if not run.total.emitted:
+            run.drain()
+        if run.name in cluster.topologies():
+            end(run)
 
 
 def end(run: Run) -> None:
