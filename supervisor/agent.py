@@ -324,12 +324,12 @@ class Supervisor:
 
     def _why_killed(self, hosted: HostedWorker) -> str:
         silent = phase_of(hosted.facts(), self._time, self.limits) is Phase.SILENT
-        if not silent:
-            return f"it did not stop within {self.limits.stop:g} s"
-        if hosted.heard is None:
-            return f"it gave no sign of life within {self._time - hosted.started:.0f} s of its start"
         doing = hosted.pulse.executing if hosted.pulse is not None else None
         call = "" if doing is None else f"; when last heard of it was in a call of {doing[0]}[{doing[1]}]"
+        if not silent:
+            return f"it did not stop within {self.limits.stop:g} s{call}"
+        if hosted.heard is None:
+            return f"it gave no sign of life within {self._time - hosted.started:.0f} s of its start"
         return f"it gave no sign of life for {self._time - hosted.heard:.0f} s{call}"
 
     def _bury(self, hosted: HostedWorker) -> None:

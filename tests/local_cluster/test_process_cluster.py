@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -11,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from local_cluster import LocalCluster
+from local_cluster import LocalCluster, process_host
+from supervisor.agent import Supervisor
 from supervisor.processes import stat_of
 from tests.local_cluster.process_topologies import (
     CannotPrepare,
@@ -241,6 +243,45 @@ def test_wait_says_how_far_it_is_when_its_time_is_over(cluster: LocalCluster) ->
     cluster.kill("words", wait_secs=0)
     with pytest.raises(TopologyFailed, match="it was killed"):
         cluster.wait("words", CAP)
+
+
+def test_what_the_disk_refuses_is_tried_again(
+    cluster: LocalCluster, folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(process_host, "RETRY_SECS", 0.01)
+    sync, refusals = Supervisor.sync, iter([True, True, True])
+
+    def refused_at_first(supervisor: Supervisor, now: float) -> None:
+        if next(refusals, False):
+            raise OSError(errno.ENOSPC, "no space left on device")
+        sync(supervisor, now)
+
+    monkeypatch.setattr(Supervisor, "sync", refused_at_first)
+    cluster.submit(line("words", Numbers(20), Notes(folder)))
+    cluster.wait("words", CAP)
+    assert caplog.text.count("cannot look after its workers at the moment: [Errno 28]") == 3
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_cluster_that_breaks_says_so_and_still_ends_its_processes(
+    state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = LocalCluster(processes=True)
+    cluster.submit(line("words", Numbers(None, 0.01), Keeps()))
+    wait_until(lambda: cluster.status("words").components["bolt1"].executed)
+    pids = [view.pid for view in cluster.workers("words")]
+
+    def breaks(supervisor: Supervisor, now: float) -> None:
+        raise ZeroDivisionError("a fault of ours")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Supervisor, "sync", breaks)
+        wait_until(lambda: cluster.broken is not None)
+    with pytest.raises(SquallError, match=r"the local cluster has stopped: .*a fault of ours"):
+        cluster.wait("words", CAP)
+    cluster.shutdown()
+    assert all(is_gone(pid) for pid in pids)
+    assert list(state.iterdir()) == []
 
 
 def test_settings_that_need_the_workers_in_this_process_are_refused() -> None:
