@@ -323,8 +323,9 @@ class Link:
         if sign.flags & wire.RESEND and now - self.last_resend >= RESEND_SECONDS:
             self.resend(now)
         self.peer_data_received = max(self.peer_data_received, sign.data_received)
-        while self.uncredited and self.uncredited[0].number <= sign.data_received:
-            self.unconfirmed.pop(self.uncredited.popleft().number, None)
+        if sign.control_sent <= self.control_received:  # else a word that some are missing may be on its way
+            while self.uncredited and self.uncredited[0].number <= sign.data_received:
+                self.unconfirmed.pop(self.uncredited.popleft().number, None)
         if sign.silence >= SILENCE and now >= self.next_reconnect:
             self.wants_reconnect = True
         if sign.flags & wire.LEAVING:
