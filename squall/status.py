@@ -45,7 +45,9 @@ class ComponentStatus:
 
 @dataclass(frozen=True)
 class TopologyStatus:
-    """A topology at one moment. `errors`: the latest error reports, oldest first; `error`: why it FAILED."""
+    """A topology at one moment. `errors`: the latest error reports, oldest first; `error`: why it FAILED; `uptime`: seconds
+    since it was submitted; `notes`: what was last said about its worker processes (one that died, and of what).
+    """
 
     name: str
     state: str
@@ -53,9 +55,7 @@ class TopologyStatus:
     workers: int
     errors: tuple[ErrorReport, ...] = ()
     error: str | None = None
-    #: Seconds since it was submitted.
     uptime: float = 0.0
-    #: What was last said about its worker processes (one that died, and of what), the latest at the end.
     notes: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
