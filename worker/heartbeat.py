@@ -38,6 +38,8 @@ _log = logging.getLogger(__name__)
 #: Seconds between two pulses, and between two looks in between: at a loop that is held up, at new orders.
 BEAT_SECONDS: Final = 1.0
 LOOK_SECONDS: Final = 0.5
+#: Seconds between two pulses that are sent for nothing but further errors of user code.
+ERROR_SECONDS: Final = 0.3
 #: Seconds between two pulses at least: news come in crowds.
 SHORTEST_BEAT: Final = 0.05
 #: The size at which the process's own stdout and stderr are put aside.
@@ -106,7 +108,7 @@ class Heartbeat:
         self.counters_number = 0
         #: The counters that were written last, but for the number of their reading.
         self.counted = b""
-        self.next_beat = self.next_held = 0.0
+        self.last_beat = self.next_beat = self.next_held = 0.0
         self.orders_file = file_mark(os.path.join(directory, ORDERS))
         self.woken = threading.Event()
         self.ending = False
@@ -121,8 +123,11 @@ class Heartbeat:
         self.thread.start()
 
     def tell(self, flags: Flags) -> None:
-        """From the loop: this is true now. The supervisor is told at once."""
-        self.flags = flags
+        """From the loop: this is true now. The supervisor is told at once; of further errors soon."""
+        before, self.flags = self.flags, flags
+        if replace(flags, errors=0) == replace(before, errors=0):
+            self.next_beat = min(self.next_beat, self.last_beat + ERROR_SECONDS)
+            return
         self.next_beat = 0.0
         self.woken.set()
 
@@ -182,7 +187,7 @@ class Heartbeat:
     def beat(self) -> None:
         """A pulse, and what goes with it."""
         now = self.lease.now()
-        self.next_beat = now + BEAT_SECONDS
+        self.last_beat, self.next_beat = now, now + BEAT_SECONDS
         running = self.calls.look(now)
         self.look_for_hangs(running)
         self.write_pulse(running[0] if running else None)

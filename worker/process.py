@@ -8,6 +8,7 @@ Must not know: what any of these do.
 from __future__ import annotations
 
 import faulthandler
+import gc
 import logging
 import os
 import platform
@@ -17,7 +18,7 @@ import threading
 import traceback
 from collections.abc import Mapping
 from types import FrameType
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from squall.transport.exchange import Exchange
 from squall.transport.frames import Held
@@ -45,11 +46,16 @@ from worker.worker import Worker
 
 _log = logging.getLogger(__name__)
 
+#: When the garbage collector looks. Tuples die by themselves; by Python's own numbers it takes 1.8 % of a busy worker's time
+#: to find nothing, by these 0.2 % (measured with word counts over two workers).
+COLLECTIONS: Final = (10_000, 10, 10)
+
 
 def run(directory: str) -> NoReturn:
     """The life of a worker process."""
     faulthandler.enable(file=2, all_threads=True)
     early = EarlySignals()
+    gc.set_threshold(*COLLECTIONS)
     last_words = LastWords(directory, incarnation_of(directory))
     try:
         try:
@@ -207,4 +213,5 @@ def announce(daemon: Daemon) -> None:
         os.getpid(),
         platform.python_version(),
     )
-    _log.info("tasks: %s", tasks or "none")
+    data, control = daemon.exchange.carrier.address
+    _log.info("tasks: %s; hears tuples at %s and the rest at %s", tasks or "none", data, control)
