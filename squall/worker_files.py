@@ -55,6 +55,7 @@ EXIT_SUPERSEDED: Final = 73
 EXIT_BAD_ORDERS: Final = 74
 EXIT_MEMORY: Final = 75
 EXIT_CRASHED: Final = 76
+EXIT_UNOPENED: Final = 77
 
 
 class BadFile(SquallError):

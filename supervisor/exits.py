@@ -33,6 +33,7 @@ _OUR_STATUSES: Final = {
     worker_files.EXIT_BAD_ORDERS: "it could not read what it was to do",
     worker_files.EXIT_MEMORY: "it ran out of memory",
     worker_files.EXIT_CRASHED: "a crash of its topology",
+    worker_files.EXIT_UNOPENED: "a component could not be opened or prepared",
 }
 
 _SIGNALS: Final = {

@@ -21,8 +21,17 @@ from typing import Final, NoReturn, Protocol
 from squall.cluster.counters import WorkerCounters
 from squall.transport.exchange import Exchange
 from squall.transport.frames import Held
-from squall.worker_files import EXIT_DRAINED, EXIT_STOPPED, EXIT_SUPERSEDED, SCRATCH, BadFile, Orders
+from squall.worker_files import (
+    EXIT_DRAINED,
+    EXIT_STOPPED,
+    EXIT_SUPERSEDED,
+    EXIT_UNOPENED,
+    SCRATCH,
+    BadFile,
+    Orders,
+)
 from topology_api import Topology
+from worker.error_lines import ErrorLines
 from worker.heartbeat import Flags, Heartbeat
 from worker.last_words import LastWords
 from worker.lease import Lease
@@ -99,6 +108,7 @@ class Daemon:
         self.leaving_since: float | None = None
         self.told_peers_at: float | None = None
         self.next_flags = 0.0
+        self.error_lines = ErrorLines()
         # for the heartbeat
         self.round_began: float | None = None
         self.must_end_by: float | None = None
@@ -160,6 +170,10 @@ class Daemon:
         busy = exchange.receive()
         busy |= worker.step()
         busy |= exchange.advance()
+        if worker.unopened:
+            self.give_up_opening()
+        if not exchange.is_ready and worker.opened:
+            exchange.ready()
         if busy and self.lease.now() >= self.next_flags:
             self.tell_flags()
         return busy
@@ -188,6 +202,14 @@ class Daemon:
         gc.collect()
         gc.freeze()  # what is here now stays: no collection needs to look at it again
 
+    def give_up_opening(self) -> NoReturn:
+        """A task cannot be opened or prepared: the process ends, and its supervisor starts it again, ever more rarely. What it
+        depends on may be there by then, and tasks of other workers go on."""
+        crash = self.worker.crash
+        assert crash is not None
+        where = f"{crash.component}[{crash.task}] cannot start: {crash.call}() raised {crash.text}"
+        self.stop(EXIT_UNOPENED, f"{where} ({crash.place})" if crash.place else where)
+
     # Orders.
 
     def read_orders(self) -> None:
@@ -207,9 +229,7 @@ class Daemon:
         if place is None and orders.asked != "stop":
             self.end(EXIT_SUPERSEDED, f"assignment {orders.version} has no place for {describe(orders)}")
         before, self.orders = self.orders, orders
-        if (
-            place is not None
-        ):  # the links first: what the core says to peers of the new assignment needs theirs
+        if place is not None:  # the links first: what the core says to peers of the new assignment needs theirs
             component_of = {task: component for task, component, _ in orders.tasks}
             renumbered = tasks_made_anew(before.tasks, orders.tasks)
             self.exchange.assign(orders.version, peers_of(orders), component_of, renumbered)
@@ -279,6 +299,9 @@ class Daemon:
     def stop(self, status: int, reason: str) -> NoReturn:
         """Close the tasks and end the process."""
         self.worker.stop()
+        if self.exchange.counters:
+            counted = ", ".join(f"{name}: {count}" for name, count in sorted(self.exchange.counters.items()))
+            _log.info("of the links: %s", counted)
         shutil.rmtree(os.path.join(self.directory, SCRATCH), ignore_errors=True)
         self.heartbeat.stop(self.flags(stopped=True))
         self.end(status, reason)
@@ -310,9 +333,9 @@ class Daemon:
             ended=worker.ended,
             drained=worker.draining and (not worker.started or (worker.drained and self.exchange.settled)),
             stopped=stopped,
-            crash=worker.crash.render() if worker.crash else None,
+            crash=worker.crash.render() if worker.crash and not worker.unopened else None,
             finished=tuple(sorted(finished | set(orders.finished))),
-            errors=sum(log.count for log in worker.errors.values()),
+            errors=self.error_lines.look(worker.errors, self.lease.clock()),
         )
 
     def counters(self) -> WorkerCounters:

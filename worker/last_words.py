@@ -17,11 +17,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NoReturn
 
-from squall.worker_files import END, End, Incarnation, write
+from squall.worker_files import END, EXIT_STOPPED, EXIT_UNOPENED, End, Incarnation, write
 from worker.logs import close_log, tell_stderr
 
 _log = logging.getLogger(__name__)
 
+#: Statuses whose reason is told elsewhere already, or is none to worry about.
+QUIET: Final = (EXIT_STOPPED, EXIT_UNOPENED)
 #: Seconds that the last words may take (the log's lock may be held), and what libraries do at the exit.
 LONGEST_WORDS: Final = 2.0
 LONGEST_EXIT: Final = 5.0
@@ -49,7 +51,7 @@ class LastWords:
             write(self.directory, END, End(self.process, self.incarnation, status, reason))
         except OSError as error:
             tell_stderr(f"end.json cannot be written: {error}; status {status}: {reason}")
-        _log.log(logging.INFO if status == 0 else logging.ERROR, "ends (status %d): %s", status, reason)
+        _log.log(logging.INFO if status in QUIET else logging.ERROR, "ends (status %d): %s", status, reason)
         if details:
             _log.error("%s", details)
         if orderly:

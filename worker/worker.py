@@ -90,6 +90,8 @@ class Worker:
         self.ready: deque[BoltTask] = deque()
         self.errors: dict[str, ErrorLog] = {spec.id: ErrorLog() for spec in plan.topology.components}
         self.crash: ErrorReport | None = None
+        #: The crash is that a task could not be made, opened or prepared.
+        self.unopened = False
         #: The task that the loop is in the middle of a job of; other threads ask what a slow worker is doing.
         self.running: Task | None = None
         self.started = self.stopped = self.draining = False
@@ -120,7 +122,7 @@ class Worker:
                     self.plan.topology.name, component, task_id, "start", error, None, self.now()
                 )
                 self.take_reports([report])
-                self.crash = self.crash or report
+                self.crash, self.unopened = self.crash or report, True
                 return
             self.tasks[task_id] = task
             made.append(task)
@@ -308,7 +310,7 @@ class Worker:
             self.ready.append(task)
 
     def run_bolts(self) -> bool:
-        """One round: each bolt task that is ready runs once, unless that takes long: what is settled must not wait for others."""
+        """One round: each bolt task that is ready runs once, unless that takes long: what is settled must not wait."""
         ran = False
         until = self.now() + LONGEST_WAIT_IN_OUTBOX
         for _ in range(len(self.ready)):
@@ -366,7 +368,7 @@ class Worker:
         if task.reports:
             self.take_reports(task.reports, task.crash_on_error)
         if task.abandoned is not None:
-            self.crash = self.crash or task.abandoned
+            self.crash, self.unopened = self.crash or task.abandoned, True
         if task.emitter.emitted - task.flushed_at >= task.limits.frame:
             task.flushed_at = task.emitter.emitted
             self.links.flush(task, partial=False)

@@ -94,7 +94,7 @@ class Exchange:
         #: Tasks that were made anew with a version: what an older one sends them is refused.
         self.fences: dict[int, int] = {}
         self.sources: dict[tuple[int, int], Source] = {}
-        self.leaving = False
+        self.leaving = self.is_ready = False
         self.counters: Counter[str] = Counter()
         self.last_logged: dict[tuple[str, str], float] = {}
         self.last_advance = clock.now()
@@ -176,7 +176,18 @@ class Exchange:
     @property
     def linked(self) -> bool:
         """Whether every peer answers."""
-        return all(link.was_open for link in self.links.values())
+        return all(link.up for link in self.links.values())
+
+    def ready(self) -> None:
+        """The tasks here are prepared: peers may send tuples."""
+        if not self.is_ready:
+            self.is_ready = True
+            self.sign_soon()
+
+    def sign_soon(self) -> None:
+        """Have all peers hear of this worker with the next `advance`."""
+        for link in self.links.values():
+            link.next_sign = self.now()
 
     # Frames out.
 
@@ -286,6 +297,7 @@ class Exchange:
         """A sign of life."""
         left = link.peer_leaves
         link.take_sign(sign, self.now())
+        self.open_if_ready(link)
         if link.peer_leaves and not left:
             link.next_sign = self.now()
             self.listener.closing(link.peer)
@@ -377,13 +389,14 @@ class Exchange:
     def advance(self) -> bool:
         """Signs of life, repetitions, connections that are silent; whether anything was handed to the carrier."""
         now = self.now()
+        flags = (wire.READY if self.is_ready else 0) | (wire.LEAVING if self.leaving else 0)
         pause = now - self.last_advance
         self.last_advance = now
         busy = False
         for link in self.links.values():
             if pause > OWN_PAUSE:  # a user's call was running: the peers may have spoken all the time
                 link.last_heard += pause
-            link.advance(now, self.leaving)
+            link.advance(now, flags)
             if link.wants_reconnect:
                 self.reconnect(link, now)
             busy |= self.pump(link)
@@ -410,8 +423,7 @@ class Exchange:
         """Ask the peers to send no more tuples."""
         if not self.leaving:
             self.leaving = True
-            for link in self.links.values():
-                link.next_sign = self.now()
+            self.sign_soon()
 
     @property
     def left(self) -> bool:

@@ -11,7 +11,8 @@ missing, the sender fails their trees at once and sends an empty frame in their 
 Control frames are kept until the peer has them, and sent again (go-back-N): an XOR is applied once, in order. A frame is
 *confirmed* when its grant has come: it was executed. What a superseded incarnation has not confirmed is lost.
 
-Tuples go to a peer only while it runs the same version of the assignment, or a later one: see `open`.
+Tuples go to a peer only once its tasks are prepared, and while it runs the same version of the assignment, or a later one:
+see `open`.
 Must not know: sockets, how values are encoded, clocks (times come as arguments), tasks.
 """
 
@@ -125,6 +126,7 @@ class Link:
         self.incarnation = incarnation
         self.state = GREETING
         self.peer_version = -1
+        self.peer_ready = False
         self.was_open = False
         #: The peer takes no more tuples; where its own stream of tuples to us ends, once it knows that we take no more.
         self.peer_leaves = False
@@ -165,7 +167,7 @@ class Link:
     @property
     def open(self) -> bool:
         """Whether tuples may go to the peer now."""
-        return self.state != GREETING and self.peer_version >= self.version
+        return self.peer_ready and self.state != GREETING and self.peer_version >= self.version
 
     @property
     def quiet(self) -> bool:
@@ -236,15 +238,14 @@ class Link:
         while self.waiting and self.open:
             self.put_batch(self.waiting.popleft(), now)
 
-    def advance(self, now: float, leaving: bool) -> None:
-        """Do what is due: signs, questions for what is missing, silence."""
+    def advance(self, now: float, flags: int) -> None:
+        """Do what is due: signs (with these flags), questions for what is missing, silence."""
         if self.missing:
             missing, self.missing = self.missing, []
             self.send_control(Control(self.worker, missing=missing))
         untold = self.control_received - self.told_received
         if now >= self.next_sign or self.wants_resend or untold >= UNTOLD:
-            flags = (wire.RESEND if self.wants_resend else 0) | (wire.LEAVING if leaving else 0)
-            self.out[CONTROL].append(self.sign(now, flags))
+            self.out[CONTROL].append(self.sign(now, flags | (wire.RESEND if self.wants_resend else 0)))
             self.wants_resend = False
             self.told_received = self.control_received
             self.next_sign = now + (GREETING_SECONDS if self.state == GREETING else SIGN_SECONDS)
@@ -328,6 +329,8 @@ class Link:
                 self.unconfirmed.pop(self.uncredited.popleft().number, None)
         if sign.silence >= SILENCE and now >= self.next_reconnect:
             self.wants_reconnect = True
+        if sign.flags & wire.READY:
+            self.peer_ready = True
         if sign.flags & wire.LEAVING:
             self.peer_leaves = True
         if sign.flags & wire.LEFT:

@@ -55,6 +55,7 @@ MOST_KEPT: Final = 4096
 LEAVING: Final = 1  # the sender takes no more tuples
 LEFT: Final = 2  # the sender knows that the receiver takes no more, and sends none
 RESEND: Final = 4  # control frames after "control received" have not come: send them again
+READY: Final = 16  # the sender's tasks are prepared: it takes tuples
 ASIDE: Final = 8  # sent by another thread, out of order: the numbers say nothing
 
 StreamNumber = Callable[[str, str], int]

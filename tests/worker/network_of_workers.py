@@ -100,6 +100,7 @@ class Node:
         busy = self.exchange.receive()
         if not self.worker.started and self.exchange.linked:
             self.worker.start()
+            self.exchange.ready()
             busy = True
         busy |= self.worker.step()
         busy |= self.exchange.advance()
