@@ -121,6 +121,8 @@ def readable(line: str) -> str | None:
     if found is None:
         return None
     when, level, place, text = found.groups()
+    if level == "REPORT":  # of an error in user code: the status brings it
+        return ""
     if level in ("DEBUG", "INFO"):
         return f"{when} {place}: {text}" if OF_A_TASK.fullmatch(place) else ""
     return f"{when} {level} {place}: {text}"

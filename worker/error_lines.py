@@ -15,6 +15,10 @@ from worker.reports import ErrorLog
 
 _log = logging.getLogger(__name__)
 
+#: The level of these lines, with a name of its own: who shows the status to somebody shows the reports already.
+REPORT: Final = logging.ERROR + 1
+logging.addLevelName(REPORT, "REPORT")
+
 #: Reports written within `SECONDS`; all are counted, and the latest of each component are kept for the status.
 MOST: Final = 20
 SECONDS: Final = 60.0
@@ -59,12 +63,12 @@ class ErrorLines:
             self.left_out += 1
             return
         if self.left_out:
-            _log.error("%d errors of user code before this one are only counted", self.left_out)
+            _log.log(REPORT, "%d errors of user code before this one are only counted", self.left_out)
             self.left_out = 0
         self.written.append(now)
-        _log.error("%s", report.render())
+        _log.log(REPORT, "%s", report.render())
         if len(self.written) == MOST:
-            _log.error("errors are only counted from here on, for up to %.0f s", SECONDS)
+            _log.log(REPORT, "errors are only counted from here on, for up to %.0f s", SECONDS)
 
 
 def same(one: ErrorReport, other: ErrorReport) -> bool:
