@@ -71,12 +71,8 @@ class ErrorLines:
             _log.log(REPORT, "errors are only counted from here on, for up to %.0f s", SECONDS)
 
 
-def same(one: ErrorReport, other: ErrorReport) -> bool:
-    """Whether two reports are one, perhaps seen more often."""
-    return (one.time, one.task, one.call, one.text, one.place) == (
-        other.time,
-        other.task,
-        other.call,
-        other.text,
-        other.place,
-    )
+def same(one: ErrorReport, last: ErrorReport) -> bool:
+    """Whether a report is the one that was looked at last, perhaps seen again since (it has the time of the last time)."""
+    if (one.task, one.call, one.text, one.place) != (last.task, last.call, last.text, last.place):
+        return False
+    return one.time == last.time or one.times > last.times

@@ -246,6 +246,11 @@ class StartsPrograms(Bolt):
                 time.sleep(0.1)
 
 
+class Raises(Bolt):
+    def execute(self, tup: Tuple) -> None:
+        raise ValueError(f"bad number {tup['number']}")
+
+
 class RaisesPreparing(Bolt):
     def prepare(self, context: Context) -> None:
         raise RuntimeError("no database there")

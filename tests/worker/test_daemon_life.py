@@ -16,6 +16,7 @@ from squall.worker_files import (
     EXIT_DRAINED,
     EXIT_STOPPED,
     EXIT_SUPERSEDED,
+    EXIT_UNOPENED,
     ORDERS,
     Keys,
     write,
@@ -26,6 +27,7 @@ from tests.worker.daemon_components import (
     Hangs,
     Notes,
     Numbers,
+    Raises,
     RaisesPreparing,
     UsesScratch,
     lines,
@@ -33,6 +35,12 @@ from tests.worker.daemon_components import (
     one_bolt,
 )
 from tests.worker.fake_supervisor import FakeSupervisor, orders_for, ship
+
+
+def counters_of(worker: FakeSupervisor) -> str:
+    """The text of the counters' file."""
+    path = worker.directory / COUNTERS
+    return path.read_text() if path.exists() else ""
 
 
 def test_a_worker_runs_a_topology_to_its_end_and_stops_when_told(launch: Launch, tmp_path: Path) -> None:
@@ -120,16 +128,40 @@ def test_a_spout_that_had_finished_is_not_opened_again(launch: Launch, tmp_path:
     assert not lines(tmp_path / "opened")
 
 
-def test_an_error_in_prepare_is_a_crash_that_waits_to_be_told_to_stop(launch: Launch, tmp_path: Path) -> None:
+def test_a_worker_whose_bolt_cannot_be_prepared_ends_and_says_which(launch: Launch, tmp_path: Path) -> None:
     worker = launch(one_bolt(RaisesPreparing(), tmp_path, 5))
+    assert worker.wait_end() == EXIT_UNOPENED
+    end, pulse = worker.end(), worker.pulse()
+    assert end is not None and pulse is not None
+    assert "bolt[2] cannot start: prepare() raised RuntimeError: no database there" in end.reason
+    assert pulse.crash is None and pulse.stopped
+    assert "no database there" in (worker.directory / COUNTERS).read_text()
+
+
+def test_an_error_that_ends_the_topology_is_told_until_the_worker_is_to_stop(
+    launch: Launch, tmp_path: Path
+) -> None:
+    worker = launch(one_bolt(Raises(), tmp_path, 5), {"topology.on.error": "crash"})
     pulse = worker.wait_pulse(lambda pulse: pulse.crash)
     assert pulse.crash is not None
-    assert "prepare() raised RuntimeError: no database there" in pulse.crash
+    assert "bolt[2] of topology 't': execute() raised ValueError: bad number 1" in pulse.crash
     worker.wait_pulse(lambda later: later.number > pulse.number)
     worker.order("stop")
     assert worker.wait_end() == EXIT_STOPPED
     end = worker.end()
     assert end is not None and end.reason == "stopped as ordered, after a crash"
+
+
+def test_errors_of_user_code_are_in_the_counters_soon_and_in_the_log_once(
+    launch: Launch, tmp_path: Path
+) -> None:
+    worker = launch(one_bolt(Raises(), tmp_path, 10))
+    worker.wait(lambda: '"errors":10' in counters_of(worker), "the count of errors")
+    worker.wait_pulse(lambda pulse: pulse.ended)
+    worker.order("stop")
+    worker.wait_end()
+    found = [line.rpartition(" ")[2] for line in worker.log().splitlines() if "execute() raised" in line]
+    assert found == [str(number) for number in range(1, 11)]
 
 
 def test_scratch_space_is_gone_when_the_worker_is_and_not_inherited_from_one_that_was_killed(

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from squall.cluster.counters import WorkerCounters
+from squall.error_reports import ErrorReport
 from squall.worker_files import (
     COUNTERS,
     EXIT_HUNG,
@@ -28,9 +29,10 @@ from squall.worker_files import (
 from tests.worker.daemon_components import Notes, Numbers, lone_spout, one_bolt
 from tests.worker.fake_supervisor import orders_for, ship
 from worker.calls import Call, Calls, all_stacks, user_frame
+from worker.error_lines import ErrorLines
 from worker.heartbeat import Flags, Heartbeat
 from worker.lease import Lease
-from worker.reports import OURS
+from worker.reports import OURS, ErrorLog
 from worker.startup import begin, check_orders, find_orders, own_place, plan_of, seed_of
 
 
@@ -402,6 +404,58 @@ def test_a_worker_told_twice_to_end_is_ended_when_its_call_does_not_return(tmp_p
     with pytest.raises(Over) as over:
         beating.heart.look()
     assert over.value.args[0] == EXIT_STOPPED
+
+
+def test_further_errors_alone_are_told_soon_and_not_at_once(tmp_path: Path) -> None:
+    beating = Beating(tmp_path)
+    beating.beat(100.0)
+    flags = beating.heart.flags
+    beating.heart.tell(replace(flags, errors=5))
+    assert 100.0 < beating.heart.next_beat < 101.0
+    beating.heart.tell(replace(flags, errors=6, ended=True))
+    assert beating.heart.next_beat <= 100.0
+
+
+# Errors of user code in the log.
+
+
+def report(number: int, text: str, time: float) -> ErrorReport:
+    return ErrorReport("words", "count", number, "execute", text, "a.py:1", (), None, time)
+
+
+def test_each_error_is_written_once_and_one_that_is_seen_again_is_not(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    log, written = ErrorLog(), ErrorLines()
+    assert written.look({"count": log}, 0.0) == 0
+    for _ in range(3):
+        log.add(report(1, "one", 1.0))
+    assert written.look({"count": log}, 1.0) == 3
+    log.add(report(1, "one", 2.0))
+    log.add(report(1, "two", 3.0))
+    log.add(report(2, "two", 3.0))
+    assert written.look({"count": log}, 3.0) == 6
+    assert [record.getMessage().splitlines()[0] for record in caplog.records] == [
+        "count[1] of topology 'words': execute() raised one",
+        "count[1] of topology 'words': execute() raised two",
+        "count[2] of topology 'words': execute() raised two",
+    ]
+
+
+def test_a_flood_of_errors_is_cut_and_the_next_minute_says_how_many_there_were(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    log, written = ErrorLog(), ErrorLines()
+    for number in range(100):
+        log.add(report(1, f"error {number}", float(number)))
+        written.look({"count": log}, 10.0)
+    assert len(caplog.records) == 21
+    assert caplog.messages[-1] == "errors are only counted from here on, for up to 60 s"
+    caplog.clear()
+    log.add(report(1, "another", 200.0))
+    assert written.look({"count": log}, 71.0) == 101
+    assert caplog.messages[0] == "80 errors of user code before this one are only counted"
+    assert "raised another" in caplog.messages[1]
 
 
 # Orders.
