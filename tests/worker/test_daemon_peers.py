@@ -161,6 +161,21 @@ def test_sigterm_of_a_bolts_worker_under_load_causes_no_failure(tmp_path: Path, 
     assert len(lines(tmp_path / "acked")) == len(lines(tmp_path / "emitted"))
 
 
+def test_sigterm_of_a_spouts_worker_under_load_waits_for_its_trees(tmp_path: Path, stack: ExitStack) -> None:
+    cluster = two_workers(tmp_path, stack, Notes(tmp_path, 0.0002), None)
+    one, two = cluster.start("w1"), cluster.start("w2")
+    cluster.introduce()
+    one.wait(lambda: len(lines(tmp_path / "acked")) > 100, "acks")
+    one.process.send_signal(signal.SIGTERM)
+    assert one.wait_end() == EXIT_DRAINED
+    end = one.end()
+    assert end is not None and end.reason == "drained, and ended by SIGTERM"
+    assert not lines(tmp_path / "failed")
+    assert len(lines(tmp_path / "acked")) == len(lines(tmp_path / "emitted"))
+    two.order("drain")
+    two.wait_pulse(lambda pulse: pulse.drained)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [Numbers, WhileSeen])
 def test_tuples_that_wait_behind_a_long_call_do_not_time_out(
