@@ -77,12 +77,18 @@ class Raises(Bolt):
             raise ValueError(f"{tup['number']} is refused")
 
 
-class CannotPrepare(Bolt):
+class NeedsSink(Bolt):
+    """Cannot be prepared as long as a file is missing."""
+
+    def __init__(self, sink: Path) -> None:
+        self.sink = sink
+
     def prepare(self, context: Context) -> None:
-        raise ConnectionError("the sink is down")
+        if not self.sink.exists():
+            raise ConnectionError("the sink is down")
 
     def execute(self, tup: Tuple) -> None:
-        raise AssertionError("it was never prepared")
+        """Fine."""
 
 
 class Keeps(Bolt):

@@ -16,9 +16,9 @@ from local_cluster import LocalCluster, process_host
 from supervisor.agent import Supervisor
 from supervisor.processes import stat_of
 from tests.local_cluster.process_topologies import (
-    CannotPrepare,
     Hangs,
     Keeps,
+    NeedsSink,
     Notes,
     Numbers,
     Raises,
@@ -213,11 +213,29 @@ def test_errors_of_all_workers_are_in_the_status(cluster: LocalCluster) -> None:
     assert [report.time for report in status.errors] == sorted(report.time for report in status.errors)
 
 
-def test_a_bolt_that_cannot_be_prepared_fails_the_topology_with_its_report(cluster: LocalCluster) -> None:
-    cluster.submit(line("down", Numbers(None, 0.01), CannotPrepare()))
-    with pytest.raises(TopologyFailed, match=r"prepare\(\) raised ConnectionError: the sink is down"):
-        cluster.wait("down", CAP)
+@pytest.mark.slow
+def test_a_bolt_that_cannot_be_prepared_is_tried_again_and_its_error_is_in_the_status(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    sink = tmp_path / "sink"
+    cluster.submit(line("down", Numbers(50), NeedsSink(sink)))
+    wait_until(lambda: cluster.status("down").errors and cluster.status("down").notes)
     status = cluster.status("down")
+    assert status.state == "ACTIVE"
+    assert "prepare() raised ConnectionError: the sink is down" in status.errors[0].render()
+    assert "the sink is down" in status.notes[0]
+    assert "it is started again" in status.notes[0]
+    sink.touch()
+    cluster.wait("down", CAP)
+    assert cluster.status("down").components["numbers"].acked == 50
+    assert cluster.status("down").components["bolt1"].errors >= 1, "errors of earlier processes still count"
+
+
+def test_a_topology_that_is_to_crash_on_errors_fails_with_the_report(cluster: LocalCluster) -> None:
+    cluster.submit(line("crashes", Numbers(None, 0.01), Raises(), topology_on_error="crash"))
+    with pytest.raises(TopologyFailed, match=r"execute\(\) raised ValueError: 7 is refused"):
+        cluster.wait("crashes", CAP)
+    status = cluster.status("crashes")
     assert (status.state, status.workers) == ("FAILED", 0)
 
 

@@ -23,6 +23,7 @@ def put(path: Path, text: str) -> None:
         (f"{WHEN} INFO count[4] hello world", "12:00:05 count[4]: hello world"),
         (f"{WHEN} INFO count[4] ", "12:00:05 count[4]: "),
         (f"{WHEN} WARNING count[4] beware", "12:00:05 WARNING count[4]: beware"),
+        (f"{WHEN} REPORT count[4] execute() raised ValueError", ""),
         (f"{WHEN} INFO w1 asked to run", ""),
         (f"{WHEN} DEBUG w1 details", ""),
         (f"{WHEN} ERROR w1 a fault of its own", "12:00:05 ERROR w1: a fault of its own"),
