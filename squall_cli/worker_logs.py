@@ -57,7 +57,8 @@ class Followed:
             self.file.seek(0)
         elif behind > MOST_BEHIND:
             self.file.seek(behind - AT_ONCE, os.SEEK_CUR)
-            left_out = f"\n... {whole(behind - AT_ONCE)} bytes of {self.path.parent.name}/{self.path.name} are not shown ...\n".encode()
+            where = f"{self.path.parent.name}/{self.path.name}"
+            left_out = f"\n... {whole(behind - AT_ONCE)} bytes of {where} are not shown ...\n".encode()
             return left_out + self.file.read(AT_ONCE)
         return self.file.read(MOST_BEHIND)
 
