@@ -182,8 +182,8 @@ def test_tuples_that_wait_behind_a_long_call_do_not_time_out(
     tmp_path: Path, stack: ExitStack, kind: type[Numbers]
 ) -> None:
     """They wait in the inboxes of the worker, or (WhileSeen) in its sockets, since its loop takes nothing meanwhile."""
-    topology = one_bolt(Notes(tmp_path, 1.5), tmp_path, 4, parallelism=2, kind=kind)
-    conf = {"topology.message.timeout.secs": 1.0}
+    topology = one_bolt(Notes(tmp_path, 4.5), tmp_path, 2, parallelism=2, kind=kind)
+    conf = {"topology.message.timeout.secs": 3.0}
     cluster = Cluster(tmp_path, topology, {"w1": [1], "w2": [2, 3]}, conf)
     stack.enter_context(cluster.stack)
     one = cluster.start("w1")
@@ -191,7 +191,7 @@ def test_tuples_that_wait_behind_a_long_call_do_not_time_out(
     cluster.introduce()
     one.wait_pulse(lambda pulse: pulse.ended)
     assert not lines(tmp_path / "failed")
-    assert sorted(lines(tmp_path / "acked")) == ["1", "2", "3", "4"]
+    assert sorted(lines(tmp_path / "acked")) == ["1", "2"]
 
 
 def test_a_worker_that_thaws_after_its_lease_sends_nothing_to_its_peer(

@@ -1,0 +1,238 @@
+"""What the heartbeat of a worker process tells and finds, and how errors of user code get into its log."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from squall.cluster.counters import WorkerCounters
+from squall.error_reports import ErrorReport
+from squall.worker_files import (
+    COUNTERS,
+    EXIT_HUNG,
+    EXIT_STOPPED,
+    ORDERS,
+    PULSE,
+    read_pulse,
+    write,
+)
+from tests.worker.daemon_stand_ins import Clock, Over, Stack, a_task, a_worker, lease_of, watch
+from worker.error_lines import ErrorLines
+from worker.heartbeat import Flags, Heartbeat
+from worker.reports import ErrorLog
+
+# The heartbeat.
+
+
+class Words:
+    """Stands for the process's last words."""
+
+    def end(self, status: int, reason: str, details: str = "") -> None:
+        raise Over(status, reason, details)
+
+
+class Loop:
+    """Stands for the loop."""
+
+    round_began: float | None = None
+    must_end_by: float | None = None
+
+    def __init__(self) -> None:
+        self.counted = WorkerCounters({}, ())
+        self.looked = 0
+        self.signs: list[bool] = []
+
+    def look_at_orders(self) -> None:
+        self.looked += 1
+
+    def counters(self) -> WorkerCounters:
+        return self.counted
+
+    def send_signs(self, held: bool) -> None:
+        self.signs.append(held)
+
+
+class Beating:
+    """A heartbeat without a thread."""
+
+    def __init__(self, folder: Path, *tasks: Any) -> None:
+        self.clock = Clock()
+        self.folder = folder
+        self.loop = Loop()
+        self.worker = a_worker(*tasks)
+        frame = Stack().call()
+        self.calls = watch(self.worker, lambda: frame)
+        lease = lease_of(folder, self.clock, 1000.0)
+        self.heart = Heartbeat(
+            str(folder),
+            (3, 1),
+            None,
+            Flags(1, "run", 3),
+            lease,
+            self.calls,
+            self.loop,
+            Words(),  # type: ignore[arg-type]
+        )
+
+    def beat(self, *times: float) -> None:
+        for time in times:
+            self.clock.time = time
+            self.heart.beat()
+
+
+def test_a_pulse_says_what_the_loop_said_and_names_the_counters(tmp_path: Path) -> None:
+    beating = Beating(tmp_path)
+    beating.beat(100.0)
+    beating.loop.counted = WorkerCounters({}, (), 7)
+    beating.beat(101.0)  # another reading, the same counters
+    first = read_pulse(tmp_path)
+    assert first is not None
+    assert (first.number, first.incarnation, first.orders, first.version, first.counters) == (
+        2,
+        (3, 1),
+        1,
+        3,
+        1,
+    )
+    (tmp_path / COUNTERS).unlink()
+    beating.heart.tell(Flags(2, "drain", 3, drained=True))
+    beating.beat(101.1)
+    second = read_pulse(tmp_path)
+    assert second is not None
+    assert (second.number, second.orders, second.asked, second.drained) == (3, 2, "drain", True)
+    assert not (tmp_path / COUNTERS).exists()
+
+
+def test_a_pulse_that_cannot_be_written_is_told_of_once_and_again_when_it_can(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / "later"
+    beating = Beating(folder)
+    beating.beat(100.0, 101.0, 102.0)
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+    folder.mkdir()
+    with caplog.at_level(logging.WARNING):
+        beating.beat(103.0)
+    assert "pulses can be written again; 3 could not" in caplog.text
+    assert (folder / PULSE).exists() and (folder / COUNTERS).exists()
+
+
+def test_a_bolt_that_hangs_ends_the_process_with_all_stacks(tmp_path: Path) -> None:
+    task = a_task(4, hang_secs=5, busy_since=100.0)
+    beating = Beating(tmp_path, task)
+    beating.worker.running = task
+    beating.beat(101.0, 102.0, 103.0, 104.0, 105.0, 106.0)
+    with pytest.raises(Over) as over:
+        beating.beat(107.0)
+    status, reason, details = over.value.args
+    assert status == EXIT_HUNG
+    assert reason == "a call of count[4] has not returned for 6 s (topology.bolt.hang.secs: 5)"
+    assert details.startswith("All threads of process")
+
+
+@pytest.mark.parametrize("change", [{"kind": "spout"}, {"opened": False}, {"closed": True}])
+def test_other_calls_that_take_long_are_told_of_once_each(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, change: dict[str, Any]
+) -> None:
+    task = a_task(4, hang_secs=5, busy_since=100.0, **change)
+    beating = Beating(tmp_path, task)
+    beating.worker.running = task
+    beating.beat(*map(float, range(101, 120)))
+    task.busy_since = 200.0
+    beating.beat(*map(float, range(201, 220)))
+    assert caplog.text.count("a call of count[4] has been running for 6 s") == 2
+
+
+def test_while_the_loop_is_in_a_call_the_peers_get_signs_of_life_and_what_waits_when_that_is_due(
+    tmp_path: Path,
+) -> None:
+    beating = Beating(tmp_path)
+    beating.worker.timers.report_every = 1.0
+    for time, began in (
+        (100.0, None),
+        (100.0, 99.9),
+        (100.5, 99.9),
+        (101.0, 99.9),
+        (101.5, 99.9),
+        (102.0, 99.9),
+    ):
+        beating.clock.time, beating.loop.round_began = time, began
+        beating.heart.look()
+    assert beating.loop.signs == [False, True, False, True]
+
+
+def test_orders_that_came_without_a_signal_are_found(tmp_path: Path) -> None:
+    write(tmp_path, ORDERS, {"number": 1})
+    beating = Beating(tmp_path)
+    beating.heart.look()
+    assert beating.loop.looked == 0
+    write(tmp_path, ORDERS, {"number": 2})
+    beating.heart.look()
+    beating.heart.look()
+    assert beating.loop.looked == 1
+
+
+def test_a_worker_told_twice_to_end_is_ended_when_its_call_does_not_return(tmp_path: Path) -> None:
+    beating = Beating(tmp_path)
+    beating.loop.must_end_by = 102.0
+    beating.heart.look()
+    beating.clock.time = 102.0
+    with pytest.raises(Over) as over:
+        beating.heart.look()
+    assert over.value.args[0] == EXIT_STOPPED
+
+
+def test_further_errors_alone_are_told_soon_and_not_at_once(tmp_path: Path) -> None:
+    beating = Beating(tmp_path)
+    beating.beat(100.0)
+    flags = beating.heart.flags
+    beating.heart.tell(replace(flags, errors=5))
+    assert 100.0 < beating.heart.next_beat < 101.0
+    beating.heart.tell(replace(flags, errors=6, ended=True))
+    assert beating.heart.next_beat <= 100.0
+
+
+# Errors of user code in the log.
+
+
+def report(number: int, text: str, time: float) -> ErrorReport:
+    return ErrorReport("words", "count", number, "execute", text, "a.py:1", (), None, time)
+
+
+def test_each_error_is_written_once_and_one_that_is_seen_again_is_not(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    log, written = ErrorLog(), ErrorLines()
+    assert written.look({"count": log}, 0.0) == 0
+    for _ in range(3):
+        log.add(report(1, "one", 1.0))
+    assert written.look({"count": log}, 1.0) == 3
+    log.add(report(1, "one", 2.0))
+    log.add(report(1, "two", 3.0))
+    log.add(report(2, "two", 3.0))
+    assert written.look({"count": log}, 3.0) == 6
+    assert [record.getMessage().splitlines()[0] for record in caplog.records] == [
+        "count[1] of topology 'words': execute() raised one",
+        "count[1] of topology 'words': execute() raised two",
+        "count[2] of topology 'words': execute() raised two",
+    ]
+
+
+def test_a_flood_of_errors_is_cut_and_the_next_minute_says_how_many_there_were(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    log, written = ErrorLog(), ErrorLines()
+    for number in range(100):
+        log.add(report(1, f"error {number}", float(number)))
+        written.look({"count": log}, 10.0)
+    assert len(caplog.records) == 21
+    assert caplog.messages[-1] == "errors are only counted from here on, for up to 60 s"
+    caplog.clear()
+    log.add(report(1, "another", 200.0))
+    assert written.look({"count": log}, 71.0) == 101
+    assert caplog.messages[0] == "80 errors of user code before this one are only counted"
+    assert "raised another" in caplog.messages[1]
