@@ -19,7 +19,7 @@ from squall.transport import wire
 from squall.transport.carrier import CONTROL, DATA, Carrier, Parts
 from squall.transport.errors import BadFrame, Unencodable
 from squall.transport.frames import Batch, Control, Frame, Held, Unsent
-from squall.transport.link import Link, Sent, remembered
+from squall.transport.link import GREETING, Link, Sent, remembered
 from squall.transport.wire import Header, Sign, Undecodable
 from squall.worker_files import Address, Incarnation
 from topology_api import Failure
@@ -441,7 +441,7 @@ class Exchange:
         messages: list[tuple[Address, Parts]] = []
         for worker, link in list(self.links.items()):
             address = self.addresses.get(worker)
-            if address is None or not link.was_open:
+            if address is None or link.state == GREETING:
                 continue
             messages.append((address, link.sign(now, wire.ASIDE)))
             if parts := list(held.get(worker, ())):
