@@ -68,14 +68,23 @@ class Links:
             proxy.heal()
 
     def flip(self, sender: str, receiver: str, distance: int) -> None:
-        """Flip one bit on each connection, so many bytes ahead."""
+        """Flip one bit on each connection that the sender made, so many bytes ahead."""
         for proxy, way in self.between(sender, receiver):
-            proxy.flip(distance, way)
+            if way == FORWARD:
+                proxy.flip(distance, way)
 
     def vanish(self, sender: str, receiver: str, count: int) -> None:
-        """Lose the next bytes of each connection."""
+        """Lose the next bytes of each connection that the sender made."""
         for proxy, way in self.between(sender, receiver):
-            proxy.vanish(count, way)
+            if way == FORWARD:
+                proxy.vanish(count, way)
+
+    def flip_welcome(self, sender: str, receiver: str, distance: int) -> None:
+        """Break the sender's connections off, and flip a bit in the receiver's half of the next handshakes."""
+        for proxy, way in self.between(sender, receiver):
+            if way == FORWARD:
+                proxy.flip(distance, BACKWARD)
+                proxy.break_off()
 
     def break_off(self, sender: str, receiver: str) -> None:
         """Reset the connections between two workers."""

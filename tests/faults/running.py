@@ -138,7 +138,7 @@ class Run:
             step(number)
             number += 1
 
-    def drain(self, cap: float = 2 * CAP) -> Account:
+    def drain(self, cap: float = CAP) -> Account:
         """Have the source end, wait until everything has its verdict and the topology is completed; the ledger."""
         Path(self.books, STOP).touch()
         try:

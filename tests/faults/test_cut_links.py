@@ -109,6 +109,16 @@ def test_a_bit_that_is_flipped_on_the_way_is_refused_and_the_link_repaired(
         untouched(run, pids)
 
 
+@pytest.mark.parametrize("distance", [0, 9, 12, 40, 70, 100, 200, 250, 280])
+def test_a_bit_that_is_flipped_in_a_handshake_costs_a_connection_and_no_link(
+    tmp_path: Path, distance: int
+) -> None:
+    with ledger_run(tmp_path, Surroundings(links=Links())) as run:
+        links, (first, second) = links_of(run)
+        links.flip_welcome(first, second, distance)
+        run.flows(200, cap=5 * RECOVERY)
+
+
 @pytest.mark.parametrize("count", [1, 100, 3000])
 def test_bytes_that_vanish_on_the_way_are_noticed_and_the_link_repaired(tmp_path: Path, count: int) -> None:
     with ledger_run(tmp_path, Surroundings(links=Links())) as run:
