@@ -62,8 +62,8 @@ class ReceiveWindow:
         return self.executed + self.window
 
 
-#: Bytes that a frame between workers should not exceed by much, unless one tuple does (measured with values of 100 KB: 0.43 GB/s
-#: at 128 KiB, 0.67 at 512 KiB and at 1 MiB).
+#: Bytes that a frame between workers should not exceed by much, unless one tuple does (measured with values of 100 KB:
+#: 0.43 GB/s at 128 KiB, 0.67 at 512 KiB and at 1 MiB).
 FRAME_BYTES = 512 * 1024
 #: Tuples of the first frame to another worker, before it is known how large they are.
 FIRST_TUPLES = 16

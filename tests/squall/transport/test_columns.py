@@ -366,3 +366,18 @@ def test_a_pickle_of_something_else_is_a_bad_frame() -> None:
     for value in others:
         with pytest.raises(BadFrame):
             unpack_rows("pickle", [pickle.dumps(value)], 1, 1)
+
+
+def test_arrays_that_share_memory_arrive_apart_and_keep_type_and_shape() -> None:
+    base = numpy.arange(12.0)
+    one = numpy.zeros(3)
+    rows = [(base[:6],), (base[3:].reshape(3, 3),), (one,), (one,), (numpy.array(["a", None], dtype=object),)]
+    for sent in (rows[:2], rows[2:4], rows):
+        back = unpack_rows("pickle", pack_rows("pickle", ("array",), sent), len(sent), 1)
+        for (array,), (original,) in zip(back, sent):
+            assert array.dtype == original.dtype
+            assert numpy.array_equal(array, original)
+        if back[0][0].flags.writeable:
+            back[0][0][...] = -1
+            assert numpy.array_equal(back[1][0], sent[1][0]), "the second tuple has an array of its own"
+        assert back[0][0].flags.writeable == sent[0][0].flags.writeable
