@@ -151,7 +151,7 @@ class Heartbeat:
                 self.look()
                 if self.lease.clock() >= self.next_beat:
                     self.beat()
-            except Exception:
+            except BaseException:  # also what a user's gauge raises
                 _log.exception("the heartbeat has a fault; it goes on")
             threading.Event().wait(SHORTEST_BEAT)
 

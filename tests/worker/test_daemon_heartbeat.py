@@ -196,6 +196,26 @@ def test_further_errors_alone_are_told_soon_and_not_at_once(tmp_path: Path) -> N
     assert beating.heart.next_beat <= 100.0
 
 
+def test_no_fault_ends_the_heartbeat(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    beating = Beating(tmp_path)
+    looks = 0
+
+    def look() -> None:
+        nonlocal looks
+        looks += 1
+        beating.heart.woken.set()
+        beating.heart.ending = looks == 3
+        if looks == 1:
+            raise SystemExit("a gauge of the user's")
+
+    beating.heart.look = look  # type: ignore[method-assign]
+    beating.heart.woken.set()
+    beating.heart.serve()
+    assert looks == 3
+    assert caplog.messages == ["the heartbeat has a fault; it goes on"]
+    assert read_pulse(tmp_path) is not None
+
+
 # Errors of user code in the log.
 
 
