@@ -35,7 +35,10 @@ MAY_IMPORT = {
 # The cores: values in, values out. Time and chance come as arguments; bytes and threads are for others.
 CORES = (
     *(f"nimbus/{name}.py" for name in ("lifecycle", "progress", "scheduler", "tasks")),
-    *(f"squall/transport/{name}.py" for name in ("columns", "credit", "exchange", "frames", "link", "refusals", "wire")),
+    *(
+        f"squall/transport/{name}.py"
+        for name in ("columns", "credit", "exchange", "frames", "link", "refusals", "wire")
+    ),
     *(f"worker/{name}.py" for name in ("completion", "cycles", "executor", "links", "outbox", "replay")),
     *(f"worker/{name}.py" for name in ("router", "tracker", "wheel", "xors")),
 )
