@@ -75,6 +75,7 @@ def test_the_pulse_names_the_process_by_pid_and_start_time(launch: Launch, tmp_p
     assert pulse.started == int(stat[19])
 
 
+@pytest.mark.slow
 def test_pulses_go_on_while_the_loop_is_inside_a_call_and_say_which(launch: Launch, tmp_path: Path) -> None:
     worker = launch(one_bolt(Hangs(tmp_path), tmp_path, 10))
     first = worker.wait_pulse(lambda pulse: pulse.executing and pulse.executing[2] > 1)
@@ -199,6 +200,7 @@ def test_sigterm_drains_and_ends_without_a_failure(launch: Launch, tmp_path: Pat
     assert lines(tmp_path / "cleaned") == [str(worker.pid)]
 
 
+@pytest.mark.slow
 def test_a_second_sigterm_ends_a_worker_at_once_though_a_call_never_returns(
     launch: Launch, tmp_path: Path
 ) -> None:
