@@ -6,7 +6,10 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,6 +24,17 @@ RECOVERY = 5.0
 NOTICE = 3.0
 CAP_SLOW = 60.0
 WAYS = {"one way": [(0, 1)], "both ways": [(0, 1), (1, 0)]}
+
+
+@contextmanager
+def linked_run(tmp_path: Path, **options: Any) -> Iterator[Run]:
+    """A run with proxies in between. What is lost must be noticed by the links themselves: long before the message timeout, so
+    that a tree which timed out is a fault."""
+    surroundings = Surroundings(links=Links())
+    with ledger_run(tmp_path, surroundings, conf={"topology.message.timeout.secs": 60}, **options) as run:
+        yield run
+        total = run.total if run.total.emitted else run.drain()
+        assert set(total.failed) <= {"lost"}, total
 
 
 def links_of(run: Run) -> tuple[Links, list[str]]:
@@ -40,7 +54,7 @@ def untouched(run: Run, pids: dict[str, int]) -> None:
 
 @pytest.mark.parametrize("ways", WAYS)
 def test_a_link_that_is_cut_and_healed_takes_up_its_work(tmp_path: Path, ways: str, soak: float) -> None:
-    with ledger_run(tmp_path, Surroundings(links=Links())) as run:
+    with linked_run(tmp_path) as run:
         links, names = links_of(run)
         assert links.passed() > 0, "the proxies are in between"
         pids = run.pids()
@@ -58,7 +72,7 @@ def test_a_link_that_is_cut_and_healed_takes_up_its_work(tmp_path: Path, ways: s
 
 
 def test_a_cut_shorter_than_the_silence_is_bridged(tmp_path: Path, soak: float) -> None:
-    with ledger_run(tmp_path, Surroundings(links=Links())) as run:
+    with linked_run(tmp_path) as run:
         links, (first, second) = links_of(run)
         pids = run.pids()
         for _ in range(max(1, round(4 * soak))):
@@ -72,7 +86,7 @@ def test_a_cut_shorter_than_the_silence_is_bridged(tmp_path: Path, soak: float) 
 
 
 def test_a_link_that_is_cut_while_a_worker_is_replaced_heals(tmp_path: Path) -> None:
-    with ledger_run(tmp_path, Surroundings(links=Links())) as run:
+    with linked_run(tmp_path) as run:
         links, (first, second) = links_of(run)
         links.cut(first, second)
         links.cut(second, first)
@@ -84,7 +98,7 @@ def test_a_link_that_is_cut_while_a_worker_is_replaced_heals(tmp_path: Path) -> 
 
 
 def test_connections_that_break_off_again_and_again_are_made_again(tmp_path: Path, soak: float) -> None:
-    with ledger_run(tmp_path, Surroundings(links=Links())) as run:
+    with linked_run(tmp_path) as run:
         links, (first, second) = links_of(run)
         pids = run.pids()
 
@@ -100,7 +114,7 @@ def test_connections_that_break_off_again_and_again_are_made_again(tmp_path: Pat
 def test_a_bit_that_is_flipped_on_the_way_is_refused_and_the_link_repaired(
     tmp_path: Path, distance: int
 ) -> None:
-    with ledger_run(tmp_path, Surroundings(links=Links())) as run:
+    with linked_run(tmp_path) as run:
         links, (first, second) = links_of(run)
         pids = run.pids()
         for sender, receiver in ((first, second), (second, first)):
@@ -113,7 +127,7 @@ def test_a_bit_that_is_flipped_on_the_way_is_refused_and_the_link_repaired(
 def test_a_bit_that_is_flipped_in_a_handshake_costs_a_connection_and_no_link(
     tmp_path: Path, distance: int
 ) -> None:
-    with ledger_run(tmp_path, Surroundings(links=Links())) as run:
+    with linked_run(tmp_path) as run:
         links, (first, second) = links_of(run)
         links.flip_welcome(first, second, distance)
         run.flows(200, cap=5 * RECOVERY)
@@ -121,7 +135,7 @@ def test_a_bit_that_is_flipped_in_a_handshake_costs_a_connection_and_no_link(
 
 @pytest.mark.parametrize("count", [1, 100, 3000])
 def test_bytes_that_vanish_on_the_way_are_noticed_and_the_link_repaired(tmp_path: Path, count: int) -> None:
-    with ledger_run(tmp_path, Surroundings(links=Links())) as run:
+    with linked_run(tmp_path) as run:
         links, (first, second) = links_of(run)
         pids = run.pids()
         for sender, receiver in ((first, second), (second, first)):
@@ -135,7 +149,7 @@ def test_a_bit_that_is_flipped_in_a_large_value_never_becomes_another_value(
     tmp_path: Path, distance: int
 ) -> None:
     # Large values travel beside the checksum of their frame: the encryption must refuse them.
-    with ledger_run(tmp_path, Surroundings(links=Links()), size=200_000, rate=50.0) as run:
+    with linked_run(tmp_path, size=200_000, rate=50.0) as run:
         links, (first, second) = links_of(run)
         for sender, receiver in ((first, second), (second, first)):
             links.flip(sender, receiver, distance)
@@ -143,7 +157,7 @@ def test_a_bit_that_is_flipped_in_a_large_value_never_becomes_another_value(
 
 
 def test_a_slow_network_fails_nothing(tmp_path: Path) -> None:
-    with ledger_run(tmp_path, Surroundings(links=Links())) as run:
+    with linked_run(tmp_path) as run:
         links, (first, second) = links_of(run)
         links.delay(first, second, 0.3)
         links.delay(second, first, 0.3)
