@@ -4,34 +4,18 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import time
-import uuid
 from pathlib import Path
 
 import pytest
 
-from tests.faults import leaks
+from tests.faults.cluster_process import parent_of_cluster
 from tests.faults.ledger_topology import SlowRelay, ledger_topology
 from tests.faults.running import CAP, QUICK, Tally, cluster_without_leaks
 
 pytestmark = pytest.mark.faults
 
-ROOT = Path(__file__).resolve().parents[2]
 LEASE = 3.0
-PARENT = """
-import sys, time
-from local_cluster import LocalCluster, process_host
-from tests.faults.ledger_topology import ledger_topology
-from tests.faults.running import QUICK
-
-if __name__ == "__main__":
-    process_host.LEASE_SECS = {lease}
-    with LocalCluster(processes=True, supervisors=2, slots=2) as cluster:
-        cluster.submit(ledger_topology(sys.argv[1], conf=dict(QUICK)))
-        time.sleep(600)
-"""
 
 
 def flows(books: Path, least: int = 50) -> None:
@@ -74,22 +58,8 @@ def test_leaving_a_cluster_with_a_frozen_worker_leaves_nothing(tmp_path: Path, b
 def test_workers_of_a_cluster_whose_process_dies_end_by_themselves(
     tmp_path: Path, books: Path, number: int
 ) -> None:
-    mark, folder = uuid.uuid4().hex, tmp_path / "cluster"
-    folder.mkdir()
-    script = tmp_path / "parent.py"
-    script.write_text(PARENT.format(lease=LEASE))
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), leaks.MARK: mark, "TMPDIR": str(folder)}
-    parent = subprocess.Popen([sys.executable, str(script), str(books)], env=environment)
-    try:
-        flows(books)
-        parent.send_signal(number)
-        parent.wait(CAP)
-        deadline = time.monotonic() + 5 * LEASE
-        while remains := leaks.processes(mark, str(folder)):
-            assert time.monotonic() < deadline, "\n".join(map(str, remains))
-            time.sleep(0.05)
-    finally:
-        parent.kill()
-        parent.wait()
-        for process in leaks.processes(mark, str(folder)):
-            os.kill(process.pid, signal.SIGKILL)
+    with parent_of_cluster(tmp_path, books, LEASE) as parent:
+        assert parent.workers()
+        parent.process.send_signal(number)
+        parent.process.wait(CAP)
+        parent.wait_for(lambda: not parent.workers(), "the end of the lease", cap=5 * LEASE)
