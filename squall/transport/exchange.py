@@ -127,7 +127,14 @@ class Exchange:
             link = self.links.get(worker)
             if link is None:
                 link = self.links[worker] = Link(
-                    self.worker, self.incarnation, worker, place.incarnation, version, now, self.pack
+                    self.worker,
+                    self.incarnation,
+                    worker,
+                    place.incarnation,
+                    version,
+                    now,
+                    self.pack,
+                    self.carrier.address,
                 )
             elif place.incarnation > link.incarnation:
                 self.supersede(link, place.incarnation)
@@ -297,6 +304,9 @@ class Exchange:
         """A sign of life."""
         left = link.peer_leaves
         link.take_sign(sign, self.now())
+        if self.addresses.get(link.peer) is None:  # started again, and nobody else has said where
+            self.addresses[link.peer] = sign.address
+            self.connect(link)
         self.open_if_ready(link)
         if link.peer_leaves and not left:
             link.next_sign = self.now()

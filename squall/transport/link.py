@@ -27,7 +27,7 @@ from squall.transport import wire
 from squall.transport.carrier import CONTROL, DATA, Parts
 from squall.transport.frames import NO_MORE, Batch, Control, More
 from squall.transport.wire import Header, Sign, seal
-from squall.worker_files import Incarnation
+from squall.worker_files import Address, Incarnation
 from topology_api.tuples import Source
 
 #: Seconds between two signs of life: to a peer that has not answered yet, and to one that has.
@@ -111,8 +111,11 @@ class Link:
         version: int,
         now: float,
         pack: Pack,
+        address: Address,
     ) -> None:
+        """`address`: where this worker hears; the peer is told."""
         self.worker = worker
+        self.address = address
         self.own = own
         self.peer = peer
         self.version = version
@@ -230,6 +233,7 @@ class Link:
             self.data_received,
             silence,
             flags | (wire.LEFT if self.peer_leaves and not self.waiting else 0),
+            self.address,
         )
         return [seal(self.header(wire.SIGN, 0), wire.pack_sign(sign))]
 
@@ -245,13 +249,17 @@ class Link:
             self.send_control(Control(self.worker, missing=missing))
         untold = self.control_received - self.told_received
         if now >= self.next_sign or self.wants_resend or untold >= UNTOLD:
-            self.out[CONTROL].append(self.sign(now, flags | (wire.RESEND if self.wants_resend else 0)))
-            self.wants_resend = False
-            self.told_received = self.control_received
+            if not self.out[
+                CONTROL
+            ]:  # else the connection takes nothing now, and this would only be one more that waits
+                self.out[CONTROL].append(self.sign(now, flags | (wire.RESEND if self.wants_resend else 0)))
+                self.wants_resend = False
+                self.told_received = self.control_received
             self.next_sign = now + (GREETING_SECONDS if self.state == GREETING else SIGN_SECONDS)
         if now >= self.next_ping and self.state != GREETING and self.data_sent > self.peer_data_received:
             self.next_ping = now + SIGN_SECONDS
-            self.out[DATA].append([seal(self.header(wire.PING, self.data_sent), b"")])
+            if not self.out[DATA]:
+                self.out[DATA].append([seal(self.header(wire.PING, self.data_sent), b"")])
         if now - self.last_heard >= SILENCE and now >= self.next_reconnect:
             self.step("silence")
             self.wants_reconnect = True

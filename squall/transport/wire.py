@@ -23,7 +23,7 @@ from squall.transport.carrier import Parts
 from squall.transport.columns import pack_rows, unpack_rows
 from squall.transport.errors import BadFrame, Unencodable
 from squall.transport.frames import NO_MORE, Batch, Control
-from squall.worker_files import Incarnation
+from squall.worker_files import Address, Incarnation
 from topology_api.tuples import Source
 
 VERSION: Final = 2
@@ -39,7 +39,8 @@ BATCH_HEAD: Final = struct.Struct("<HHHHIQHII")
 #: control frames received, tables of XORs, length of the rest.
 CONTROL_HEAD: Final = struct.Struct("<QHI")
 XOR_HEAD: Final = struct.Struct("<II")
-#: control sent, control received, data sent, data received, tenths of a second since the peer was heard, flags.
+#: control sent, control received, data sent, data received, tenths of a second since the peer was heard, flags. The sender's
+#: address follows, its two endpoints on a line each.
 SIGN_BODY: Final = struct.Struct("<QQQQHB")
 
 #: Larger messages are refused: a batch is a few hundred tuples, but one tuple may be large.
@@ -97,6 +98,8 @@ class Sign:
     #: Seconds since anything was heard of the receiver.
     silence: float
     flags: int
+    #: Where the sender hears.
+    address: Address
 
 
 def seal(header: Header, body: bytes) -> bytes:
@@ -256,9 +259,8 @@ def unpack_control(header: Header, body: memoryview) -> tuple[Control, int]:
 def pack_sign(sign: Sign) -> bytes:
     """The body of a sign of life."""
     tenths = min(int(sign.silence * 10), 0xFFFF)
-    return SIGN_BODY.pack(
-        sign.control_sent, sign.control_received, sign.data_sent, sign.data_received, tenths, sign.flags
-    )
+    numbers = (sign.control_sent, sign.control_received, sign.data_sent, sign.data_received)
+    return SIGN_BODY.pack(*numbers, tenths, sign.flags) + "\n".join(sign.address).encode()
 
 
 def unpack_sign(body: memoryview) -> Sign:
@@ -266,7 +268,12 @@ def unpack_sign(body: memoryview) -> Sign:
     if len(body) < SIGN_BODY.size:
         raise BadFrame("a sign of life that is too short")
     control_sent, control_received, data_sent, data_received, tenths, flags = SIGN_BODY.unpack_from(body)
-    return Sign(control_sent, control_received, data_sent, data_received, tenths / 10, flags)
+    try:
+        data, control = str(body[SIGN_BODY.size :], "utf-8").split("\n")
+    except ValueError as error:
+        raise BadFrame("a sign of life without an address") from error
+    numbers = (control_sent, control_received, data_sent, data_received)
+    return Sign(*numbers, silence=tenths / 10, flags=flags, address=(data, control))
 
 
 # Columns of ids.

@@ -11,8 +11,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from squall.transport.carrier import CONTROL, DATA
+from squall.transport.exchange import PeerPlace
 from squall.transport.frames import Control
-from tests.worker.network_of_workers import LossyNetwork, Net, credit_is_back
+from tests.worker.network_of_workers import LossyNetwork, Net, Node, credit_is_back
 from topology_api import Bolt, Failure, Spout, Topology, TopologyBuilder
 
 SEEN: dict[str, list[int]] = {}
@@ -99,7 +100,9 @@ def test_over_a_good_network_everything_is_seen_once_and_acked() -> None:
 
 
 @settings(max_examples=15, deadline=None)
-@example(seed=2256261832, lose=0.0, double=0.0, swap=0.0, flip=0.1)  # an end mark and the word that it is missing
+@example(
+    seed=2256261832, lose=0.0, double=0.0, swap=0.0, flip=0.1
+)  # an end mark and the word that it is missing
 @given(
     seed=st.integers(0, 2**32),
     lose=st.sampled_from([0.0, 0.02, 0.2, 0.6]),
@@ -322,3 +325,29 @@ def test_another_number_of_tasks_gives_each_key_one_owner_and_loses_nothing() ->
     check_ledger(run, 4000)
     assert sorted(SEEN[run]) == list(range(4000)), "nothing was lost, so nothing came twice"
     assert credit_is_back(net) == []
+
+
+def test_a_peer_that_was_started_again_elsewhere_is_found_by_its_own_word() -> None:
+    run = "elsewhere"
+    net = Net(chain(run, 2000), HOSTS, LossyNetwork(Random(5), 0.0), CONF)
+    net.start()
+    assert net.run(30, lambda: len(VERDICTS[run]) > 200)
+    net.kill("w3")
+    net.run(0.3)
+    version, number = net.incarnations["w3"]
+    net.incarnations["w3"] = (version, number + 1)
+    node = net.nodes["w3"] = Node(net, "w3", net.incarnations["w3"])
+    others = {
+        name: PeerPlace(net.incarnations[name], net.nodes[name].carrier.address) for name in ("w1", "w2")
+    }
+    node.exchange.assign(net.version, others)  # only the new process is told of the others
+    assert net.run(200, net.settled)
+    check_ledger(run, 2000)
+
+
+def test_signs_for_a_peer_that_is_nowhere_do_not_pile_up() -> None:
+    net = Net(chain("nowhere", 10), HOSTS, LossyNetwork(Random(5), 0.0), CONF)
+    net.start("w1", "w2")
+    net.run(3600)
+    for link in net.nodes["w1"].exchange.links.values():
+        assert sum(map(len, link.out)) < 10

@@ -146,7 +146,8 @@ def test_garbage_is_a_bad_frame_and_nothing_else(data: bytes) -> None:
 def test_a_message_with_any_byte_flipped_is_refused(frame: str) -> None:
     if frame == "sign":
         good = wire.seal(
-            Header(wire.SIGN, "w1", (1, 0), (2, 0), 3, 0), wire.pack_sign(Sign(1, 2, 3, 4, 0.5, 0))
+            Header(wire.SIGN, "w1", (1, 0), (2, 0), 3, 0),
+            wire.pack_sign(Sign(1, 2, 3, 4, 0.5, 0, ("tcp://a:1", "tcp://a:2"))),
         )
     else:
         batch = batch_of([("word", 1), ("other", decimal.Decimal("2.5"))], [1, 2], [3, 4])
