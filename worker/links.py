@@ -126,22 +126,23 @@ class Links:
                 window = self.receiving[key] = ReceiveWindow(self.window_of(batch.target))
             batch.window = window
         if batch.frame == 0 and not batch.ended and task.waiting() >= self.cycle_buffer:
-            self.drop_untracked(task, batch)
+            batch.skipped += self.drop_untracked(task.spec.id, batch)
         task.inbox.append(batch)
         self.woken.append(task)
 
-    def drop_untracked(self, task: BoltTask, batch: Batch) -> None:
-        """A cycle is full: untracked tuples are dropped and counted; tracked ones are bounded by max pending."""
+    def drop_untracked(self, component: str, batch: Batch) -> int:
+        """A cycle is full: untracked tuples for a component are dropped and counted; tracked ones are bounded by max pending.
+        Gives their number."""
         kept = [position for position, root in enumerate(batch.roots) if root]
         dropped = len(batch.rows) - len(kept)
         if not dropped:
-            return
-        self.dropped[task.spec.id] = self.dropped.get(task.spec.id, 0) + dropped
-        batch.skipped += dropped
+            return 0
+        self.dropped[component] = self.dropped.get(component, 0) + dropped
         batch.more = {new: batch.more[old] for new, old in enumerate(kept) if old in batch.more}
         batch.rows = [batch.rows[position] for position in kept]
         batch.roots = [batch.roots[position] for position in kept]
         batch.edges = [batch.edges[position] for position in kept]
+        return dropped
 
     def done(self, batch: Batch) -> None:
         """A batch was worked off and its outputs are in the outboxes: confirm it, which grants new credit."""

@@ -81,6 +81,12 @@ class Peers:
                     task, [target for target in targets if worker.links.worker_of[target] == name]
                 )
 
+    def overflow(self, batch: Batch) -> None:
+        """Too many tuples of a cycle are on their way to another worker."""
+        worker = self.worker
+        dropped = worker.links.drop_untracked(worker.plan.component_of[batch.target], batch)
+        worker.cycles.unsent(batch.cycle, worker.links.worker_of[batch.target], dropped)
+
     def closing(self, name: str) -> None:
         """Another worker takes no more tuples."""
         self.worker.links.closing(name)

@@ -195,6 +195,7 @@ def links(plan: WorkerPlan, sockets: Sockets, lease: Lease, worker: Worker) -> E
         plan.conf["topology.transport.codec"],
         worker.window_of,
         worker.peers,
+        int(plan.conf["topology.cycle.buffer"]),
     )
 
 

@@ -35,6 +35,8 @@ from topology_api.packing import dumps_by_value
 
 #: Contiguous data from this size on travels as a part of its own.
 LARGE: Final = 64 * 1024
+#: Of so many at most; further ones stay inside.
+MOST_APART: Final = 1000
 
 Part = bytes | bytearray | memoryview
 Row = tuple[Any, ...]
@@ -170,7 +172,7 @@ def _keeper(large: list[Part]) -> Callable[[pickle.PickleBuffer], bool]:
 
     def keep(buffer: pickle.PickleBuffer) -> bool:
         data = buffer.raw()
-        if data.nbytes < LARGE:
+        if data.nbytes < LARGE or len(large) >= MOST_APART:
             return True
         large.append(data)
         return False

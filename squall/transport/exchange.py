@@ -19,7 +19,7 @@ from squall.transport import wire
 from squall.transport.carrier import CONTROL, DATA, Carrier, Parts
 from squall.transport.errors import BadFrame, Unencodable
 from squall.transport.frames import Batch, Control, Frame, Held, Unsent
-from squall.transport.link import GREETING, Link, Sent, remembered
+from squall.transport.link import GREETING, SILENCE, Link, Sent, remembered
 from squall.transport.wire import Header, Sign, Undecodable
 from squall.worker_files import Address, Incarnation
 from topology_api import Failure
@@ -29,8 +29,8 @@ _log = logging.getLogger(__name__)
 
 #: Messages taken of one channel in one go, so that a flood on one does not hold up everything else.
 MOST_AT_ONCE: Final = 64
-#: A pause of our own that is longer than this is not taken for a silence of the peers.
-OWN_PAUSE: Final = 0.5
+#: A pause of our own that is longer than this (and than any sleep of the loop) is not taken for a silence of the peers.
+OWN_PAUSE: Final = 1.5
 #: Seconds between two lines of the log about what one peer is refused for.
 LOG_SECONDS: Final = 60.0
 
@@ -61,6 +61,9 @@ class Listener(Protocol):
     def closing(self, worker: str) -> None:
         """A peer takes no more tuples, until another process of it is linked."""
 
+    def overflow(self, batch: Batch) -> None:
+        """Too many tuples of a cycle are on their way to a peer: those of the batch that nobody tracks are to be dropped."""
+
 
 class Exchange:
     """The links of one worker."""
@@ -76,8 +79,10 @@ class Exchange:
         codec: str,
         window_of: Callable[[int], int],
         listener: Listener,
+        loop_buffer: int = 10_000,
     ) -> None:
-        """`streams`: (component, stream, fields) of all streams; `window_of`: frames under way to a task."""
+        """`streams`: (component, stream, fields) of all streams; `window_of`: frames under way to a task; `loop_buffer`: tuples
+        under way to a peer on edges that close a cycle."""
         self.worker = worker
         self.incarnation = incarnation
         self.carrier = carrier
@@ -88,6 +93,7 @@ class Exchange:
         self.codec = codec
         self.window_of = window_of
         self.listener = listener
+        self.loop_buffer = loop_buffer
         self.version = -1
         self.links: dict[str, Link] = {}
         self.addresses: dict[str, Address | None] = {}
@@ -205,6 +211,10 @@ class Exchange:
             if link is None:
                 self.lose([remembered(frame, 0)])
                 return
+            if not frame.frame and not frame.ended and link.loop_tuples >= self.loop_buffer:
+                self.listener.overflow(frame)
+                if not frame.rows:
+                    return
             link.send_batch(frame, self.now())
         elif link is None:
             return
@@ -364,6 +374,7 @@ class Exchange:
             self.refuse("of an older assignment", header.sender, f"for task {batch.target}")
             link.missing.append((header.number, header.number))
             return
+        link.untold_loops += not batch.frame
         self.listener.deliver(batch)
 
     def fail_undecodable(self, error: Undecodable) -> None:
@@ -418,9 +429,11 @@ class Exchange:
         if self.addresses.get(link.peer) is None:
             return
         self.counters["reconnects"] += 1
-        if link.was_open:
-            silence = now - link.last_heard
+        silence = now - link.last_heard
+        if link.was_open and silence >= SILENCE:
             _log.warning("worker %s: silent for %.1f s, connecting anew", link.peer, silence)
+        elif link.was_open:
+            _log.warning("worker %s: it does not hear this worker, connecting anew", link.peer)
         self.connect(link)
 
     def next_time(self) -> float | None:

@@ -40,6 +40,8 @@ RECONNECT_SECONDS: Final = 2.0
 RESEND_SECONDS: Final = 0.2
 #: Control frames received after which a sign says so, where no control frame of ours does.
 UNTOLD: Final = 64
+#: The same for batches that take no credit: their sender holds back when it hears nothing.
+UNTOLD_LOOPS: Final = 4
 
 GREETING: Final = "GREETING"
 UP: Final = "UP"
@@ -147,7 +149,9 @@ class Link:
         self.waiting: deque[Batch] = deque()
         self.missing: list[tuple[int, int]] = []
         self.wants_resend = self.wants_reconnect = False
-        self.told_received = 0
+        self.told_received = self.untold_loops = 0
+        #: Tuples that were sent without credit and that the peer may not have.
+        self.loop_tuples = 0
         self.last_heard = now
         self.next_sign = now
         self.next_ping = now + SIGN_SECONDS
@@ -212,9 +216,13 @@ class Link:
             frames.append(sent)
         else:
             self.uncredited.append(sent)
+            self.loop_tuples += sent.size
 
     def send_control(self, control: Control) -> None:
-        """Send a control frame; it is kept until the peer has it."""
+        """Send a control frame; it is kept until the peer has it. What is missing goes with it: a grant that came first would
+        say that it was executed."""
+        control.missing += self.missing
+        self.missing = []
         self.control_sent += 1
         self.told_received = self.control_received
         header = self.header(wire.CONTROL_FRAME, self.control_sent)
@@ -245,16 +253,16 @@ class Link:
     def advance(self, now: float, flags: int) -> None:
         """Do what is due: signs (with these flags), questions for what is missing, silence."""
         if self.missing:
-            missing, self.missing = self.missing, []
-            self.send_control(Control(self.worker, missing=missing))
-        untold = self.control_received - self.told_received
-        if now >= self.next_sign or self.wants_resend or untold >= UNTOLD:
+            self.send_control(Control(self.worker))
+        untold = self.control_received - self.told_received >= UNTOLD or self.untold_loops >= UNTOLD_LOOPS
+        if now >= self.next_sign or self.wants_resend or untold:
             if not self.out[
                 CONTROL
             ]:  # else the connection takes nothing now, and this would only be one more that waits
                 self.out[CONTROL].append(self.sign(now, flags | (wire.RESEND if self.wants_resend else 0)))
                 self.wants_resend = False
                 self.told_received = self.control_received
+                self.untold_loops = 0
             self.next_sign = now + (GREETING_SECONDS if self.state == GREETING else SIGN_SECONDS)
         if now >= self.next_ping and self.state != GREETING and self.data_sent > self.peer_data_received:
             self.next_ping = now + SIGN_SECONDS
@@ -334,7 +342,9 @@ class Link:
         self.peer_data_received = max(self.peer_data_received, sign.data_received)
         if sign.control_sent <= self.control_received:  # else a word that some are missing may be on its way
             while self.uncredited and self.uncredited[0].number <= sign.data_received:
-                self.unconfirmed.pop(self.uncredited.popleft().number, None)
+                sent = self.uncredited.popleft()
+                self.loop_tuples -= sent.size
+                self.unconfirmed.pop(sent.number, None)
         if sign.silence >= SILENCE and now >= self.next_reconnect:
             self.wants_reconnect = True
         if sign.flags & wire.READY:

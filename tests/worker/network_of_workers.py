@@ -90,6 +90,7 @@ class Node:
             str(self.worker.plan.conf["topology.transport.codec"]),
             self.worker.window_of,
             self.worker.peers,
+            int(net.conf["topology.cycle.buffer"]),  # type: ignore[call-overload]
         )
 
     def send(self, worker: str, frame: Frame) -> None:

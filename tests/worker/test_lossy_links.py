@@ -114,7 +114,8 @@ def test_after_any_pattern_of_loss_and_then_quiet_all_credit_is_back_and_the_led
     seed: int, lose: float, double: float, swap: float, flip: float
 ) -> None:
     network = LossyNetwork(Random(seed), lose, double, swap, flip)
-    net = Net(chain("lossy", 300), HOSTS, network, CONF)
+    # No timeout comes to help: what is lost has to be found.
+    net = Net(chain("lossy", 300), HOSTS, network, CONF | {"topology.message.timeout.secs": 100_000})
     net.start()
     net.run(4, net.settled)
     network.bad = False
@@ -351,3 +352,66 @@ def test_signs_for_a_peer_that_is_nowhere_do_not_pile_up() -> None:
     net.run(3600)
     for link in net.nodes["w1"].exchange.links.values():
         assert sum(map(len, link.out)) < 10
+
+
+def test_one_frame_that_is_lost_among_others_fails_at_once() -> None:
+    run = "one in ten"
+    network = LossyNetwork(Random(3), 0.0)
+    conf = CONF | {"topology.message.timeout.secs": 100_000, "topology.queue.size": 4096}
+    net = Net(chain(run, 2000), HOSTS, network, conf)
+    net.start()
+    there, count = net.nodes["w3"].carrier.address, iter(range(1, 100_000))
+    network.cut = lambda address, channel: address == there and channel == DATA and next(count) % 10 == 0
+    assert net.run(200, net.settled)
+    assert network.losses > 0
+    check_ledger(run, 2000)
+    assert net.spouts[0].replayed > 0
+
+
+def test_a_silent_peer_is_noticed_by_a_worker_that_has_nothing_to_do_but_sleep() -> None:
+    network = LossyNetwork(Random(3), 0.0)
+    net = Net(chain("idle", 10), HOSTS, network, CONF)
+    net.start()
+    assert net.run(10, net.settled)
+    there = net.nodes["w3"].carrier.address
+    network.cut = lambda address, channel: address == there
+    end = net.clock.now() + 4
+    while net.clock.now() < end:  # a loop wakes a little later than it meant to
+        net.clock.move_to(net.clock.now() + 0.6)
+        for node in net.nodes.values():
+            node.step()
+    link = net.nodes["w3"].exchange.links["w2"]
+    assert link.state == "SILENT"
+    assert net.nodes["w3"].exchange.counters["reconnects"] > 0
+    assert net.nodes["w2"].exchange.counters["reconnects"] > 0, "it was told that it is not heard"
+
+
+class Around(Bolt):
+    """Sends each tuple to the other task for ever."""
+
+    outputs = ("number",)
+
+    def execute(self, tup: Any) -> None:
+        self.emit((tup["number"],))
+        self.emit((tup["number"],))
+
+
+def test_untracked_tuples_of_a_cycle_do_not_pile_up_for_a_peer_that_is_frozen() -> None:
+    SEEN["loop"], VERDICTS["loop"] = [], []
+    builder = TopologyBuilder("loop")
+    numbers = builder.set_spout("numbers", Numbers("loop", 50, tracked=False))
+    around = builder.set_bolt("around", Around(), parallelism=2)
+    around.shuffle_grouping(numbers).shuffle_grouping("around")
+    hosts = {"w1": ["numbers/0", "around/0"], "w2": ["around/1"]}
+    net = Net(builder.build(), hosts, LossyNetwork(Random(3), 0.0), CONF | {"topology.cycle.buffer": 100})
+    net.start()
+    net.run(0.2)
+    frozen = net.nodes.pop("w2")
+    most = 0
+    for _ in range(50):
+        net.run(0.02)
+        link = net.nodes["w1"].exchange.links["w2"]
+        most = max(most, sum(sent.size for sent in link.unconfirmed.values()) + sum(map(len, link.waiting)))
+    assert frozen.worker.started
+    assert most < 2000, "the buffer, and what one run emits"
+    assert net.nodes["w1"].worker.links.dropped["around"] > 0
