@@ -29,6 +29,7 @@ from squall.telemetry import Histogram
 from squall.transport import wire
 from squall.transport.carrier import DATA, Parts
 from squall.transport.columns import pack_rows, unpack_rows
+from squall.transport.control import pack_control, unpack_control
 from squall.transport.frames import Batch, Control
 from squall.transport.sockets import Sockets, make_keys
 from squall.transport.wire import Header
@@ -236,11 +237,11 @@ class Frames:
             wire.unpack_batch(found, body, parts[1:], "pickle", lambda task, stream: WORDS_OF_LINES)
 
     def pack_xors(self) -> None:
-        self.answer = [wire.seal(self.header, wire.pack_control(self.control, 0))]
+        self.answer = [wire.seal(self.header, pack_control(self.control, 0))]
 
     def unpack_xors(self) -> None:
         found, body = wire.open_header(self.answer)
-        wire.unpack_control(found, body)
+        unpack_control(found.sender, body)
 
 
 def wire_parts(bench: Bench) -> list[Part]:

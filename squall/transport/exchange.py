@@ -17,6 +17,7 @@ from typing import Final, Protocol
 from squall.clock import Clock
 from squall.transport import wire
 from squall.transport.carrier import CONTROL, DATA, Carrier, Parts
+from squall.transport.control import pack_control, unpack_control
 from squall.transport.errors import BadFrame, Unencodable
 from squall.transport.frames import Batch, Control, Frame, Held, Unsent
 from squall.transport.link import GREETING, SILENCE, Link, Sent, remembered
@@ -336,7 +337,7 @@ class Exchange:
 
     def take_control(self, link: Link, header: Header, body: memoryview) -> None:
         """A control frame: what is missing, grants, and what is the worker's."""
-        control, received = wire.unpack_control(header, body)
+        control, received = unpack_control(header.sender, body)
         if header.number == 0:  # sent aside, by a worker that is in a user's call
             self.listener.deliver(control)
             return
@@ -470,7 +471,7 @@ class Exchange:
             if parts := list(held.get(worker, ())):
                 control = Control(self.worker, held=parts)
                 header = link.header(wire.CONTROL_FRAME, 0)
-                messages.append((address, [wire.seal(header, wire.pack_control(control, 0))]))
+                messages.append((address, [wire.seal(header, pack_control(control, 0))]))
         return messages
 
 

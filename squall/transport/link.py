@@ -25,6 +25,7 @@ from typing import Final
 
 from squall.transport import wire
 from squall.transport.carrier import CONTROL, DATA, Parts
+from squall.transport.control import pack_control
 from squall.transport.frames import NO_MORE, Batch, Control, More
 from squall.transport.wire import Header, Sign, seal
 from squall.worker_files import Address, Incarnation
@@ -226,7 +227,7 @@ class Link:
         self.control_sent += 1
         self.told_received = self.control_received
         header = self.header(wire.CONTROL_FRAME, self.control_sent)
-        message = [seal(header, wire.pack_control(control, self.control_received))]
+        message = [seal(header, pack_control(control, self.control_received))]
         self.unacked.append((self.control_sent, message))
         if self.state != GREETING:
             self.out[CONTROL].append(message)

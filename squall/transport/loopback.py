@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 
 from squall.transport import wire
 from squall.transport.carrier import Parts
+from squall.transport.control import pack_control, unpack_control
 from squall.transport.errors import BadFrame, Unencodable
 from squall.transport.exchange import leave_out
 from squall.transport.frames import Batch, Control, Frame
@@ -64,8 +65,8 @@ class Loopback:
             deliver(self.batch_through_codec(frame))
         else:
             header = Header(wire.CONTROL_FRAME, frame.sender, NOBODY, NOBODY, 0, 0)
-            opened, body = wire.open_header([wire.seal(header, wire.pack_control(frame, 0))])
-            deliver(wire.unpack_control(opened, body)[0])
+            opened, body = wire.open_header([wire.seal(header, pack_control(frame, 0))])
+            deliver(unpack_control(opened.sender, body)[0])
 
     def batch_through_codec(self, batch: Batch) -> Batch:
         """The batch as it comes out of the codec; tuples with a value that cannot be encoded fail and are left out."""

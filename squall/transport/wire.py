@@ -9,20 +9,17 @@ Must not know: sockets, tasks, credit, what numbers mean.
 
 from __future__ import annotations
 
-import pickle
 import struct
-from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
-from sys import byteorder
-from typing import Any, Final
+from typing import Final
 from zlib import crc32
 
 from squall.transport.carrier import Parts
-from squall.transport.columns import pack_rows, unpack_rows
+from squall.transport.columns import ids, pack_rows, raw, unpack_rows
+from squall.transport.control import pack_more, unpack_more
 from squall.transport.errors import BadFrame, Unencodable
-from squall.transport.frames import NO_MORE, Batch, Control
+from squall.transport.frames import NO_MORE, Batch
 from squall.worker_files import Address, Incarnation
 from topology_api.tuples import Source
 
@@ -36,9 +33,6 @@ START: Final = struct.Struct("<2sBBI")
 HEADER: Final = struct.Struct("<IIIIIQB")
 #: cycle + 1, source task, target task, stream number, tuples, frame, further parts, lengths: more, values.
 BATCH_HEAD: Final = struct.Struct("<HHHHIQHII")
-#: control frames received, tables of XORs, length of the rest.
-CONTROL_HEAD: Final = struct.Struct("<QHI")
-XOR_HEAD: Final = struct.Struct("<II")
 #: control sent, control received, data sent, data received, tenths of a second since the peer was heard, flags. The sender's
 #: address follows, its two endpoints on a line each.
 SIGN_BODY: Final = struct.Struct("<QQQQHB")
@@ -49,8 +43,6 @@ MOST_TUPLES: Final = 1 << 20
 #: Bytes beside the values: of the header, and of each tuple.
 MOST_OF_A_HEAD: Final = 512
 MOST_PARTS: Final = 1 << 12
-#: Structs of columns of at most so many ids are kept.
-MOST_KEPT: Final = 4096
 
 # Flags of a sign.
 LEAVING: Final = 1  # the sender takes no more tuples
@@ -149,7 +141,7 @@ def pack_batch(batch: Batch, codec: str, stream_number: StreamNumber) -> tuple[b
     values: Parts = pack_rows(codec, source.fields, batch.rows) if batch.rows else [b""]
     if sum(map(len, values)) > MOST_BYTES - MOST_OF_A_HEAD * (len(batch) + 1):
         raise too_large(batch, codec)
-    more = pickle.dumps(batch.more, protocol=5) if batch.more else b""
+    more = pack_more(batch.more)
     head = BATCH_HEAD.pack(
         batch.cycle + 1,
         source.task,
@@ -189,10 +181,7 @@ def unpack_batch(
     roots, edges = ids(body[at : at + 8 * tuples]), ids(body[at + 8 * tuples : at + 16 * tuples])
     at += 16 * tuples
     source = find_source(task, stream)
-    try:
-        more = pickle.loads(body[at : at + more_size]) if more_size else NO_MORE
-    except Exception as error:
-        raise BadFrame(f"a batch whose trees cannot be decoded: {error!r:.200}") from error
+    more = unpack_more(body[at : at + more_size]) if more_size else NO_MORE
     batch = Batch(source, target, [], roots, edges, more)
     batch.sender, batch.frame, batch.cycle = header.sender, frame, cycle - 1
     batch.ended = header.kind == END
@@ -206,51 +195,6 @@ def unpack_batch(
             why = str(error) if isinstance(error, BadFrame) else f"{type(error).__name__}: {error}"
             raise Undecodable(batch, held, why) from error
     return batch
-
-
-# Control frames.
-
-
-def pack_control(control: Control, received: int) -> bytes:
-    """The body of a control frame; XORs as raw columns, the rest, where there is any, pickled."""
-    tables = control.xors
-    rest: tuple[Any, ...] = (
-        control.failures, control.grants, control.held, control.hurry, control.cycles, control.unsent, control.missing,
-    )  # fmt: skip
-    packed = pickle.dumps(rest, protocol=5) if any(rest) else b""
-    pieces = [CONTROL_HEAD.pack(received, len(tables), len(packed))]
-    for spout, (roots, xors) in tables.items():
-        pieces += (XOR_HEAD.pack(spout, len(roots)), raw(roots), raw(xors))
-    pieces.append(packed)
-    return b"".join(pieces)
-
-
-def unpack_control(header: Header, body: memoryview) -> tuple[Control, int]:
-    """The control frame of a message, and how many control frames its sender has received."""
-    if len(body) < CONTROL_HEAD.size:
-        raise BadFrame("a control frame without a head")
-    received, tables, size = CONTROL_HEAD.unpack_from(body)
-    at = CONTROL_HEAD.size
-    control = Control(header.sender)
-    for _ in range(tables):
-        if len(body) - at < XOR_HEAD.size:
-            raise BadFrame("a control frame that ends in its XORs")
-        spout, count = XOR_HEAD.unpack_from(body, at)
-        at += XOR_HEAD.size
-        if len(body) - at < 16 * count:
-            raise BadFrame("a control frame that ends in its XORs")
-        control.xors[spout] = (ids(body[at : at + 8 * count]), ids(body[at + 8 * count : at + 16 * count]))
-        at += 16 * count
-    if len(body) - at != size:
-        raise BadFrame("a control frame whose lengths do not add up")
-    if size:
-        try:
-            (
-                control.failures, control.grants, control.held, control.hurry, control.cycles, control.unsent, control.missing,
-            ) = pickle.loads(body[at:])  # fmt: skip
-        except Exception as error:
-            raise BadFrame(f"a control frame that cannot be decoded: {error!r:.200}") from error
-    return control, received
 
 
 # Signs of life.
@@ -274,26 +218,3 @@ def unpack_sign(body: memoryview) -> Sign:
         raise BadFrame("a sign of life without an address") from error
     numbers = (control_sent, control_received, data_sent, data_received)
     return Sign(*numbers, silence=tenths / 10, flags=flags, address=(data, control))
-
-
-# Columns of ids.
-
-
-@lru_cache(maxsize=4096)
-def _columns(size: int) -> struct.Struct:
-    return struct.Struct(f"<{size}q")
-
-
-def raw(column: list[int]) -> bytes:
-    """Ids as little-endian 64-bit integers (measured, 256 ids: 6.7 µs by a kept Struct, 13.1 by an array)."""
-    size = len(column)
-    return (_columns(size) if size <= MOST_KEPT else struct.Struct(f"<{size}q")).pack(*column)
-
-
-def ids(data: memoryview) -> list[int]:
-    """The ids of a raw column."""
-    if byteorder == "little":
-        return data.cast("q").tolist()
-    packed = array("q", data.tobytes())
-    packed.byteswap()
-    return packed.tolist()

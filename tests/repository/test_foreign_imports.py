@@ -23,7 +23,7 @@ MAY_IMPORT = {
     "cloudpickle": ("topology_api/",),
     "confluent_kafka": ("squall_io/",),
     "kazoo": ("squall/cluster/zookeeper.py",),
-    "msgspec": ("squall/transport/columns.py",),
+    "msgspec": ("squall/transport/columns.py", "squall/transport/control.py"),
     "pandas": ("squall_io/spark/",),
     "pyarrow": ("squall_io/spark/",),
     "pyspark": ("squall_io/spark/",),
@@ -37,7 +37,7 @@ CORES = (
     *(f"nimbus/{name}.py" for name in ("lifecycle", "progress", "scheduler", "tasks")),
     *(
         f"squall/transport/{name}.py"
-        for name in ("columns", "credit", "exchange", "frames", "link", "refusals", "wire")
+        for name in ("columns", "control", "credit", "exchange", "frames", "link", "refusals", "wire")
     ),
     *(f"worker/{name}.py" for name in ("completion", "cycles", "executor", "links", "outbox", "replay")),
     *(f"worker/{name}.py" for name in ("router", "tracker", "wheel", "xors")),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import pickle
 import struct
 from typing import Any
 
@@ -13,8 +14,9 @@ from hypothesis import strategies as st
 
 from squall.transport import wire
 from squall.transport.carrier import Parts
+from squall.transport.control import HEAD, XOR_HEAD, pack_control, unpack_control
 from squall.transport.errors import BadFrame, Unencodable
-from squall.transport.frames import NO_MORE, Batch, Control, CycleProbe, Frame, Held
+from squall.transport.frames import NO_MORE, Batch, Control, CyclePhase, CycleProbe, CycleReply, Frame, Held
 from squall.transport.wire import Header, Sign, Undecodable
 from topology_api import Failure
 from topology_api.tuples import Source
@@ -43,7 +45,7 @@ def source(fields: int = 2) -> Source:
 def encode(frame: Frame, codec: str = "pickle") -> Parts:
     if isinstance(frame, Control):
         header = Header(wire.CONTROL_FRAME, frame.sender, (3, 1), (4, 0), 5, 17)
-        return [wire.seal(header, wire.pack_control(frame, 16))]
+        return [wire.seal(header, pack_control(frame, 16))]
     body, further = wire.pack_batch(frame, codec, lambda component, stream: 3)
     kind = wire.END if frame.ended else wire.BATCH
     return [wire.seal(Header(kind, frame.sender, (3, 1), (4, 0), 5, 17), body), *further]
@@ -52,7 +54,7 @@ def encode(frame: Frame, codec: str = "pickle") -> Parts:
 def decode(parts: Parts, fields: int = 2, codec: str = "pickle") -> Frame:
     header, body = wire.open_header(parts)
     if header.kind == wire.CONTROL_FRAME:
-        return wire.unpack_control(header, body)[0]
+        return unpack_control(header.sender, body)[0]
     return wire.unpack_batch(header, body, parts[1:], codec, lambda task, number: source(fields))
 
 
@@ -180,7 +182,7 @@ def test_a_length_of_four_gigabytes_is_refused_before_anything_is_allocated() ->
     body = wire.BATCH_HEAD.pack(0, 1, 2, 0, 2**32 - 1, 1, 0, 0, 2**32 - 1)
     with pytest.raises(BadFrame, match="tuples"):
         decode([wire.seal(Header(wire.BATCH, "w1", (1, 0), (2, 0), 3, 4), body)])
-    control = wire.CONTROL_HEAD.pack(0, 1, 0) + wire.XOR_HEAD.pack(1, 2**32 - 1)
+    control = HEAD.pack(0, 1, 0) + XOR_HEAD.pack(1, 2**32 - 1)
     with pytest.raises(BadFrame, match="XORs"):
         decode([wire.seal(Header(wire.CONTROL_FRAME, "w1", (1, 0), (2, 0), 3, 4), control)])
 
@@ -231,3 +233,30 @@ def test_a_batch_that_is_too_large_names_its_largest_value(monkeypatch: pytest.M
     with pytest.raises(Unencodable, match=r"field 'f1'.*a message takes 10,000 at most") as caught:
         encode(batch)
     assert caught.value.position == 1
+
+
+def test_no_control_frame_makes_its_reader_run_anything() -> None:
+    class Evil:
+        def __reduce__(self) -> Any:
+            return pytest.fail, ("it was unpickled",)
+
+    payload = pickle.dumps(Evil(), protocol=5)
+    body = HEAD.pack(0, 0, len(payload)) + payload
+    with pytest.raises(BadFrame):
+        decode([wire.seal(Header(wire.CONTROL_FRAME, "w1", (1, 0), (2, 0), 3, 4), body)])
+    head = wire.BATCH_HEAD.pack(0, 7, 9, 3, 0, 12, 0, len(payload), 0)
+    with pytest.raises(BadFrame):
+        decode([wire.seal(Header(wire.BATCH, "w1", (1, 0), (2, 0), 3, 4), head + payload)])
+
+
+def test_failures_of_any_text_and_all_words_about_cycles_come_back() -> None:
+    control = Control(
+        "w2",
+        failures=[(2**62, Failure("failed", None, None, "half a pair: \ud800", 3))],
+        cycles=[CycleProbe(1, 2), CycleReply(1, 2, "w3", True, 2**40, 7, 1), CyclePhase(1, 2)],
+        missing=[(3, 9)],
+    )
+    back = through(control)
+    assert isinstance(back, Control)
+    assert back.failures[0][1].error == "half a pair: \\ud800"
+    assert (back.cycles, back.missing) == (control.cycles, control.missing)

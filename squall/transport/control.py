@@ -1,0 +1,139 @@
+"""Control frames as bytes: XORs and their roots as raw columns, everything else by msgpack with a closed set of types.
+
+Nothing here can make the receiver run anything, whatever bytes it gets: what does not fit the types is a `BadFrame`.
+Must not know: headers, links, who speaks to whom.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, Final
+
+import msgspec
+
+from squall.transport.columns import ids, raw
+from squall.transport.errors import BadFrame
+from squall.transport.frames import (
+    Control,
+    CycleMessage,
+    CyclePhase,
+    CycleProbe,
+    CycleReply,
+    Held,
+    More,
+)
+from topology_api import Failure
+
+#: control frames received, tables of XORs, length of the rest.
+HEAD: Final = struct.Struct("<QHI")
+XOR_HEAD: Final = struct.Struct("<II")
+
+_PROBE, _REPLY, _PHASE = range(3)
+
+#: A failure: root, reason, component, task, error, attempts.
+_Failed = tuple[int, str, str | None, int | None, str | None, int]
+_HeldHere = tuple[str, int, list[int]]
+#: Kind, cycle, round or phase; of a reply also worker, idle, sent, executed, phase.
+_Cycle = tuple[int, int, int, str, bool, int, int, int]
+_Rest = tuple[list[_Failed], dict[int, int], list[_HeldHere], bool, list[_Cycle], list[tuple[int, int]]]
+
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_REST: Final = msgspec.msgpack.Decoder(_Rest)
+_MORE: Final = msgspec.msgpack.Decoder(dict[int, list[tuple[int, int]]])
+
+
+def pack_control(control: Control, received: int) -> bytes:
+    """The body of a control frame; `received`: how many control frames of the peer have come."""
+    rest = _rest_of(control)
+    packed = _ENCODER.encode(rest) if any(rest) else b""
+    pieces = [HEAD.pack(received, len(control.xors), len(packed))]
+    for spout, (roots, xors) in control.xors.items():
+        pieces += (XOR_HEAD.pack(spout, len(roots)), raw(roots), raw(xors))
+    pieces.append(packed)
+    return b"".join(pieces)
+
+
+def unpack_control(sender: str, body: memoryview) -> tuple[Control, int]:
+    """The control frame that a body holds, and how many control frames its sender has received."""
+    if len(body) < HEAD.size:
+        raise BadFrame("a control frame without a head")
+    received, tables, size = HEAD.unpack_from(body)
+    at = HEAD.size
+    control = Control(sender)
+    for _ in range(tables):
+        if len(body) - at < XOR_HEAD.size:
+            raise BadFrame("a control frame that ends in its XORs")
+        spout, count = XOR_HEAD.unpack_from(body, at)
+        at += XOR_HEAD.size
+        if len(body) - at < 16 * count:
+            raise BadFrame("a control frame that ends in its XORs")
+        control.xors[spout] = (ids(body[at : at + 8 * count]), ids(body[at + 8 * count : at + 16 * count]))
+        at += 16 * count
+    if len(body) - at != size:
+        raise BadFrame("a control frame whose lengths do not add up")
+    if size:
+        try:
+            _fill(control, _REST.decode(body[at:]))
+        except (msgspec.MsgspecError, ValueError) as error:
+            raise BadFrame(f"a control frame that cannot be decoded: {error}") from error
+    return control, received
+
+
+def pack_more(more: More) -> bytes:
+    """The further trees of a batch's tuples; no bytes where there are none."""
+    return _ENCODER.encode(more) if more else b""
+
+
+def unpack_more(data: memoryview) -> More:
+    """The further trees of a batch's tuples."""
+    try:
+        found = _MORE.decode(data)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise BadFrame(f"a batch whose trees cannot be decoded: {error}") from error
+    return {position: tuple(pairs) for position, pairs in found.items()}
+
+
+def _rest_of(control: Control) -> tuple[Any, ...]:
+    return (
+        [
+            (root, failure.reason, failure.component, failure.task, _sound(failure.error), failure.attempts)
+            for root, failure in control.failures
+        ],
+        control.grants,
+        [(held.component, held.task, held.roots) for held in control.held],
+        control.hurry,
+        [_packed_cycle(message) for message in control.cycles],
+        control.missing,
+    )
+
+
+def _fill(control: Control, rest: _Rest) -> None:
+    failures, control.grants, held, control.hurry, cycles, control.missing = rest
+    control.failures = [(root, Failure(*failure)) for root, *failure in failures]  # type: ignore[arg-type]
+    control.held = [Held(component, task, tuple(roots)) for component, task, roots in held]
+    control.cycles = [_unpacked_cycle(message) for message in cycles]
+
+
+def _sound(text: str | None) -> str | None:
+    """A text as UTF-8 can carry it: a user's error may hold half a surrogate pair."""
+    return None if text is None else text.encode("utf-8", "backslashreplace").decode()
+
+
+def _packed_cycle(message: CycleMessage) -> _Cycle:
+    if isinstance(message, CycleProbe):
+        return _PROBE, message.cycle, message.round, "", False, 0, 0, 0
+    if isinstance(message, CyclePhase):
+        return _PHASE, message.cycle, message.phase, "", False, 0, 0, 0
+    numbers = message.sent, message.executed, message.phase
+    return _REPLY, message.cycle, message.round, message.worker, message.idle, *numbers
+
+
+def _unpacked_cycle(message: _Cycle) -> CycleMessage:
+    kind, cycle, number, worker, idle, sent, executed, phase = message
+    if kind == _PROBE:
+        return CycleProbe(cycle, number)
+    if kind == _PHASE:
+        return CyclePhase(cycle, number)
+    if kind == _REPLY:
+        return CycleReply(cycle, number, worker, idle, sent, executed, phase)
+    raise ValueError(f"a word of kind {kind} about a cycle")
