@@ -8,14 +8,27 @@ Must not know: processes, faults.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from collections import deque
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from tests.faults import ledger
-from topology_api import Bolt, Context, Failure, Fields, Replay, Spout, Topology, TopologyBuilder, Tuple
+from topology_api import (
+    BatchBolt,
+    Bolt,
+    Context,
+    Failure,
+    Fields,
+    Replay,
+    Spout,
+    Topology,
+    TopologyBuilder,
+    Tuple,
+)
 
 STOP = "stop"
 FIELDS = Fields("number", "key", "text", "data")
@@ -99,6 +112,9 @@ class LedgerSpout(Spout):
         self.unsettled -= 1
         self.again.append(number)
 
+    def deactivate(self) -> None:
+        self.file.write("P")
+
     def close(self) -> None:
         self.file.close()
 
@@ -121,6 +137,57 @@ class SlowRelay(Relay):
     def execute(self, tup: Tuple) -> None:
         time.sleep(self.seconds)
         self.emit(tup.values)
+
+
+class ThreadedRelay(SlowRelay):
+    """Takes its time in a thread of its own."""
+
+    threaded = True
+
+
+class AsyncRelay(Relay):
+    """Takes its time over many tuples at once."""
+
+    async def execute(self, tup: Tuple) -> None:  # type: ignore[override]
+        await asyncio.sleep(0.002)
+        self.emit(tup.values)
+
+
+class BatchRelay(BatchBolt):
+    """Hands tuples on in batches."""
+
+    outputs = FIELDS
+    batch_size = 50
+    batch_interval = 0.1
+
+    def execute_batch(self, tups: Sequence[Tuple]) -> None:
+        for tup in tups:
+            self.emit(tup.values, anchors=tup)
+
+
+class HoldingRelay(Relay):
+    """A rich bolt: holds each tuple until some more have come, or a moment has passed, then hands it on and acks it."""
+
+    auto_anchor = False
+    auto_ack = False
+    tick_interval = 0.2
+
+    def prepare(self, context: Context) -> None:
+        self.held: deque[Tuple] = deque()
+
+    def execute(self, tup: Tuple) -> None:
+        self.held.append(tup)
+        if len(self.held) > 20:
+            self.let_go()
+
+    def tick(self) -> None:
+        while self.held:
+            self.let_go()
+
+    def let_go(self) -> None:
+        tup = self.held.popleft()
+        self.emit(tup.values, anchors=tup)
+        self.ack(tup)
 
 
 class LedgerSink(Bolt):

@@ -19,7 +19,7 @@ from tests.faults.running import Run, Surroundings, ledger_run
 pytestmark = pytest.mark.faults
 
 #: Seconds: how long a link stays cut, and what its recovery may take.
-LONG = 6.0
+LONG = 3.0
 RECOVERY = 5.0
 NOTICE = 3.0
 CAP_SLOW = 60.0
@@ -110,7 +110,7 @@ def test_connections_that_break_off_again_and_again_are_made_again(tmp_path: Pat
         untouched(run, pids)
 
 
-@pytest.mark.parametrize("distance", [0, 1, 8, 9, 10, 20, 63, 64, 200, 1000, 5000])
+@pytest.mark.parametrize("distance", [0, 1, 9, 64, 1000, 5000])
 def test_a_bit_that_is_flipped_on_the_way_is_refused_and_the_link_repaired(
     tmp_path: Path, distance: int
 ) -> None:
@@ -123,7 +123,7 @@ def test_a_bit_that_is_flipped_on_the_way_is_refused_and_the_link_repaired(
         untouched(run, pids)
 
 
-@pytest.mark.parametrize("distance", [0, 9, 12, 40, 70, 100, 200, 250, 280])
+@pytest.mark.parametrize("distance", [0, 12, 70, 200])
 def test_a_bit_that_is_flipped_in_a_handshake_costs_a_connection_and_no_link(
     tmp_path: Path, distance: int
 ) -> None:
@@ -144,7 +144,7 @@ def test_bytes_that_vanish_on_the_way_are_noticed_and_the_link_repaired(tmp_path
         untouched(run, pids)
 
 
-@pytest.mark.parametrize("distance", [30, 3_000, 150_000, 1_000_000])
+@pytest.mark.parametrize("distance", [30, 150_000])
 def test_a_bit_that_is_flipped_in_a_large_value_never_becomes_another_value(
     tmp_path: Path, distance: int
 ) -> None:

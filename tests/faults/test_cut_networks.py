@@ -15,7 +15,7 @@ from tests.faults.running import ledger_run
 REASON = why_no_namespaces()
 pytestmark = [pytest.mark.faults, pytest.mark.skipif(REASON is not None, reason=REASON or "")]
 
-LONG = 6.0
+LONG = 4.0
 #: TCP itself waits up to twice as long as the cut before it sends again what was lost, unless connections are made anew.
 RECOVERY = 5.0
 
@@ -23,7 +23,7 @@ RECOVERY = 5.0
 @pytest.mark.parametrize("ways", ["one way", "both ways"])
 def test_workers_between_which_packets_vanish_come_back_when_it_heals(tmp_path: Path, ways: str) -> None:
     def body(network: Network) -> None:
-        with ledger_run(tmp_path) as run:
+        with ledger_run(tmp_path, conf={"topology.message.timeout.secs": 60}) as run:
             pids = run.pids()
             first, second = (leaks.listening_ports(pid) for pid in pids.values())
             assert first and second
@@ -34,14 +34,14 @@ def test_workers_between_which_packets_vanish_come_back_when_it_heals(tmp_path: 
             network.heal()
             run.flows(cap=5 * RECOVERY)
             assert run.pids() == pids, run.report()
-            run.drain()
+            assert set(run.drain().failed) <= {"lost"}, "what was lost was noticed, and did not time out"
 
     in_own_network(body)
 
 
 def test_a_cut_longer_than_the_message_timeout_loses_no_acked_tuple(tmp_path: Path) -> None:
     def body(network: Network) -> None:
-        with ledger_run(tmp_path, conf={"topology.message.timeout.secs": 3}) as run:
+        with ledger_run(tmp_path, conf={"topology.message.timeout.secs": 2}) as run:
             first, second = (leaks.listening_ports(pid) for pid in run.pids().values())
             network.cut_one_way(sender=first, receiver=second)
             time.sleep(LONG)  # the length of the fault

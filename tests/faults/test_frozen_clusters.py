@@ -16,7 +16,7 @@ from tests.faults.running import CAP
 
 pytestmark = pytest.mark.faults
 
-LEASE = 3.0
+LEASE = 2.0
 
 
 @pytest.fixture

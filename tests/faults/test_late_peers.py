@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from itertools import permutations
 from pathlib import Path
 
 import pytest
@@ -26,7 +25,7 @@ if "-m" in command and "worker" in command:
 """
 
 
-@pytest.mark.parametrize("order", list(permutations(range(3))))
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
 def test_workers_that_come_up_late_and_in_any_order_lose_nothing(
     tmp_path: Path, order: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -48,12 +48,12 @@ def test_a_slow_bolt_slows_its_spout_and_no_process_grows(tmp_path: Path, soak: 
     pending = 2000
     conf = {"topology.max.spout.pending": pending}
     with ledger_run(tmp_path, rate=None, size=1000, relay=SlowRelay(0.005), conf=conf) as run:
-        run.flows(2 * 400)  # each relay does 200 a second: by now every queue is as full as it gets
+        run.flows(2 * 300)  # each relay does 200 a second: by now every queue is as full as it gets
         pids = [os.getpid(), *run.pids().values()]
         before = {pid: leaks.memory_of(pid) for pid in pids}
         began, emitted = time.monotonic(), run.tally.of("E")
         most = dict(before)
-        for _ in range(4 * max(1, round(2 * soak))):
+        for _ in range(max(1, round(6 * soak))):
             run.flows(100)
             most = {pid: max(most[pid], leaks.memory_of(pid)) for pid in pids}
             verdicts = run.tally.of("A") + run.tally.of("F")
@@ -105,7 +105,7 @@ def test_a_bolt_that_ends_its_process_is_started_again_ever_more_rarely_and_dist
         run.cluster.submit(bad)
         run.wait_for(lambda: cause in repr(run.cluster.status("bad")), f"{cause!r} in status", cap=5 * 10.0)
         began = time.monotonic()
-        run.last_for(6.0 * soak, 1.0, lambda _: run.flows(cap=5 * RECOVERY))
+        run.last_for(4.0 * soak, 1.0, lambda _: run.flows(cap=5 * RECOVERY))
         starts = [start for start in lives(other_books) if start >= began]
         assert len(starts) <= 2 * 4, f"two workers, waiting 1, 2, 4, ... seconds: {starts}"
         assert run.pids() == pids, "the workers of the other topology were left alone"

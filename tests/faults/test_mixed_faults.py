@@ -87,7 +87,7 @@ class Chance:
         self.run.cluster.deactivate(self.run.name)
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1])
 def test_any_faults_in_any_order_lose_no_acked_tuple(tmp_path: Path, seed: int, soak: float) -> None:
     links = Links()
     conf = {"topology.max.spout.pending": 200, "topology.message.timeout.secs": 5}

@@ -27,6 +27,11 @@ def settled(run: Run) -> None:
     run.wait_for(lambda: state_is(run, "ACTIVE"), "the end of the rebalance", cap=5 * CHANGE)
 
 
+def paused(run: Run, times: int) -> None:
+    """Wait until spouts were told to pause so often."""
+    run.wait_for(lambda: run.tally.of("P") >= times, "the spouts to pause", cap=5 * CHANGE)
+
+
 def test_sigterm_of_each_worker_in_turn_drains_it_and_fails_nothing(tmp_path: Path, soak: float) -> None:
     with ledger_run(tmp_path) as run:
         for _ in range(max(1, round(2 * soak))):
@@ -81,12 +86,13 @@ def test_a_rebalance_leaves_workers_alone_whose_tasks_do_not_move(tmp_path: Path
 
 def test_deactivate_and_activate_under_load_fail_nothing(tmp_path: Path, soak: float) -> None:
     with ledger_run(tmp_path) as run:
-        for _ in range(max(1, round(4 * soak))):
+        for cycle in range(1, 1 + max(1, round(4 * soak))):
             run.cluster.deactivate(run.name)
+            paused(run, 2 * cycle)
+            emitted = run.tally.of("E")
             run.wait_for(
                 lambda: run.status().components["numbers"].pending == 0, "what is in flight", cap=5 * CHANGE
             )
-            emitted = run.tally.of("E")
             assert state_is(run, "INACTIVE")
             assert run.tally.of("E") == emitted
             run.cluster.activate(run.name)
