@@ -25,6 +25,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from threading import get_ident
 from typing import Any, Final
 
 from squall.cluster.records import Placement
@@ -54,7 +55,6 @@ EXIT_HUNG: Final = 72
 EXIT_SUPERSEDED: Final = 73
 EXIT_BAD_ORDERS: Final = 74
 EXIT_MEMORY: Final = 75
-EXIT_CRASHED: Final = 76
 EXIT_UNOPENED: Final = 77
 
 
@@ -157,7 +157,7 @@ def write(directory: Path | str, name: str, value: Any, mode: int = 0o644) -> No
 def write_bytes(directory: Path | str, name: str, data: bytes, mode: int = 0o644) -> None:
     """Put bytes into a directory under a name, all at once."""
     target = os.path.join(directory, name)
-    beside = f"{target}.{os.getpid()}.new"
+    beside = f"{target}.{os.getpid()}.{get_ident()}.new"  # no other writer has the same
     descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
     try:
         with os.fdopen(descriptor, "wb") as file:

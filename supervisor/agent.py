@@ -340,9 +340,6 @@ class Supervisor:
             _log.info("%s: ended as told", hosted.label)
             hosted.bury(hosted.backoff, hosted.note, again)
             return
-        if again and exit.crashed is not None:
-            report = replace(report_of(hosted.standing("run", stopped=False)), crash=exit.crashed)
-            self._reporter.report(self._views[hosted.topology_id], report, self._looked or 0.0)
         backoff = after_death(hosted.backoff, hosted.started, self._time, exit.innocent)
         note = death_note(hosted.label, exits.cause(exit), backoff if again else None, self._time)
         _log.warning("%s", note)

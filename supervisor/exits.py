@@ -32,7 +32,6 @@ _OUR_STATUSES: Final = {
     worker_files.EXIT_SUPERSEDED: "another worker has its place",
     worker_files.EXIT_BAD_ORDERS: "it could not read what it was to do",
     worker_files.EXIT_MEMORY: "it ran out of memory",
-    worker_files.EXIT_CRASHED: "a crash of its topology",
     worker_files.EXIT_UNOPENED: "a component could not be opened or prepared",
 }
 
@@ -70,13 +69,6 @@ class Exit:
             worker_files.EXIT_STOPPED,
             worker_files.EXIT_LEASE,
         )
-
-    @property
-    def crashed(self) -> str | None:
-        """The crash that ends the topology, when the worker ended for it before it was asked."""
-        if self.end is not None and self.end.status == worker_files.EXIT_CRASHED:
-            return self.end.reason
-        return None
 
 
 def cause(exit: Exit) -> str:

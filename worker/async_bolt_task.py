@@ -13,11 +13,13 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
+from squall.transport.frames import Batch
 from topology_api import Bolt, EmitError
 from topology_api.tuples import SETTLED, Tuple
 from worker.bolt_task import BoltTask
 from worker.emitter import NOTHING
 from worker.executor import make_tuple
+from worker.forks import end_returned_fork
 from worker.task import RUN_SECONDS
 
 
@@ -31,10 +33,11 @@ class AsyncRunner(Protocol):
 class AsyncCall:
     """One call of `execute`: its tuple, what it has done so far, and how it ended."""
 
-    __slots__ = ("ended", "error", "records", "started", "tup")
+    __slots__ = ("batch", "ended", "error", "records", "started", "tup")
 
-    def __init__(self, tup: Tuple, started: float) -> None:
+    def __init__(self, tup: Tuple, started: float, batch: Batch) -> None:
         self.tup = tup
+        self.batch = batch
         self.started = started
         self.records: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
         self.error: BaseException | None = None
@@ -55,6 +58,8 @@ class AsyncBoltTask(BoltTask):
         self.max_concurrency = int(self.instance.max_concurrency)
         self.in_flight: dict[int, AsyncCall] = {}
         self.over: deque[AsyncCall] = deque()
+        #: Calls of each batch that have not ended.
+        self.under_way: dict[int, int] = {}
         self.attach(("emit", "emit_direct", "ack", "fail", "reset_timeout"), Bolt, Recorder(self))
 
     def wants_run(self) -> bool:
@@ -87,7 +92,8 @@ class AsyncBoltTask(BoltTask):
         if batch.ended:
             self.inputs.ended(batch.source.task)
         elif batch.rows:
-            call = AsyncCall(make_tuple(batch, batch.position), self.now())
+            call = AsyncCall(make_tuple(batch, batch.position), self.now(), batch)
+            self.under_way[id(batch)] = self.under_way.get(id(batch), 0) + 1
             batch.position += 1
             self.in_flight[id(call)] = call
             if self.observer is not None:
@@ -95,7 +101,8 @@ class AsyncBoltTask(BoltTask):
             calls.append(lambda: self.execute_call(call))
         if batch.ended or batch.position >= len(batch.rows):
             self.inbox.popleft()
-            self.done.append(batch)
+            if id(batch) not in self.under_way:
+                self.done.append(batch)
 
     async def execute_call(self, call: AsyncCall) -> None:
         """On the asyncio loop: run the user's coroutine to its end."""
@@ -105,6 +112,7 @@ class AsyncBoltTask(BoltTask):
         except BaseException as error:  # a cancelled call has not executed its tuple either
             call.error = error
         finally:
+            end_returned_fork(self.process)
             call.ended = True
             self.over.append(call)
             self.wake()
@@ -112,6 +120,7 @@ class AsyncBoltTask(BoltTask):
     def conclude(self, call: AsyncCall) -> None:
         """Carry out what a call recorded and settle its tuple."""
         del self.in_flight[id(call)]
+        self.leave_batch(call.batch)
         tup = call.tup
         self.executed += 1
         if self.auto_anchor:
@@ -129,6 +138,15 @@ class AsyncBoltTask(BoltTask):
             return
         if self.auto_ack and tup._root != SETTLED:
             BoltTask.ack(self, tup)
+
+    def leave_batch(self, batch: Batch) -> None:
+        """A call of this batch has ended; with the last one the batch is worked off, and no sooner: should this process die,
+        its sender knows what was not executed."""
+        left = self.under_way.pop(id(batch)) - 1
+        if left:
+            self.under_way[id(batch)] = left
+        elif batch.position >= len(batch.rows):
+            self.done.append(batch)
 
     def idle(self) -> bool:
         return not self.in_flight

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from squall.cluster.blobs import read_bundle
 from squall.cluster.records import Placement
 from squall.transport.exchange import PeerPlace
-from squall.worker_files import SCRATCH, BadFile, Keys, Orders, read_keys, read_orders
+from squall.worker_files import KEYS, SCRATCH, BadFile, Keys, Orders, read_keys, read_orders
 from topology_api import SquallError, Topology
 from worker.plan import WorkerPlan
 
@@ -25,7 +25,7 @@ class Start:
     """What a worker begins with."""
 
     orders: Orders
-    keys: Keys | None
+    keys: Keys
     topology: Topology
 
 
@@ -69,6 +69,11 @@ def begin(directory: str) -> Start:
     """Read all that a worker begins with; `SquallError` says what is wrong."""
     orders = find_orders(directory)
     keys = read_keys(directory)
+    if keys is None:
+        raise BadFile(
+            f"there is no {KEYS} in {directory}: the links of this worker would take what anybody sends;"
+            " the supervisor writes it when the topology was submitted with keys"
+        )
     topology = read_bundle(orders.bundle)
     missing = {component for _, component, _ in orders.tasks} - {spec.id for spec in topology.components}
     if missing:

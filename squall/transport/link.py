@@ -190,6 +190,8 @@ class Link:
 
     def send_batch(self, batch: Batch, now: float) -> None:
         """Send tuples, or keep them until the link is open."""
+        if not batch.frame:
+            self.loop_tuples += len(batch.rows)
         if self.waiting or not self.open:
             self.waiting.append(batch)
         else:
@@ -217,7 +219,6 @@ class Link:
             frames.append(sent)
         else:
             self.uncredited.append(sent)
-            self.loop_tuples += sent.size
 
     def send_control(self, control: Control) -> None:
         """Send a control frame; it is kept until the peer has it. What is missing goes with it: a grant that came first would
@@ -368,7 +369,9 @@ class Link:
         for sent in lost:
             sent.lost = True
             del self.unconfirmed[sent.number]
-        lost += [remembered(batch, 0) for batch in self.waiting if batch.target == target]
+        waiting = [batch for batch in self.waiting if batch.target == target]
+        self.loop_tuples -= sum(len(batch.rows) for batch in waiting if not batch.frame)
+        lost += [remembered(batch, 0) for batch in waiting]
         self.waiting = deque(batch for batch in self.waiting if batch.target != target)
         return lost
 

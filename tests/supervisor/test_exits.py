@@ -128,12 +128,6 @@ def test_an_orderly_end_and_a_lost_lease_are_no_fault_of_the_worker(status: int,
     assert not Exit(status << 8).innocent
 
 
-def test_a_crash_that_only_the_last_word_tells_is_a_crash() -> None:
-    assert Exit(76 << 8, end=End(1, (1, 0), 76, "split: boom")).crashed == "split: boom"
-    assert Exit(76 << 8).crashed is None
-    assert Exit(72 << 8, end=End(1, (1, 0), 72, "hung")).crashed is None
-
-
 # The output
 
 

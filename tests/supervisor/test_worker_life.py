@@ -205,13 +205,6 @@ def test_a_crash_that_a_worker_reports_ends_its_topology(hosts: Hosts) -> None:
     hosts.until(lambda: hosts.state_of() is None)
 
 
-def test_a_crash_that_a_worker_leaves_as_its_last_word_ends_its_topology(hosts: Hosts) -> None:
-    hosts.submit(fake={"w2": "end 76 ValueError: in split[2]"})
-    hosts.until(lambda: hosts.state_of() == "FAILED")
-    assert hosts.nimbus.topology("words").error == "ValueError: in split[2]"
-    hosts.until(lambda: hosts.pids() == {})
-
-
 def test_logs_of_a_failed_topology_stay_until_it_is_killed(hosts: Hosts) -> None:
     record = hosts.submit(fake={"w2": "crash bad"})
     hosts.until(lambda: hosts.state_of() == "FAILED")

@@ -21,7 +21,9 @@ from squall.cluster.blobs import put_bundle, write_bundle
 from squall.cluster.memory import InMemoryStore
 from squall.cluster.records import Placement
 from squall.settings import Overrides, merged
+from squall.transport.sockets import make_keys
 from squall.worker_files import (
+    KEYS,
     LEASE,
     LOG,
     ORDERS,
@@ -34,6 +36,9 @@ from squall.worker_files import (
     write,
 )
 from topology_api import Topology
+
+#: One pair for all workers of a test, as one topology would have.
+PAIR = make_keys()
 
 ROOT = Path(__file__).resolve().parents[2]
 #: How long a test waits for what should happen soon: far longer than it takes on a busy machine.
@@ -129,6 +134,8 @@ class FakeSupervisor:
     def write_orders(self, orders: Orders) -> None:
         """Put orders into the directory."""
         self.orders = orders
+        if not (self.directory / KEYS).exists():
+            write(self.directory, KEYS, PAIR, 0o600)
         write(self.directory, ORDERS, orders)
 
     def order(self, asked: str | None = None, **changes: Any) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from squall.worker_files import (
+    KEYS,
     LEASE,
     ORDERS,
     BadFile,
@@ -19,7 +20,7 @@ from squall.worker_files import (
 )
 from tests.worker.daemon_components import Notes, Numbers, lone_spout, one_bolt
 from tests.worker.daemon_stand_ins import Clock, Over, Stack, a_task, a_worker, lease_of, watch
-from tests.worker.fake_supervisor import orders_for, ship
+from tests.worker.fake_supervisor import PAIR, orders_for, ship
 from worker.calls import Call, Calls, all_stacks, user_frame
 from worker.startup import begin, check_orders, find_orders, own_place, plan_of, seed_of
 
@@ -180,6 +181,7 @@ def test_the_plan_has_what_the_orders_say_and_as_many_tasks(tmp_path: Path) -> N
         placements=(orders.placements[0], replace(orders.placements[1], tasks=(2, 3))),
     )
     write(tmp_path, ORDERS, more)
+    write(tmp_path, KEYS, PAIR, 0o600)
     start = begin(str(tmp_path))
     plan = plan_of(start.orders, start.topology, str(tmp_path))
     assert start.topology.component("bolt").parallelism == 2
@@ -231,5 +233,13 @@ def test_a_component_that_the_bundle_does_not_have_is_named(tmp_path: Path) -> N
     orders = orders_for(topology, ship(topology, tmp_path / "bundle"))
     write(tmp_path, ORDERS, replace(orders, tasks=((1, "elsewhere", 0),)))
     assert find_orders(str(tmp_path)).tasks == ((1, "elsewhere", 0),)
+    write(tmp_path, KEYS, PAIR, 0o600)
     with pytest.raises(Exception, match="elsewhere"):
+        begin(str(tmp_path))
+
+
+def test_a_worker_without_keys_does_not_begin(tmp_path: Path) -> None:
+    topology = lone_spout(Numbers(tmp_path, 1))
+    write(tmp_path, ORDERS, orders_for(topology, ship(topology, tmp_path / "bundle")))
+    with pytest.raises(BadFile, match=r"there is no keys\.json .* would take what anybody sends"):
         begin(str(tmp_path))
