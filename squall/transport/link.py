@@ -37,6 +37,8 @@ SIGN_SECONDS: Final = 0.5
 #: Seconds without any message after which the connections are made anew, and between two attempts.
 SILENCE: Final = 2.5
 RECONNECT_SECONDS: Final = 2.0
+#: Bytes a second that a connection is taken to carry at least, before it is taken to stand still.
+SLOWEST_BYTES: Final = 4_000_000
 #: Seconds between two answers to "send again".
 RESEND_SECONDS: Final = 0.2
 #: Control frames received after which a sign says so, where no control frame of ours does.
@@ -77,6 +79,8 @@ class Sent:
     roots: list[int]
     more: More
     lost: bool = False
+    #: Its size on the wire.
+    size_bytes: int = 0
 
     def trees(self) -> set[int]:
         """The trees of its tuples."""
@@ -153,6 +157,8 @@ class Link:
         self.told_received = self.untold_loops = 0
         #: Tuples that were sent without credit and that the peer may not have.
         self.loop_tuples = 0
+        #: Since when the peer, which reads, has got nothing of what is on its way to it.
+        self.stalled_since: float | None = None
         self.last_heard = now
         self.next_sign = now
         self.next_ping = now + SIGN_SECONDS
@@ -205,7 +211,9 @@ class Link:
             batch.limit.packed(tuples, len(body) + sum(map(len, further)))
         self.data_sent += 1
         kind = wire.END if batch.ended else wire.BATCH
-        self.remember(remembered(batch, self.data_sent))
+        sent = remembered(batch, self.data_sent)
+        sent.size_bytes = len(body) + sum(map(len, further))
+        self.remember(sent)
         self.out[DATA].append([seal(self.header(kind, self.data_sent), body), *further])
         self.next_ping = now + SIGN_SECONDS
 
@@ -341,6 +349,7 @@ class Link:
         self.wants_resend = self.wants_resend or sign.control_sent > self.control_received
         if sign.flags & wire.RESEND and now - self.last_resend >= RESEND_SECONDS:
             self.resend(now)
+        self.notice_stall(sign, now)
         self.peer_data_received = max(self.peer_data_received, sign.data_received)
         if sign.control_sent <= self.control_received:  # else a word that some are missing may be on its way
             while self.uncredited and self.uncredited[0].number <= sign.data_received:
@@ -355,6 +364,22 @@ class Link:
             self.peer_leaves = True
         if sign.flags & wire.LEFT:
             self.peer_left_at = sign.data_sent
+
+    def notice_stall(self, sign: Sign, now: float) -> None:
+        """Signs come on a connection of their own: tuples may stand still on theirs while these go on. So when the peer's loop
+        says for `SILENCE` seconds, and for as long as what is under way may take, that nothing more has come, the connections
+        are made anew."""
+        if sign.data_received > self.peer_data_received or sign.data_received >= self.data_sent:
+            self.stalled_since = None
+        elif self.stalled_since is None:
+            self.stalled_since = now
+        elif now - self.stalled_since >= SILENCE and now >= self.next_reconnect:
+            under_way = sum(
+                sent.size_bytes for sent in self.unconfirmed.values() if sent.number > sign.data_received
+            )
+            if now - self.stalled_since >= SILENCE + under_way / SLOWEST_BYTES:
+                self.stalled_since = None
+                self.wants_reconnect = True
 
     def confirm(self, target: int, executed: int) -> None:
         """The peer has executed the frames to this task up to a number."""

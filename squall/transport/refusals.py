@@ -20,8 +20,7 @@ MOST_PEERS: Final = 1024
 #: kind -> what the log says about it.
 KINDS: Final = {
     "stranger": "it does not have this topology's key",
-    "plain": "it does not speak CURVE, the encryption of links",
-    "garbage": "what it sent is no ZeroMQ, or breaks its rules",
+    "garbage": "what it sent is no ZeroMQ, is not encrypted, or not for this topology",
     "unfinished": "it did not finish the handshake",
 }
 UNKNOWN: Final = "an address that could not be read"

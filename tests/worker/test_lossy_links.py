@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from squall.transport.carrier import CONTROL, DATA
 from squall.transport.exchange import PeerPlace
 from squall.transport.frames import Control
+from squall.worker_files import Address
 from tests.worker.network_of_workers import LossyNetwork, Net, Node, credit_is_back
 from topology_api import Bolt, Failure, Spout, Topology, TopologyBuilder
 
@@ -415,3 +416,24 @@ def test_untracked_tuples_of_a_cycle_do_not_pile_up_for_a_peer_that_is_frozen() 
     assert frozen.worker.started
     assert most < 2000, "the buffer, and what one run emits"
     assert net.nodes["w1"].worker.links.dropped["around"] > 0
+
+
+def test_a_data_channel_that_stands_still_while_signs_go_on_is_made_anew() -> None:
+    run = "stalled"
+    network = LossyNetwork(Random(3), 0.0)
+    net = Net(chain(run, 1000), HOSTS, network, CONF | {"topology.message.timeout.secs": 100_000})
+    net.start()
+    assert net.run(10, lambda: len(VERDICTS[run]) > 100)
+    there, carrier = net.nodes["w3"].carrier.address, net.nodes["w1"].carrier
+    connections: list[str] = []
+    connect = carrier.connect
+
+    def connecting(peer: str, address: Address) -> None:
+        connections.append(peer)
+        connect(peer, address)
+
+    carrier.connect = connecting  # type: ignore[method-assign]
+    network.cut = lambda address, channel: address == there and channel == DATA and "w3" not in connections
+    assert net.run(60, net.settled)
+    assert "w3" in connections
+    check_ledger(run, 1000)

@@ -50,12 +50,12 @@ def test_one_peer_is_logged_once_a_minute_whatever_its_ports_and_the_next_line_s
         refusals.note("garbage", f"192.0.2.7:{port}")
         clock.move_to(clock.now() + QUIET_SECS / 200)
     assert len(caplog.messages) == 1
-    refusals.note("plain", "192.0.2.8:1")
+    refusals.note("stranger", "192.0.2.8:1")
     assert len(caplog.messages) == 2
     clock.move_to(clock.now() + QUIET_SECS)
     refusals.note("garbage", "192.0.2.7:1")
     assert "99 more" in caplog.messages[2]
-    assert counted(refusals) == {"garbage": 101, "plain": 1}
+    assert counted(refusals) == {"garbage": 101, "stranger": 1}
 
 
 def test_peers_without_end_take_memory_and_log_lines_with_an_end(
@@ -70,8 +70,8 @@ def test_peers_without_end_take_memory_and_log_lines_with_an_end(
 def test_a_peer_whose_address_could_not_be_read_is_logged_too(
     refusals: Refusals, caplog: pytest.LogCaptureFixture
 ) -> None:
-    refusals.note("plain", None)
-    refusals.note("plain", None)
+    refusals.note("stranger", None)
+    refusals.note("stranger", None)
     assert len(caplog.messages) == 1
 
 
@@ -82,9 +82,9 @@ def test_a_connection_that_fails_is_refused_for_the_reason_that_was_reported(
     arrivals.accepted(6, "b:1")
     arrivals.failed("stranger")
     arrivals.ended(6)
-    arrivals.failed("plain")
+    arrivals.failed("unfinished")
     arrivals.ended(5)
-    assert counted(refusals) == {"stranger": 1, "plain": 1}
+    assert counted(refusals) == {"stranger": 1, "unfinished": 1}
     assert ["b:1" in caplog.messages[0], "a:1" in caplog.messages[1]] == [True, True]
 
 
