@@ -120,8 +120,14 @@ def _last_words(exit: Exit) -> list[str]:
         return []
     lines = [line[:_LINE_LENGTH] for line in exit.tail.splitlines() if line.strip()]
     fatal = [number for number, line in enumerate(lines) if line.startswith(_FATAL)]
-    shown = lines[fatal[-1] :][:_TAIL_LINES] if fatal else lines[-_TAIL_LINES:]
+    shown = _of_the_fault(lines[fatal[-1] :]) if fatal else lines[-_TAIL_LINES:]
     return [f"  | {line}" for line in shown]
+
+
+def _of_the_fault(lines: list[str]) -> list[str]:
+    """What faulthandler says, and the thread that was at fault; other threads come before it."""
+    at_fault = [number for number, line in enumerate(lines) if line.startswith("Current thread")]
+    return [lines[0], *lines[at_fault[0] :]][:_TAIL_LINES] if at_fault else lines[:_TAIL_LINES]
 
 
 def output_size(directory: Path) -> int:
