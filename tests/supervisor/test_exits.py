@@ -226,14 +226,10 @@ def test_other_deaths_use_up_nothing_and_without_a_counter_nobody_knows() -> Non
 
 
 def test_of_a_fatal_error_the_thread_at_fault_is_shown() -> None:
-    tail = "\n".join(
-        ["noise", "Fatal Python error: Segmentation fault", ""]
-        + [
-            "Thread 0x1 (most recent call first):",
-            *(f'  File "heartbeat.py", line {line}' for line in range(20)),
-        ]
-        + ["Current thread 0x2 (most recent call first):", '  File "user.py", line 7 in execute']
-    )
+    lines = ["noise", "Fatal Python error: Segmentation fault", "", "Thread 0x1 (most recent call first):"]
+    lines += [f'  File "heartbeat.py", line {line}' for line in range(20)]
+    lines += ["Current thread 0x2 (most recent call first):", '  File "user.py", line 7 in execute']
+    tail = "\n".join(lines)
     text = cause(Exit(signal.SIGSEGV, tail=tail))
     assert "user.py" in text and "Segmentation fault" in text
     assert "heartbeat.py" not in text
