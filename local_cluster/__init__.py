@@ -1,6 +1,19 @@
-"""Squall on one machine: the objects of the daemons in one process, for development and tests."""
+"""Squall on one machine: the objects of the daemons in one process or in several, for development and tests."""
+
+from typing import TYPE_CHECKING, Any
 
 from local_cluster.cluster import LocalCluster
 from squall.status import ComponentStatus, TopologyStatus
 
-__all__ = ["ComponentStatus", "LocalCluster", "TopologyStatus"]
+if TYPE_CHECKING:
+    from local_cluster.process_host import WorkerView
+
+__all__ = ["ComponentStatus", "LocalCluster", "TopologyStatus", "WorkerView"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "WorkerView":  # worker processes are imported when they are asked for: ZeroMQ takes its time
+        from local_cluster.process_host import WorkerView
+
+        return WorkerView
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -14,7 +14,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from local_cluster.driver import RealTimeDriver, SimulatedDriver
 from local_cluster.engine import Engine
@@ -24,6 +24,7 @@ from squall.settings import Overrides, merged
 from squall.status import TopologyStatus
 from squall.transport.loopback import Loopback
 from topology_api import InvalidConfig, NoSuchTopology, SquallError, Topology, TopologyFailed
+from topology_api.options import OPTIONS
 from worker.plan import WorkerPlan
 from worker.runners import AsyncThread, InlineRunner, ThreadRunner
 from worker.worker import Worker
@@ -37,6 +38,16 @@ _log = logging.getLogger(__name__)
 CALLS_AN_INSTANT = 1000
 
 
+def longest_silence(site: Mapping[str, object], environment: Mapping[str, object]) -> float:
+    """The seconds after which a silent supervisor is gone, as the site has them; InvalidConfig when they are none."""
+    option = OPTIONS["nimbus.supervisor.timeout.secs"]
+    value = {option.name: option.default, **site, **environment}[option.name]
+    problem = option.problem(value)
+    if problem is not None:
+        raise InvalidConfig([f"{option.name!r} {problem}"])
+    return cast(float, value)
+
+
 class LocalCluster:
     """A cluster on this machine, for development and tests: in this process, or with worker processes.
 
@@ -45,6 +56,7 @@ class LocalCluster:
     Without processes only: simulated_time: time moves only by `advance`, everything runs in the caller's thread and
     is the same for the same `seed`. encode: send frames between workers through the codec, as a network would.
     observers: objects with the methods of `topology_api.Hook` that watch every task.
+    settings: the site's options and the environment's, as `-o` and a topology's own are laid over them.
     """
 
     def __init__(
@@ -75,6 +87,7 @@ class LocalCluster:
             raise InvalidConfig(problems)
         check_ours()
         self._site, self._environment = settings
+        silence = longest_silence(*settings)
         self._directory: str | None = None
         self._closed = False
         self._process = os.getpid()
@@ -85,7 +98,7 @@ class LocalCluster:
         if processes:
             from local_cluster.process_host import ProcessEngine
 
-            self._engine = ProcessEngine(self._driver.clock, supervisors, slots)
+            self._engine = ProcessEngine(self._driver.clock, supervisors, slots, silence)
             atexit.register(self.shutdown)
         else:
             if seed is None:

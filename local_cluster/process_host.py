@@ -17,7 +17,7 @@ from pathlib import Path
 
 from local_cluster.driver import STOP_SECS
 from nimbus.counting import Statuses
-from nimbus.master import Nimbus
+from nimbus.master import SUPERVISOR_TIMEOUT, Nimbus
 from squall.clock import Clock
 from squall.cluster.memory import InMemoryStore
 from squall.cluster.registry import Registry
@@ -52,11 +52,22 @@ class WorkerView:
 class ProcessEngine:
     """One local cluster with worker processes, without a thread of its own."""
 
-    def __init__(self, clock: Clock, supervisors: int, slots: int) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        supervisors: int,
+        slots: int,
+        supervisor_timeout_secs: float = SUPERVISOR_TIMEOUT,
+    ) -> None:
         self.clock = clock
         self.store = InMemoryStore()
         self.registry = Registry(self.store)
-        self.nimbus = Nimbus(self.store, clock, make_keys=lambda: asdict(make_keys()))
+        self.nimbus = Nimbus(
+            self.store,
+            clock,
+            make_keys=lambda: asdict(make_keys()),
+            supervisor_timeout_secs=supervisor_timeout_secs,
+        )
         self.statuses = Statuses(self.store, self.nimbus.counters, clock.now)
         #: Seconds that workers have at shutdown.
         self.patience = STOP_SECS

@@ -33,7 +33,9 @@ MODULES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
             "NameTaken", "NoSuchTopology", "TopologyFailed", "NotYet",
         ),
     },
-    "local_cluster": {"A cluster in one process": ("LocalCluster", "TopologyStatus", "ComponentStatus")},
+    "local_cluster": {
+        "A cluster on this machine": ("LocalCluster", "TopologyStatus", "ComponentStatus", "WorkerView"),
+    },
     "local_cluster.testing": {
         "Testing": (
             "complete_topology", "Completed", "run_bolt", "BoltRun", "TICK", "ScriptedSpout", "Pause",

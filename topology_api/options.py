@@ -167,7 +167,9 @@ _TABLE = (
     ),
     Option(
         "topology.bolt.hang.secs", (int, float), 60, "seconds", "both",
-        "How long a running call of user code keeps its tuples from timing out.",
+        "How long a running call of user code keeps its tuples from timing out. In worker processes a bolt's call that is "
+        "longer ends its worker: its stacks go to the worker's log, and the worker is started again. 0: calls may take any "
+        "time there, but their tuples time out.",
         _seconds(above=False),
     ),
     Option(

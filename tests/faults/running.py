@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,6 @@ import pytest
 
 from local_cluster import LocalCluster, TopologyStatus, process_host
 from local_cluster.process_host import WorkerView
-from nimbus.master import Nimbus
 from squall.worker_files import OUTPUT, Orders, read_orders
 from supervisor.orders import orders_for
 from tests.faults import leaks
@@ -188,13 +186,16 @@ class Surroundings:
     #: What stands between the workers.
     links: Links | None = None
 
+    @property
+    def site(self) -> dict[str, object]:
+        """The site's options."""
+        timeout = self.supervisor_timeout
+        return {} if timeout is None else {"nimbus.supervisor.timeout.secs": timeout}
+
     def apply(self, patch: pytest.MonkeyPatch) -> None:
         """Have the next cluster made so."""
         if self.lease is not None:
             patch.setattr(process_host, "LEASE_SECS", self.lease)
-        if self.supervisor_timeout is not None:
-            made = partial(Nimbus, supervisor_timeout_secs=self.supervisor_timeout)
-            patch.setattr(process_host, "Nimbus", made)
         if self.links is not None:
             patch.setattr("supervisor.agent.orders_for", rewriting(orders_for, self.links))
 
@@ -227,7 +228,10 @@ def cluster_without_leaks(
         surroundings.apply(patch)
         try:
             with LocalCluster(
-                processes=True, supervisors=surroundings.supervisors, slots=surroundings.slots
+                processes=True,
+                supervisors=surroundings.supervisors,
+                slots=surroundings.slots,
+                settings=(surroundings.site, {}),
             ) as cluster:
                 yield cluster
             if surroundings.links is not None:
