@@ -12,11 +12,13 @@ import gc
 import logging
 import os
 import platform
+import resource
 import shutil
 import signal
 import threading
 import traceback
 from collections.abc import Mapping
+from contextlib import suppress
 from types import FrameType
 from typing import Final, NoReturn
 
@@ -56,6 +58,7 @@ def run(directory: str) -> NoReturn:
     faulthandler.enable(file=2, all_threads=True)
     early = EarlySignals()
     gc.set_threshold(*COLLECTIONS)
+    allow_open_files()
     last_words = LastWords(directory, incarnation_of(directory))
     try:
         try:
@@ -70,6 +73,13 @@ def run(directory: str) -> NoReturn:
     except BaseException as error:
         reason = f"an error of Squall's own: {type(error).__name__}: {error}"
         last_words.end(EXIT_INTERNAL, reason, traceback.format_exc())
+
+
+def allow_open_files() -> None:
+    """As many as this process may have: each peer takes several, and so do strangers until they are turned away."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):  # a kernel may refuse what it calls the most
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 class EarlySignals:
