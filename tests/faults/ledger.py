@@ -19,8 +19,8 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 STRIDE = 10**9
@@ -145,8 +145,12 @@ class Account:
         return "\n".join([counts, *self.problems])
 
 
-def account(lives: list[Life]) -> Account:
+def account(lives: list[Life], thawed: Mapping[int, int] = {}) -> Account:
     """Add a ledger up. It is final: call it when nothing is pending any more.
+
+    `thawed`: processes that stood still until their tasks were others', and when they went on. The run of calls that such a one
+    was frozen in may go on until it looks at the clock: what it emits then leaves no process: nobody takes it up, and it
+    hears no verdict of it.
 
     Problems are: an acked number that no sink saw; an emission of a task's last life without a verdict, and one with two; a
     verdict of what was not emitted; a number seen that nobody emitted, or with values that are not its own; an emission of
@@ -165,9 +169,24 @@ def account(lives: list[Life]) -> Account:
     result.note("seen with values that are not its own", wrong)
     for life in spouts:
         judge(life, result)
+        if life.pid in thawed:
+            late = {entry.emission for entry in life.after(thawed[life.pid], "E")}
+            heard = {entry.emission for entry in life.of("A", "F")}
+            result.note(
+                f"{life.name}: a verdict of what it emitted when its tasks were another's", late & heard
+            )
+    spouts = [without_last_run(life, thawed.get(life.pid)) for life in spouts]
     for index in sorted({life.index for life in spouts}):
         succession(lives_of(spouts, SPOUT, index), acked, result)
     return result
+
+
+def without_last_run(life: Life, thawed: int | None) -> Life:
+    """A life without what it emitted after it was thawed."""
+    if thawed is None:
+        return life
+    kept = tuple(entry for entry in life.entries if entry.kind != "E" or entry.at <= thawed)
+    return replace(life, entries=kept)
 
 
 def judge(life: Life, result: Account) -> None:

@@ -35,7 +35,7 @@ CAP = 60.0
 #: Between two looks.
 PACE = 0.02
 #: Liveness in seconds instead of half minutes, so that tests need not wait.
-QUICK: Mapping[str, object] = {
+QUICK: Mapping[str, int] = {
     "topology.worker.timeout.secs": 3,
     "topology.message.timeout.secs": 10,
     "topology.max.spout.pending": 500,
@@ -73,6 +73,8 @@ class Run:
     links: Links | None = None
     #: What the ledger came to, once the run is over.
     total: Account = field(default_factory=Account)
+    #: Processes that stood still until their tasks were others', and when they went on.
+    thawed: dict[int, int] = field(default_factory=dict)
 
     def workers(self, name: str | None = None) -> list[WorkerView]:
         """The workers of the topology whose processes run."""
@@ -147,7 +149,7 @@ class Run:
 
     def add_up(self) -> Account:
         """The ledger of a run that is over; it must be right."""
-        self.total = account(read(self.books))
+        self.total = account(read(self.books), self.thawed)
         assert not self.total.problems, self.report()
         return self.total
 

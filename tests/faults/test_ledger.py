@@ -108,6 +108,18 @@ def test_two_lives_of_a_spout_task_that_emit_at_the_same_time_are_found(books: P
     ]
 
 
+def test_what_a_thawed_process_emits_is_nobodys_but_must_hear_no_verdict(books: Path) -> None:
+    write(books, "spout", 0, 100, ["E 1 1", "A 1 1", "E 2 1 @ 300"])
+    write(books, "spout", 0, 200, ["E 4 1", "A 4 1"])
+    write(books, "sink", 0, 100, ["S 1", "S 4"])
+    assert len(problems(books)) == 2
+    assert account(read(books), {7: 250}).problems == []
+    write(books, "spout", 0, 100, ["E 1 1", "A 1 1", "E 2 1 @ 300", "F 2 1 lost @ 301"])
+    assert account(read(books), {7: 250}).problems == [
+        "spout 0, process 7: a verdict of what it emitted when its tasks were another's: (2, 1)",
+    ]
+
+
 def test_many_examples_are_cut_short(books: Path) -> None:
     write(books, "spout", 0, 100, [f"{kind} {n} 1" for n in range(1, 8) for kind in "EA"])
     assert problems(books) == ["acked but never seen by a sink: 1, 2, 3, 4, 5 and 2 more"]
