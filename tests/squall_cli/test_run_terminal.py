@@ -2,91 +2,15 @@
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import os
-import pty
 import re
 import signal
-import struct
-import subprocess
-import termios
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 
 from squall_cli.screen import HIDE_CURSOR, SHOW_CURSOR
-from tests.squall_cli.run_process import CAP, command, environment, topology
-
-ESCAPE = re.compile(r"\x1b\[[?0-9;]*[A-Za-z]")
-
-
-class Terminal:
-    """A pseudo-terminal with a run on it. `text` is all that was written so far."""
-
-    def __init__(self, process: subprocess.Popen[bytes], master: int) -> None:
-        self.process = process
-        self.master = master
-        self.text = ""
-
-    def read(self) -> bool:
-        """Some more of what is written; False at the end."""
-        try:
-            data = os.read(self.master, 65536)
-        except OSError as error:
-            assert error.errno == errno.EIO  # Linux's way to say that nobody has the other side open
-            return False
-        self.text += data.decode("utf-8", "replace")
-        return bool(data)
-
-    def wait_for(self, text: str) -> None:
-        """Read until the text is there."""
-        while text not in self.plain:
-            assert self.read(), f"it ended without {text!r}:\n{self.plain}"
-
-    def end(self) -> int:
-        """Read the rest; the exit status."""
-        while self.read():
-            pass
-        return self.process.wait()
-
-    @property
-    def plain(self) -> str:
-        """The text without escape sequences."""
-        return ESCAPE.sub("", self.text).replace("\r\n", "\n")
-
-    @property
-    def pictures(self) -> list[list[str]]:
-        """The lines of each drawing of the table."""
-        drawn = re.findall(r"\x1b\[\?7l(.*?)\x1b\[\?7h", self.text, re.DOTALL)
-        return [ESCAPE.sub("", picture).replace("\r\n", "\n").split("\n") for picture in drawn]
-
-
-@contextmanager
-def on_terminal(columns: int, rows: int, *arguments: str, **extra: str) -> Iterator[Terminal]:
-    """A run on a terminal of this size."""
-    master, slave = pty.openpty()
-    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-    process = subprocess.Popen(
-        command(*arguments),
-        env=environment(**{"TERM": "xterm-256color", **extra}),
-        cwd="/",
-        stdin=slave,
-        stdout=slave,
-        stderr=slave,
-    )
-    os.close(slave)
-    guard = threading.Timer(CAP, process.kill)
-    guard.start()
-    try:
-        yield Terminal(process, master)
-    finally:
-        guard.cancel()
-        process.kill()
-        process.wait()
-        os.close(master)
+from tests.squall_cli.run_process import topology
+from tests.squall_cli.terminal import on_terminal
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,133 @@
+"""Too few slots: a topology of processes is squeezed into them, and spread when there are more; nothing fails of it."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from local_cluster import LocalCluster
+from local_cluster.process_host import ProcessEngine
+from supervisor.agent import Supervisor
+from tests.local_cluster.process_topologies import Keeps, Notes, Numbers, line, noted, wait_until
+from topology_api import InvalidConfig
+
+CAP = 60.0
+TIMEOUT = "nimbus.supervisor.timeout.secs"
+#: Far less than the default of `nimbus.supervisor.timeout.secs`, far more than anything here takes.
+BEFORE_THE_DEFAULT = 20.0
+
+
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where clusters keep their files."""
+    folder = tmp_path / "state"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Where the components write."""
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def two_slots(state: Path) -> Iterator[LocalCluster]:
+    with LocalCluster(processes=True, supervisors=1, slots=2) as cluster:
+        yield cluster
+    assert list(state.iterdir()) == []
+
+
+def engine_of(cluster: LocalCluster) -> ProcessEngine:
+    engine = cluster._engine
+    assert isinstance(engine, ProcessEngine)
+    return engine
+
+
+def supervisors_of(cluster: LocalCluster) -> list[str]:
+    """Those that Nimbus counts on."""
+    return sorted(record.id for record in engine_of(cluster).registry.supervisors())
+
+
+@contextmanager
+def silent(supervisor: Supervisor) -> Iterator[None]:
+    """A supervisor does nothing, as one whose host is cut off; then it is there again."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(supervisor, "next_time", lambda now: now + 0.1)
+        patch.setattr(supervisor, "sync", lambda now: None)
+        yield
+
+
+def spread(cluster: LocalCluster, name: str, workers: int) -> bool:
+    """Whether a topology runs over so many workers, and nothing of it changes."""
+    status = cluster.status(name)
+    return status.state == "ACTIVE" and status.workers == len(cluster.workers(name)) == workers
+
+
+def runs_in(folder: Path, cluster: LocalCluster, name: str) -> bool:
+    """Whether each process of the topology that has tasks of its bolt has written something."""
+    pids = {view.pid for view in cluster.workers(name) if set(view.tasks) & {2, 3}}
+    return bool(pids) and pids <= {pid for _, pid in noted(folder, "bolt1")}
+
+
+def test_a_squeezed_topology_is_spread_when_another_is_killed_and_loses_nothing(
+    two_slots: LocalCluster, folder: Path
+) -> None:
+    cluster = two_slots
+    cluster.submit(line("first", Numbers(None, 0.01), Keeps(), workers=1))
+    cluster.submit(line("second", Numbers(None, 0.001), Notes(folder), workers=2))
+    wait_until(lambda: spread(cluster, "second", 1) and runs_in(folder, cluster, "second"))
+    (squeezed,) = cluster.workers("second")
+    assert sorted(squeezed.tasks) == [1, 2, 3]
+    cluster.kill("first", wait_secs=0)
+    wait_until(lambda: spread(cluster, "second", 2) and runs_in(folder, cluster, "second"))
+    tasks = sorted(view.tasks for view in cluster.workers("second"))
+    assert sorted(task for some in tasks for task in some) == [1, 2, 3]
+    cluster.kill("second")
+    wait_until(lambda: cluster.topologies() == [])
+    spout = cluster.last_status("second").components["numbers"]
+    assert spout.emitted == spout.acked > 0
+    assert spout.failed == 0, "it was drained before it was spread"
+
+
+@pytest.mark.slow
+def test_a_squeezed_topology_is_spread_when_a_silent_supervisor_comes_back(state: Path, folder: Path) -> None:
+    settings: tuple[dict[str, object], dict[str, object]] = ({TIMEOUT: 1.5}, {})
+    with LocalCluster(processes=True, supervisors=2, slots=1, settings=settings) as cluster:
+        with silent(engine_of(cluster).supervisors[1]):
+            wait_until(lambda: supervisors_of(cluster) == ["local-1"], BEFORE_THE_DEFAULT)
+            cluster.submit(line("words", Numbers(None, 0.001), Notes(folder), workers=2))
+            wait_until(lambda: spread(cluster, "words", 1) and runs_in(folder, cluster, "words"))
+        wait_until(lambda: spread(cluster, "words", 2) and runs_in(folder, cluster, "words"))
+        assert supervisors_of(cluster) == ["local-1", "local-2"]
+        assert len({view.directory.parents[3] for view in cluster.workers("words")}) == 2, "one on each"
+        cluster.kill("words")
+        wait_until(lambda: cluster.topologies() == [])
+        spout = cluster.last_status("words").components["numbers"]
+        assert spout.emitted == spout.acked > 0
+        assert spout.failed == 0
+    assert list(state.iterdir()) == []
+
+
+@pytest.mark.parametrize("settings", [({TIMEOUT: 1.5}, {}), ({TIMEOUT: 1000}, {TIMEOUT: 1.5})])
+def test_a_supervisor_is_given_up_after_the_time_that_the_site_or_the_environment_says(
+    state: Path, settings: tuple[dict[str, object], dict[str, object]]
+) -> None:
+    with LocalCluster(processes=True, supervisors=2, slots=1, settings=settings) as cluster:
+        wait_until(lambda: supervisors_of(cluster) == ["local-1", "local-2"])
+        with silent(engine_of(cluster).supervisors[1]):
+            wait_until(lambda: supervisors_of(cluster) == ["local-1"], BEFORE_THE_DEFAULT)
+        wait_until(lambda: supervisors_of(cluster) == ["local-1", "local-2"])
+
+
+def test_a_time_that_is_none_is_refused_before_anything_is_started(state: Path) -> None:
+    with pytest.raises(InvalidConfig, match=r"'nimbus.supervisor.timeout.secs' is"):
+        LocalCluster(processes=True, settings=({TIMEOUT: "soon"}, {}))
+    assert list(state.iterdir()) == []
