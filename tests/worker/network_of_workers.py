@@ -1,18 +1,26 @@
-"""Workers joined by exchanges over a network in memory that loses, doubles and reorders messages; time is simulated."""
+"""Workers joined by exchanges in one process, over a network that loses, doubles and reorders messages.
+
+The network is one in memory, in simulated time (`InMemory`), or ZeroMQ's, in real time (`OverZeroMQ`).
+Must not know: single tests.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from random import Random
-from typing import Any
+from types import TracebackType
+from typing import Any, Protocol
 
-from squall.clock import ManualClock
+from squall.clock import Clock, ManualClock, RealClock
 from squall.settings import Overrides, merged
-from squall.transport.carrier import DATA, Parts
+from squall.transport.carrier import DATA, Carrier
 from squall.transport.exchange import Exchange, PeerPlace
 from squall.transport.frames import Frame
 from squall.transport.loopback import LoopbackCarrier, LoopbackNetwork
-from squall.worker_files import Address, Incarnation
+from squall.transport.sockets import Sockets, make_keys
+from squall.worker_files import Incarnation
+from tests.worker.lossy_carrier import Faults, LossyCarrier
 from topology_api import Topology
 from worker.plan import WorkerPlan
 from worker.runners import InlineRunner
@@ -20,77 +28,125 @@ from worker.simulated_async import SimulatedAsync
 from worker.worker import Worker
 
 
-class LossyNetwork(LoopbackNetwork):
-    """Loses, doubles, changes and reorders messages with the given chances, while `bad`."""
+class World(Protocol):
+    """What workers are in: their time, and what moves their messages."""
 
-    def __init__(
-        self, random: Random, lose: float, double: float = 0.0, swap: float = 0.0, flip: float = 0.0
+    @property
+    def clock(self) -> Clock:
+        """The time."""
+
+    @property
+    def calls_an_instant(self) -> int | None:
+        """See `WorkerPlan`."""
+
+    @property
+    def rounds(self) -> int:
+        """Rounds that workers with something to do are given before time goes on."""
+
+    def carrier(self, worker: str) -> Carrier:
+        """What moves the messages of a process of a worker."""
+
+    def move(self, worker: str) -> None:
+        """The next process of a worker hears elsewhere."""
+
+    def go_on(self, until: float, busy: bool) -> None:
+        """Have time go on until then, or less far."""
+
+
+class InMemory:
+    """Simulated time, and a network of lists."""
+
+    calls_an_instant = 1000
+
+    def __init__(self, rounds: int = 1000) -> None:
+        self.rounds = rounds
+        self.clock = ManualClock()
+        self.network = LoopbackNetwork()
+
+    def carrier(self, worker: str) -> Carrier:
+        """See `World`."""
+        return LoopbackCarrier(self.network)
+
+    def move(self, worker: str) -> None:
+        """See `World`. Every process does."""
+
+    def go_on(self, until: float, busy: bool) -> None:
+        """See `World`."""
+        self.clock.move_to(max(until, self.clock.now() + 0.0005))
+
+
+class OverZeroMQ:
+    """Real time, and sockets of this machine, encrypted and authenticated. A worker that comes back has its ports again."""
+
+    calls_an_instant = None
+    rounds = 1
+
+    def __init__(self) -> None:
+        self.clock = RealClock()
+        self.keys = make_keys()
+        self.made: list[Sockets] = []
+        self.ports: dict[str, tuple[int, int]] = {}
+
+    def carrier(self, worker: str) -> Carrier:
+        """See `World`."""
+        sockets = Sockets(self.keys, ports=self.ports.get(worker, (0, 0)))
+        self.ports.setdefault(worker, sockets.ports)
+        self.made.append(sockets)
+        return sockets
+
+    def move(self, worker: str) -> None:
+        """See `World`."""
+        self.ports.pop(worker, None)
+
+    def go_on(self, until: float, busy: bool) -> None:
+        """See `World`. All workers share this thread, so that none of them may wait by itself."""
+        if not busy:
+            time.sleep(max(0.0, min(0.001, until - self.clock.now())))
+
+    def __enter__(self) -> OverZeroMQ:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        super().__init__()
-        self.random = random
-        self.chances = lose, double, swap, flip
-        self.bad = True
-        self.losses = 0
-        #: Messages that never arrive, whatever the chances: those to an address for which this is true.
-        self.cut: Callable[[Address, int], bool] = lambda address, channel: False
-
-    def carry(self, address: Address, channel: int, parts: Parts) -> None:
-        if self.cut(address, channel):
-            self.losses += 1
-            return
-        if not self.bad:
-            super().carry(address, channel, parts)
-            return
-        lose, double, swap, flip = self.chances
-        draw = self.random.random
-        if draw() < lose:
-            self.losses += 1
-            return
-        if draw() < flip:
-            first = bytearray(parts[0])
-            first[self.random.randrange(len(first))] ^= 1 << self.random.randrange(8)
-            parts = [bytes(first), *parts[1:]]
-        super().carry(address, channel, parts)
-        if draw() < double:
-            super().carry(address, channel, parts)
-        queue = self.queues[address][channel] if address in self.queues else []
-        if len(queue) > 1 and draw() < swap:
-            queue[-1], queue[-2] = queue[-2], queue[-1]
+        for sockets in self.made:
+            sockets.close()
 
 
 class Node:
     """One process: a worker and its exchange."""
 
-    def __init__(self, net: Net, name: str, incarnation: Incarnation) -> None:
-        self.name = name
-        self.incarnation = incarnation
-        self.carrier = LoopbackCarrier(net.network)
+    def __init__(self, plan: WorkerPlan, clock: Clock, carrier: LossyCarrier) -> None:
+        self.name = plan.worker
+        self.incarnation = plan.incarnation
+        self.carrier = carrier
+        #: Whether the tasks are opened only when all other workers answer.
+        self.waits_for_peers = True
         self.worker = Worker(
-            net.plan(name, incarnation),
-            net.clock,
+            plan,
+            clock,
             self.send,
             InlineRunner(),
-            SimulatedAsync(net.clock.now),
+            SimulatedAsync(clock.now),
             lambda: None,
             inline=True,
         )
-        topology = net.topology
         streams = [
             (spec.id, stream, out.fields)
-            for spec in topology.components
+            for spec in plan.topology.components
             for stream, out in spec.outputs.items()
         ]
         self.exchange = Exchange(
-            name,
-            incarnation,
-            self.carrier,
-            net.clock,
+            plan.worker,
+            plan.incarnation,
+            carrier,
+            clock,
             streams,
-            self.worker.plan.component_of,
-            str(self.worker.plan.conf["topology.transport.codec"]),
+            plan.component_of,
+            str(plan.conf["topology.transport.codec"]),
             self.worker.window_of,
             self.worker.peers,
-            int(net.conf["topology.cycle.buffer"]),  # type: ignore[call-overload]
+            int(plan.conf["topology.cycle.buffer"]),
         )
 
     def send(self, worker: str, frame: Frame) -> None:
@@ -99,7 +155,7 @@ class Node:
     def step(self) -> bool:
         """What the process's loop does in one round."""
         busy = self.exchange.receive()
-        if not self.worker.started and self.exchange.linked:
+        if not self.worker.started and (self.exchange.linked or not self.waits_for_peers):
             self.worker.start()
             self.exchange.ready()
             busy = True
@@ -114,18 +170,20 @@ class Net:
     def __init__(
         self,
         topology: Topology,
-        hosts: dict[str, list[str]],
-        network: LossyNetwork,
-        conf: dict[str, Any] | None = None,
+        hosts: Mapping[str, list[str]],
+        world: World,
+        faults: Faults | None = None,
+        conf: Mapping[str, Any] | None = None,
     ) -> None:
-        """`hosts`: the tasks of each worker, as "component/index"."""
+        """`hosts`: the tasks of each worker, as "component/index"; `faults`: of the network, usually none."""
         self.topology = topology
-        self.network = network
-        self.clock = ManualClock()
+        self.world = world
+        self.clock = world.clock
+        self.faults = faults or Faults(Random(1))
         self.conf, self.component_confs = merged(topology, {}, {}, Overrides(topology=dict(conf or {})))
         self.tasks: tuple[tuple[int, str, int], ...] = ()
         self.number_tasks(topology)
-        self.hosts = hosts
+        self.hosts = dict(hosts)
         self.version = 1
         self.incarnations: dict[str, Incarnation] = dict.fromkeys(hosts, (1, 0))
         self.nodes: dict[str, Node] = {}
@@ -158,7 +216,7 @@ class Net:
             component_confs=self.component_confs,
             directory="/nonexistent",
             seed=7,
-            calls_an_instant=1000,
+            calls_an_instant=self.world.calls_an_instant,
             incarnation=incarnation,
             linked=False,
         )
@@ -166,8 +224,14 @@ class Net:
     def start(self, *names: str) -> None:
         """Start the processes of these workers (all), and tell everybody where they are."""
         for name in names or tuple(self.hosts):
-            self.nodes[name] = Node(self, name, self.incarnations[name])
+            self.begin(name)
         self.tell()
+
+    def begin(self, name: str) -> Node:
+        """Start the process of a worker; nobody is told."""
+        carrier = LossyCarrier(self.world.carrier(name), self.faults)
+        node = self.nodes[name] = Node(self.plan(name, self.incarnations[name]), self.clock, carrier)
+        return node
 
     def tell(self, renumbered: list[int] | None = None) -> None:
         """What supervisors do: everybody hears of the assignment, and where its peers are."""
@@ -189,31 +253,48 @@ class Net:
 
     def restart(self, name: str) -> None:
         """Its supervisor starts it again."""
+        self.number_again(name)
+        self.start(name)
+
+    def number_again(self, name: str) -> None:
+        """The next process of a worker has the next number."""
         version, number = self.incarnations[name]
         self.incarnations[name] = (version, number + 1)
-        self.start(name)
 
     def run(self, seconds: float, until: Callable[[], bool] = lambda: False) -> bool:
         """Let time pass; whether `until` came true."""
         end = self.clock.now() + seconds
+        rounds = 0
         while True:
-            for _ in range(10_000):
-                busy = False
-                for node in list(self.nodes.values()):
-                    busy |= node.step()
-                if until():
-                    return True
-                if not busy:
-                    break
-            now = self.clock.now()
-            if now >= end:
+            busy = False
+            for node in list(self.nodes.values()):
+                busy |= node.step()
+            if until():
+                return True
+            rounds += 1
+            if busy and rounds < self.world.rounds:
+                continue
+            rounds = 0
+            if self.clock.now() >= end:
                 return False
-            times = [end]
-            for node in self.nodes.values():
-                times += [
-                    time for time in (node.worker.next_time(), node.exchange.next_time()) if time is not None
-                ]
-            self.clock.move_to(max(min(times), now + 0.0005))
+            self.world.go_on(min([end, *self.times()]), busy)
+
+    def times(self) -> list[float]:
+        """When something is due though nothing comes in."""
+        times = [
+            moment
+            for node in self.nodes.values()
+            for moment in (node.worker.next_time(), node.exchange.next_time())
+        ]
+        return [moment for moment in times if moment is not None]
+
+    def run_until_quiet(self, seconds: float) -> None:
+        """Let every worker end, and all credit come back."""
+        assert self.run(seconds, self.settled), [
+            (spout.pending, spout.idle_reason()) for spout in self.spouts
+        ]
+        self.run(3, lambda: not credit_is_back(self))
+        assert credit_is_back(self) == []
 
     @property
     def spouts(self) -> list[Any]:

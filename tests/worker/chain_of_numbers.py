@@ -1,0 +1,86 @@
+"""Numbers through a chain of bolts in one process, and the ledger of what was seen and what the spout was told.
+
+Must not know: how workers are linked.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from topology_api import Bolt, Failure, Spout, Topology, TopologyBuilder
+
+#: What each run has seen, and the verdicts that it got.
+SEEN: dict[str, list[int]] = {}
+VERDICTS: dict[str, list[tuple[int, str]]] = {}
+
+HOSTS = {
+    "w1": ["numbers/0", "middle/0"],
+    "w2": ["middle/1", "sink/0"],
+    "w3": ["sink/1"],
+}
+CONF = {"topology.message.timeout.secs": 5, "topology.queue.size": 64, "topology.max.spout.pending": 100}
+#: No timeout comes to help: what is lost has to be found.
+PATIENT = CONF | {"topology.message.timeout.secs": 100_000}
+
+
+class Numbers(Spout):
+    """Emits numbers, keeps verdicts."""
+
+    outputs = ("number",)
+
+    def __init__(self, run: str, count: int, tracked: bool = True) -> None:
+        self.run, self.count, self.tracked = run, count, tracked
+
+    def open(self, context: Any) -> None:
+        self.next = 0
+
+    def next_tuple(self) -> None:
+        if self.next >= self.count:
+            self.finish()
+            return
+        self.emit((self.next,), message_id=self.next if self.tracked else None)
+        self.next += 1
+
+    def ack(self, message_id: Any) -> None:
+        VERDICTS.setdefault(self.run, []).append((message_id, "ack"))
+
+    def fail(self, message_id: Any, failure: Failure) -> None:
+        VERDICTS.setdefault(self.run, []).append((message_id, failure.reason))
+
+
+class Pass(Bolt):
+    """Emits what it gets."""
+
+    outputs = ("number",)
+
+    def execute(self, tup: Any) -> None:
+        self.emit((tup["number"],))
+
+
+class See(Bolt):
+    """Notes what it gets."""
+
+    def __init__(self, run: str) -> None:
+        self.run = run
+
+    def execute(self, tup: Any) -> None:
+        SEEN.setdefault(self.run, []).append(tup["number"])
+
+
+def chain(run: str, count: int, tracked: bool = True) -> Topology:
+    """Numbers, a bolt that passes them on, a sink."""
+    SEEN[run], VERDICTS[run] = [], []
+    builder = TopologyBuilder("chain")
+    numbers = builder.set_spout("numbers", Numbers(run, count, tracked))
+    middle = builder.set_bolt("middle", Pass(), parallelism=2).shuffle_grouping(numbers)
+    builder.set_bolt("sink", See(run), parallelism=2).fields_grouping(middle, "number")
+    return builder.build()
+
+
+def check_ledger(run: str, count: int) -> None:
+    """The ledger of a run that is over must add up."""
+    verdicts = VERDICTS[run]
+    assert sorted(number for number, _ in verdicts) == list(range(count)), "one verdict for each emission"
+    acked = {number for number, verdict in verdicts if verdict == "ack"}
+    assert acked <= set(SEEN[run]), f"acked and never seen: {sorted(acked - set(SEEN[run]))}"
+    assert set(SEEN[run]) <= set(range(count)), "seen and never emitted"
