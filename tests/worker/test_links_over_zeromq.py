@@ -1,0 +1,129 @@
+"""Links over sockets promise what they promise over a network in memory (`test_lossy_links.py`). Here is what only sockets do,
+and some of the patterns of faults that the search in simulated time goes through."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+
+import pytest
+
+from squall.transport.exchange import PeerPlace
+from squall.transport.sockets import make_keys
+from tests.worker.chain_of_numbers import CONF, HOSTS, PATIENT, SEEN, VERDICTS, chain, check_ledger
+from tests.worker.lossy_carrier import Faults
+from tests.worker.network_of_workers import Net, OverZeroMQ
+
+
+@pytest.fixture
+def world() -> Iterator[OverZeroMQ]:
+    with OverZeroMQ() as world:
+        yield world
+
+
+def counted(net: Net, name: str) -> int:
+    """How often all workers together counted something."""
+    return sum(node.exchange.counters[name] for node in net.nodes.values())
+
+
+def after_faults(world: OverZeroMQ, run: str, faults: Faults) -> Net:
+    """Bad weather for two seconds, or until all have ended; then quiet. The ledger must hold, and all credit be back."""
+    net = Net(chain(run, 400), HOSTS, world, faults, PATIENT)
+    net.start()
+    net.run(2, net.settled)
+    faults.bad = False
+    net.run_until_quiet(60)
+    check_ledger(run, 400)
+    assert {verdict for _, verdict in VERDICTS[run]} == {"ack"}, "what was lost came through as a replay"
+    return net
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lose", [0.1, 0.3])
+def test_after_messages_of_all_kinds_were_lost_the_ledger_holds_and_all_credit_is_back(
+    world: OverZeroMQ, lose: float
+) -> None:
+    net = after_faults(world, f"lose {lose}", Faults(Random(7), lose=lose))
+    assert net.faults.losses
+    assert counted(net, "gaps") > 0
+
+
+def test_messages_that_come_twice_are_taken_once(world: OverZeroMQ) -> None:
+    net = after_faults(world, "double", Faults(Random(7), double=0.3))
+    assert net.faults.doubles
+    assert counted(net, "duplicates") > 0
+    assert counted(net, "control frames twice or early") > 0
+    assert sorted(SEEN["double"]) == list(range(400))
+    assert net.spouts[0].replayed == 0
+
+
+@pytest.mark.slow
+def test_what_one_message_overtakes_is_lost_or_comes_again_and_is_never_taken_twice(
+    world: OverZeroMQ,
+) -> None:
+    net = after_faults(world, "swap", Faults(Random(7), swap=0.2))
+    assert net.faults.swaps
+    assert counted(net, "gaps") > 0
+    assert counted(net, "duplicates") > 0, "the one that came late is taken for one that was there"
+    assert counted(net, "control frames twice or early") > 0
+    assert len(SEEN["swap"]) <= 400 + net.spouts[0].replayed
+
+
+@pytest.mark.slow
+def test_messages_that_were_changed_on_the_way_are_refused_and_become_no_other_values(
+    world: OverZeroMQ,
+) -> None:
+    net = after_faults(world, "flip", Faults(Random(7), flip=0.1))
+    assert net.faults.flips
+    assert 0 < counted(net, "refused: garbage") <= net.faults.flips
+
+
+@pytest.mark.slow
+def test_all_faults_at_once_are_got_over(world: OverZeroMQ) -> None:
+    net = after_faults(world, "all", Faults(Random(7), lose=0.1, double=0.1, swap=0.1, flip=0.05))
+    assert all((net.faults.losses, net.faults.doubles, net.faults.swaps, net.faults.flips))
+
+
+def test_what_was_queued_for_a_dead_process_is_refused_by_the_next_one_on_its_ports(
+    world: OverZeroMQ,
+) -> None:
+    run = "same ports"
+    net = Net(chain(run, 500), HOSTS, world, conf=CONF | {"topology.message.timeout.secs": 2})
+    net.start()
+    assert net.run(30, lambda: len(VERDICTS[run]) > 50)
+    address, first = net.nodes["w3"].carrier.address, net.nodes["w1"].exchange.links["w3"]
+    net.kill("w3")
+    sent = first.data_sent
+    assert net.run(10, lambda: first.data_sent > sent), "ZeroMQ takes what nobody reads"
+    net.number_again("w3")
+    node = net.begin("w3")
+    assert node.carrier.address == address
+    others = {
+        name: PeerPlace(net.incarnations[name], net.nodes[name].carrier.address) for name in ("w1", "w2")
+    }
+    node.exchange.assign(net.version, others)
+    everybody, net.nodes = (
+        net.nodes,
+        {"w3": node},
+    )  # the others are in a user's call, while what they sent arrives
+    assert net.run(10, lambda: node.exchange.counters["refused: for another incarnation"] > 0)
+    net.nodes = everybody
+    net.tell()
+    net.run_until_quiet(60)
+    check_ledger(run, 500)
+
+
+def test_a_worker_with_the_keys_of_another_topology_is_not_linked(world: OverZeroMQ) -> None:
+    run = "keys"
+    net = Net(chain(run, 200), HOSTS, world, conf=PATIENT)
+    net.start("w1", "w2")
+    keys, world.keys = world.keys, make_keys()
+    net.start("w3")
+    assert net.run(10, lambda: all(sum(sockets.refusals.values()) > 0 for sockets in world.made))
+    assert not net.nodes["w1"].worker.started
+    assert not net.nodes["w3"].exchange.links["w1"].up
+    net.kill("w3")
+    world.keys = keys
+    net.restart("w3")
+    net.run_until_quiet(60)
+    check_ledger(run, 200)
