@@ -96,6 +96,8 @@ class Worker:
         self.running: Task | None = None
         self.started = self.stopped = self.draining = False
         self.timers = Timers(plan, clock.now())
+        #: When the clock was last looked at after a job in the loop.
+        self.looked = clock.now()
         self.last_flush = clock.now()
         self.endings = Endings(self)
         self.cycles.is_idle = self.endings.cycle_idle
@@ -320,7 +322,7 @@ class Worker:
                 continue
             ran = True
             self.execute(task, task.run)
-            if self.now() >= until:
+            if self.looked >= until:
                 break
         if ran:
             self.settling.take_xors(self.settling.shared)
@@ -348,7 +350,8 @@ class Worker:
             job()
             self.running = None
             end_returned_fork(self.process)
-            self.ran(task, self.now())
+            self.looked = self.now()
+            self.ran(task, self.looked)
 
     def ran(self, task: Task, now: float) -> None:
         """A run has ended: collect what it left."""
