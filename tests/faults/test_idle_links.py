@@ -1,0 +1,49 @@
+"""Links of workers that have nothing to do but sleep: those without a spout. They notice a link that is cut as busy ones do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.faults.links import Links
+from tests.faults.proxy import FORWARD
+from tests.faults.running import Surroundings, ledger_run
+
+pytestmark = pytest.mark.faults
+
+#: Seconds in which a silence is to be noticed, and a link that is healed to take up its work.
+NOTICE = 3.0
+RECOVERY = 5.0
+
+
+def made_by(links: Links, worker: str, peer: str) -> int:
+    """How many connections a worker has made to a peer so far."""
+    return sum(proxy.connections for proxy, way in links.between(worker, peer) if way == FORWARD)
+
+
+@pytest.mark.parametrize("deaf", ["the one with bolts alone", "the one with the spout"])
+def test_a_worker_that_no_longer_hears_its_peer_connects_anew_whatever_it_runs(
+    tmp_path: Path, deaf: str
+) -> None:
+    links = Links()
+    # What is lost must be noticed by the links themselves, long before the message timeout.
+    conf = {"topology.message.timeout.secs": 60}
+    with ledger_run(tmp_path, Surroundings(links=links), conf=conf, spouts=1) as run:
+        (host,) = (one.worker for one in run.hosts_of("numbers"))
+        (other,) = (one.worker for one in run.workers() if one.worker != host)
+        pids = run.pids()
+        hears, speaks = (other, host) if deaf == "the one with bolts alone" else (host, other)
+        before = made_by(links, hears, speaks)
+        assert before > 0, "the proxies are in between"
+        links.cut(speaks, hears)
+        run.wait_for(
+            lambda: made_by(links, hears, speaks) > before,
+            f"new connections of {hears}, which hears nothing",
+            cap=5 * NOTICE,
+        )
+        links.heal()
+        run.flows(cap=5 * RECOVERY)
+        assert run.pids() == pids, run.report()
+        total = run.drain()
+        assert set(total.failed) <= {"lost"}, total
