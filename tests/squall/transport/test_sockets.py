@@ -19,10 +19,9 @@ import pytest
 from squall.transport.carrier import CONTROL, DATA, Carrier, Parts
 from squall.transport.sockets import CannotListen, Sockets, make_keys
 from squall.worker_files import Keys
+from tests.squall.transport.messages import CAP, receive, send
 from topology_api import SquallError
 
-#: Generous: a machine that is busy with other things is no failure.
-CAP = 30.0
 Make = Callable[..., Sockets]
 
 
@@ -44,42 +43,11 @@ def make(keys: Keys | None) -> Iterator[Make]:
         sockets.close()
 
 
-def send(sockets: Sockets, peer: str, channel: int, parts: Parts) -> None:
-    end = time.monotonic() + CAP
-    while not sockets.send(peer, channel, parts):
-        assert time.monotonic() < end, "no room in time"
-        sockets.wait(0.01)
-
-
-def receive(sockets: Sockets, channel: int) -> list[bytes]:
-    end = time.monotonic() + CAP
-    while (parts := sockets.receive(channel)) is None:
-        assert time.monotonic() < end, "nothing came in time"
-        sockets.wait(0.5)
-    return [bytes(part) for part in parts]
-
-
 def test_sockets_are_a_carrier(make: Make) -> None:
     carrier: Carrier = make()
     data, control = carrier.address
     assert data != control
     assert all(endpoint.startswith("tcp://127.0.0.1:") for endpoint in carrier.address)
-
-
-def test_messages_arrive_in_their_order_on_both_channels_both_ways(make: Make) -> None:
-    one, other = make(), make()
-    one.connect("other", other.address)
-    other.connect("one", one.address)
-    for number in range(300):
-        for channel in (DATA, CONTROL):
-            send(one, "other", channel, [b"%d" % number, b"", b"x" * number])
-            send(other, "one", channel, [b"%d" % -number])
-        if number % 50 == 49:
-            for back in range(number - 49, number + 1):
-                for channel in (CONTROL, DATA):
-                    assert receive(other, channel) == [b"%d" % back, b"", b"x" * back]
-                    assert receive(one, channel) == [b"%d" % -back]
-    assert one.receive(DATA) is None
 
 
 def test_parts_of_any_size_and_kind_arrive_and_large_ones_can_be_written_to(make: Make) -> None:
@@ -152,64 +120,6 @@ def test_a_peer_that_is_not_there_yet_gets_its_messages_when_it_comes(make: Make
     assert late.ports == ports
     assert receive(late, DATA) == [b"early"]
     assert receive(late, CONTROL) == [b"early"]
-
-
-def test_what_a_peer_does_not_read_is_bounded_and_none_of_what_was_taken_is_lost_when_it_does(
-    make: Make,
-) -> None:
-    sender, reader = make(), make()
-    sender.connect("reader", reader.address)
-    taken, refused, body = 0, 0, b"x" * 100_000
-    while refused < 50:
-        if sender.send("reader", DATA, [b"%d" % taken, body]):
-            taken, refused = taken + 1, 0
-        else:
-            refused += 1
-            sender.wait(0.02)
-        assert taken < 5_000, "nothing holds the sender back"
-    for number in range(taken):
-        assert receive(reader, DATA)[0] == b"%d" % number
-    send(sender, "reader", DATA, [b"goes on"])
-    assert receive(reader, DATA) == [b"goes on"]
-
-
-def test_a_channel_that_is_full_does_not_hold_up_the_other(make: Make) -> None:
-    sender, reader = make(), make()
-    sender.connect("reader", reader.address)
-    refused = 0
-    while refused < 20:
-        refused = 0 if sender.send("reader", DATA, [b"x" * 100_000]) else refused + 1
-        if refused:
-            sender.wait(0.01)
-    send(sender, "reader", CONTROL, [b"through"])
-    assert receive(reader, CONTROL) == [b"through"]
-
-
-def test_nobody_is_sent_to_who_is_not_connected(make: Make) -> None:
-    one, other = make(), make()
-    assert not one.send("other", DATA, [b"a"])
-    one.disconnect("other")
-    one.connect("other", other.address)
-    send(one, "other", DATA, [b"b"])
-    assert receive(other, DATA) == [b"b"]
-    one.disconnect("other")
-    assert not one.send("other", DATA, [b"c"])
-
-
-def test_a_peer_that_comes_back_on_other_ports_is_reached_there_and_what_was_queued_for_the_old_one_is_dropped(
-    make: Make,
-) -> None:
-    sender, first = make(), make()
-    sender.connect("peer", first.address)
-    send(sender, "peer", DATA, [b"to the first"])
-    assert receive(first, DATA) == [b"to the first"]
-    first.close()
-    for _ in range(5):
-        sender.send("peer", DATA, [b"queued"])
-    second = make()
-    sender.connect("peer", second.address)
-    send(sender, "peer", DATA, [b"to the second"])
-    assert receive(second, DATA) == [b"to the second"]
 
 
 def test_a_peer_that_comes_back_on_its_ports_is_reached_without_being_connected_anew(make: Make) -> None:

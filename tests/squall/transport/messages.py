@@ -1,0 +1,32 @@
+"""Messages handed over by a carrier, and taken from it, with patience: tests of carriers.
+
+Must not know: which carrier.
+"""
+
+from __future__ import annotations
+
+import time
+
+from squall.transport.carrier import Carrier, Parts
+
+#: Generous: a machine that is busy with other things is no failure.
+CAP = 30.0
+#: Between two looks.
+PACE = 0.001
+
+
+def send(carrier: Carrier, peer: str, channel: int, parts: Parts) -> None:
+    """Hand a message over once there is room."""
+    end = time.monotonic() + CAP
+    while not carrier.send(peer, channel, parts):
+        assert time.monotonic() < end, "no room in time"
+        time.sleep(PACE)
+
+
+def receive(carrier: Carrier, channel: int) -> list[bytes]:
+    """The next message."""
+    end = time.monotonic() + CAP
+    while (parts := carrier.receive(channel)) is None:
+        assert time.monotonic() < end, "nothing came in time"
+        time.sleep(PACE)
+    return [bytes(part) for part in parts]
