@@ -24,12 +24,15 @@ from squall.cluster.registry import Registry
 from squall.transport.sockets import make_keys
 from supervisor.agent import Supervisor
 from supervisor.plan import Limits
-from topology_api import SquallError
+from topology_api import InvalidConfig, SquallError
 
 _log = logging.getLogger(__name__)
 
 #: Seconds that workers go on without this process; they must outlast a call that holds the interpreter's lock.
 LEASE_SECS = 10.0
+#: Seconds by which a silent supervisor must be given up later than its workers' leases are over: they look at them once a
+#: second, and two processes would have the same tasks meanwhile.
+MARGIN = 2.0
 #: Seconds between two looks at workers that are being stopped.
 PAUSE = 0.01
 #: Rounds without a rest, when each of them leads to another.
@@ -59,6 +62,13 @@ class ProcessEngine:
         slots: int,
         supervisor_timeout_secs: float = SUPERVISOR_TIMEOUT,
     ) -> None:
+        if supervisor_timeout_secs < LEASE_SECS + MARGIN:
+            raise InvalidConfig(
+                [
+                    f"'nimbus.supervisor.timeout.secs' is {supervisor_timeout_secs:g}: workers of a local cluster go on for"
+                    f" {LEASE_SECS:g} s without their supervisor, so give {LEASE_SECS + MARGIN:g} or more"
+                ]
+            )
         self.clock = clock
         self.store = InMemoryStore()
         self.registry = Registry(self.store)

@@ -194,7 +194,8 @@ _TABLE = (
     ),
     Option(
         "nimbus.supervisor.timeout.secs", (int, float), 30, "seconds", "daemon",
-        "A supervisor that gives no sign of life for so long is taken to be gone: its tasks go elsewhere.",
+        "A supervisor that gives no sign of life for so long is taken to be gone: its tasks go elsewhere. A local cluster of "
+        "worker processes wants 12 or more: workers go on for 10 seconds without their supervisor.",
         _seconds(),
     ),
 )  # fmt: skip

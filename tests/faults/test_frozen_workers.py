@@ -20,7 +20,7 @@ pytestmark = pytest.mark.faults
 
 RECOVERY = 25.0
 #: A supervisor for each worker and one to spare; a supervisor that falls silent is noticed soon, on both sides.
-ON_THEIR_OWN = Surroundings(supervisors=3, slots=1, lease=3.0, supervisor_timeout=3.0)
+ON_THEIR_OWN = Surroundings(supervisors=3, slots=1, lease=3.0, supervisor_timeout=5.0)
 
 
 def freeze(worker: WorkerView) -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from local_cluster import LocalCluster
+from local_cluster import LocalCluster, process_host
 from local_cluster.process_host import ProcessEngine
 from supervisor.agent import Supervisor
 from tests.local_cluster.process_topologies import Keeps, Notes, Numbers, line, noted, wait_until
@@ -98,8 +98,11 @@ def test_a_squeezed_topology_is_spread_when_another_is_killed_and_loses_nothing(
 
 
 @pytest.mark.slow
-def test_a_squeezed_topology_is_spread_when_a_silent_supervisor_comes_back(state: Path, folder: Path) -> None:
-    settings: tuple[dict[str, object], dict[str, object]] = ({TIMEOUT: 1.5}, {})
+def test_a_squeezed_topology_is_spread_when_a_silent_supervisor_comes_back(
+    state: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process_host, "LEASE_SECS", 3.0)
+    settings: tuple[dict[str, object], dict[str, object]] = ({TIMEOUT: 5}, {})
     with LocalCluster(processes=True, supervisors=2, slots=1, settings=settings) as cluster:
         with silent(engine_of(cluster).supervisors[1]):
             wait_until(lambda: supervisors_of(cluster) == ["local-1"], BEFORE_THE_DEFAULT)
@@ -116,10 +119,12 @@ def test_a_squeezed_topology_is_spread_when_a_silent_supervisor_comes_back(state
     assert list(state.iterdir()) == []
 
 
-@pytest.mark.parametrize("settings", [({TIMEOUT: 1.5}, {}), ({TIMEOUT: 1000}, {TIMEOUT: 1.5})])
+@pytest.mark.slow
+@pytest.mark.parametrize("settings", [({TIMEOUT: 2.5}, {}), ({TIMEOUT: 1000}, {TIMEOUT: 2.5})])
 def test_a_supervisor_is_given_up_after_the_time_that_the_site_or_the_environment_says(
-    state: Path, settings: tuple[dict[str, object], dict[str, object]]
+    state: Path, settings: tuple[dict[str, object], dict[str, object]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(process_host, "LEASE_SECS", 0.5)  # nothing runs that would have one
     with LocalCluster(processes=True, supervisors=2, slots=1, settings=settings) as cluster:
         wait_until(lambda: supervisors_of(cluster) == ["local-1", "local-2"])
         with silent(engine_of(cluster).supervisors[1]):
@@ -127,7 +132,12 @@ def test_a_supervisor_is_given_up_after_the_time_that_the_site_or_the_environmen
         wait_until(lambda: supervisors_of(cluster) == ["local-1", "local-2"])
 
 
-def test_a_time_that_is_none_is_refused_before_anything_is_started(state: Path) -> None:
-    with pytest.raises(InvalidConfig, match=r"'nimbus.supervisor.timeout.secs' is"):
-        LocalCluster(processes=True, settings=({TIMEOUT: "soon"}, {}))
+@pytest.mark.parametrize(
+    ("value", "problem"), [("soon", "is 'soon'"), (5, "so give 12 or more"), (0, "is 0")]
+)
+def test_a_time_that_is_none_or_shorter_than_a_lease_is_refused_before_anything_is_started(
+    state: Path, value: object, problem: str
+) -> None:
+    with pytest.raises(InvalidConfig, match=rf"'nimbus.supervisor.timeout.secs' .*{problem}"):
+        LocalCluster(processes=True, settings=({TIMEOUT: value}, {}))
     assert list(state.iterdir()) == []
