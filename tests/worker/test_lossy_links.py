@@ -119,7 +119,7 @@ def test_a_worker_that_is_killed_and_restarted_costs_replays_and_no_acked_tuple(
     run = f"killed {victim}"
     net = Net(chain(run, 3000), HOSTS, world, conf=CONF | {"topology.message.timeout.secs": 2})
     net.start()
-    for _ in range(4):
+    for _ in range(3):
         more = len(VERDICTS[run]) + 150
         assert net.run(30, lambda more=more: len(VERDICTS[run]) > more)  # type: ignore[misc]
         net.kill(victim)
@@ -190,7 +190,7 @@ def test_control_frames_that_are_lost_come_again_in_order_and_once(world: World)
     net.start()
     draw = Random(12).random
     net.faults.cut = lambda address, channel: channel == CONTROL and draw() < 0.3
-    net.run(4, net.settled)
+    net.run(2, net.settled)
     assert net.faults.losses
     net.faults.cut = lambda address, channel: False
     net.run_until_quiet(60)
