@@ -95,7 +95,7 @@ class Orders:
     #: Ports that an earlier process of this worker had, to be had again if they are free.
     ports: tuple[int, int] = (0, 0)
     #: Seconds without a new lease after which the worker ends by itself.
-    lease_secs: float = 30.0
+    lease_secs: float = 20.0
     seed: int = 0
 
 

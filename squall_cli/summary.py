@@ -76,7 +76,17 @@ def verdict(ended: Ended, allow_failures: bool) -> tuple[int, str | None]:
         )
     if ended.how == "cut off":
         return 1, "the topology was cut off before it had drained"
+    never = never_started(status)
+    if never is not None:
+        return 1, f"{never} never started; its last error is above"
     return 0, None
+
+
+def never_started(status: TopologyStatus) -> str | None:
+    """A component that could not be opened or prepared and so has done nothing, None when there is none."""
+    unopened = {report.component for report in status.errors if report.call in ("open", "prepare", "start")}
+    idle = (name for name in status.components if name in unopened and not done(status.components[name]))
+    return next(idle, None)
 
 
 def _ended(ended: Ended) -> str:

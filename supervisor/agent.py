@@ -91,7 +91,7 @@ class Supervisor:
         clock: Clock,
         *,
         python_path: Sequence[str] | None = None,
-        lease_secs: float = 30.0,
+        lease_secs: float = 20.0,
         bind: str = "127.0.0.1",
         limits: Limits | None = None,
         command: Callable[[Path], Sequence[str]] = processes.worker_command,

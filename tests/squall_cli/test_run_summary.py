@@ -116,3 +116,13 @@ def test_errors_are_counted_with_the_newest_of_them() -> None:
 
 def test_the_place_of_a_stack_that_is_not_in_user_code_is_unknown() -> None:
     assert user_place(None) == ""
+
+
+def test_a_component_that_could_not_be_opened_and_did_nothing_is_no_success() -> None:
+    unopened = replace(REPORT, component="words", call="open")
+    idle = replace(SPOUT, emitted=0, acked=0, failed=0, pending=0)
+    stopped = ended("drained", idle)
+    stopped = replace(stopped, status=replace(stopped.status, errors=(unopened,), components={"words": idle}))
+    assert verdict(stopped, False) == (1, "words never started; its last error is above")
+    started = replace(stopped.status, components={"words": replace(idle, emitted=3)})
+    assert verdict(replace(stopped, status=started), False) == (0, None)
