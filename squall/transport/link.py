@@ -39,7 +39,7 @@ SILENCE: Final = 2.5
 RECONNECT_SECONDS: Final = 2.0
 #: Bytes a second that a connection is taken to carry at least, before it is taken to stand still.
 SLOWEST_BYTES: Final = 4_000_000
-#: Seconds between two answers to "send again".
+#: Seconds between two questions for what is missing, and between two answers to "send again".
 RESEND_SECONDS: Final = 0.2
 #: Control frames received after which a sign says so, where no control frame of ours does.
 UNTOLD: Final = 64
@@ -163,7 +163,7 @@ class Link:
         self.next_sign = now
         self.next_ping = now + SIGN_SECONDS
         self.next_reconnect = now + SILENCE
-        self.last_resend = float("-inf")
+        self.last_resend = self.next_question = float("-inf")
         for channel in self.out:
             channel.clear()
 
@@ -265,12 +265,15 @@ class Link:
         if self.missing:
             self.send_control(Control(self.worker))
         untold = self.control_received - self.told_received >= UNTOLD or self.untold_loops >= UNTOLD_LOOPS
-        if now >= self.next_sign or self.wants_resend or untold:
+        asks = self.wants_resend and now >= self.next_question
+        if now >= self.next_sign or asks or untold:
             if not self.out[
                 CONTROL
             ]:  # else the connection takes nothing now, and this would only be one more that waits
-                self.out[CONTROL].append(self.sign(now, flags | (wire.RESEND if self.wants_resend else 0)))
-                self.wants_resend = False
+                self.out[CONTROL].append(self.sign(now, flags | (wire.RESEND if asks else 0)))
+                if asks:
+                    self.wants_resend = False
+                    self.next_question = now + RESEND_SECONDS
                 self.told_received = self.control_received
                 self.untold_loops = 0
             self.next_sign = now + (GREETING_SECONDS if self.state == GREETING else SIGN_SECONDS)
