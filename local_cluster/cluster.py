@@ -20,6 +20,7 @@ from local_cluster.driver import RealTimeDriver, SimulatedDriver
 from local_cluster.engine import Engine
 from local_cluster.virtual_host import VirtualHost
 from squall.distributions import check_ours
+from squall.inside import is_worker
 from squall.settings import Overrides, merged
 from squall.status import TopologyStatus
 from squall.transport.loopback import Loopback
@@ -71,6 +72,11 @@ class LocalCluster:
         observers: tuple[Any, ...] = (),
         settings: tuple[Mapping[str, object], Mapping[str, object]] = ({}, {}),
     ) -> None:
+        if is_worker():
+            raise SquallError(
+                "LocalCluster() is called while a worker process imports this module for its components, so each worker would"
+                " start a cluster of its own: put the call under `if __name__ == '__main__':`"
+            )
         problems = [
             f"LocalCluster({name}={value!r}): it must be a whole number of 1 or more"
             for name, value in (("supervisors", supervisors), ("slots", slots))

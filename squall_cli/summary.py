@@ -79,6 +79,8 @@ def verdict(ended: Ended, allow_failures: bool) -> tuple[int, str | None]:
     never = never_started(status)
     if never is not None:
         return 1, f"{never} never started; its last error is above"
+    if status.notes and not any(map(done, status.components.values())):
+        return 1, "nothing was worked off, and workers died; the last of them is told of above"
     return 0, None
 
 

@@ -12,9 +12,9 @@ import logging
 import os
 import signal
 import threading
-import time
 from contextlib import suppress
 from pathlib import Path
+from time import sleep
 from typing import Final, NoReturn
 
 from squall.worker_files import END, EXIT_STOPPED, EXIT_UNOPENED, End, Incarnation, write
@@ -45,7 +45,7 @@ class LastWords:
             os._exit(status)
         if not self.said.acquire(blocking=False):
             while True:  # another thread is ending the process
-                time.sleep(LONGEST_WORDS)
+                sleep(LONGEST_WORDS)
         threading.Thread(target=end_late, args=(status, orderly), daemon=True).start()
         try:
             write(self.directory, END, End(self.process, self.incarnation, status, reason))
@@ -57,16 +57,20 @@ class LastWords:
         if orderly:
             with suppress(BaseException):  # it prints what goes wrong by itself
                 atexit._run_exitfuncs()
-        close_log()
-        end_group()
-        os._exit(status)
+        try:
+            close_log()
+            end_group()
+        finally:  # whatever user code has done to this process: no file to be had, functions replaced
+            os._exit(status)
 
 
 def end_late(status: int, orderly: bool) -> None:
     """The last words take too long."""
-    time.sleep(LONGEST_EXIT if orderly else LONGEST_WORDS)
-    end_group()
-    os._exit(status)
+    try:
+        sleep(LONGEST_EXIT if orderly else LONGEST_WORDS)
+        end_group()
+    finally:
+        os._exit(status)
 
 
 def end_group() -> None:
@@ -77,7 +81,10 @@ def end_group() -> None:
     if os.getpgid(0) != os.getpid():
         return
     for _ in range(3):
-        others = others_of_group(os.getpid())
+        try:
+            others = others_of_group(os.getpid())
+        except OSError:  # no descriptor to be had, say: then all of the group, this process with it
+            os.killpg(0, signal.SIGKILL)
         for pid in others:
             with suppress(OSError):  # it has ended by itself
                 os.kill(pid, signal.SIGKILL)

@@ -68,7 +68,7 @@ class LogFile(RotatingFileHandler):
         if lost and self.lost == lost:
             self.lost = 0
             super().emit(
-                note(logging.WARNING, f"{lost} lines were lost before this one: the log had no room")
+                note(logging.WARNING, f"{lost} lines were lost before this one: they could not be written")
             )
 
     def handleError(self, record: logging.LogRecord) -> None:
@@ -77,15 +77,19 @@ class LogFile(RotatingFileHandler):
         if self.lost == 1:
             tell_stderr(
                 f"worker log: a line is lost, more may be: {sys.exc_info()[1]!r}: {record.msg!r:.500}"
+                f" (logger {record.name!r}, {record.pathname}:{record.lineno})"
             )
 
 
 class LogStream(io.TextIOBase):
     """A text stream whose lines become log records; each thread's line is its own until it ends."""
 
-    def __init__(self, level: int, descriptor: int) -> None:
+    def __init__(self, level: int, descriptor: int, handler: logging.Handler | None = None) -> None:
         self.level = level
         self.descriptor = descriptor
+        #: Where lines go: straight to the file, past the loggers. A handler of the user's that writes to `sys.stderr` would
+        #: lead back here for ever.
+        self.handler = handler
         self.begun = threading.local()
         self.process = os.getpid()
         #: For those who write bytes: `sys.stdout.buffer.write(...)`.
@@ -129,7 +133,7 @@ class LogStream(io.TextIOBase):
         """One line."""
         line = line.rstrip("\r")
         if line:
-            logging.getLogger().handle(note(self.level, line))
+            (self.handler or logging.getLogger()).handle(note(self.level, line))
 
 
 class ByteStream(io.RawIOBase):
@@ -166,8 +170,8 @@ def open_log(directory: str, worker: str) -> LineFormatter:
     root = logging.getLogger()
     root.addHandler(handler)
     root.setLevel(logging.INFO)
-    sys.stdout = LogStream(logging.INFO, 1)
-    sys.stderr = LogStream(logging.WARNING, 2)
+    sys.stdout = LogStream(logging.INFO, 1, handler)
+    sys.stderr = LogStream(logging.WARNING, 2, handler)
     return formatter
 
 

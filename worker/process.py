@@ -22,6 +22,7 @@ from contextlib import suppress
 from types import FrameType
 from typing import Final, NoReturn
 
+from squall.inside import begin_worker
 from squall.transport.exchange import Exchange
 from squall.transport.frames import Held
 from squall.transport.sockets import Sockets
@@ -55,6 +56,7 @@ COLLECTIONS: Final = (10_000, 10, 10)
 
 def run(directory: str) -> NoReturn:
     """The life of a worker process."""
+    begin_worker()
     faulthandler.enable(file=2, all_threads=True)
     early = EarlySignals()
     gc.set_threshold(*COLLECTIONS)

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from squall.inside import is_worker
 from squall.transport.frames import Batch
 from topology_api import Bolt, Context, Failure, Spout
 from topology_api.topology import ComponentSpec
@@ -142,7 +143,8 @@ class Task:
 
     def report(self, call: str, error: BaseException, tuple_text: str | None = None) -> ErrorReport:
         """Report an error of the user's code. Ctrl-C in the caller's own thread is no error of theirs."""
-        if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
+        in_main = threading.current_thread() is threading.main_thread()
+        if isinstance(error, KeyboardInterrupt) and in_main and not is_worker():
             raise error
         if os.getpid() != self.process:
             end_fork(error)

@@ -289,13 +289,12 @@ class Worker:
         return took
 
     def take_unsent(self, lost: Unsent, now: float) -> None:
-        """A tuple of a task here could not be encoded: report it, and let no cycle wait for it."""
+        """A tuple of a task here could not be encoded, or one for it not decoded: report it, and let no cycle wait for it."""
         if lost.cycle >= 0:
             self.cycles.unsent(lost.cycle, self.links.worker_of[lost.target], 1)
         name, error = self.plan.topology.name, EmitError(lost.error)
-        report = make_report(
-            name, lost.component, lost.task, "emit", error, f"values {short(lost.values)}", now
-        )
+        values = f"values {short(lost.values)}" if lost.call else None
+        report = make_report(name, lost.component, lost.task, lost.call, error, values, now)
         task = self.tasks.get(lost.task)
         self.take_reports([report], task is not None and task.crash_on_error)
 

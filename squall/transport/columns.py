@@ -77,7 +77,7 @@ def unpack_rows(codec: str, parts: Sequence[Part], tuples: int, fields: int) -> 
             raise BadFrame(f"a batch of {tuples} tuples of {fields} fields with columns of {sizes} values")
     except BadFrame:
         raise
-    except Exception as error:
+    except BaseException as error:
         raise BadFrame(
             f"values that cannot be decoded by {codec!r}: {type(error).__name__}: {error}"
         ) from error
@@ -189,7 +189,7 @@ def _unpickled_rows(rows: Iterable[bytes], large: Iterator[Part]) -> Iterator[Ro
     for position, row in enumerate(rows):
         try:
             yield pickle.loads(row, buffers=large)
-        except Exception as error:
+        except BaseException as error:
             reason = f"{type(error).__name__}: {error}"
             raise BadFrame(
                 f"the values of tuple {position} of a batch cannot be unpickled: {reason}"

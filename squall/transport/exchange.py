@@ -385,7 +385,7 @@ class Exchange:
         failure = Failure("failed", component, batch.target, str(error), 0)
         note = Control(self.worker)
         note.failures = [(root, failure) for root in sorted(error.roots)]
-        note.unsent.append(Unsent(component or "?", batch.target, (), str(error), -1))
+        note.unsent.append(Unsent(component or "?", batch.target, (), str(error), -1, call=""))
         self.listener.deliver(note)
 
     def source(self, task: int, number: int) -> Source:

@@ -143,6 +143,8 @@ class Unsent:
     #: Index of the cycle whose inner edge it was to travel on, or -1; and the task that it was for.
     cycle: int
     target: int = 0
+    #: The call that it came of; "" where it was not the user's call that failed but the arrival.
+    call: str = "emit"
 
 
 @dataclass

@@ -189,7 +189,7 @@ def unpack_batch(
         try:
             values = [body[at + more_size :], *further]
             batch.rows = unpack_rows(codec, values, tuples, len(source.fields))
-        except Exception as error:
+        except BaseException as error:  # values' classes are the user's, and so is what they raise
             held = batch.held_roots(0)
             batch.roots, batch.edges, batch.more = [], [], NO_MORE
             why = str(error) if isinstance(error, BadFrame) else f"{type(error).__name__}: {error}"

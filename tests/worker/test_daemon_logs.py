@@ -6,6 +6,7 @@ import io
 import logging
 import os
 import re
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
@@ -25,7 +26,7 @@ from tests.worker.daemon_components import (
     one_bolt,
 )
 from tests.worker.fake_supervisor import FakeSupervisor
-from worker.logs import LONGEST_LINE, MOST_BYTES, OLDER_FILES, LogFile, LogStream
+from worker.logs import LONGEST_LINE, MOST_BYTES, OLDER_FILES, LogFile, LogStream, open_log
 
 LINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} ([A-Z]+ .*)")
 
@@ -205,7 +206,7 @@ def test_lost_lines_are_counted_and_told_of_when_there_is_room_again(
     handler.close()
     assert path.read_text().splitlines() == [
         "three",
-        "2 lines were lost before this one: the log had no room",
+        "2 lines were lost before this one: they could not be written",
     ]
     assert capfd.readouterr().err.count("a line is lost") == 1
 
@@ -235,3 +236,21 @@ def test_output_that_grows_for_ever_is_put_aside(tmp_path: Path) -> None:
     assert path.read_bytes() == b"more"
     assert (tmp_path / f"{OUTPUT}.1").read_bytes().endswith(b"xthe end")
     bound_output(str(tmp_path / "nowhere"))
+
+
+def test_a_handler_of_the_users_that_writes_to_stderr_does_not_lead_back_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = logging.getLogger()
+    monkeypatch.setattr(root, "handlers", [])
+    monkeypatch.setattr(sys, "stdout", sys.stdout)
+    monkeypatch.setattr(sys, "stderr", sys.stderr)
+    open_log(str(tmp_path), "w1")
+    file = root.handlers[0]
+    root.addHandler(logging.StreamHandler())  # on sys.stderr, which is captured
+    logging.getLogger("user").warning("once")
+    print("printed")
+    file.close()
+    text = (tmp_path / "worker.log").read_text()
+    assert text.count("once") == 2, "by the worker's log, and by the user's own handler"
+    assert text.count("printed") == 1
