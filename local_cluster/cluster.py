@@ -72,25 +72,11 @@ class LocalCluster:
         observers: tuple[Any, ...] = (),
         settings: tuple[Mapping[str, object], Mapping[str, object]] = ({}, {}),
     ) -> None:
-        if is_worker():
-            raise SquallError(
-                "LocalCluster() is called while a worker process imports this module for its components, so each worker would"
-                " start a cluster of its own: put the call under `if __name__ == '__main__':`"
-            )
-        problems = [
-            f"LocalCluster({name}={value!r}): it must be a whole number of 1 or more"
-            for name, value in (("supervisors", supervisors), ("slots", slots))
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1
-        ]
+        refuse_inside_a_worker()
+        check_sizes(supervisors, slots)
         if processes:
             inside = {"simulated_time": simulated_time, "encode": encode, "observers": observers}
-            problems += [
-                f"LocalCluster(processes=True, {name}={value!r}): worker processes are not in reach of it"
-                for name, value in inside.items()
-                if value
-            ]
-        if problems:
-            raise InvalidConfig(problems)
+            check_inside_only(inside)
         check_ours()
         self._site, self._environment = settings
         silence = longest_silence(*settings)
@@ -320,3 +306,34 @@ class LocalCluster:
         if self._directory is None:
             self._directory = os.path.join(tempfile.gettempdir(), f"squall-local-{os.urandom(8).hex()}")
         return self._directory
+
+
+def refuse_inside_a_worker() -> None:
+    """A worker imports the modules of its components: a cluster that they start would be started by each worker of it."""
+    if is_worker():
+        raise SquallError(
+            "LocalCluster() is called while a worker process imports this module for its components, so each worker would"
+            " start a cluster of its own: put the call under `if __name__ == '__main__':`"
+        )
+
+
+def check_sizes(supervisors: object, slots: object) -> None:
+    """`InvalidConfig` for numbers that are none."""
+    problems = [
+        f"LocalCluster({name}={value!r}): it must be a whole number of 1 or more"
+        for name, value in (("supervisors", supervisors), ("slots", slots))
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1
+    ]
+    if problems:
+        raise InvalidConfig(problems)
+
+
+def check_inside_only(given: Mapping[str, object]) -> None:
+    """`InvalidConfig` for what only workers inside this process can do."""
+    problems = [
+        f"LocalCluster(processes=True, {name}={value!r}): worker processes are not in reach of it"
+        for name, value in given.items()
+        if value
+    ]
+    if problems:
+        raise InvalidConfig(problems)
