@@ -73,10 +73,8 @@ class LocalCluster:
         settings: tuple[Mapping[str, object], Mapping[str, object]] = ({}, {}),
     ) -> None:
         refuse_inside_a_worker()
-        check_sizes(supervisors, slots)
-        if processes:
-            inside = {"simulated_time": simulated_time, "encode": encode, "observers": observers}
-            check_inside_only(inside)
+        inside = {"simulated_time": simulated_time, "encode": encode, "observers": observers}
+        check_arguments(supervisors, slots, inside if processes else {})
         check_ours()
         self._site, self._environment = settings
         silence = longest_silence(*settings)
@@ -317,22 +315,16 @@ def refuse_inside_a_worker() -> None:
         )
 
 
-def check_sizes(supervisors: object, slots: object) -> None:
-    """`InvalidConfig` for numbers that are none."""
+def check_arguments(supervisors: object, slots: object, inside: Mapping[str, object]) -> None:
+    """`InvalidConfig` for numbers that are none, and for what was given of `inside`: only workers in this process can do it."""
     problems = [
         f"LocalCluster({name}={value!r}): it must be a whole number of 1 or more"
         for name, value in (("supervisors", supervisors), ("slots", slots))
         if not isinstance(value, int) or isinstance(value, bool) or value < 1
     ]
-    if problems:
-        raise InvalidConfig(problems)
-
-
-def check_inside_only(given: Mapping[str, object]) -> None:
-    """`InvalidConfig` for what only workers inside this process can do."""
-    problems = [
+    problems += [
         f"LocalCluster(processes=True, {name}={value!r}): worker processes are not in reach of it"
-        for name, value in given.items()
+        for name, value in inside.items()
         if value
     ]
     if problems:

@@ -4,7 +4,7 @@ closed and made anew; each key has one owner at a time."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
@@ -49,7 +49,7 @@ class Source(Spout):
 class Owner(Bolt):
     """Notes which of its tasks gets which key, and by how many tasks there are."""
 
-    outputs: ClassVar[Any] = ("key",)
+    outputs = ("key",)
 
     def prepare(self, context: Context) -> None:
         self.context = context
