@@ -2,7 +2,8 @@
 
 `round` and `next_time` are what a driver needs of an engine (see `local_cluster.engine`, which runs workers in this
 process): the same Nimbus is driven with supervisors that start `python -m worker`. Everything that workers write lies in one
-directory, which goes with the cluster. When this process dies without a word, the workers end with their lease.
+directory, which goes with the cluster. When this process dies without a word, the workers end with their lease, and the
+directory goes when the next cluster begins.
 Must not know: the user's calls on the cluster, terminals, what workers do.
 """
 
@@ -16,6 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from local_cluster.driver import STOP_SECS
+from local_cluster.leftovers import PREFIX, note_owner, sweep
 from nimbus.counting import Statuses
 from nimbus.master import SUPERVISOR_TIMEOUT, Nimbus
 from squall.clock import Clock
@@ -84,7 +86,9 @@ class ProcessEngine:
         self.changed = True
         self.rounds = 0
         self.retry_at: float | None = None
-        self.state = Path(tempfile.mkdtemp(prefix="squall-local-"))
+        self.state = Path(tempfile.mkdtemp(prefix=PREFIX))
+        note_owner(self.state)
+        sweep(self.state.parent)
         self.supervisors = [
             Supervisor(
                 f"local-{number}",
@@ -163,9 +167,9 @@ class ProcessEngine:
 
     def stop(self) -> None:
         """End all workers: they are told to stop, and killed when that takes too long."""
-        end = self.clock.now() + self.patience
+        began = self.clock.now()
         open_still = list(self.supervisors)
-        while open_still and self.clock.now() < end:
+        while open_still and self.clock.now() < began + self.patience:  # which may be shortened meanwhile
             open_still = [supervisor for supervisor in open_still if not self.close(supervisor)]
             if open_still:
                 time.sleep(PAUSE)

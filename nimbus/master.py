@@ -93,8 +93,9 @@ class Nimbus:
             raise InvalidConfig([f"{key} is not set: submit takes a merged configuration" for key in missing])
         now = self._clock.now()
         name = topology.name
-        if self._registry.topology(name) is not None:
-            raise NameTaken(name)
+        there = self._registry.topology(name)
+        if there is not None:
+            raise NameTaken(name, being_killed=there.state == KILLED)
         topology_id = f"{name}-{self._registry.next_number('submissions')}-{int(now)}"
         record = TopologyRecord(
             id=topology_id,

@@ -1,11 +1,12 @@
-"""Ctrl-C and SIGTERM: the first asks for an orderly end, the second ends at once, a third does not even wait for us.
+"""Ctrl-C, SIGTERM and SIGHUP: the first asks for an orderly end, the second ends at once, more of them change nothing.
+
+The end after the second takes a bounded time; cut short, it would leave files and processes behind.
 
 Must not know: what is ended.
 """
 
 from __future__ import annotations
 
-import os
 import signal
 from types import FrameType, TracebackType
 from typing import Any
@@ -16,21 +17,30 @@ class EndNow(BaseException):
 
 
 class Interrupts:
-    """Handles both signals while it is entered; `name` is that of the first one that came."""
+    """Handles these signals while it is entered; `name` is that of the first one that came.
+
+    After a second one they stay ignored: the process is about to end, and is to say why.
+    """
 
     def __init__(self) -> None:
         self.count = 0
         self.name = ""
         self.before: dict[int, Any] = {}
+        self.held = False
+        self.ending = False
 
     def __enter__(self) -> Interrupts:
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN:
+                continue  # nohup: it is to outlive its terminal
             self.before[number] = signal.signal(number, self.take)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self.count >= 2:
+            return
         for number, handler in self.before.items():
             signal.signal(number, handler)
 
@@ -39,7 +49,19 @@ class Interrupts:
         self.count += 1
         if self.count == 1:
             self.name = "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
-        elif self.count == 2:
+        elif self.count == 2 and not self.held and not self.ending:
             raise EndNow
-        else:
-            os._exit(1)
+
+    def hold(self) -> None:
+        """From here on the main thread is not left: it makes what has to be ended later."""
+        self.held = True
+
+    def release(self) -> None:
+        """The end of that; `EndNow` if the second signal came meanwhile."""
+        self.held = False
+        if self.count >= 2 and not self.ending:
+            raise EndNow
+
+    def ignore(self) -> None:
+        """Everything is being ended in a bounded time: no signal makes it faster."""
+        self.ending = True

@@ -11,6 +11,8 @@ import os
 import sys
 import threading
 import time
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as NotDone  # the built-in one only since Python 3.11
 from contextlib import suppress
 from dataclasses import dataclass
 from types import FrameType
@@ -37,8 +39,10 @@ GRACE = 3.0
 FIND = 0.1
 #: After a second Ctrl-C: seconds for close and cleanup.
 LAST_SECONDS = 1.0
-#: Worker processes are killed then, which takes a moment.
+#: Worker processes are killed then, which takes a moment, on a machine that is busy a longer one; they and their files are
+#: not to be left. A call in this process that hangs is left.
 MORE_SECONDS = 0.5
+KILL_SECONDS = 5.0
 STDLIB = os.path.dirname(os.__file__) + os.sep
 
 
@@ -187,17 +191,29 @@ def user_place(frame: FrameType | None) -> str:
     return ""
 
 
-def end_at_once(cluster: LocalCluster) -> bool:
-    """Shut the cluster down without waiting for trees; whether close and cleanup came to their end in the little time
-    that they have."""
-
-    cluster.hurry(LAST_SECONDS)
+def begin_shutdown(cluster: LocalCluster) -> Future[None]:
+    """Shut the cluster down in a thread, so that the main thread can hear of a signal; what came of it."""
+    future: Future[None] = Future()
 
     def shut_down() -> None:
-        with suppress(SquallError):  # a call that does not return: the process ends anyway
+        try:
             cluster.shutdown()
+            future.set_result(None)
+        except BaseException as error:
+            future.set_exception(error)
 
-    thread = threading.Thread(target=shut_down, name="squall-shutdown", daemon=True)
-    thread.start()
-    thread.join(LAST_SECONDS + MORE_SECONDS)
-    return not thread.is_alive()
+    threading.Thread(target=shut_down, name="squall-shutdown", daemon=True).start()
+    return future
+
+
+def end_at_once(
+    cluster: LocalCluster, interrupts: Interrupts, processes: bool, begun: Future[None] | None = None
+) -> bool:
+    """Shut the cluster down without waiting for trees, or hurry the shutdown that has begun; whether close and cleanup came
+    to their end in the little time that they have. Signals are ignored from here on."""
+    interrupts.ignore()
+    cluster.hurry(LAST_SECONDS)
+    future = begin_shutdown(cluster) if begun is None else begun
+    with suppress(NotDone, SquallError):  # a call that does not return: the process ends anyway
+        future.result(LAST_SECONDS + (KILL_SECONDS if processes else MORE_SECONDS))
+    return future.done()

@@ -16,14 +16,14 @@ from typing import IO, Any
 
 import click
 
-from local_cluster import LocalCluster
+from local_cluster import LocalCluster, TopologyStatus
 from squall.settings import merged
 from squall_cli.component_table import Line
 from squall_cli.figures import plural
 from squall_cli.interrupts import EndNow, Interrupts
 from squall_cli.live_table import LiveTable
 from squall_cli.loading import WrongSource, load_topology
-from squall_cli.local_run import Ended, LocalRun, end_at_once
+from squall_cli.local_run import Ended, LocalRun, begin_shutdown, end_at_once
 from squall_cli.plain_lines import PlainLines, write
 from squall_cli.screen import COLOURS, NO_COLOURS, Screen, painted
 from squall_cli.site import Layers, read_layers, well_formed
@@ -31,6 +31,7 @@ from squall_cli.summary import as_json, summary_lines, verdict
 from squall_cli.user_output import gather_user_output, keep_stdout, let_debugger_in, show_log, show_supervisor
 from squall_cli.views import View
 from squall_cli.worker_logs import WorkerLogs
+from topology_api.errors import NoSuchTopology, SquallError
 from topology_api.topology import Topology
 
 WORKERS = "topology.workers"
@@ -156,21 +157,24 @@ def run_topology(
     drain_seconds = float(conf["topology.message.timeout.secs"])  # type: ignore[arg-type]
     show_log(topology.name)
     with Interrupts() as interrupts:
+        interrupts.hold()
         cluster, logs = start_cluster(layers, workers)
         try:
+            interrupts.release()
             if isinstance(view, PlainLines):  # before any component can print
                 write(view.progress, opening(topology, conf, logs is not None))
             cluster.submit(topology, layers.overrides)
             run = LocalRun(cluster, topology.name, view, interrupts, seconds, drain_seconds, logs)
             ended = run.follow()
         except EndNow:  # it came between two steps of ours
-            ended = Ended("cut off", cluster.last_status(topology.name), 0.0)
+            interrupts.ignore()
+            ended = Ended("cut off", status_at_end(cluster, topology.name, interrupts, logs), 0.0)
         except BaseException:  # nobody reads any more, for one
-            end_at_once(cluster)
+            end_at_once(cluster, interrupts, logs is not None)
             raise
         finally:
             view.close()
-        ended = close(cluster, ended)
+        ended = close(cluster, ended, interrupts, logs is not None)
         if logs is not None:
             show_rest(logs, view)
         return ended
@@ -193,13 +197,30 @@ def show_rest(logs: WorkerLogs, view: View) -> None:
         view.output(text)
 
 
-def close(cluster: LocalCluster, ended: Ended) -> Ended:
+def status_at_end(
+    cluster: LocalCluster, name: str, interrupts: Interrupts, logs: WorkerLogs | None
+) -> TopologyStatus:
+    """What is known of a topology that was cut off; SquallError when it was not even submitted."""
+    try:
+        return cluster.last_status(name)
+    except NoSuchTopology:
+        end_at_once(cluster, interrupts, logs is not None)
+        raise SquallError(f"topology {name!r} was cut off before it was submitted") from None
+
+
+def close(cluster: LocalCluster, ended: Ended, interrupts: Interrupts, processes: bool) -> Ended:
     """End the cluster; the final counters, with those of trees that its end cut off."""
-    if ended.how == "cut off":
-        end_at_once(cluster)
+    how = ended.how
+    if how == "cut off":
+        end_at_once(cluster, interrupts, processes)
     else:
-        cluster.shutdown()
-    return Ended(ended.how, cluster.last_status(ended.status.name), ended.seconds, ended.told)
+        shutdown = begin_shutdown(cluster)
+        try:
+            shutdown.result()
+        except EndNow:
+            how = "cut off"
+            end_at_once(cluster, interrupts, processes, shutdown)
+    return Ended(how, cluster.last_status(ended.status.name), ended.seconds, ended.told)
 
 
 def opening(topology: Topology, conf: Mapping[str, object], processes: bool) -> str:

@@ -116,13 +116,20 @@ class NoSuchTopology(SquallError):
 
 
 class NameTaken(SquallError):
-    """A topology of this name is there already (an ended one too, until it is killed)."""
+    """A topology of this name is there already (an ended one too, until it is killed; one that is being killed, until its
+    workers are gone)."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, being_killed: bool = False) -> None:
         self.name = name
-        super().__init__(name)
+        self.being_killed = being_killed
+        super().__init__(name, being_killed)
 
     def __str__(self) -> str:
+        if self.being_killed:
+            return (
+                f"a topology named {self.name!r} is being killed: the name is free as soon as topologies() does not list it"
+                " any more; submit again then, or under another name"
+            )
         return f"a topology named {self.name!r} is there already: kill it first, or submit under another name"
 
 

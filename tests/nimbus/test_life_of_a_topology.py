@@ -140,6 +140,10 @@ def test_activate_and_deactivate_may_be_said_twice(play: Play) -> None:
 
 def test_a_name_is_taken_until_its_topology_is_gone(play: Play) -> None:
     taken = "a topology named 'words' is there already: kill it first, or submit under another name"
+    being_killed = (
+        "a topology named 'words' is being killed: the name is free as soon as topologies() does not list it any more;"
+        " submit again then, or under another name"
+    )
     play(f"""
         @ 0 supervisor s1 slots=2
         = nothing changes
@@ -152,7 +156,7 @@ def test_a_name_is_taken_until_its_topology_is_gone(play: Play) -> None:
         words KILLED until 2
           leaving w1 s1/0 (1,0): 1
         @ 3 submit words tasks=2
-        ! NameTaken: {taken}
+        ! NameTaken: {being_killed}
         @ 4 report words w1 stopped
         no topology
         @ 5 submit words tasks=2

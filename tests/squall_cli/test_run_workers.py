@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -83,7 +84,7 @@ def test_a_topology_that_crashes_exits_with_1_and_its_report() -> None:
     assert result.stderr.splitlines()[-3] == "squall run: topology 'numbers' failed:"
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_first_signal_drains(number: signal.Signals) -> None:
     with running(topology("endless"), "--workers", "2") as process:
         process.wait_for("printed by a bolt")
@@ -101,6 +102,19 @@ def test_a_second_signal_ends_at_once_though_a_call_hangs() -> None:
         process.signal(signal.SIGINT)
         process.wait_for("draining")
         process.signal(signal.SIGINT)
+        assert process.end() == 1
+        assert "1 tree had no verdict yet when the topology was cut off" in process.lines[-1]
+
+
+def test_signals_after_the_second_do_not_cut_its_end_short() -> None:
+    with running(topology("hangs"), "--workers", "2", "--", "1000") as process:
+        process.wait_for("hanging")
+        process.signal(signal.SIGINT)
+        process.wait_for("draining")
+        while process.process.poll() is None:
+            process.signal(signal.SIGINT)
+            process.signal(signal.SIGTERM)
+            time.sleep(0.01)
         assert process.end() == 1
         assert "1 tree had no verdict yet when the topology was cut off" in process.lines[-1]
 

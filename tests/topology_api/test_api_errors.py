@@ -31,13 +31,14 @@ SAMPLES: list[Exception] = [
     NotYet("processes", "run in process"),
     NoSuchTopology("a"),
     NameTaken("a"),
+    NameTaken("a", being_killed=True),
     TopologyFailed("a", "report"),
     CannotPack("bolt 'count'", "self.db.lock", "TypeError: cannot pickle"),
 ]
 
 
 def test_every_error_of_the_module_is_in_the_samples() -> None:
-    assert sorted(type(error).__name__ for error in SAMPLES) == sorted(errors.__all__)
+    assert sorted({type(error).__name__ for error in SAMPLES}) == sorted(errors.__all__)
 
 
 @pytest.mark.parametrize("error", SAMPLES, ids=lambda error: type(error).__name__)

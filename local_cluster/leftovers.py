@@ -1,0 +1,89 @@
+"""Directories of clusters whose process died without a word: who owns a directory, and the removal of those without an owner.
+
+The owner is noted in the directory: its pid and the moment it began, and where that pid means something (this boot of this
+machine, this namespace of pids), because a folder for temporary files may be shared. Nothing is removed that has no such
+note, that another user owns, or in which a worker still runs.
+Must not know: what a cluster keeps in its directory, but for where its workers' are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import stat
+from pathlib import Path
+from typing import Final
+
+from supervisor.directories import Directories, read_started
+from supervisor.processes import stat_of
+
+PREFIX: Final = "squall-local-"
+OWNER: Final = "owner.json"
+
+
+def note_owner(directory: Path) -> None:
+    """Note that this process owns the directory; without a note it is never swept."""
+    with contextlib.suppress(OSError):
+        began = stat_of(os.getpid())
+        if began is not None:
+            text = json.dumps({"place": _place(), "pid": began.pid, "started": began.started})
+            (directory / OWNER).write_text(text)
+
+
+def sweep(folder: Path) -> None:
+    """Remove what dead clusters of this user have left in a folder; what cannot be removed stays."""
+    try:
+        left = [path for path in folder.iterdir() if path.name.startswith(PREFIX)]
+    except OSError:
+        return
+    for path in left:
+        try:
+            if _is_ours(path) and _owner_is_gone(path) and not _has_workers(path):
+                _remove(path)
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):  # another sweeps it, or wrote it
+            continue
+
+
+def _is_ours(path: Path) -> bool:
+    status = os.lstat(path)  # a link leads anywhere
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
+
+
+def _owner_is_gone(path: Path) -> bool:
+    """Whether the note says that a process had it which is no more; OSError and others without a note that can be read."""
+    if not stat.S_ISREG(os.lstat(path / OWNER).st_mode):
+        return False
+    note = json.loads((path / OWNER).read_text())
+    place, pid, started = note["place"], note["pid"], note["started"]
+    if place != _place() or type(pid) is not int or type(started) is not int:
+        return False
+    owner = stat_of(pid)
+    return owner is None or owner.started != started or not owner.living
+
+
+def _has_workers(path: Path) -> bool:
+    """Whether a worker runs in it: some seconds longer than the owner."""
+    for supervisor in path.iterdir():
+        for directory in Directories(supervisor).workers():
+            worker = read_started(directory)
+            if worker is not None:
+                there = stat_of(worker.pid)
+                if there is not None and there.started == worker.started and there.living:
+                    return True
+    return False
+
+
+def _remove(path: Path) -> None:
+    """Remove it, the note last: should this process die meanwhile, the next one goes on."""
+    for entry in list(path.iterdir()):
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+    shutil.rmtree(path)
+
+
+def _place() -> str:
+    """Where a pid means what it means here."""
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return f"{boot} {os.readlink('/proc/self/ns/pid')}"

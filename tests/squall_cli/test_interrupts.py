@@ -1,0 +1,72 @@
+"""What the signals that end a run do, one after the other."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from squall_cli.interrupts import EndNow, Interrupts
+
+NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@pytest.fixture(autouse=True)
+def handlers_stay() -> Iterator[None]:
+    before = {number: signal.getsignal(number) for number in NUMBERS}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_the_second_signal_leaves_the_main_thread_and_more_change_nothing(number: signal.Signals) -> None:
+    with Interrupts() as interrupts:
+        signal.raise_signal(number)
+        assert interrupts.count == 1
+        with pytest.raises(EndNow):
+            signal.raise_signal(number)
+        for _ in range(5):
+            signal.raise_signal(number)
+    signal.raise_signal(number)
+    assert interrupts.count == 8, "after it too: the process is about to end"
+
+
+def test_the_first_signal_gives_the_name() -> None:
+    for number, name in zip(NUMBERS, ("Ctrl-C", "SIGTERM", "SIGHUP"), strict=True):
+        with Interrupts() as interrupts:
+            signal.raise_signal(number)
+        assert interrupts.name == name
+
+
+def test_what_handled_the_signals_before_does_so_again() -> None:
+    before = [signal.getsignal(number) for number in NUMBERS]
+    with Interrupts():
+        assert [signal.getsignal(number) for number in NUMBERS] != before
+    assert [signal.getsignal(number) for number in NUMBERS] == before
+
+
+def test_a_hang_up_that_is_ignored_already_stays_ignored() -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    with Interrupts() as interrupts:
+        signal.raise_signal(signal.SIGHUP)
+        assert interrupts.count == 0
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+
+
+def test_a_second_signal_waits_until_what_is_held_is_made() -> None:
+    with Interrupts() as interrupts:
+        interrupts.hold()
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+        with pytest.raises(EndNow):
+            interrupts.release()
+
+
+def test_a_second_signal_does_not_leave_an_end_that_is_under_way() -> None:
+    with Interrupts() as interrupts:
+        interrupts.ignore()
+        for _ in range(3):
+            signal.raise_signal(signal.SIGINT)
+        assert interrupts.count == 3
