@@ -19,21 +19,12 @@ from squall.cluster.blobs import get_bundle
 from squall.cluster.records import Assignment, Placement, SupervisorRecord, TopologyRecord, WorkerReport
 from squall.cluster.registry import Registry
 from squall.transport.loopback import Loopback
+from squall.worker_files import WHAT_A_STATE_ASKS
 from topology_api import Topology
 from worker.peers import waiting_in
 from worker.plan import WorkerPlan
 from worker.snapshot import worker_counters
 from worker.worker import Worker
-
-#: What a worker is to do in each state of its topology.
-WHAT_A_STATE_ASKS = {
-    "ACTIVE": "run",
-    "INACTIVE": "pause",
-    "REBALANCING": "drain",
-    "KILLED": "drain",
-    "COMPLETED": "stop",
-    "FAILED": "stop",
-}
 
 MakeWorker = Callable[[WorkerPlan, Loopback], Worker]
 

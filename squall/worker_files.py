@@ -26,6 +26,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from threading import get_ident
+from types import MappingProxyType
 from typing import Any, Final
 
 from squall.cluster.records import Placement
@@ -56,6 +57,19 @@ EXIT_SUPERSEDED: Final = 73
 EXIT_BAD_ORDERS: Final = 74
 EXIT_MEMORY: Final = 75
 EXIT_UNOPENED: Final = 77
+
+
+#: What a worker is asked in each state of its topology.
+WHAT_A_STATE_ASKS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "ACTIVE": "run",
+        "INACTIVE": "pause",
+        "REBALANCING": "drain",
+        "KILLED": "drain",
+        "COMPLETED": "stop",
+        "FAILED": "stop",
+    }
+)
 
 
 class BadFile(SquallError):

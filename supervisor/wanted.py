@@ -7,25 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Final, cast
+from typing import cast
 
 from squall.cluster.records import Assignment, Placement, TopologyRecord, WorkerReport
 from squall.cluster.registry import Registry
 from squall.cluster.store import StoreError
+from squall.worker_files import WHAT_A_STATE_ASKS
 from supervisor.plan import Key, Wanted
-
-#: What a worker is to do in each state of its topology.
-WHAT_A_STATE_ASKS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "ACTIVE": "run",
-        "INACTIVE": "pause",
-        "REBALANCING": "drain",
-        "KILLED": "drain",
-        "COMPLETED": "stop",
-        "FAILED": "stop",
-    }
-)
 
 
 @dataclass(frozen=True)

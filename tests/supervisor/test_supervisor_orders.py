@@ -9,7 +9,7 @@ import pytest
 from squall.cluster.memory import InMemoryStore
 from squall.cluster.records import Assignment, Placement, TopologyRecord, WorkerReport
 from squall.cluster.registry import Registry
-from squall.worker_files import Pulse
+from squall.worker_files import WHAT_A_STATE_ASKS, Pulse
 from supervisor.orders import (
     Own,
     Standing,
@@ -21,7 +21,6 @@ from supervisor.orders import (
 )
 from supervisor.plan import Wanted
 from supervisor.wanted import (
-    WHAT_A_STATE_ASKS,
     HalfWritten,
     TopologyView,
     places_of,
