@@ -8,9 +8,13 @@ machines differ.
 from __future__ import annotations
 
 import os
+import signal
 
 from hypothesis import settings
 
 settings.register_profile("ci", derandomize=True, print_blob=True, deadline=None)
 settings.register_profile("home", print_blob=True, deadline=None)
 settings.load_profile("ci" if os.environ.get("CI") == "true" else "home")
+
+# Under nohup and in some CI systems SIGHUP is ignored, and every process that a test starts would inherit that.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)

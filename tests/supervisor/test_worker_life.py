@@ -66,7 +66,7 @@ def test_orders_say_who_a_worker_is_and_where_the_others_are(hosts: Hosts) -> No
     assert w1.tasks == record.tasks
     assert w1.conf["topology.workers"] == 2
     assert w1.component_confs["lines"]["topology.workers"] == 2
-    assert (w1.bind, w1.host, w1.ports, w1.lease_secs) == ("127.0.0.1", "127.0.0.1", (0, 0), 30.0)
+    assert (w1.bind, w1.host, w1.ports, w1.lease_secs) == ("127.0.0.1", "127.0.0.1", (0, 0), 20.0)
     assert w1.seed != w2.seed, "no two processes draw the same ids"
     bundle = read_bundle(w1.bundle)
     assert bundle.name == "words"
