@@ -28,7 +28,8 @@ ROOT = Path(__file__).resolve().parents[2]
 def main(books: str, lease: str) -> None:
     """Run the topology to its end."""
     process_host.LEASE_SECS = float(lease)
-    with LocalCluster(processes=True, supervisors=2, slots=2) as cluster:
+    site = {"nimbus.supervisor.timeout.secs": max(30.0, float(lease) + 10.0)}
+    with LocalCluster(processes=True, supervisors=2, slots=2, settings=(site, {})) as cluster:
         cluster.submit(ledger_topology(books, conf=dict(QUICK)))
         cluster.wait("ledger")
 
