@@ -228,7 +228,7 @@ class Frames:
     def pack(self) -> None:
         self.messages = []
         for batch in self.batches:
-            body, further = wire.pack_batch(batch, "pickle", lambda component, stream: 0)
+            body, further = wire.pack_batch(batch, "pickle", {("split", "default"): 0})
             self.messages.append([wire.seal(self.header, body), *further])
 
     def unpack(self) -> None:

@@ -19,6 +19,7 @@ from squall.cluster.blobs import get_bundle
 from squall.cluster.records import Assignment, Placement, SupervisorRecord, TopologyRecord, WorkerReport
 from squall.cluster.registry import Registry
 from squall.transport.loopback import Loopback
+from squall.transport.streams import Streams
 from squall.worker_files import WHAT_A_STATE_ASKS
 from topology_api import Topology
 from worker.peers import waiting_in
@@ -151,12 +152,9 @@ class VirtualHost:
         """Fetch the topology's bundle and prepare to host it."""
         topology = get_bundle(self.registry.store, record.id)
         component_of = {task: component for task, component, _ in record.tasks}
-        streams = [
-            (spec.id, stream, declared.fields)
-            for spec in topology.components
-            for stream, declared in spec.outputs.items()
-        ]
-        return Hosted(record, topology, Loopback(streams, component_of, self.settings.encoded), assignment)
+        streams = Streams.of(topology, component_of)
+        loopback = Loopback(streams, self.settings.encoded, str(record.conf["topology.transport.codec"]))
+        return Hosted(record, topology, loopback, assignment)
 
     def place(self, hosted: Hosted) -> None:
         """Make the workers of an assignment, and tell those that are there."""
@@ -164,7 +162,8 @@ class VirtualHost:
         counts = Counter(component for _, component, _ in record.tasks)
         topology = hosted.topology.with_parallelism(counts)
         # Frames that are still on their way may name a task that is no more.
-        hosted.loopback.component_of.update((task, component) for task, component, _ in record.tasks)
+        streams = hosted.loopback.streams
+        streams.component_of = {**streams.component_of, **{task: name for task, name, _ in record.tasks}}
         worker_of = {task: place.worker for place in hosted.assignment.placements for task in place.tasks}
         for place in hosted.assignment.placements:
             if place.supervisor not in self.supervisors:

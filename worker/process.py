@@ -26,6 +26,7 @@ from squall.inside import begin_worker
 from squall.transport.exchange import Exchange
 from squall.transport.frames import Held
 from squall.transport.sockets import Sockets
+from squall.transport.streams import Streams
 from squall.worker_files import (
     EXIT_BAD_ORDERS,
     EXIT_INTERNAL,
@@ -192,18 +193,12 @@ def end_runs(worker: Worker) -> None:
 
 def links(plan: WorkerPlan, sockets: Sockets, lease: Lease, worker: Worker) -> Exchange:
     """The worker's links to its peers."""
-    streams = [
-        (spec.id, stream, declared.fields)
-        for spec in plan.topology.components
-        for stream, declared in spec.outputs.items()
-    ]
     return Exchange(
         plan.worker,
         plan.incarnation,
         sockets,
         lease,
-        streams,
-        plan.component_of,
+        Streams.of(plan.topology, plan.component_of),
         plan.conf["topology.transport.codec"],
         worker.window_of,
         worker.peers,

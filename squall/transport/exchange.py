@@ -21,10 +21,10 @@ from squall.transport.control import pack_control, unpack_control
 from squall.transport.errors import BadFrame, Unencodable
 from squall.transport.frames import Batch, Control, Frame, Held, Unsent
 from squall.transport.link import GREETING, SILENCE, Link, Sent, remembered
+from squall.transport.streams import Streams
 from squall.transport.wire import Header, Sign, Undecodable
 from squall.worker_files import Address, Incarnation
 from topology_api import Failure
-from topology_api.tuples import Source
 
 _log = logging.getLogger(__name__)
 
@@ -75,22 +75,18 @@ class Exchange:
         incarnation: Incarnation,
         carrier: Carrier,
         clock: Clock,
-        streams: Sequence[tuple[str, str, tuple[str, ...]]],
-        component_of: Mapping[int, str],
+        streams: Streams,
         codec: str,
         window_of: Callable[[int], int],
         listener: Listener,
         loop_buffer: int = 10_000,
     ) -> None:
-        """`streams`: (component, stream, fields) of all streams; `window_of`: frames under way to a task; `loop_buffer`: tuples
-        under way to a peer on edges that close a cycle."""
+        """`window_of`: frames under way to a task; `loop_buffer`: tuples under way to a peer on edges that close a cycle."""
         self.worker = worker
         self.incarnation = incarnation
         self.carrier = carrier
         self.now = clock.now
-        self.streams = list(streams)
-        self.numbers = {(component, stream): number for number, (component, stream, _) in enumerate(streams)}
-        self.component_of = component_of
+        self.streams = streams
         self.codec = codec
         self.window_of = window_of
         self.listener = listener
@@ -100,7 +96,6 @@ class Exchange:
         self.addresses: dict[str, Address | None] = {}
         #: Tasks that were made anew with a version: what an older one sends them is refused.
         self.fences: dict[int, int] = {}
-        self.sources: dict[tuple[int, int], Source] = {}
         self.leaving = self.is_ready = False
         self.counters: Counter[str] = Counter()
         self.last_logged: dict[tuple[str, str], float] = {}
@@ -123,7 +118,7 @@ class Exchange:
         now = self.now()
         self.version = version
         if component_of is not None:
-            self.component_of = component_of
+            self.streams.component_of = component_of
         self.fence(renumbered)
         for worker in [worker for worker in self.links if worker not in peers]:
             self.supersede(self.links[worker], (0, 0))
@@ -240,7 +235,7 @@ class Exchange:
         note = Control(self.worker)
         while True:
             try:
-                packed = wire.pack_batch(batch, self.codec, lambda *stream: self.numbers[stream])
+                packed = wire.pack_batch(batch, self.codec, self.streams.numbers)
                 break
             except Unencodable as error:
                 leave_out(batch, error, note)
@@ -328,7 +323,7 @@ class Exchange:
     def hold_untaken(self, link: Link, taken: int) -> None:
         """The peer's loop is inside a user's call: what it has not taken yet merely waits, and it cannot know of it."""
         held = [
-            Held(self.component_of.get(sent.target, "?"), sent.target, tuple(sent.trees()))
+            Held(self.streams.component_of.get(sent.target, "?"), sent.target, tuple(sent.trees()))
             for sent in link.unconfirmed.values()
             if sent.number > taken and not sent.lost
         ]
@@ -363,7 +358,7 @@ class Exchange:
             self.counters["duplicates"] += 1
             return
         try:
-            batch = wire.unpack_batch(header, body, further, self.codec, self.source)
+            batch = wire.unpack_batch(header, body, further, self.codec, self.streams.source)
         except Undecodable as error:
             self.fail_undecodable(error)
             self.listener.deliver(error.batch)
@@ -381,22 +376,12 @@ class Exchange:
     def fail_undecodable(self, error: Undecodable) -> None:
         """Values that cannot be decoded here: their trees fail, and the batch comes empty, so that its credit goes back."""
         batch = error.batch
-        component = self.component_of.get(batch.target)
+        component = self.streams.component_of.get(batch.target)
         failure = Failure("failed", component, batch.target, str(error), 0)
         note = Control(self.worker)
         note.failures = [(root, failure) for root in sorted(error.roots)]
         note.unsent.append(Unsent(component or "?", batch.target, (), str(error), -1, call=""))
         self.listener.deliver(note)
-
-    def source(self, task: int, number: int) -> Source:
-        """The source of a task's stream."""
-        found = self.sources.get((task, number))
-        if found is None:
-            if number >= len(self.streams) or task not in self.component_of:
-                raise BadFrame(f"a batch of stream {number} of task {task}, which there is not")
-            component, stream, fields = self.streams[number]
-            found = self.sources[task, number] = Source(component, task, stream, fields)
-        return found
 
     def refuse(self, kind: str, sender: str, why: str) -> None:
         """Count what is refused; one line a minute for each peer and kind."""

@@ -10,17 +10,17 @@ Must not know: tasks, user code, clocks.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from squall.transport import wire
 from squall.transport.carrier import Parts
 from squall.transport.control import pack_control, unpack_control
-from squall.transport.errors import BadFrame, Unencodable
+from squall.transport.errors import Unencodable
 from squall.transport.exchange import leave_out
 from squall.transport.frames import Batch, Control, Frame
+from squall.transport.streams import Streams
 from squall.transport.wire import Header
 from squall.worker_files import Address
-from topology_api.tuples import Source
 
 Deliver = Callable[[Frame], None]
 
@@ -30,21 +30,11 @@ NOBODY = (0, 0)
 class Loopback:
     """Joins the workers of one topology."""
 
-    def __init__(
-        self,
-        streams: Sequence[tuple[str, str, tuple[str, ...]]],
-        component_of: dict[int, str],
-        encoded: bool = False,
-        codec: str = "pickle",
-    ) -> None:
-        """`streams`: (component, stream, fields) of all streams; `component_of`: the component of each task."""
-        self.streams = list(streams)
-        self.numbers = {(component, stream): number for number, (component, stream, _) in enumerate(streams)}
-        self.component_of = component_of
+    def __init__(self, streams: Streams, encoded: bool = False, codec: str = "pickle") -> None:
+        self.streams = streams
         self.encoded = encoded
         self.codec = codec
         self.workers: dict[str, Deliver] = {}
-        self.sources: dict[tuple[int, int], Source] = {}
 
     def join(self, worker: str, deliver: Deliver) -> None:
         """From now on frames for this worker go there."""
@@ -73,7 +63,7 @@ class Loopback:
         note = Control(batch.sender)
         while True:
             try:
-                body, further = wire.pack_batch(batch, self.codec, lambda *stream: self.numbers[stream])
+                body, further = wire.pack_batch(batch, self.codec, self.streams.numbers)
                 break
             except Unencodable as error:
                 leave_out(batch, error, note)
@@ -83,17 +73,7 @@ class Loopback:
         kind = wire.END if batch.ended else wire.BATCH
         first = wire.seal(Header(kind, batch.sender, NOBODY, NOBODY, 0, batch.frame), body)
         header, rest = wire.open_header([first])
-        return wire.unpack_batch(header, rest, further, self.codec, self.source)
-
-    def source(self, task: int, number: int) -> Source:
-        """The source of a task's stream."""
-        found = self.sources.get((task, number))
-        if found is None:
-            if number >= len(self.streams):
-                raise BadFrame(f"a batch of stream {number} of task {task}, which there is not")
-            component, stream, fields = self.streams[number]
-            found = self.sources[task, number] = Source(component, task, stream, fields)
-        return found
+        return wire.unpack_batch(header, rest, further, self.codec, self.streams.source)
 
 
 class LoopbackNetwork:

@@ -10,7 +10,7 @@ Must not know: sockets, tasks, credit, what numbers mean.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 from zlib import crc32
@@ -51,7 +51,6 @@ RESEND: Final = 4  # control frames after "control received" have not come: send
 READY: Final = 16  # the sender's tasks are prepared: it takes tuples
 ASIDE: Final = 8  # sent by another thread, out of order: the numbers say nothing
 
-StreamNumber = Callable[[str, str], int]
 FindSource = Callable[[int, int], Source]
 
 
@@ -135,8 +134,8 @@ def open_header(parts: Parts) -> tuple[Header, memoryview]:
 # Batches.
 
 
-def pack_batch(batch: Batch, codec: str, stream_number: StreamNumber) -> tuple[bytes, Parts]:
-    """The body of a batch and its further parts. A value that cannot be encoded raises `Unencodable`."""
+def pack_batch(batch: Batch, codec: str, numbers: Mapping[tuple[str, str], int]) -> tuple[bytes, Parts]:
+    """The body of a batch and its further parts; `numbers`: of streams. A value that cannot be encoded raises `Unencodable`."""
     source = batch.source
     values: Parts = pack_rows(codec, source.fields, batch.rows) if batch.rows else [b""]
     if sum(map(len, values)) > MOST_BYTES - MOST_OF_A_HEAD * (len(batch) + 1):
@@ -146,7 +145,7 @@ def pack_batch(batch: Batch, codec: str, stream_number: StreamNumber) -> tuple[b
         batch.cycle + 1,
         source.task,
         batch.target,
-        stream_number(source.component, source.stream),
+        numbers[source.component, source.stream],
         len(batch.rows),
         batch.frame,
         len(values) - 1,

@@ -37,7 +37,17 @@ CORES = (
     *(f"nimbus/{name}.py" for name in ("lifecycle", "progress", "scheduler", "tasks")),
     *(
         f"squall/transport/{name}.py"
-        for name in ("columns", "control", "credit", "exchange", "frames", "link", "refusals", "wire")
+        for name in (
+            "columns",
+            "control",
+            "credit",
+            "exchange",
+            "frames",
+            "link",
+            "refusals",
+            "streams",
+            "wire",
+        )
     ),
     *(f"worker/{name}.py" for name in ("completion", "cycles", "executor", "links", "outbox", "replay")),
     *(f"worker/{name}.py" for name in ("router", "tracker", "wheel", "xors")),

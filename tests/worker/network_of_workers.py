@@ -19,6 +19,7 @@ from squall.transport.exchange import Exchange, PeerPlace
 from squall.transport.frames import Frame
 from squall.transport.loopback import LoopbackCarrier, LoopbackNetwork
 from squall.transport.sockets import Sockets, make_keys
+from squall.transport.streams import Streams
 from squall.worker_files import Incarnation
 from tests.worker.lossy_carrier import Faults, LossyCarrier
 from topology_api import Topology
@@ -131,18 +132,12 @@ class Node:
             lambda: None,
             inline=True,
         )
-        streams = [
-            (spec.id, stream, out.fields)
-            for spec in plan.topology.components
-            for stream, out in spec.outputs.items()
-        ]
         self.exchange = Exchange(
             plan.worker,
             plan.incarnation,
             carrier,
             clock,
-            streams,
-            plan.component_of,
+            Streams.of(plan.topology, plan.component_of),
             str(plan.conf["topology.transport.codec"]),
             self.worker.window_of,
             self.worker.peers,

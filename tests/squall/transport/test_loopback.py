@@ -8,6 +8,7 @@ import pytest
 
 from squall.transport.frames import Batch, Control, Frame
 from squall.transport.loopback import Loopback
+from squall.transport.streams import Streams
 from topology_api.tuples import Source
 
 STREAMS = [("words", "default", ("word",)), ("words", "other", ("a", "b"))]
@@ -24,7 +25,7 @@ def batch(rows: list[tuple[Any, ...]], number: int = 1) -> Batch:
 
 @pytest.fixture(params=[False, True], ids=["objects", "encoded"])
 def loopback(request: pytest.FixtureRequest) -> Loopback:
-    return Loopback(STREAMS, COMPONENTS, encoded=request.param)
+    return Loopback(Streams(STREAMS, COMPONENTS), encoded=request.param)
 
 
 def test_frames_arrive_in_order_at_the_worker_they_are_for(loopback: Loopback) -> None:
@@ -53,7 +54,7 @@ def test_what_is_sent_to_a_worker_that_left_is_lost_without_harm(loopback: Loopb
 
 
 def test_a_value_that_cannot_be_encoded_fails_its_tuple_at_the_sender_and_the_others_go_on() -> None:
-    loopback = Loopback(STREAMS, COMPONENTS, encoded=True)
+    loopback = Loopback(Streams(STREAMS, COMPONENTS), encoded=True)
     sender: list[Frame] = []
     receiver: list[Frame] = []
     loopback.join("w1", sender.append)
@@ -74,7 +75,7 @@ def test_a_value_that_cannot_be_encoded_fails_its_tuple_at_the_sender_and_the_ot
 
 
 def test_encoded_sources_know_component_stream_and_fields() -> None:
-    loopback = Loopback(STREAMS, COMPONENTS, encoded=True)
+    loopback = Loopback(Streams(STREAMS, COMPONENTS), encoded=True)
     got: list[Frame] = []
     loopback.join("w2", got.append)
     made = Batch(Source("words", 1, "other", ("a", "b")), 2, [(1, 2)], [0], [0])

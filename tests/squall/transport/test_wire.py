@@ -46,7 +46,7 @@ def encode(frame: Frame, codec: str = "pickle") -> Parts:
     if isinstance(frame, Control):
         header = Header(wire.CONTROL_FRAME, frame.sender, (3, 1), (4, 0), 5, 17)
         return [wire.seal(header, pack_control(frame, 16))]
-    body, further = wire.pack_batch(frame, codec, lambda component, stream: 3)
+    body, further = wire.pack_batch(frame, codec, {("words", "default"): 3})
     kind = wire.END if frame.ended else wire.BATCH
     return [wire.seal(Header(kind, frame.sender, (3, 1), (4, 0), 5, 17), body), *further]
 

@@ -1,0 +1,49 @@
+"""The streams of a topology as batches name them on their way: a number for each, and the source that a number stands for.
+
+Must not know: messages, links.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from squall.transport.errors import BadFrame
+from topology_api import Topology
+from topology_api.tuples import Source
+
+
+class Streams:
+    """All streams, numbered in the order of declaration, which is the same in every process."""
+
+    def __init__(
+        self, streams: Iterable[tuple[str, str, tuple[str, ...]]], component_of: Mapping[int, str]
+    ) -> None:
+        """`streams`: (component, stream, fields); `component_of`: the component of each task, which may change."""
+        self.component_of = component_of
+        self._all = list(streams)
+        self.numbers = {
+            (component, stream): number for number, (component, stream, _) in enumerate(self._all)
+        }
+        self._sources: dict[tuple[int, int], Source] = {}
+
+    @classmethod
+    def of(cls, topology: Topology, component_of: Mapping[int, str]) -> Streams:
+        """The streams of a topology."""
+        return cls(
+            (
+                (spec.id, stream, declared.fields)
+                for spec in topology.components
+                for stream, declared in spec.outputs.items()
+            ),
+            component_of,
+        )
+
+    def source(self, task: int, number: int) -> Source:
+        """The source of a task's stream, the same object each time; `BadFrame` when there is no such."""
+        found = self._sources.get((task, number))
+        if found is None:
+            if number >= len(self._all) or task not in self.component_of:
+                raise BadFrame(f"a batch of stream {number} of task {task}, which there is not")
+            component, stream, fields = self._all[number]
+            found = self._sources[task, number] = Source(component, task, stream, fields)
+        return found

@@ -1,0 +1,33 @@
+"""Streams promise: a number for each, a source for each number of a task, and `BadFrame` for what there is not."""
+
+from __future__ import annotations
+
+import pytest
+
+from squall.transport.errors import BadFrame
+from squall.transport.streams import Streams
+
+STREAMS = [("words", "default", ("word",)), ("words", "other", ("a", "b"))]
+
+
+def test_streams_are_numbered_in_the_order_of_declaration() -> None:
+    assert Streams(STREAMS, {}).numbers == {("words", "default"): 0, ("words", "other"): 1}
+
+
+def test_the_source_of_a_tasks_stream_is_the_same_object_each_time() -> None:
+    streams = Streams(STREAMS, {1: "words"})
+    found = streams.source(1, 1)
+    assert (found.component, found.task, found.stream, found.fields) == ("words", 1, "other", ("a", "b"))
+    assert streams.source(1, 1) is found
+
+
+@pytest.mark.parametrize(("task", "number"), [(1, 2), (7, 0)])
+def test_a_stream_or_a_task_that_there_is_not_is_a_bad_frame(task: int, number: int) -> None:
+    with pytest.raises(BadFrame, match=f"stream {number} of task {task}"):
+        Streams(STREAMS, {1: "words"}).source(task, number)
+
+
+def test_tasks_that_come_later_are_known_once_they_are_told() -> None:
+    streams = Streams(STREAMS, {1: "words"})
+    streams.component_of = {1: "words", 7: "words"}
+    assert streams.source(7, 0).task == 7
