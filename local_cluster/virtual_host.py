@@ -18,6 +18,7 @@ from squall.clock import Clock
 from squall.cluster.blobs import get_bundle
 from squall.cluster.records import Assignment, Placement, SupervisorRecord, TopologyRecord, WorkerReport
 from squall.cluster.registry import Registry
+from squall.transport.exchange import GONE
 from squall.transport.loopback import Loopback
 from squall.transport.streams import Streams
 from squall.worker_files import WHAT_A_STATE_ASKS
@@ -146,7 +147,7 @@ class VirtualHost:
         self.place(hosted)
         left = [sent for worker in gone for sent in waiting_in(worker)]
         if left and hosted.workers:  # any of them knows where the trackers are
-            next(iter(hosted.workers.values())).peers.lost(left)
+            next(iter(hosted.workers.values())).peers.lost(left, GONE)
 
     def host(self, record: TopologyRecord, assignment: Assignment) -> Hosted:
         """Fetch the topology's bundle and prepare to host it."""

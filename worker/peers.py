@@ -40,24 +40,19 @@ class Peers:
 
     def __init__(self, worker: LinkedWorker) -> None:
         self.worker = worker
-        #: Batches that were lost on the way from here, and trees that failed with them.
-        self.lost_batches = 0
 
     def deliver(self, frame: Frame) -> None:
         """A frame has come; it is looked at in the next step."""
         self.worker.deliver(frame)
 
-    def lost(self, frames: Sequence[Sent]) -> None:
+    def lost(self, frames: Sequence[Sent], why: str) -> None:
         """These batches of ours were never executed: their trees fail at once, instead of by time."""
         worker = self.worker
         failed: set[int] = set()
         for sent in frames:
-            self.lost_batches += 1
             if sent.cycle >= 0:
                 worker.cycles.unsent(sent.cycle, worker.links.worker_of.get(sent.target, ""), sent.size)
-            failure = Failure(
-                "lost", worker.plan.component_of.get(sent.target), sent.target, "its worker is gone", 0
-            )
+            failure = Failure("lost", worker.plan.component_of.get(sent.target), sent.target, why, 0)
             for root in sent.trees() - failed:
                 failed.add(root)
                 worker.settling.failure(root, failure)

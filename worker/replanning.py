@@ -10,6 +10,7 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING
 
+from squall.transport.exchange import RENUMBERED
 from squall.transport.link import Sent, remembered
 from worker.async_bolt_task import AsyncBoltTask
 from worker.bolt_task import BoltTask
@@ -60,7 +61,7 @@ def remove(worker: Worker, task: Task) -> None:
     worker.former.append(task)  # first: who reads the counters meanwhile finds it in one of the two
     del worker.tasks[task.id]
     if isinstance(task, BoltTask):
-        worker.peers.lost(unexecuted(task))
+        worker.peers.lost(unexecuted(task), RENUMBERED)
         worker.settling.take(task, worker.now())
         task.inbox.clear()
         worker.bolts.remove(task)
@@ -112,7 +113,7 @@ def reroute(worker: Worker, task: Task, before: WorkerPlan, renumbered: frozense
     kept = {id(box) for box in boxes.values()}
     gone = [box for box in task.emitter.dirty if id(box) not in kept]
     task.emitter.dirty = [box for box in task.emitter.dirty if id(box) in kept]
-    worker.peers.lost([lost_rows(box) for box in gone])
+    worker.peers.lost([lost_rows(box) for box in gone], RENUMBERED)
     outputs = build_outputs(plan, task.spec, task.id, task.context.index, task.context, boxes)
     for stream, output in outputs.items():
         task.emitter.outputs[stream].take_routes(output)

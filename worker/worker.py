@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from squall.clock import Clock
+from squall.transport.exchange import RENUMBERED
 from squall.transport.frames import Batch, Frame, Held, Unsent
 from squall.transport.link import remembered
 from topology_api import EmitError
@@ -274,7 +275,7 @@ class Worker:
                 if frame.target in self.links.tasks:
                     self.links.arrive(frame)
                 elif frame.rows:  # for a task that is gone from here
-                    self.peers.lost([remembered(frame, 0)])
+                    self.peers.lost([remembered(frame, 0)], RENUMBERED)
                 continue
             self.settling.arrived(frame, now)
             for target, upto in frame.grants.items():

@@ -35,6 +35,11 @@ OWN_PAUSE: Final = 1.5
 #: Seconds between two lines of the log about what one peer is refused for.
 LOG_SECONDS: Final = 60.0
 
+# Why tuples are lost, as `Failure.error` says it.
+GONE: Final = "its worker is gone"
+MISSING: Final = "the connection to its worker lost it"
+RENUMBERED: Final = "its task was made anew"
+
 
 @dataclass(frozen=True)
 class PeerPlace:
@@ -50,8 +55,8 @@ class Listener(Protocol):
     def deliver(self, frame: Frame) -> None:
         """A frame has come."""
 
-    def lost(self, frames: Sequence[Sent]) -> None:
-        """These batches were never executed: their trees fail."""
+    def lost(self, frames: Sequence[Sent], why: str) -> None:
+        """These batches were never executed: their trees fail, for this reason."""
 
     def superseded(self, worker: str) -> None:
         """The process of a peer is over; another one may come, or its tasks move."""
@@ -153,7 +158,7 @@ class Exchange:
         for task in renumbered:
             self.fences[task] = self.version
             for link in self.links.values():
-                self.lose(link.forget_target(task))
+                self.lose(link.forget_target(task), RENUMBERED)
 
     @property
     def settled(self) -> bool:
@@ -171,16 +176,16 @@ class Exchange:
         """The process of a peer is over."""
         lost = link.supersede(incarnation, self.now())
         self.listener.superseded(link.peer)
-        self.lose(lost)
+        self.lose(lost, GONE)
         # What is queued for the old process must not reach the new one, nor wait where that is not.
         self.addresses.pop(link.peer, None)
         self.carrier.disconnect(link.peer)
 
-    def lose(self, frames: list[Sent]) -> None:
+    def lose(self, frames: list[Sent], why: str) -> None:
         """Batches are lost: say so."""
         if frames:
             self.counters["lost frames"] += len(frames)
-            self.listener.lost(frames)
+            self.listener.lost(frames, why)
 
     @property
     def linked(self) -> bool:
@@ -205,7 +210,7 @@ class Exchange:
         link = self.links.get(worker)
         if isinstance(frame, Batch):
             if link is None:
-                self.lose([remembered(frame, 0)])
+                self.lose([remembered(frame, 0)], GONE)
                 return
             if not frame.frame and not frame.ended and link.loop_tuples >= self.loop_buffer:
                 self.listener.overflow(frame)
@@ -341,7 +346,7 @@ class Exchange:
             return
         link.acked(received)
         if control.missing:
-            self.lose(link.take_missing(control.missing, self.now()))
+            self.lose(link.take_missing(control.missing, self.now()), MISSING)
             self.pump(link)
         for target, upto in control.grants.items():
             link.confirm(target, upto - self.window_of(target))

@@ -6,7 +6,7 @@ What needs simulated time, or is about no messages, runs in memory alone; `test_
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Any
 
@@ -15,11 +15,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from squall.transport.carrier import CONTROL, DATA
-from squall.transport.exchange import PeerPlace
+from squall.transport.exchange import GONE, MISSING, PeerPlace
+from squall.transport.link import Sent
 from tests.worker.chain_of_numbers import CONF, HOSTS, PATIENT, SEEN, VERDICTS, Numbers, chain, check_ledger
 from tests.worker.lossy_carrier import Faults
 from tests.worker.network_of_workers import InMemory, Net, OverZeroMQ, World
 from topology_api import Bolt, Topology, TopologyBuilder
+from worker.peers import Peers
 
 
 @pytest.fixture
@@ -29,6 +31,20 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
         return
     with OverZeroMQ() as world:
         yield world
+
+
+@pytest.fixture
+def reasons(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Why tuples were lost, as the workers are told."""
+    told: list[str] = []
+    lost = Peers.lost
+
+    def listen(peers: Peers, frames: Sequence[Sent], why: str) -> None:
+        told.append(why)
+        lost(peers, frames, why)
+
+    monkeypatch.setattr(Peers, "lost", listen)
+    return told
 
 
 def over(*worlds: Any) -> pytest.MarkDecorator:
@@ -98,7 +114,7 @@ def test_a_link_that_is_cut_for_a_while_loses_no_acked_tuple(cut: str, world: Wo
 
 
 @IN_BOTH
-def test_what_a_gap_swallowed_fails_as_lost_at_once_and_not_by_time(world: World) -> None:
+def test_what_a_gap_swallowed_fails_as_lost_at_once_and_not_by_time(world: World, reasons: list[str]) -> None:
     net = Net(chain("gap", 400), HOSTS, world, conf=PATIENT)
     net.start()
     there = net.nodes["w3"].carrier.address
@@ -109,6 +125,7 @@ def test_what_a_gap_swallowed_fails_as_lost_at_once_and_not_by_time(world: World
     check_ledger("gap", 400)
     assert {verdict for _, verdict in VERDICTS["gap"]} == {"ack"}, "the replay came through"
     assert net.spouts[0].replayed > 0
+    assert set(reasons) == {MISSING}
 
 
 @IN_BOTH_SLOWLY
@@ -131,7 +148,7 @@ def test_a_worker_that_is_killed_and_restarted_costs_replays_and_no_acked_tuple(
 
 @IN_BOTH
 def test_roots_of_frames_to_a_superseded_process_fail_as_lost_though_no_timeout_has_passed(
-    world: World,
+    world: World, reasons: list[str]
 ) -> None:
     run = "superseded"
     net = Net(chain(run, 500), HOSTS, world, conf=PATIENT)
@@ -141,7 +158,8 @@ def test_roots_of_frames_to_a_superseded_process_fail_as_lost_though_no_timeout_
     net.run(0.2)
     net.restart("w2")
     assert net.run(5, lambda: net.spouts[0].replayed > 0)
-    assert net.nodes["w1"].worker.peers.lost_batches > 0
+    assert net.nodes["w1"].exchange.counters["lost frames"] > 0
+    assert GONE in reasons
     assert not [verdict for _, verdict in VERDICTS[run] if verdict == "timeout"]
 
 
