@@ -65,7 +65,7 @@ TABLE: Final = {
 Pack = Callable[[Batch], tuple[bytes, Parts]]
 
 
-@dataclass
+@dataclass(slots=True)
 class Sent:
     """What is remembered of a batch until it is confirmed: enough to fail its trees and to fill its place."""
 
