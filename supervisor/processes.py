@@ -106,9 +106,8 @@ class WorkerProcess:
             )
         finally:
             os.close(output)
-        popen.returncode = (
-            0  # from here on it is ours to wait for: Popen gives away no wait status, and no zombie
-        )
+        # From here on it is ours to wait for: Popen gives away no wait status, and no zombie.
+        popen.returncode = 0
         stat = stat_of(popen.pid)
         return cls(popen.pid, -1 if stat is None else stat.started, child=True)
 

@@ -229,9 +229,8 @@ class Daemon:
         if place is None and orders.asked != "stop":
             self.end(EXIT_SUPERSEDED, f"assignment {orders.version} has no place for {describe(orders)}")
         before, self.orders = self.orders, orders
-        if (
-            place is not None
-        ):  # the links first: what the core says to peers of the new assignment needs theirs
+        # The links first: what the core says to peers of the new assignment needs theirs.
+        if place is not None:
             component_of = {task: component for task, component, _ in orders.tasks}
             renumbered = tasks_made_anew(before.tasks, orders.tasks)
             self.exchange.assign(orders.version, peers_of(orders), component_of, renumbered)

@@ -150,9 +150,8 @@ def assemble(directory: str, start: Start, last_words: LastWords) -> Daemon:
         )
 
     lease = Lease(directory, orders.lease_secs, lease_is_over)
-    shutil.rmtree(
-        os.path.join(directory, SCRATCH), ignore_errors=True
-    )  # a process before this one was killed
+    # A process before this one may have been killed.
+    shutil.rmtree(os.path.join(directory, SCRATCH), ignore_errors=True)
     plan = plan_of(orders, start.topology, directory)
     sockets = Sockets(start.keys, bind=orders.bind, host=orders.host, ports=orders.ports)
     name = f"{orders.topology}-{orders.worker}"
