@@ -73,6 +73,7 @@ class LocalCluster:
         settings: tuple[Mapping[str, object], Mapping[str, object]] = ({}, {}),
     ) -> None:
         refuse_inside_a_worker()
+        check_switches({"processes": processes, "simulated_time": simulated_time, "encode": encode})
         inside = {"simulated_time": simulated_time, "encode": encode, "observers": observers}
         check_arguments(supervisors, slots, inside if processes else {})
         check_ours()
@@ -313,6 +314,17 @@ def refuse_inside_a_worker() -> None:
             "LocalCluster() is called while a worker process imports this module for its components, so each worker would"
             " start a cluster of its own: put the call under `if __name__ == '__main__':`"
         )
+
+
+def check_switches(switches: Mapping[str, object]) -> None:
+    """`InvalidConfig` for what is neither True nor False: a text like "no" would count as True."""
+    problems = [
+        f"LocalCluster({name}={value!r}): it must be True or False"
+        for name, value in switches.items()
+        if not isinstance(value, bool)
+    ]
+    if problems:
+        raise InvalidConfig(problems)
 
 
 def check_arguments(supervisors: object, slots: object, inside: Mapping[str, object]) -> None:

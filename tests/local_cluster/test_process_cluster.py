@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -306,6 +307,17 @@ def test_settings_that_need_the_workers_in_this_process_are_refused() -> None:
     with pytest.raises(InvalidConfig) as caught:
         LocalCluster(processes=True, simulated_time=True, encode=True, observers=(object(),), slots=0)
     assert len(caught.value.problems) == 4
+
+
+def test_switches_that_are_neither_true_nor_false_are_refused() -> None:
+    switches: dict[str, Any] = {"processes": "no", "simulated_time": 1, "encode": None}
+    with pytest.raises(InvalidConfig) as caught:
+        LocalCluster(**switches)
+    assert caught.value.problems == (
+        "LocalCluster(processes='no'): it must be True or False",
+        "LocalCluster(simulated_time=1): it must be True or False",
+        "LocalCluster(encode=None): it must be True or False",
+    )
 
 
 def test_workers_inside_this_process_are_no_processes() -> None:
