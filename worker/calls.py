@@ -19,6 +19,7 @@ from types import FrameType
 from typing import Final
 
 from worker.async_bolt_task import CURRENT, AsyncBoltTask
+from worker.plan import WorkerPlan
 from worker.reports import is_ours
 from worker.task import Task
 from worker.worker import Worker
@@ -62,11 +63,15 @@ class Calls:
         self.frames = frames
         self.loop_thread = threading.get_ident()
         self.running: dict[tuple[int, bool], Call] = {}
-        plan = worker.plan
-        self.names = {
-            f"squall.{plan.topology.name}.{component}.{index}": f"{component}[{task}]"
-            for task, component, index in plan.tasks
-        }
+        self._named = worker.plan, logger_names(worker.plan)
+
+    @property
+    def names(self) -> dict[str, str]:
+        """The tasks by the names of their loggers, as the plan has them that the worker follows now."""
+        plan, named = self.worker.plan, self._named
+        if named[0] is not plan:
+            named = self._named = plan, logger_names(plan)
+        return named[1]
 
     def look(self, now: float) -> list[Call]:
         """The calls that are running, the longest first. To be asked every second or so."""
@@ -120,6 +125,14 @@ class Calls:
             task = self.here()
             name = "" if task is None else task_name(task)
         return name
+
+
+def logger_names(plan: WorkerPlan) -> dict[str, str]:
+    """The name of each task's logger (`Context.log`), and the task that it is."""
+    return {
+        f"squall.{plan.topology.name}.{component}.{index}": f"{component}[{task}]"
+        for task, component, index in plan.tasks
+    }
 
 
 def task_name(task: Task) -> str:

@@ -7,6 +7,7 @@ import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -160,13 +161,16 @@ def test_all_stacks_name_each_thread_but_the_one_that_asks() -> None:
 
 
 def test_a_record_of_a_tasks_own_logger_is_placed_by_its_name() -> None:
-    calls = Calls(a_worker())
+    worker = a_worker()
+    calls = Calls(worker)
 
     def place(logger: str) -> str:
         return calls.place(logging.LogRecord(logger, logging.INFO, "", 0, "text", None, None))
 
     assert place("squall.words.count.0") == "count[4]"
     assert place("squall.words.count.7") == ""
+    worker.plan = SimpleNamespace(topology=worker.plan.topology, tasks=[(4, "count", 0), (9, "count", 7)])
+    assert place("squall.words.count.7") == "count[9]", "a task that came with another assignment"
 
 
 # Orders.
