@@ -16,8 +16,8 @@ import stat
 from pathlib import Path
 from typing import Final
 
+from squall.process_stat import stat_of
 from supervisor.directories import Directories, read_started
-from supervisor.processes import stat_of
 
 PREFIX: Final = "squall-local-"
 OWNER: Final = "owner.json"

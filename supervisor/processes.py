@@ -15,53 +15,20 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from squall.process_stat import Stat, all_processes, stat_of
 from squall.worker_files import OUTPUT
 
 #: Stands in the environment of a worker and of all that it starts; the value is the worker's directory.
 MARK: Final = "WORKER_OF_SQUALL"
 
 
-@dataclass(frozen=True)
-class Stat:
-    """What the kernel says of a process."""
-
-    pid: int
-    state: str
-    session: int
-    started: int
-
-    @property
-    def living(self) -> bool:
-        """Whether it still runs (a zombie does not)."""
-        return self.state not in "ZXx"
-
-
-def stat_of(pid: int) -> Stat | None:
-    """What the kernel says of a process, None when there is none of that pid."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            text = file.read()
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    # The second field is the name of the program, in brackets, and may hold anything.
-    fields = text[text.rindex(b")") + 2 :].split()
-    return Stat(pid, fields[0].decode(), int(fields[3]), int(fields[19]))
-
-
 def session_members(session: int) -> list[Stat]:
     """The processes of a session that still run."""
-    return [stat for stat in _all_processes() if stat.session == session and stat.living]
-
-
-def _all_processes() -> Iterator[Stat]:
-    for name in os.listdir("/proc"):
-        if name.isdigit() and (stat := stat_of(int(name))) is not None:
-            yield stat
+    return [stat for stat in all_processes() if stat.session == session and stat.living]
 
 
 def worker_command(directory: Path) -> list[str]:

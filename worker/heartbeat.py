@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
 from squall.cluster.counters import WorkerCounters
+from squall.process_stat import stat_of
 from squall.worker_files import (
     COUNTERS,
     EXIT_HUNG,
@@ -30,7 +31,7 @@ from squall.worker_files import (
     write_bytes,
 )
 from worker.calls import Call, Calls, all_stacks
-from worker.last_words import LastWords, started
+from worker.last_words import LastWords
 from worker.lease import Lease
 
 _log = logging.getLogger(__name__)
@@ -103,7 +104,9 @@ class Heartbeat:
         self.calls = calls
         self.rounds = rounds
         self.last_words = last_words
-        self.process, self.began = os.getpid(), started()
+        self.process = os.getpid()
+        stat = stat_of(self.process)
+        self.began = 0 if stat is None else stat.started
         self.number = 0
         self.counters_number = 0
         #: The counters that were written last, but for the number of their reading.

@@ -13,10 +13,10 @@ import os
 import signal
 import threading
 from contextlib import suppress
-from pathlib import Path
 from time import sleep
 from typing import Final, NoReturn
 
+from squall.process_stat import all_processes
 from squall.worker_files import END, EXIT_STOPPED, EXIT_UNOPENED, End, Incarnation, write
 from worker.logs import close_log, tell_stderr
 
@@ -94,28 +94,4 @@ def end_group() -> None:
 
 def others_of_group(group: int) -> list[int]:
     """The living processes of a process group without its leader; none where the system does not list processes."""
-    found = []
-    for entry in Path("/proc").glob("[0-9]*/stat"):
-        fields = stat_fields(entry)
-        if (
-            len(fields) > 2
-            and fields[0] != "Z"
-            and int(fields[2]) == group
-            and int(entry.parent.name) != group
-        ):
-            found.append(int(entry.parent.name))
-    return found
-
-
-def stat_fields(path: Path) -> list[str]:
-    """The fields of a /proc/<pid>/stat from the third (the state) on: the second may have anything in it."""
-    try:
-        return path.read_text(errors="replace").rpartition(")")[2].split()
-    except OSError:
-        return []
-
-
-def started() -> int:
-    """When this process began, in clock ticks since boot; 0 where the system does not say."""
-    fields = stat_fields(Path("/proc/self/stat"))
-    return int(fields[19]) if len(fields) > 19 else 0
+    return [stat.pid for stat in all_processes() if stat.group == group != stat.pid and stat.living]

@@ -13,8 +13,8 @@ import pytest
 
 from local_cluster import LocalCluster
 from local_cluster.leftovers import OWNER, PREFIX, note_owner, sweep
+from squall.process_stat import stat_of
 from supervisor.directories import Started, write_started
-from supervisor.processes import stat_of
 
 ROOT = Path(__file__).resolve().parents[2]
 

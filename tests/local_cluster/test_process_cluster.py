@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from local_cluster import LocalCluster, process_host
+from squall.process_stat import stat_of
 from supervisor.agent import Supervisor
-from supervisor.processes import stat_of
 from tests.local_cluster.process_topologies import (
     Hangs,
     Keeps,

@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from supervisor.processes import WorkerProcess, stat_of
+from squall.process_stat import stat_of
+from supervisor.processes import WorkerProcess
 
 CAP = 30.0
 

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from squall.process_stat import stat_of
 from squall.worker_files import OUTPUT
 from supervisor.processes import (
     MARK,
     WorkerProcess,
     kill_left_over,
     session_members,
-    stat_of,
     worker_command,
     worker_environment,
 )

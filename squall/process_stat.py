@@ -1,0 +1,54 @@
+"""What the kernel says of a process: whether it lives, when it began, which session and group it belongs to.
+
+Linux: it reads `/proc/<pid>/stat`; elsewhere there is no process that it knows of.
+Must not know: workers, signals.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Stat:
+    """A process as it was at one moment."""
+
+    pid: int
+    state: str
+    group: int
+    session: int
+    #: When it began, in clock ticks since boot.
+    started: int
+
+    @property
+    def living(self) -> bool:
+        """Whether it still runs (a zombie does not)."""
+        return self.state not in "ZXx"
+
+
+def stat_of(pid: int) -> Stat | None:
+    """What the kernel says of a process; None when there is none of that pid, or it is hidden from us. Other `OSError`s come
+    through: without a free descriptor nobody can tell."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_bytes()
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return None
+    # The second field is the name of the program, in brackets, and may hold anything.
+    fields = text.rpartition(b")")[2].split()
+    if len(fields) < 20:
+        return None
+    return Stat(pid, fields[0].decode(), int(fields[2]), int(fields[3]), int(fields[19]))
+
+
+def all_processes() -> Iterator[Stat]:
+    """Every process that there is; none where the system does not list them."""
+    try:
+        names = os.listdir("/proc")
+    except FileNotFoundError:
+        return
+    for name in names:
+        if name.isdecimal() and (stat := stat_of(int(name))) is not None:
+            yield stat
