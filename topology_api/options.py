@@ -103,6 +103,12 @@ def _one_of(*choices: str) -> Check:
     return check
 
 
+def _text(value: object) -> str | None:
+    if value is None or (isinstance(value, str) and value and value.isprintable()):
+        return None
+    return f"is {shown(value)}: give a text, or null for none"
+
+
 def _class_paths(value: object) -> str | None:
     if not isinstance(value, (list, tuple)):
         return f"is {typed(value)}: give a list of 'package.module:Class'"
@@ -197,6 +203,77 @@ _TABLE = (
         "A supervisor that gives no sign of life for so long is taken to be gone: its tasks go elsewhere. A local cluster of "
         "worker processes wants 12 or more: workers go on for 10 seconds without their supervisor.",
         _seconds(),
+    ),
+    Option(
+        "nimbus.url", (str, type(None)), None, "", "daemon",
+        "Where Nimbus is, for the command: http://HOST:PORT, several separated by commas. SQUALL_NIMBUS and --nimbus beat it. "
+        "Null: http://127.0.0.1:6627.",
+        _text,
+    ),
+    Option(
+        "nimbus.package.limit.bytes", (int,), 256 * 1024 * 1024, "bytes", "daemon",
+        "The largest file (modules and data, or wheels) that Nimbus takes with a topology.",
+        _whole(1, 1 << 40, "bytes"),
+    ),
+    Option(
+        "nimbus.package.unpacked.limit.bytes", (int,), 1024 * 1024 * 1024, "bytes", "daemon",
+        "The largest size that such a file may have unpacked.",
+        _whole(1, 1 << 40, "bytes"),
+    ),
+    Option(
+        "nimbus.replace.timeout.secs", (int, float), 60, "seconds", "daemon",
+        "How long the workers of a new version have to come up (submit --replace) before the old one takes over again. The "
+        "building of its environment is not counted in.",
+        _seconds(),
+    ),
+    Option(
+        "supervisor.worker.lease.secs", (int, float), 20, "seconds", "daemon",
+        "How long workers go on without their supervisor. It must be 2 or more below nimbus.supervisor.timeout.secs, so that no "
+        "worker still runs when its tasks are given to another host.",
+        _seconds(),
+    ),
+    Option(
+        "squall.zookeeper.servers", (str, type(None)), None, "", "daemon",
+        "The ZooKeeper servers, HOST:PORT separated by commas, for daemons that are started without --zookeeper.",
+        _text,
+    ),
+    Option(
+        "squall.zookeeper.root", (str,), "/squall", "", "daemon",
+        "Below which path of ZooKeeper this cluster keeps its state: several clusters may share one ZooKeeper.",
+        lambda value: None if isinstance(value, str) and value.startswith("/") and value.strip("/")
+        and all(value[1:].split("/")) else f"is {shown(value)}: give a path such as /squall",
+    ),
+    Option(
+        "squall.zookeeper.session.timeout.secs", (int, float), 10, "seconds", "daemon",
+        "How long a daemon may be out of ZooKeeper's reach before its session ends; another Nimbus leads after that time.",
+        _seconds(),
+    ),
+    Option(
+        "squall.zookeeper.credentials.file", (str, type(None)), None, "", "daemon",
+        "A file (mode 0600) with one line USER:PASSWORD, ZooKeeper's digest credentials. With it everything that Squall writes "
+        "there can be read and changed with these credentials only.",
+        _text,
+    ),
+    Option(
+        "squall.token.file", (str, type(None)), None, "", "daemon",
+        "The file (mode 0600) with the operators' token: Nimbus writes it, the command reads it. SQUALL_TOKEN_FILE beats it. "
+        "Null: a file below ~/.local/state/squall.",
+        _text,
+    ),
+    Option(
+        "squall.tls.certificate", (str, type(None)), None, "", "daemon",
+        "The file with the certificate (PEM, with its chain) that the daemons of this host answer HTTPS with.",
+        _text,
+    ),
+    Option(
+        "squall.tls.key", (str, type(None)), None, "", "daemon",
+        "The file with the private key of squall.tls.certificate.",
+        _text,
+    ),
+    Option(
+        "squall.tls.ca", (str, type(None)), None, "", "daemon",
+        "The file with the certificates (PEM) that HTTPS is trusted by. Null: those of the system.",
+        _text,
     ),
 )  # fmt: skip
 

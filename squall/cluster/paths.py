@@ -1,19 +1,29 @@
 """Where in the store each thing lives.
 
 ```
+/cluster                           the id of this cluster and the format of its records, made by its first leader
+/leadership/leader                 the id of the Nimbus that leads; ephemeral: who creates it, leads
+/leadership/epoch                  written by each new leader: its version guards all writes of that leader
+/nimbuses/<id>                     NimbusRecord; ephemeral
+/supervisors/<id>                  SupervisorRecord: registered until it leaves or is given up for its silence
+/presence/<id>                     the incarnation of a supervisor's process; ephemeral, its one heartbeat
+/drained/<id>                      a supervisor that is to get no work
 /topologies/<name>                 TopologyRecord: holding the record is holding the name
+/replacements/<name>               TopologyRecord of the version that waits for the drain of the one that has the name
+/replaced/<name>                   TopologyRecord of the version before, until the new one has proved that it runs
 /assignments/<id>                  Assignment: the workers that a topology has
 /leaving/<id>                      Assignment: workers that were withdrawn and are not gone yet
 /reports/<id>/<worker>             WorkerReport: the last word of a worker
-/supervisors/<id>                  SupervisorRecord: a supervisor that is there
-/keys/<id>                         the key pair of a topology's links; in no record and no log
+/keys/<id>/<recipient>             the key pair of a topology's links, sealed to a Nimbus or a supervisor
+/keys/operator/<recipient>         the operators' token, sealed to a Nimbus
 /blobs/<id>/description            the topology's typed description (in chunks, see blobs)
 /blobs/<id>/pickles/<component>    the pickle of a component
 /counters/<name>                   numbers that are never given twice
 ```
 
-<id> is that of a submission ("name-<n>-<time>"). Names stand quoted, so that any name that a topology may
-have is one that a store may have.
+<id> of a topology is that of a submission ("name-<n>-<time>"), <recipient> the id of a Nimbus or supervisor. Names stand quoted,
+so that any name that a topology may have is one that a store may have. All of it lies below one root (by default
+`/squall`), so that several clusters may share a ZooKeeper.
 Must not know: what the values are.
 """
 
@@ -29,6 +39,16 @@ SUPERVISORS = "/supervisors"
 KEYS = "/keys"
 BLOBS = "/blobs"
 COUNTERS = "/counters"
+CLUSTER = "/cluster"
+LEADER = "/leadership/leader"
+EPOCH = "/leadership/epoch"
+NIMBUSES = "/nimbuses"
+PRESENCE = "/presence"
+DRAINED = "/drained"
+REPLACEMENTS = "/replacements"
+REPLACED = "/replaced"
+OPERATOR = "operator"
+"""Stands where a topology's id stands, for the operators' token."""
 
 
 def topology(name: str) -> str:
@@ -62,8 +82,38 @@ def supervisor(supervisor_id: str) -> str:
 
 
 def keys(topology_id: str) -> str:
-    """The key pair of a topology's links."""
+    """Above the sealed copies of the key pair of a topology's links."""
     return f"{KEYS}/{quoted(topology_id)}"
+
+
+def sealed_keys(topology_id: str, recipient: str) -> str:
+    """The copy that one Nimbus or supervisor can open."""
+    return f"{keys(topology_id)}/{quoted(recipient)}"
+
+
+def nimbus(nimbus_id: str) -> str:
+    """The record of a Nimbus that is there."""
+    return f"{NIMBUSES}/{quoted(nimbus_id)}"
+
+
+def presence(supervisor_id: str) -> str:
+    """What is there while the process of a supervisor is connected."""
+    return f"{PRESENCE}/{quoted(supervisor_id)}"
+
+
+def drained(supervisor_id: str) -> str:
+    """What says that a supervisor is to get no work."""
+    return f"{DRAINED}/{quoted(supervisor_id)}"
+
+
+def replacement(name: str) -> str:
+    """The version that is to take the name over."""
+    return f"{REPLACEMENTS}/{quoted(name)}"
+
+
+def replaced(name: str) -> str:
+    """The version that had the name before."""
+    return f"{REPLACED}/{quoted(name)}"
 
 
 def bundle(topology_id: str) -> str:

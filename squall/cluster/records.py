@@ -5,6 +5,7 @@
 | `TopologyRecord` | topology, from `submit` until its name is free again | Nimbus |
 | `Assignment` | topology that has workers; also those that were told to leave | Nimbus |
 | `SupervisorRecord` | supervisor that is there | the supervisor |
+| `NimbusRecord` | Nimbus that is there, leading or not | that Nimbus |
 | `WorkerReport` | worker that has something to say | its host (by way of Nimbus) |
 
 The bytes are JSON with the kind of the record and a format version, so that a newer Squall can read what an
@@ -22,7 +23,7 @@ from typing import TypeVar, cast
 
 from topology_api.errors import SquallError
 
-FORMAT = 2
+FORMAT = 3
 """Raised when a field is added, dropped or changes its meaning."""
 
 
@@ -61,6 +62,17 @@ class TopologyRecord:
     """Spout tasks that have finished, every tree of theirs settled: they are not opened again."""
     notes: tuple[str, ...] = ()
     """What was last said about its workers (one that died, and of what), the latest at the end."""
+    wait: float | None = None
+    """While there is a deadline: the seconds that it was set for. A Nimbus that takes over waits for them anew, since the
+    clocks of two hosts need not agree."""
+    submission: str = ""
+    """The submitter's own key: what comes again with it is the same submission."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """What was shipped besides the pickles: "code", "wheels", "requirements" -> sha256 of a file that the Nimbuses hold."""
+    python: str = ""
+    """Python's minor version that it was packed with, "3.11"; "" in one process."""
+    replaces: str | None = None
+    """While it is to prove that it runs: the id of the submission that it has replaced."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +105,26 @@ class SupervisorRecord:
     slots: int
     beats: bool = False
     """Whether it gives Nimbus signs of life; one that does is taken for gone when they stop."""
+    url: str = ""
+    """Where it answers Nimbus over HTTP (logs); "": nowhere."""
+    public_key: str = ""
+    """What topologies' keys are sealed with for it, and what its requests are known by (see `squall.sealing`)."""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    """"squall", "python", "cloudpickle" -> its version of it."""
+    resources: Mapping[str, float] = field(default_factory=dict)
+    """"cpus", "memory_bytes" of its host, as far as they are known."""
+
+
+@dataclass(frozen=True)
+class NimbusRecord:
+    """A Nimbus that is there, leading or not."""
+
+    id: str
+    url: str
+    host: str
+    public_key: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    started: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -121,7 +153,7 @@ class WorkerReport:
     """What its host has to say about it, in words: that it died, of what, what happens next."""
 
 
-Record = TopologyRecord | Assignment | SupervisorRecord | WorkerReport
+Record = TopologyRecord | Assignment | SupervisorRecord | NimbusRecord | WorkerReport
 R = TypeVar("R", bound=Record)
 
 
@@ -219,6 +251,18 @@ class _Body:
             raise BadRecord(f"{self._kind}.{name} holds integers only, not {values!r:.80}")
         return cast("dict[str, int]", values)
 
+    def text_mapping(self, name: str) -> dict[str, str]:
+        values = self.mapping(name)
+        if not all(type(value) is str for value in values.values()):
+            raise BadRecord(f"{self._kind}.{name} holds texts only, not {values!r:.80}")
+        return cast("dict[str, str]", values)
+
+    def numbers(self, name: str) -> dict[str, float]:
+        values = self.mapping(name)
+        if not all(type(value) in (int, float) for value in values.values()):
+            raise BadRecord(f"{self._kind}.{name} holds numbers only, not {values!r:.80}")
+        return cast("dict[str, float]", values)
+
     def address_or_none(self, name: str) -> tuple[str, str] | None:
         if self._get(name, list, type(None)) is None:
             return None
@@ -262,6 +306,11 @@ def _topology(body: _Body) -> TopologyRecord:
         parallelism=body.counts("parallelism"),
         finished=body.integers("finished"),
         notes=body.texts("notes"),
+        wait=body.number_or_none("wait"),
+        submission=body.text("submission"),
+        files=body.text_mapping("files"),
+        python=body.text("python"),
+        replaces=body.text_or_none("replaces"),
     )
 
 
@@ -289,6 +338,21 @@ def _supervisor(body: _Body) -> SupervisorRecord:
         host=body.text("host"),
         slots=body.integer("slots"),
         beats=body.flag("beats"),
+        url=body.text("url"),
+        public_key=body.text("public_key"),
+        versions=body.text_mapping("versions"),
+        resources=body.numbers("resources"),
+    )
+
+
+def _nimbus(body: _Body) -> NimbusRecord:
+    return NimbusRecord(
+        id=body.text("id"),
+        url=body.text("url"),
+        host=body.text("host"),
+        public_key=body.text("public_key"),
+        versions=body.text_mapping("versions"),
+        started=body.number("started"),
     )
 
 
@@ -312,5 +376,6 @@ _READERS: dict[type, Callable[[_Body], Record]] = {
     TopologyRecord: _topology,
     Assignment: _assignment,
     SupervisorRecord: _supervisor,
+    NimbusRecord: _nimbus,
     WorkerReport: _report,
 }

@@ -10,6 +10,12 @@ What a store promises, whoever keeps it (memory here, ZooKeeper on a cluster):
 - `children` names what holds a value at or below it, sorted.
 - A watch is told the path of every change at or below its prefix after the change can be read. It is a hint
   ("look again"), possibly from another thread: it must return at once, keep to taking a note, and not raise.
+  After an interruption it is told its own prefix: anything below may have changed.
+- A value that was created as ephemeral belongs to the session of its creator, and goes when that session ends.
+- A write may carry a guard, a value that must still be at the version named: both are checked and done as one step.
+  So what a superseded leader still writes is refused, however late it arrives.
+- A store that cannot be reached answers `Unavailable` within a few seconds. A write that ended so may have been done
+  or not: read again before deciding.
 
 Must not know: what the values mean (`squall.cluster.records`), where they live (`squall.cluster.paths`).
 """
@@ -17,6 +23,7 @@ Must not know: what the values mean (`squall.cluster.records`), where they live 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 from topology_api.errors import SquallError
@@ -55,20 +62,50 @@ class Exists(StoreError):
         return f"{self.path} exists already: only its first creator has it"
 
 
+class Unavailable(StoreError):
+    """The store was not reached in time. Whether a write was done is not known."""
+
+
+class Deposed(StoreError):
+    """The guard of a write does not hold any more: somebody else leads. Nothing was changed."""
+
+
+class TooBig(StoreError):
+    """A value that the store does not take because of its size."""
+
+
+@dataclass(frozen=True)
+class Guard:
+    """A value and the version that it must still have for a write to be done."""
+
+    path: str
+    version: int
+
+
 class Store(Protocol):
-    """A tree of versioned values."""
+    """A tree of versioned values, as one session sees it. Every call may come from any thread."""
+
+    @property
+    def session_secs(self) -> float:
+        """Seconds without contact after which this session is over at the earliest; infinite where it never is."""
 
     def get(self, path: str) -> tuple[bytes, int] | None:
         """The value and its version, or None where there is no value."""
 
-    def put(self, path: str, data: bytes, expected_version: int | None = None) -> int:
+    def put(
+        self, path: str, data: bytes, expected_version: int | None = None, guard: Guard | None = None
+    ) -> int:
         """Write a value, whatever stands there, or only over `expected_version`; gives the new version."""
 
-    def create(self, path: str, data: bytes) -> int:
+    def create(self, path: str, data: bytes, ephemeral: bool = False, guard: Guard | None = None) -> int:
         """Write a value where there is none; gives its version, or raises `Exists`."""
 
-    def delete(self, path: str, expected_version: int | None = None) -> None:
+    def delete(self, path: str, expected_version: int | None = None, guard: Guard | None = None) -> None:
         """Remove a value (what lies below it stays). None there is fine unless a version is expected."""
+
+    def owns(self, path: str) -> bool:
+        """Whether there is an ephemeral value that belongs to this session. It always asks the store itself, so that an
+        answer shows that the session lived when the question was put."""
 
     def children(self, path: str) -> list[str]:
         """Names directly below `path` that hold a value or lead to one, sorted."""
