@@ -228,8 +228,8 @@ _TABLE = (
     ),
     Option(
         "supervisor.worker.lease.secs", (int, float), 20, "seconds", "daemon",
-        "How long workers go on without their supervisor. It must be 2 or more below nimbus.supervisor.timeout.secs, so that no "
-        "worker still runs when its tasks are given to another host.",
+        "How long workers go on without their supervisor. It must be 2 or more below nimbus.supervisor.timeout.secs, so that "
+        "no worker still runs when its tasks are given to another host.",
         _seconds(),
     ),
     Option(

@@ -21,8 +21,8 @@
 /counters/<name>                   numbers that are never given twice
 ```
 
-<id> of a topology is that of a submission ("name-<n>-<time>"), <recipient> the id of a Nimbus or supervisor. Names stand quoted,
-so that any name that a topology may have is one that a store may have. All of it lies below one root (by default
+<id> of a topology is that of a submission ("name-<n>-<time>"), <recipient> the id of a Nimbus or supervisor. Names stand
+quoted, so that any name that a topology may have is one that a store may have. All of it lies below one root (by default
 `/squall`), so that several clusters may share a ZooKeeper.
 Must not know: what the values are.
 """
