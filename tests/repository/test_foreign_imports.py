@@ -24,6 +24,7 @@ MAY_IMPORT = {
     "confluent_kafka": ("squall_io/",),
     "kazoo": ("squall/cluster/zookeeper.py",),
     "msgspec": ("squall/transport/columns.py", "squall/transport/control.py"),
+    "nacl": ("squall/sealing.py",),
     "pandas": ("squall_io/spark/",),
     "pyarrow": ("squall_io/spark/",),
     "pyspark": ("squall_io/spark/",),

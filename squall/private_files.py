@@ -1,0 +1,105 @@
+"""Files with secrets in them: written for their owner alone, and not read when others could have read them.
+
+Must not know: what the secrets are. What is wrong with a file is said by its path; its contents are never shown.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+from pathlib import Path
+
+from topology_api.errors import SquallError
+
+#: Bytes; no secret of ours is longer, and a wrong path (a log, a device) is not read into memory.
+_LONGEST = 64 * 1024
+
+
+class BadPrivateFile(SquallError):
+    """A file with a secret that cannot be used as it is."""
+
+
+def read_private(path: Path | str, what: str) -> str | None:
+    """The text of a file that holds `what` ("the operators' token"), without blanks around it; None when there is no file.
+
+    `BadPrivateFile` when others may read or write it, and when it cannot be read, is empty or holds no text.
+    """
+    try:
+        # Opened first and asked afterwards, so that it is one and the same file. Not blocking: a FIFO is no reason to hang.
+        with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
+            state = os.fstat(file.fileno())
+            problem = _problem(state, path)
+            data = b"" if problem else file.read(_LONGEST + 1)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise BadPrivateFile(f"{what} cannot be read from {path}: {error.strerror or error}") from error
+    if problem is None and len(data) > _LONGEST:
+        problem = f"it is longer than {_LONGEST} bytes"
+    try:
+        text = data.decode("utf-8").strip()
+    except UnicodeDecodeError:
+        problem = problem or "it holds no text"
+    else:
+        problem = problem or (None if text else "it is empty")
+    if problem is not None:
+        raise BadPrivateFile(f"{what} is not taken from {path}: {problem}")
+    return text
+
+
+def write_private(path: Path | str, text: str) -> None:
+    """Put a text into a file for its owner alone, whatever stood there; a reader sees the old one or the new one."""
+    target = Path(path)
+    beside = _beside(target, text)
+    try:
+        os.replace(beside, target)
+    except OSError:
+        beside.unlink(missing_ok=True)
+        raise
+
+
+def make_private(path: Path | str, text: str) -> bool:
+    """Put a text into a file for its owner alone when there is none; whether there was none. One of many at once wins."""
+    target = Path(path)
+    beside = _beside(target, text)
+    try:
+        os.link(beside, target)
+    except FileExistsError:
+        return False
+    finally:
+        beside.unlink(missing_ok=True)
+    return True
+
+
+def make_private_folder(folder: Path) -> None:
+    """Make a folder that is not there, and those above it, for their owner alone."""
+    # `mkdir(parents=True)` gives the mode to the last one only.
+    for path in reversed([path for path in (folder, *folder.parents) if not path.exists()]):
+        path.mkdir(mode=0o700, exist_ok=True)
+
+
+def _problem(state: os.stat_result, path: Path | str) -> str | None:
+    if not stat.S_ISREG(state.st_mode):
+        return "it is no file"
+    mode = stat.S_IMODE(state.st_mode)
+    if mode & 0o077:
+        return f"others than its owner may read or change it (mode {mode:04o}): run `chmod 600 {path}`"
+    if state.st_uid not in (os.geteuid(), 0) and os.geteuid() != 0:
+        return f"it belongs to another user (uid {state.st_uid})"
+    return None
+
+
+def _beside(target: Path, text: str) -> Path:
+    """A file beside the target with the text in it, all of it on the disk."""
+    make_private_folder(target.parent)
+    beside = target.with_name(f".{target.name}.{secrets.token_hex(6)}")
+    try:
+        with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as file:
+            file.write(f"{text}\n")
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError:
+        beside.unlink(missing_ok=True)
+        raise
+    return beside

@@ -1,0 +1,184 @@
+"""The key pairs of daemons: what is sealed to one of them only it can open, and by its pair it is known to the others.
+
+Each Nimbus and each supervisor has a key pair (X25519) in its state directory and the public half in its record. With it
+
+- a topology's link keys and the operators' token stand in the store as sealed copies, one for each who may have them
+  (libsodium's sealed box: anyone can seal, only the owner of the pair opens);
+- a daemon's HTTP request to another carries a token that only these two can make: a hash, keyed by what X25519 gives both
+  of them, over what the request is for. The receiver looks the sender's public half up in the store, so whoever may write
+  records there says who is a daemon, and nothing needs to be handed out by hand.
+
+Theory of operation: the header is `Authorization: Squall-Daemon <id of the sender>:<token>`. A token holds for one pair of
+daemons and one direction (the contexts below) as long as both keep their pairs. It is worth as much to whoever reads it on
+the way: between hosts it travels by HTTPS.
+Must not know: records, the store, HTTP.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote, unquote
+
+import nacl.exceptions
+import nacl.public
+
+from squall.private_files import make_private, read_private
+from topology_api.errors import SquallError
+
+SUPERVISOR_TO_NIMBUS: Final = "supervisor-to-nimbus"
+NIMBUS_TO_SUPERVISOR: Final = "nimbus-to-supervisor"
+NIMBUS_TO_NIMBUS: Final = "nimbus-to-nimbus"
+
+#: The first word of the header by which daemons know each other.
+DAEMON_SCHEME: Final = "Squall-Daemon"
+
+_KEY_BYTES: Final = 32
+#: What a seal begins with: its format. The receiver's public key follows, so that one can tell whom it is for.
+_SEAL: Final = b"squall-seal-1\n"
+
+
+class BadSeal(SquallError):
+    """Something sealed that cannot be opened: it is for somebody else, or damaged."""
+
+
+class BadKey(SquallError):
+    """A text or a file that holds no key."""
+
+
+class KeyPair:
+    """The key pair of one daemon. Its secret half leaves it only into its own file, and is shown by nothing."""
+
+    def __init__(self, secret: bytes) -> None:
+        if len(secret) != _KEY_BYTES:
+            raise BadKey(f"a secret key is {_KEY_BYTES} bytes long, not {len(secret)}")
+        self._key = nacl.public.PrivateKey(secret)
+        #: The public half, as a text.
+        self.public: str = bytes(self._key.public_key).hex()
+
+    def __repr__(self) -> str:
+        return f"KeyPair(public={self.public!r})"
+
+    def __reduce__(self) -> str:
+        raise TypeError("a key pair is not pickled: it stays where its file is")
+
+    @classmethod
+    def make(cls) -> KeyPair:
+        """A new pair that no file holds."""
+        return cls(bytes(nacl.public.PrivateKey.generate()))
+
+    @classmethod
+    def load_or_make(cls, path: Path | str) -> KeyPair:
+        """The pair in a file, which is made (mode 0600) when it is not there.
+
+        `BadPrivateFile` when others may read the file, `BadKey` when it holds no key.
+        """
+        what = "the daemon's key pair"
+        text = read_private(path, what)
+        if text is None:
+            make_private(path, bytes(nacl.public.PrivateKey.generate()).hex())
+            text = read_private(path, what) or ""  # another process may have been first
+        try:
+            return cls(bytes.fromhex(text))
+        except (ValueError, BadKey):
+            raise BadKey(
+                f"{path} holds no key: restore it, or remove it and the daemon becomes another one"
+            ) from None
+
+    def open(self, data: bytes) -> bytes:
+        """What was sealed for this pair; `BadSeal` for anything else."""
+        recipient = sealed_to(data)
+        if recipient != self.public:
+            raise BadSeal(
+                f"it is sealed for another key ({recipient[:16]}...), not for {self.public[:16]}..."
+            )
+        try:
+            opened: bytes = nacl.public.SealedBox(self._key).decrypt(data[len(_SEAL) + _KEY_BYTES :])
+            return opened
+        except (nacl.exceptions.CryptoError, ValueError, TypeError):
+            raise BadSeal("it cannot be opened: it is damaged, or no seal at all") from None
+
+    def open_texts(self, data: bytes, purpose: str) -> dict[str, str]:
+        """What `seal_texts` sealed for this pair and that purpose; `BadSeal` for anything else."""
+        try:
+            body = json.loads(self.open(data))
+            found, texts = body["purpose"], body["texts"]
+        except (ValueError, TypeError, KeyError, RecursionError):
+            raise BadSeal("what was sealed is not what was looked for") from None  # and it is shown to nobody
+        if not isinstance(texts, dict) or not all(isinstance(value, str) for value in texts.values()):
+            raise BadSeal("what was sealed is not what was looked for")
+        if found != purpose:
+            raise BadSeal(f"it was sealed for {found!r:.200}, not for {purpose!r:.200}")
+        return texts
+
+    def token_with(self, other_public: str, context: str) -> str:
+        """What only the owners of this and of the other pair can say; both make the same. `BadKey` for no key."""
+        other = _public(other_public)
+        try:
+            shared = nacl.public.Box(self._key, other).shared_key()
+        except (nacl.exceptions.CryptoError, ValueError, TypeError):
+            raise BadKey(f"no public key: {other_public!r:.80}") from None  # a point of low order
+        both = "\n".join(sorted((self.public, bytes(other).hex())))
+        return hashlib.blake2b(
+            f"{context}\n{both}".encode(), key=shared, digest_size=32, person=b"squall-daemon"
+        ).hexdigest()
+
+    def is_token_of(self, other_public: str, context: str, token: str) -> bool:
+        """Whether the owner of the other pair says this, compared in constant time. False when that is no key."""
+        try:
+            expected = self.token_with(other_public, context)
+        except BadKey:
+            return False
+        return hmac.compare_digest(expected.encode(), token.encode("utf-8", "surrogateescape"))
+
+
+def seal(public: str, data: bytes) -> bytes:
+    """Seal bytes so that only the owner of the pair can open them; `BadKey` when the text is no public key."""
+    key = _public(public)
+    try:
+        return _SEAL + bytes(key) + nacl.public.SealedBox(key).encrypt(data)
+    except (nacl.exceptions.CryptoError, ValueError, TypeError):
+        raise BadKey(f"no public key: {public!r:.80}") from None
+
+
+def seal_texts(public: str, purpose: str, texts: Mapping[str, str]) -> bytes:
+    """Seal named texts for one purpose (the id of a topology), so that one copy cannot stand in for another."""
+    return seal(public, json.dumps({"purpose": purpose, "texts": dict(texts)}).encode())
+
+
+def sealed_to(data: bytes) -> str:
+    """The public key that a seal is for; `BadSeal` when it is no seal of ours."""
+    start = len(_SEAL)
+    if not data.startswith(_SEAL) or len(data) < start + _KEY_BYTES:
+        raise BadSeal(
+            "it is no seal of this Squall's format: all daemons of a cluster should be of one release"
+        )
+    return data[start : start + _KEY_BYTES].hex()
+
+
+def daemon_header(own_id: str, token: str) -> str:
+    """The value of the Authorization header by which a daemon is known."""
+    return f"{DAEMON_SCHEME} {quote(own_id, safe='')}:{token}"
+
+
+def read_daemon_header(value: str) -> tuple[str, str] | None:
+    """(id, token) of such a header; None when it is none."""
+    scheme, _, rest = value.partition(" ")
+    name, colon, token = rest.strip().rpartition(":")
+    if scheme.lower() != DAEMON_SCHEME.lower() or not (colon and name and token):
+        return None
+    return unquote(name), token
+
+
+def _public(text: str) -> nacl.public.PublicKey:
+    try:
+        raw = bytes.fromhex(text)
+        if len(raw) != _KEY_BYTES:
+            raise ValueError
+    except ValueError:
+        raise BadKey(f"no public key: {text!r:.80}") from None
+    return nacl.public.PublicKey(raw)
