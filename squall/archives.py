@@ -1,0 +1,144 @@
+"""Archives of what a topology brings along (modules, data files, wheels): made, checked, unpacked.
+
+A gzipped tar of regular files. The same files give the same bytes, so that an archive's SHA-256 is its name everywhere and
+what is there already is not sent again. Who receives one believes nothing of it: `check` reads all of it within its
+limits before anybody keeps it, `unpack` checks again and writes new regular files only, mode 0644 or 0755, below a folder
+that was empty.
+
+    sha256 = pack({"my_topology.py": Path("my_topology.py"), "data/words.txt": b"..."}, target)
+    contents = check(target, limit, unpacked_limit)          # or BadArchive, which names the member
+    unpack(target, folder, limit, unpacked_limit)
+
+Nothing in here imports or runs what an archive holds.
+Must not know: what the files are, where archives are kept.
+"""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import hashlib
+import io
+import os
+import stat
+import tarfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from squall.tar_members import MOST_MEMBERS, BadArchive, Member, Members, checked_name
+
+__all__ = ["BadArchive", "Contents", "Member", "check", "digest_of", "pack", "unpack"]
+
+READ: Final = 1024 * 1024
+FILE_MODE, PROGRAM_MODE = 0o644, 0o755
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What an archive holds: its files in its order, and how many bytes they have together."""
+
+    members: tuple[Member, ...]
+    size: int
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(member.name for member in self.members)
+
+
+def pack(files: Mapping[str, Path | bytes], target: Path) -> str:
+    """Write an archive of files, name in it -> where its data is; the SHA-256 of the archive.
+
+    Links are followed: what they lead to travels. BadArchive for a name that would be refused when it is read, or for what is
+    no regular file.
+    """
+    if len(files) > MOST_MEMBERS:
+        raise BadArchive(f"it would have {len(files):,} members, of at most {MOST_MEMBERS:,}")
+    with open(target, "wb") as raw:
+        with gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as packed:
+            with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as tar:
+                for name in sorted(files):
+                    _add(tar, name, files[name])
+        raw.flush()
+    return digest_of(target)
+
+
+def _add(tar: tarfile.TarFile, name: str, source: Path | bytes) -> None:
+    member = tarfile.TarInfo(checked_name(name))  # time 0, owner 0
+    if isinstance(source, bytes):
+        member.size, member.mode = len(source), FILE_MODE
+        tar.addfile(member, io.BytesIO(source))
+        return
+    with _regular(source, name) as file:
+        status = os.fstat(file.fileno())
+        member.size = status.st_size
+        member.mode = PROGRAM_MODE if status.st_mode & stat.S_IXUSR else FILE_MODE
+        try:
+            tar.addfile(member, file)
+        except OSError as error:
+            if error.errno is None:  # tarfile's own: it ended before its size
+                raise BadArchive(f"{source} became shorter while it was read", name) from None
+            raise
+
+
+def _regular(path: Path, name: str) -> BinaryIO:
+    """A file opened for reading; opening a named pipe would wait for its other end."""
+    number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(number).st_mode):
+        os.close(number)
+        raise BadArchive(f"{path} is no regular file", name)
+    return os.fdopen(number, "rb")
+
+
+def digest_of(path: Path) -> str:
+    """The SHA-256 of a file, as hex."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while piece := file.read(READ):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+def check(path: Path, limit: int, unpacked_limit: int) -> Contents:
+    """What an archive holds; BadArchive if it is not sound, larger than `limit`, or larger than `unpacked_limit` unpacked."""
+    with _opened(path, limit) as file:
+        members = tuple(Members(file, unpacked_limit))
+    return Contents(members, sum(member.size for member in members))
+
+
+def unpack(path: Path, directory: Path, limit: int, unpacked_limit: int) -> Contents:
+    """Write an archive's files into a directory, which is made, or is there and empty; BadArchive as `check` says, and then
+    nothing was written. After an OSError (a full disk) it holds a part: unpack into a temporary directory and rename it."""
+    contents = check(path, limit, unpacked_limit)
+    directory.mkdir(exist_ok=True)
+    if any(directory.iterdir()):
+        raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), str(directory))
+    with _opened(path, limit) as file:
+        members = Members(file, unpacked_limit)
+        for member in members:
+            target = directory / member.name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            _write(target, member, members)
+    return contents
+
+
+def _write(target: Path, member: Member, members: Members) -> None:
+    mode = PROGRAM_MODE if member.executable else FILE_MODE
+    try:
+        number = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+    except FileExistsError:  # where the file system takes two names for one
+        raise BadArchive("another member has this name here", member.name) from None
+    with os.fdopen(number, "wb") as file:
+        os.fchmod(number, mode)  # whatever the umask
+        for piece in members.data():
+            file.write(piece)
+
+
+def _opened(path: Path, limit: int) -> BinaryIO:
+    file = open(path, "rb")  # noqa: SIM115 - the caller closes it
+    size = os.fstat(file.fileno()).st_size
+    if size > limit:
+        file.close()
+        raise BadArchive(f"it has {size:,} bytes, of at most {limit:,}")
+    return file

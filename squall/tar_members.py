@@ -1,0 +1,324 @@
+"""Reads a gzipped tar of unknown origin, member by member, and believes nothing that it says.
+
+Python's own `tarfile` keeps what a header announces in memory, follows sparse maps and global overrides, and was made to
+restore a file system. This reader knows regular files and folders, reads at most what its limits allow, and refuses everything
+else by name: links, devices, sparse files, `..`, absolute names, names that are not UTF-8 or too long, doubled names, numbers
+that are not octal, false checksums, whatever is cut off, hidden behind the end or far larger than it looks.
+Must not know: the disk, who reads, what the files are for.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from topology_api.errors import SquallError
+from topology_api.wording import shown
+
+BLOCK: Final = 512  # everything in a tar is a multiple of it
+PIECE: Final = 64 * 1024
+#: Far more files than a topology has; each takes a header of a block, an inode and a system call.
+MOST_MEMBERS: Final = 50_000
+#: What every file system takes as one name, and what leaves room for the folder above it.
+MOST_PART_BYTES: Final = 255
+MOST_NAME_BYTES: Final = 1024
+#: A header that only carries a name or times needs no more.
+MOST_EXTENSION_BYTES: Final = 16 * 1024
+#: Code and data shrink to a tenth; a bomb to a thousandth. Below the first number any ratio is harmless.
+RATIO_FROM_BYTES: Final = 64 * 1024 * 1024
+MOST_RATIO: Final = 200
+
+#: Records of an extended header that change what a member is, instead of saying something about it.
+REFUSED_RECORDS: Final = ("size", "hdrcharset", "GNU.sparse")
+KINDS: Final[Mapping[bytes, str]] = {
+    b"1": "a hard link", b"2": "a symbolic link", b"3": "a character device", b"4": "a block device", b"6": "a named pipe",
+    b"K": "a link with a long name", b"S": "a sparse file", b"V": "a volume label", b"M": "a part of another volume",
+}  # fmt: skip
+
+
+class BadArchive(SquallError):
+    """An archive that is not taken: `member` is the name of what is wrong in it (None: the archive itself)."""
+
+    def __init__(self, reason: str, member: str | None = None) -> None:
+        self.reason = reason
+        self.member = member
+        super().__init__(reason, member)
+
+    def __str__(self) -> str:
+        place = "" if self.member is None else f" at {shown(self.member)}"
+        return f"the archive is refused{place}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class Member:
+    """A regular file of an archive."""
+
+    name: str
+    size: int
+    executable: bool = False
+
+
+class Source(Protocol):
+    """What compressed bytes are read from."""
+
+    def read(self, size: int, /) -> bytes: ...
+
+
+class Inflated:
+    """The bytes in one gzip stream, as many as `most` and not more than `MOST_RATIO` for one."""
+
+    def __init__(self, source: Source, most: int) -> None:
+        self._source = source
+        self._most = most
+        self._inflate = zlib.decompressobj(wbits=31)  # 16 + 15: gzip and nothing else
+        self._taken = 0
+        self.given = 0
+        #: The member that is being read, for the error.
+        self.member: str | None = None
+
+    def read(self, size: int) -> bytes:
+        """Exactly so many bytes (a piece at most); fewer only at the end of the stream."""
+        pieces = []
+        missing = size
+        while missing > 0 and (piece := self._piece(missing)):
+            pieces.append(piece)
+            missing -= len(piece)
+        return b"".join(pieces)
+
+    def _piece(self, size: int) -> bytes:
+        """Some bytes, but at the end of the stream."""
+        while not self._inflate.eof:
+            compressed = self._inflate.unconsumed_tail
+            if not compressed:
+                compressed = self._source.read(PIECE)
+                self._taken += len(compressed)
+            try:
+                piece = self._inflate.decompress(compressed, min(size, PIECE))
+            except zlib.error as error:
+                raise BadArchive(f"it is no sound gzip file ({error})", self.member) from None
+            self._count(len(piece))
+            if piece:
+                return piece
+            if not compressed:
+                raise BadArchive("it is cut off", self.member)
+        return b""
+
+    def _count(self, size: int) -> None:
+        self.given += size
+        if self.given > self._most:
+            raise too_big(self._most, self.member)
+        if self.given > RATIO_FROM_BYTES and self.given > MOST_RATIO * self._taken:
+            raise BadArchive(f"it grows to more than {MOST_RATIO} times its size when unpacked", self.member)
+
+    def end(self) -> None:
+        """The archive's own end has come: nothing but zeros may follow, and the stream must be whole."""
+        self.member = None
+        while piece := self.read(PIECE):
+            if piece.count(0) != len(piece):
+                raise BadArchive("there is something behind its end")
+        if self._inflate.unused_data or self._source.read(1):
+            raise BadArchive("there is something behind its end")
+
+
+def too_big(most: int, member: str | None) -> BadArchive:
+    return BadArchive(f"unpacked it has more than {most:,} bytes, the limit", member)
+
+
+class Members:
+    """The members of an archive, in its order: iterate, and read each one's data before the next.
+
+    unpacked_limit: the most bytes of the tar within, headers included. Whatever is wrong raises `BadArchive`.
+    """
+
+    def __init__(self, source: Source, unpacked_limit: int) -> None:
+        self._bytes = Inflated(source, unpacked_limit)
+        self._limit = unpacked_limit
+        self._left = 0
+        self._padding = 0
+
+    def __iter__(self) -> Iterator[Member]:
+        names = Names()
+        count, long_name = 0, None
+        while (header := self._header()) is not None:
+            count += 1
+            if count > MOST_MEMBERS:
+                raise BadArchive(f"it has more than {MOST_MEMBERS:,} members")
+            name = header_name(header) if long_name is None else long_name
+            self._bytes.member = name
+            kind, size = header[156:157], number(header[124:136], "size", name)
+            if size > self._limit:
+                raise too_big(self._limit, name)
+            self._left, self._padding = size, -size % BLOCK
+            if kind in (b"x", b"g", b"L"):
+                if long_name is not None:
+                    raise BadArchive("two headers give it a name", name)
+                long_name = self._extension(kind, size, name)
+                continue
+            name, long_name = checked_name(name, kind == b"5"), None
+            self._bytes.member = name or "."
+            if kind == b"5":
+                names.add_folder(name, size)
+            elif kind in (b"0", b"\0"):
+                names.add_file(name)
+                yield Member(name, size, bool(number(header[100:108], "mode", name) & 0o111))
+            else:
+                raise BadArchive(
+                    f"it is {KINDS.get(kind, f'a member of the unknown kind {kind!r}')}: only regular files are taken",
+                    name,
+                )
+            self._skip()
+        if long_name is not None:
+            raise BadArchive("it is cut off: a header stands without its file", long_name)
+
+    def data(self) -> Iterator[bytes]:
+        """The data of the member that was given last, in pieces."""
+        while self._left:
+            piece = self._whole(min(self._left, PIECE))
+            self._left -= len(piece)
+            yield piece
+
+    def _skip(self) -> None:
+        for _ in self.data():
+            pass
+        if self._whole(self._padding).strip(b"\0"):
+            raise BadArchive("there is something hidden behind its data", self._bytes.member)
+
+    def _whole(self, size: int) -> bytes:
+        data = self._bytes.read(size)
+        if len(data) != size:
+            raise BadArchive("it is cut off", self._bytes.member)
+        return data
+
+    def _header(self) -> bytes | None:
+        """The next header; None at the end, which is two blocks of zeros."""
+        block = self._whole(BLOCK)
+        if not block.strip(b"\0"):
+            if self._whole(BLOCK).strip(b"\0"):
+                raise BadArchive("it has an empty block in its middle")
+            self._bytes.end()
+            return None
+        # The checksum is taken with spaces in its own place.
+        if number(block[148:156], "checksum", None) != sum(block[:148]) + 8 * 32 + sum(block[156:]):
+            raise BadArchive(
+                "a header's checksum is false: it is no tar file, or damaged", self._bytes.member
+            )
+        return block
+
+    def _extension(self, kind: bytes, size: int, name: str) -> str | None:
+        """What a header that stands before a member says about its name; None: nothing."""
+        if size > MOST_EXTENSION_BYTES:
+            raise BadArchive(
+                f"a header of {size:,} bytes describes it: at most {MOST_EXTENSION_BYTES:,} are taken", name
+            )
+        body = b"".join(self.data())
+        self._skip()
+        if kind == b"L":
+            return as_text(body.rstrip(b"\0"))
+        path = None
+        for key, value in records(body, name):
+            if key.startswith(REFUSED_RECORDS) or (key == "path" and kind == b"g"):
+                raise BadArchive(f"its header sets {key!r}, which is not taken", name)
+            if key == "path":
+                path = as_text(value)
+        return path
+
+
+class Names:
+    """The names met so far: none twice, and no file where a folder is."""
+
+    def __init__(self) -> None:
+        self.files: set[str] = set()
+        self.folders: set[str] = set()
+
+    def add_file(self, name: str) -> None:
+        if name in self.files:
+            raise BadArchive("it is there twice", name)
+        if name in self.folders:
+            raise BadArchive("it is a file and a folder", name)
+        self.files.add(name)
+        self._above(name)
+
+    def add_folder(self, name: str, size: int) -> None:
+        if size:
+            raise BadArchive("it is a folder that has data", name)
+        if name in self.files:
+            raise BadArchive("it is a file and a folder", name)
+        if name:
+            self.folders.add(name)
+            self._above(name)
+
+    def _above(self, name: str) -> None:
+        while (name := name.rpartition("/")[0]) and name not in self.folders:
+            if name in self.files:
+                raise BadArchive("it is a file and a folder", name)
+            self.folders.add(name)
+
+
+def header_name(header: bytes) -> str:
+    """The name in a header itself. Only POSIX's own kind of header has its front part in a field of its own."""
+    name = header[:100].partition(b"\0")[0]
+    if header[257:265] == b"ustar\x0000":
+        prefix = header[345:500].partition(b"\0")[0]
+        name = prefix + b"/" + name if prefix else name
+    return as_text(name)
+
+
+def as_text(name: bytes) -> str:
+    try:
+        return name.decode("utf-8")
+    except UnicodeDecodeError:
+        raise BadArchive("its name is not UTF-8", ascii(name)[2:-1][:MOST_PART_BYTES]) from None
+
+
+def checked_name(name: str, folder: bool = False) -> str:
+    """The name of a member as it is used; `BadArchive` if it may lead anywhere but below the folder that it is unpacked in."""
+    plain = name.rstrip("/") if folder else name
+    plain = "" if plain == "." and folder else plain.removeprefix("./")  # as `tar -C FOLDER .` writes them
+    problem = None if folder and not plain else name_problem(plain)
+    if problem is not None:
+        raise BadArchive(problem, name[:MOST_NAME_BYTES])
+    return plain
+
+
+def name_problem(name: str) -> str | None:
+    """What is wrong with the name of a file in an archive, or None."""
+    try:
+        data = name.encode("utf-8")
+    except UnicodeEncodeError:
+        return "its name is not UTF-8"
+    parts = name.split("/")
+    if name.startswith("/"):
+        return "its name is absolute"
+    if ".." in parts:
+        return "its name holds '..'"
+    if "" in parts or "." in parts:
+        return "its name has an empty part"
+    if len(data) > MOST_NAME_BYTES or max(len(part.encode("utf-8")) for part in parts) > MOST_PART_BYTES:
+        return (
+            f"its name is too long (at most {MOST_NAME_BYTES} bytes, {MOST_PART_BYTES} between two slashes)"
+        )
+    if any(ord(character) < 32 or ord(character) == 127 for character in name):
+        return "its name holds a control character"
+    return None
+
+
+def number(field: bytes, what: str, member: str | None) -> int:
+    """An octal number of a header. The larger ones that GNU writes in base 256 are far over every limit."""
+    digits = field.strip(b" \0")
+    if digits and not all(48 <= digit <= 55 for digit in digits):
+        raise BadArchive(f"the {what} in its header is {field[:12]!r}, which is no octal number", member)
+    return int(digits or b"0", 8)
+
+
+def records(body: bytes, name: str) -> Iterator[tuple[str, bytes]]:
+    """The records of an extended header: `<length> <key>=<value>` and a newline, the length that of all of it."""
+    while body:
+        digits, _, _ = body[:8].partition(b" ")
+        length = int(digits) if digits.isdigit() else 0
+        record, body = body[:length], body[length:]
+        key, equals, value = record[len(digits) + 1 :].partition(b"=")
+        if not length or len(record) != length or not record.endswith(b"\n") or not equals:
+            raise BadArchive("the header that describes it is not sound", name)
+        yield key.decode("utf-8", "replace"), value[:-1]
