@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from squall.tar_members import MOST_MEMBERS, BadArchive, Member, Members, checked_name
+from squall.tar_members import MOST_MEMBERS, BadArchive, Member, Members, Names, name_problem
 
 __all__ = ["BadArchive", "Contents", "Member", "check", "digest_of", "pack", "unpack"]
 
@@ -55,17 +55,23 @@ def pack(files: Mapping[str, Path | bytes], target: Path) -> str:
     """
     if len(files) > MOST_MEMBERS:
         raise BadArchive(f"it would have {len(files):,} members, of at most {MOST_MEMBERS:,}")
-    with open(target, "wb") as raw:
-        with gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as packed:
-            with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as tar:
-                for name in sorted(files):
-                    _add(tar, name, files[name])
-        raw.flush()
+    names = Names()
+    with (
+        open(target, "wb") as raw,
+        gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as packed,
+        tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as tar,
+    ):
+        for name in sorted(files):
+            problem = name_problem(name)
+            if problem is not None:
+                raise BadArchive(problem, name)
+            names.add_file(name)
+            _add(tar, name, files[name])
     return digest_of(target)
 
 
 def _add(tar: tarfile.TarFile, name: str, source: Path | bytes) -> None:
-    member = tarfile.TarInfo(checked_name(name))  # time 0, owner 0
+    member = tarfile.TarInfo(name)  # time 0, owner 0
     if isinstance(source, bytes):
         member.size, member.mode = len(source), FILE_MODE
         tar.addfile(member, io.BytesIO(source))
