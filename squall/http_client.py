@@ -1,0 +1,477 @@
+"""The client of the HTTP API: what the command, the supervisors and the Nimbuses themselves ask a Nimbus with.
+
+A `Client` has one or more addresses and tries them in turn; a Nimbus that does not lead redirects what changes something
+to the one that leads. Connections are kept, and may be used by several threads at a time. Only the standard library
+is used, so that a command starts fast.
+
+What goes wrong is one of two errors: `Unreachable`, nobody answered, and `Refused`, somebody did and said no. A request
+that changes something (POST) is not sent a second time once it may have arrived: the caller decides, and knows whether to
+say it again is harmless.
+Must not know: what the paths mean, where tokens come from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import json
+import select
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from urllib.parse import quote, urlencode, urlsplit
+
+from topology_api.errors import SquallError
+
+if TYPE_CHECKING:
+    import ssl
+
+API: Final = "/api/v1/"
+#: Seconds for each answer, unless the caller says otherwise.
+TIMEOUT: Final = 5.0
+#: Bytes of an answer in JSON; a longer one is not from us.
+LONGEST_ANSWER: Final = 64 * 1024 * 1024
+_PIECE: Final = 256 * 1024
+_IDLE_CONNECTIONS: Final = 4
+
+IS_IT_RUNNING: Final = "is it running? Start it with `squall nimbus`, or say where it is with --nimbus URL"
+
+Progress = Callable[[int], object]
+"""Called with the number of bytes that have gone so far."""
+
+
+class Unreachable(SquallError):
+    """Nobody answered. `sent`: the request may have arrived all the same, and been done."""
+
+    def __init__(self, message: str, sent: bool = False) -> None:
+        super().__init__(message, sent)
+        self.message = message
+        self.sent = sent
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class Refused(SquallError):
+    """The answer is an error: its HTTP status, its kind ("NameTaken"), what it says, and all problems when it lists them.
+
+    retry_after: seconds after which it may be worth asking again, where the answer names them.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        kind: str,
+        message: str,
+        problems: Sequence[str] = (),
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(status, kind, message, tuple(problems), retry_after)
+        self.status = status
+        self.kind = kind
+        self.message = message
+        self.problems = tuple(problems)
+        self.retry_after = retry_after
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class _OfTheFile(Exception):
+    """Reading or writing the caller's file failed: no fault of the connection, the caller gets the error itself."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+def at(*parts: str) -> str:
+    """The path of names below each other, each quoted: at("topologies", name, "errors")."""
+    return "/".join(quote(part, safe="") for part in parts)
+
+
+@dataclass(frozen=True)
+class Address:
+    """A URL, as far as a connection needs it."""
+
+    url: str
+    scheme: str
+    host: str
+    port: int
+
+    @classmethod
+    def of(cls, url: str) -> Address:
+        """The address that a URL holds; SquallError when it is none."""
+        text = url.rstrip("/")
+        try:
+            parts = urlsplit(text)
+            port = parts.port
+        except ValueError as error:
+            raise SquallError(f"{url!r} is no URL: {error}") from None
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise SquallError(
+                f"{url!r} is no URL of a Nimbus: it looks like http://127.0.0.1:6627 or https://host:6627"
+            )
+        if parts.username or parts.password or parts.query or parts.fragment or parts.path:
+            # Not shown: somebody may have written a password into it.
+            raise SquallError(
+                f"the URL of {parts.hostname} holds more than scheme, host and port:"
+                " write it as in https://host:6627"
+            )
+        default = 443 if parts.scheme == "https" else 80
+        return cls(text, parts.scheme, parts.hostname, port or default)
+
+
+@dataclass(frozen=True)
+class _Request:
+    method: str
+    target: str
+    headers: Mapping[str, str]
+    #: Makes the body anew for each attempt.
+    body: Callable[[], Any]
+    #: What is done with a good answer.
+    read: Callable[[http.client.HTTPResponse], Any]
+    #: Whether it may be sent again though it may have arrived.
+    repeatable: bool = True
+
+
+class Client:
+    """Asks one of several servers that answer alike.
+
+    authorization: url -> the value of the Authorization header, or None for none. ca: a file with the certificates that
+    servers' own are checked against (default: the system's). what, advice: how `Unreachable` calls the server, and
+    what it says helps.
+    """
+
+    def __init__(
+        self,
+        urls: Sequence[str],
+        authorization: Callable[[str], str | None] = lambda url: None,
+        ca: str | None = None,
+        timeout: float = TIMEOUT,
+        what: str = "Nimbus",
+        advice: str = IS_IT_RUNNING,
+    ) -> None:
+        if not urls:
+            raise SquallError(f"no {what} to ask: there is no URL")
+        self.addresses = [Address.of(url) for url in urls]
+        self._authorization = authorization
+        self._ca = ca
+        self._timeout = timeout
+        self._what = what
+        self._advice = advice
+        self._lock = threading.Lock()
+        self._idle: dict[Address, list[http.client.HTTPConnection]] = {}
+        self._context: ssl.SSLContext | None = None
+
+    # What can be asked
+
+    def get(self, path: str, **query: object) -> Any:
+        """The JSON at a path below /api/v1/ (a path that begins with / stands for itself)."""
+        return self._ask(_Request("GET", _target(path, query), {}, lambda: None, _json))
+
+    def post(self, path: str, body: object = None) -> Any:
+        """Send JSON, and give the answer's."""
+        data = json.dumps(body).encode()
+        headers = {"Content-Type": "application/json"}
+        return self._ask(_Request("POST", _target(path, {}), headers, lambda: data, _json, repeatable=False))
+
+    def delete(self, path: str, **query: object) -> Any:
+        """Have what is at a path removed."""
+        return self._ask(_Request("DELETE", _target(path, query), {}, lambda: None, _json))
+
+    def exists(self, path: str) -> bool:
+        """Whether there is something at a path (HEAD)."""
+        try:
+            self._ask(_Request("HEAD", _target(path, {}), {}, lambda: None, lambda response: None))
+        except Refused as error:
+            if error.status == 404:
+                return False
+            raise
+        return True
+
+    def put_file(self, path: str, source: Path | str, progress: Progress | None = None) -> Any:
+        """Send the bytes of a file, and give the JSON of the answer."""
+        size = Path(source).stat().st_size
+        headers = {"Content-Length": str(size), "Content-Type": "application/octet-stream"}
+        request = _Request(
+            "PUT", _target(path, {}), headers, lambda: _pieces(Path(source), size, progress), _json
+        )
+        return self._ask(request)
+
+    def get_file(
+        self,
+        path: str,
+        target: BinaryIO,
+        progress: Progress | None = None,
+        limit: int | None = None,
+    ) -> str:
+        """Write what is at a path into `target`, and give its sha256. More than `limit` bytes are a SquallError."""
+        start = target.tell()
+
+        def read(response: http.client.HTTPResponse) -> str:
+            target.seek(start)  # an earlier attempt may have broken off
+            target.truncate()
+            return _copy(response, target, progress, limit)
+
+        digest = self._ask(_Request("GET", _target(path, {}), {}, lambda: None, read))
+        return str(digest)
+
+    def get_text(self, path: str, **query: object) -> str:
+        """What is at a path, as text: a page that is not JSON (/metrics)."""
+        return str(self._ask(_Request("GET", _target(path, query), {}, lambda: None, _text)))
+
+    def close(self) -> None:
+        """Close the connections that are idle."""
+        with self._lock:
+            idle, self._idle = self._idle, {}
+        for connections in idle.values():
+            for connection in connections:
+                connection.close()
+
+    # How
+
+    def _ask(self, request: _Request) -> Any:
+        """Try each address until one answers with something other than that it cannot at this moment."""
+        failure: SquallError | None = None
+        for address in self.addresses:
+            try:
+                return self._ask_one(address, request)
+            except _OfTheFile as error:
+                raise error.error from None
+            except Unreachable as error:
+                # What a server said is worth more than that another one did not answer.
+                failure = failure if isinstance(failure, Refused) else error
+                if error.sent and not request.repeatable:
+                    raise
+            except Refused as error:
+                if error.status != 503:
+                    raise
+                failure = error
+        assert failure is not None
+        raise failure
+
+    def _ask_one(self, address: Address, request: _Request) -> Any:
+        authorization = self._authorization(address.url)
+        status, result = self._send(address, request, authorization)
+        if status is None:
+            return result
+        leader = Address.of(result)
+        if (address.scheme, leader.scheme) == ("https", "http"):
+            raise SquallError(
+                f"{address.url} redirects to {leader.url}, which is not encrypted: not followed"
+            )
+        status, result = self._send(leader, request, self._authorization(leader.url) or authorization)
+        if status is not None:
+            raise Refused(
+                503, "NoLeader", f"{leader.url} does not lead any more, ask again in a moment", (), 1.0
+            )
+        return result
+
+    def _send(self, address: Address, request: _Request, authorization: str | None) -> tuple[int | None, Any]:
+        """(None, what `read` makes of the answer), or (the status of a redirect, where to). A connection that was kept may
+        be dead by now: what may be sent twice is then sent over a new one."""
+        while True:
+            kept = self._take(address)
+            connection = kept or self._connection(address)
+            sent = False
+            try:
+                if connection.sock is None:
+                    connection.connect()
+                sent = True
+                return self._exchange(address, connection, request, authorization)
+            except (OSError, http.client.HTTPException) as error:
+                connection.close()
+                if kept is not None and request.repeatable:
+                    continue
+                raise self._unreachable(address, error, sent) from error
+            except BaseException:
+                connection.close()
+                raise
+
+    def _exchange(
+        self,
+        address: Address,
+        connection: http.client.HTTPConnection,
+        request: _Request,
+        authorization: str | None,
+    ) -> tuple[int | None, Any]:
+        headers = {"Accept": "application/json", **request.headers}
+        if authorization is not None:
+            headers["Authorization"] = authorization
+        try:
+            connection.request(request.method, request.target, request.body(), headers)
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # it may have answered before it had read everything: too big, say
+        response = connection.getresponse()
+        if response.status in (307, 308):
+            location = response.getheader("Location") or ""
+            response.read(LONGEST_ANSWER)
+            self._give_back(address, connection, response)
+            parts = urlsplit(location)
+            return response.status, f"{parts.scheme}://{parts.netloc}"
+        if not 200 <= response.status < 300:
+            error = _refusal(address, response)
+            self._give_back(address, connection, response)
+            raise error
+        result = request.read(response)
+        if request.method == "HEAD":
+            response.read()
+        self._give_back(address, connection, response)
+        return None, result
+
+    def _unreachable(self, address: Address, error: Exception, sent: bool) -> Unreachable:
+        why = f"no answer within {self._timeout:g} s" if isinstance(error, TimeoutError) else _reason(error)
+        if sent:
+            return Unreachable(f"{self._what} at {address.url} did not answer: {why}", sent=True)
+        advice = f"; {self._advice}" if self._advice else ""
+        return Unreachable(f"{self._what} at {address.url} cannot be reached: {why}{advice}")
+
+    def _connection(self, address: Address) -> http.client.HTTPConnection:
+        if address.scheme == "http":
+            return http.client.HTTPConnection(address.host, address.port, timeout=self._timeout)
+        return http.client.HTTPSConnection(
+            address.host, address.port, timeout=self._timeout, context=self._tls()
+        )
+
+    def _tls(self) -> ssl.SSLContext:
+        if self._context is None:
+            import ssl
+
+            try:
+                self._context = ssl.create_default_context(cafile=self._ca)
+            except (OSError, ssl.SSLError) as error:
+                raise SquallError(f"the certificates in {self._ca} cannot be read: {error}") from None
+        return self._context
+
+    def _take(self, address: Address) -> http.client.HTTPConnection | None:
+        """A connection that was kept and that the server has not closed since."""
+        while True:
+            with self._lock:
+                idle = self._idle.get(address)
+                connection = idle.pop() if idle else None
+            if connection is None:
+                return None
+            if connection.sock is not None and not _has_something_to_say(connection):
+                return connection
+            connection.close()
+
+    def _give_back(
+        self,
+        address: Address,
+        connection: http.client.HTTPConnection,
+        response: http.client.HTTPResponse,
+    ) -> None:
+        if not response.isclosed() or response.will_close:
+            connection.close()
+            return
+        with self._lock:
+            idle = self._idle.setdefault(address, [])
+            if len(idle) < _IDLE_CONNECTIONS:
+                idle.append(connection)
+                return
+        connection.close()
+
+
+def _target(path: str, query: Mapping[str, object]) -> str:
+    text = path if path.startswith("/") else API + path
+    pairs = {name: value for name, value in query.items() if value is not None}
+    return f"{text}?{urlencode(pairs)}" if pairs else text
+
+
+def _has_something_to_say(connection: http.client.HTTPConnection) -> bool:
+    """A connection without a request that can be read from was closed by the other side."""
+    try:
+        poll = select.poll()  # not select(): it takes no descriptor above 1023
+        poll.register(connection.sock, select.POLLIN)
+        return bool(poll.poll(0))
+    except (OSError, ValueError):
+        return True
+
+
+def _pieces(source: Path, size: int, progress: Progress | None) -> Iterator[bytes]:
+    """The bytes that were announced, and no more, should the file grow meanwhile."""
+    done = 0
+    with source.open("rb") as file:
+        while done < size:
+            try:
+                piece = file.read(min(_PIECE, size - done))
+            except OSError as error:
+                raise _OfTheFile(error) from error
+            if not piece:
+                raise _OfTheFile(OSError(f"{source} has become shorter while it was sent"))
+            yield piece
+            done += len(piece)
+            if progress is not None:
+                progress(done)
+
+
+def _copy(
+    response: http.client.HTTPResponse, target: BinaryIO, progress: Progress | None, limit: int | None
+) -> str:
+    digest = hashlib.sha256()
+    done = 0
+    while piece := response.read(_PIECE):
+        done += len(piece)
+        if limit is not None and done > limit:
+            raise SquallError(f"the file is larger than the {limit} bytes that are allowed")
+        digest.update(piece)
+        try:
+            target.write(piece)
+        except OSError as error:
+            raise _OfTheFile(error) from error
+        if progress is not None:
+            progress(done)
+    if response.length:  # read() with a size does not complain when the connection ends early
+        raise http.client.IncompleteRead(b"", response.length)
+    return digest.hexdigest()
+
+
+def _json(response: http.client.HTTPResponse) -> Any:
+    data = _read_all(response)
+    try:
+        return json.loads(data) if data else None
+    except (ValueError, RecursionError) as error:
+        raise SquallError(f"the answer is not JSON ({error}): is a Squall there? {data[:80]!r}") from None
+
+
+def _text(response: http.client.HTTPResponse) -> str:
+    return _read_all(response).decode("utf-8", "replace")
+
+
+def _read_all(response: http.client.HTTPResponse) -> bytes:
+    data = response.read(LONGEST_ANSWER + 1)
+    if len(data) > LONGEST_ANSWER:
+        raise SquallError(f"the answer is longer than {LONGEST_ANSWER} bytes: it is not read")
+    if response.length:
+        raise http.client.IncompleteRead(data, response.length)
+    return data
+
+
+def _refusal(address: Address, response: http.client.HTTPResponse) -> Refused:
+    """The error that an answer holds; of one that is not ours, what can be said."""
+    status = response.status
+    data = _read_all(response)
+    try:
+        error = json.loads(data)["error"]
+        kind, message = str(error["kind"]), str(error["message"])
+        problems = [str(problem) for problem in error.get("problems", ())]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        kind, problems = "", []
+        message = f"{address.url} answered {status} {response.reason or ''}".rstrip()
+        message += f": {data[:200].decode('utf-8', 'replace')}" if data else ""
+    seconds = response.getheader("Retry-After") or ""
+    return Refused(status, kind, message, problems, float(seconds) if seconds.isdigit() else None)
+
+
+def _reason(error: Exception) -> str:
+    """Why a connection failed, in a few words."""
+    if isinstance(error, http.client.IncompleteRead):
+        return "the connection ended within the answer"
+    if isinstance(error, http.client.RemoteDisconnected):
+        return "it closed the connection without an answer"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror.lower() if error.strerror[:1].isupper() else error.strerror
+    return str(error) or type(error).__name__
