@@ -1,0 +1,113 @@
+"""Where the cluster is, and who asks: the options of every command that speaks to Nimbus, and the connection they lead to.
+
+Where Nimbus is: --nimbus, else SQUALL_NIMBUS, else `nimbus.url` of the site's file, else http://127.0.0.1:6627; several
+addresses of one cluster are separated by commas. What HTTP needs is imported when a connection is made: `--help` pays
+for nothing.
+Must not know: what is asked.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from squall.http_client import Client, Refused
+
+#: Where `squall nimbus` and `squall dev` listen when nobody says otherwise.
+DEFAULT_URL: Final = "http://127.0.0.1:6627"
+VARIABLE: Final = "SQUALL_NIMBUS"
+URL_KEY: Final = "nimbus.url"
+CA_KEY: Final = "squall.tls.ca"
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+nimbus_option = click.option(
+    "--nimbus",
+    metavar="URL",
+    help=f"Where Nimbus is; several addresses with commas.  [default: {VARIABLE}, else the site's file, else {DEFAULT_URL}]",
+)
+config_option = click.option(
+    "--config", metavar="FILE", help="The site's file.  [default: conf/squall.yaml, if there]"
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else, to stdout.")
+
+
+def options(command: Command) -> Command:
+    """--nimbus, --config and --json, as the arguments `nimbus`, `config` and `as_json`."""
+    return nimbus_option(config_option(json_option(command)))
+
+
+def site_settings(config: str | None, environ: Mapping[str, str] | None = None) -> dict[str, object]:
+    """What the site's file and the environment say, the environment with the last word."""
+    from squall_cli.site import read_layers
+
+    layers = read_layers(config, os.environ if environ is None else environ, ())
+    return {**layers.site, **layers.environment}
+
+
+def addresses(nimbus: str | None, site: Mapping[str, object], environ: Mapping[str, str]) -> list[str]:
+    """The URLs of the cluster's Nimbuses. HOST:PORT alone is meant as http."""
+    given = nimbus or environ.get(VARIABLE) or site.get(URL_KEY) or DEFAULT_URL
+    parts = (part.strip() for part in str(given).split(","))
+    return [part if "://" in part else f"http://{part}" for part in parts if part] or [DEFAULT_URL]
+
+
+def connect(nimbus: str | None, config: str | None, timeout: float = 5.0) -> Client:
+    """A client of the cluster that the options, the environment or the site's file name. Nothing is sent yet."""
+    from squall.http_client import Client
+    from squall.tokens import bearer, find_token
+
+    site = site_settings(config)
+
+    def authorization(url: str) -> str | None:
+        token = find_token(url, os.environ, site)
+        return None if token is None else bearer(token)
+
+    ca = site.get(CA_KEY)
+    urls = addresses(nimbus, site, os.environ)
+    return Client(urls, authorization, None if ca is None else str(ca), timeout)
+
+
+@contextmanager
+def about(client: Client, name: str | None = None) -> Iterator[None]:
+    """Adds to a refusal what helps: for a name that nobody has the nearest one, without credentials where they come from."""
+    from squall.http_client import Refused
+
+    try:
+        yield
+    except Refused as refused:
+        advice = _advice(client, refused, name)
+        if not advice:
+            raise
+        from topology_api.errors import SquallError
+
+        raise SquallError(f"{refused}{advice}") from refused
+
+
+def _advice(client: Client, refused: Refused, name: str | None) -> str:
+    if refused.status == 401:
+        return (
+            "; the command takes the operators' token from the file that SQUALL_TOKEN_FILE or squall.token.file names, else"
+            " from where a Nimbus of the same user on this host has put it"
+        )
+    if refused.kind != "NoSuchTopology" or name is None:
+        return ""
+    from topology_api.wording import nearest
+
+    near = nearest(name, topology_names(client))
+    return near or "; `squall list` shows those that are there"
+
+
+def topology_names(client: Client) -> list[str]:
+    """The names of the topologies, or none when they cannot be had: only ever for a suggestion."""
+    from topology_api.errors import SquallError
+
+    try:
+        return [str(topology["name"]) for topology in client.get("topologies")["topologies"]]
+    except (SquallError, OSError, KeyError, TypeError):
+        return []
