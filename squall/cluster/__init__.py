@@ -5,6 +5,9 @@
 | `records` | the values: topologies, assignments, supervisors, what workers report |
 | `store` | the promises of a store, and its errors |
 | `memory` | a store in this process |
+| `sqlite` | a store in a file, for one process |
+| `zookeeper` | the store of a cluster |
+| `leadership` | which Nimbus leads, writes that only the leader may do, who is there |
 | `paths` | where in the store each thing lives |
 | `blobs` | big values in chunks, and a topology's description and pickles among them |
 | `registry` | the records of a store, read and written by name |

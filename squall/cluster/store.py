@@ -24,12 +24,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol, runtime_checkable
 
 from topology_api.errors import SquallError
 
 Watch = Callable[[str], None]
 Cancel = Callable[[], None]
+
+#: What a value may hold at most: a little less than what ZooKeeper takes in one message by default, path and framing included.
+MOST_BYTES: Final = 1_000_000
 
 
 class StoreError(SquallError):
@@ -114,6 +117,14 @@ class Store(Protocol):
         """Call `callback(path)` after each change at or below `prefix`; gives the function that ends it."""
 
 
+@runtime_checkable
+class Cached(Protocol):
+    """A store whose reads may be some seconds old."""
+
+    def fresh(self) -> None:
+        """What is read from now on is not older than this call."""
+
+
 def checked_path(path: str) -> str:
     """`path` as it came, or `ValueError`: `/`, or names joined by `/`, none of them empty, `.` or `..`."""
     if path == "/":
@@ -124,9 +135,14 @@ def checked_path(path: str) -> str:
 
 
 def checked_value(path: str, data: bytes) -> bytes:
-    """`data` as it came, or `ValueError`: no value at the root, and an empty one cannot be told from none."""
+    """`data` as it came, or `ValueError`: no value at the root, and an empty one cannot be told from none. `TooBig` for one
+    that no store takes, so that what runs on one machine runs on a cluster."""
     if path == "/" or not data:
         raise ValueError(f"a value is one byte or more, and not at the root: {path!r} got {data!r}")
+    if len(data) > MOST_BYTES:
+        raise TooBig(
+            f"{path} is not written: its value has {len(data):,} bytes, a store takes {MOST_BYTES:,}"
+        )
     return data
 
 

@@ -1,0 +1,314 @@
+"""Who leads, and who is there: an election among the Nimbuses, writes that only the leader may do, and signs of presence.
+
+Who creates the ephemeral `/leadership/leader` leads. The winner then writes `/leadership/epoch`, and the version which that
+gets guards every write of its term: what a superseded leader still writes is refused by the store, however late it arrives.
+Earlier than that a leader stops by its own clock: it leads for 0.6 of the session's length after the last time it *asked*
+whether the session lives and was told yes. Nobody else can have won before the whole length is over.
+
+What is promised: of two terms with the same epoch there is never one; a leader that the store does not answer stops before
+its session can have ended; a write that ended in `Unavailable`, done or not, harms no election.
+Must not know: what a leader does, which thread it does it in.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable
+from typing import Final
+
+from squall.clock import Clock
+from squall.cluster import paths
+from squall.cluster.store import (
+    Cached,
+    Cancel,
+    Conflict,
+    Deposed,
+    Exists,
+    Guard,
+    Store,
+    StoreError,
+    Unavailable,
+    Watch,
+)
+
+_log = logging.getLogger(__name__)
+
+#: The part of a session's length for which one answer is good. The rest is for clocks that run unevenly and for a step of
+#: work that was begun in time.
+TERM_PART: Final = 0.6
+#: How many times in a session's length a leader asks, so that one lost answer or two cost no leadership.
+ROUNDS_PER_SESSION: Final = 6
+#: How many times in a session's length somebody looks whether its sign of presence still stands. A lost session is seen at
+#: once by the watch; this is for watches that were lost.
+LOOKS_PER_SESSION: Final = 2
+#: What stands for the length of a session that never ends, where an interval is asked for.
+ENDLESS_SECS: Final = 10.0
+
+
+def _nothing_against() -> str | None:
+    return None
+
+
+class Leadership:
+    """One candidate. One thread calls `round`; `leading` and `leader` may be called from any.
+
+    why_not: a reason not to lead at present, which is asked before each try and logged when it changes.
+    """
+
+    def __init__(
+        self, store: Store, id: str, clock: Clock, why_not: Callable[[], str | None] = _nothing_against
+    ) -> None:
+        self._store = store
+        self._id = id
+        self._clock = clock
+        self._why_not = why_not
+        self._guard: Guard | None = None
+        self._until = -math.inf
+        self._next = -math.inf
+        self._look = True  # set by the watch: something below /leadership has changed
+        self._first = True
+        self._resigned = False
+        self._reason: str | None = None
+        self._cancel: Cancel = store.watch(paths.LEADERSHIP, self._changed)
+
+    def round(self, now: float) -> Guard | None:
+        """Try to lead, or to go on leading, when it is time; gives what guards this term's writes, None while not leading.
+        Another guard than before is another term: begin it anew."""
+        if self._resigned:
+            return None
+        if self._guard is not None and not self.leading(now):
+            self._end("the store has not answered in time")
+        if self._look or now >= self._next:
+            self._look = False  # before anything is read: what changes from here on is looked at again
+            self._next = now + _interval(self._store, ROUNDS_PER_SESSION)
+            try:
+                if self._guard is not None:
+                    self._renew(self._guard)
+                if self._guard is None:
+                    self._try()
+            except Unavailable as error:
+                _log.debug("Nimbus %s: no round of the election: %s", self._id, error)
+        return self._guard if self.leading(self._clock.now()) else None
+
+    def leading(self, now: float) -> bool:
+        """Whether this one leads, by its own clock alone."""
+        return self._guard is not None and now < self._until
+
+    def next_time(self, now: float) -> float:
+        """When `round` has something to do; it may be called earlier."""
+        if self._resigned:
+            return math.inf
+        return now if self._look else max(now, self._next)
+
+    def leader(self) -> str | None:
+        """The id of the Nimbus that leads, None in between; `Unavailable` when the store does not say."""
+        found = self._store.get(paths.LEADER)
+        return None if found is None else found[0].decode(errors="replace")
+
+    def resign(self) -> None:
+        """Stop leading and stand in no further election, so that another may lead at once."""
+        self._resigned = True
+        self._guard = None
+        self._cancel()
+        try:
+            self._let_go()
+        except StoreError as error:
+            _log.info("Nimbus %s: resigned; others lead when its session has ended: %s", self._id, error)
+
+    def _changed(self, path: str) -> None:
+        self._look = True
+
+    def _end(self, why: str) -> None:
+        self._guard = None
+        _log.warning("Nimbus %s leads no more: %s", self._id, why)
+
+    def _renew(self, guard: Guard) -> None:
+        asked = self._clock.now()
+        if not self._store.owns(paths.LEADER):
+            self._end("its session has ended")
+            return
+        self._until = self._end_of(asked)
+        found = self._store.get(paths.EPOCH)
+        if found is None or found[1] != guard.version:
+            self._end(f"somebody else has written {paths.EPOCH}")
+
+    def _try(self) -> None:
+        reason = self._why_not()
+        if reason != self._reason and reason is not None:
+            _log.warning("Nimbus %s does not lead: %s", self._id, reason)
+        self._reason = reason
+        if reason is not None:
+            self._let_go()  # won in a call that was not answered, or before the reason came up
+            return
+        # Before the place is taken: whoever takes it after us has written since, and then our write is refused.
+        epoch = self._store.get(paths.EPOCH)
+        asked = self._take_place()
+        if asked is None:
+            return
+        try:
+            if epoch is None:
+                version = self._store.create(paths.EPOCH, self._id.encode())
+            else:
+                version = self._store.put(paths.EPOCH, self._id.encode(), epoch[1])
+        except (Conflict, Exists):
+            self._look = True  # the place is ours, the epoch is not yet
+            return
+        if isinstance(self._store, Cached):
+            self._store.fresh()  # what the leader before wrote last is read, not what is remembered
+        self._first = False
+        self._until = self._end_of(asked)
+        self._guard = Guard(paths.EPOCH, version)
+        _log.info("Nimbus %s leads (epoch %d)", self._id, version)
+
+    def _take_place(self) -> float | None:
+        """When it was asked for, if the place is ours."""
+        for _ in range(2):
+            asked = self._clock.now()
+            try:
+                self._store.create(paths.LEADER, self._id.encode(), ephemeral=True)
+                return asked
+            except Exists:
+                asked = self._clock.now()
+                if self._store.owns(paths.LEADER):  # from a call that was not answered
+                    return asked
+            first, self._first = self._first, False
+            if not first or self.leader() != self._id:
+                return None
+            # This process was started anew, and the session of the one before has not run out yet.
+            self._store.delete(paths.LEADER)
+        return None
+
+    def _let_go(self) -> None:
+        if self._store.owns(paths.LEADER):
+            self._store.delete(paths.LEADER)
+
+    def _end_of(self, asked: float) -> float:
+        return asked + TERM_PART * self._store.session_secs
+
+
+class GuardedStore:
+    """A store for one term: its writes carry the guard, and are not even tried once `leading` says no."""
+
+    def __init__(self, store: Store, guard: Guard, leading: Callable[[], bool]) -> None:
+        self._store = store
+        self._guard = guard
+        self._leading = leading
+
+    @property
+    def session_secs(self) -> float:
+        """The length of the session below."""
+        return self._store.session_secs
+
+    def get(self, path: str) -> tuple[bytes, int] | None:
+        """The value and its version, or None where there is no value."""
+        return self._store.get(path)
+
+    def put(
+        self, path: str, data: bytes, expected_version: int | None = None, guard: Guard | None = None
+    ) -> int:
+        """Write a value while this term lasts; `Deposed` afterwards."""
+        return self._store.put(path, data, expected_version, self._checked(path, guard))
+
+    def create(self, path: str, data: bytes, ephemeral: bool = False, guard: Guard | None = None) -> int:
+        """Write a value where there is none while this term lasts; `Deposed` afterwards."""
+        return self._store.create(path, data, ephemeral, self._checked(path, guard))
+
+    def delete(self, path: str, expected_version: int | None = None, guard: Guard | None = None) -> None:
+        """Remove a value while this term lasts; `Deposed` afterwards."""
+        self._store.delete(path, expected_version, self._checked(path, guard))
+
+    def owns(self, path: str) -> bool:
+        """Whether there is an ephemeral value that belongs to this session."""
+        return self._store.owns(path)
+
+    def children(self, path: str) -> list[str]:
+        """Names directly below `path` that hold a value or lead to one, sorted."""
+        return self._store.children(path)
+
+    def watch(self, prefix: str, callback: Watch) -> Cancel:
+        """Call `callback(path)` after each change at or below `prefix`."""
+        return self._store.watch(prefix, callback)
+
+    def _checked(self, path: str, guard: Guard | None) -> Guard:
+        if guard is not None:
+            raise ValueError(f"{path}: writes of a leader carry the guard of its term, not {guard}")
+        if not self._leading():
+            raise Deposed(f"{path} is not written: this Nimbus does not lead any more")
+        return self._guard
+
+
+class Presence:
+    """An ephemeral value that stands as long as its owner keeps it: created again whenever it is not this session's."""
+
+    def __init__(self, store: Store, path: str, data: bytes) -> None:
+        self._store = store
+        self._path = path
+        self._data = data
+        self._next = -math.inf
+        self._look = True
+        self._there = False
+        self._left = False
+        self._cancel: Cancel = store.watch(path, self._changed)
+
+    def keep(self, now: float) -> bool:
+        """See to it that the value stands, when it is time to look; whether it does, as far as is known. Nothing is raised
+        while the store is away: it is tried again."""
+        if self._left:
+            return False
+        if not self._look and now < self._next:
+            return self._there
+        self._look = False  # before the store is asked: what changes from here on is looked at again
+        try:
+            self._stand()
+            self._there = True
+        except (Unavailable, Exists) as error:
+            # Exists: created between our two steps, by a call of ours that was late, or by another of this name.
+            self._there = False
+            _log.debug("%s is not there yet: %s", self._path, error)
+        self._next = now + _interval(self._store, LOOKS_PER_SESSION if self._there else ROUNDS_PER_SESSION)
+        return self._there
+
+    def change(self, data: bytes) -> None:
+        """Say something else from now on; `keep` writes it."""
+        if data != self._data:
+            self._data = data
+            self._look = True
+
+    def next_time(self, now: float) -> float:
+        """When `keep` has something to do; it may be called earlier."""
+        if self._left:
+            return math.inf
+        return now if self._look else max(now, self._next)
+
+    def leave(self) -> None:
+        """Go: the value is removed at once where the store answers, and with the session where it does not."""
+        self._left = True
+        self._cancel()
+        try:
+            if self._store.owns(self._path):
+                self._store.delete(self._path)
+        except StoreError as error:
+            _log.info("%s goes when its session has ended: %s", self._path, error)
+
+    def _changed(self, path: str) -> None:
+        self._look = True
+
+    def _stand(self) -> None:
+        if self._store.owns(self._path):
+            found = self._store.get(self._path)
+            if found is None or found[0] != self._data:
+                self._store.put(self._path, self._data)
+            return
+        try:
+            self._store.create(self._path, self._data, ephemeral=True)
+        except Exists:
+            # Of a session of this owner that has not run out yet, or of a process before this one.
+            _log.info("%s stood there from an earlier session: it is made anew", self._path)
+            self._store.delete(self._path)
+            self._store.create(self._path, self._data, ephemeral=True)
+
+
+def _interval(store: Store, times: int) -> float:
+    secs = store.session_secs
+    return (ENDLESS_SECS if math.isinf(secs) else secs) / times

@@ -1,0 +1,412 @@
+"""Of two candidates one leads; the one before stops by its own clock, and what it still writes is refused."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from squall.clock import ManualClock
+from squall.cluster import paths
+from squall.cluster.leadership import GuardedStore, Leadership, Presence
+from squall.cluster.memory import InMemoryStore
+from squall.cluster.store import Conflict, Deposed, Guard, Unavailable
+
+SESSION = 12.0
+
+
+class Session(InMemoryStore):
+    """A session of 12 seconds whose next call may go wrong: before it is done, or after it."""
+
+    session_secs = SESSION
+
+    def __init__(self, store: InMemoryStore) -> None:
+        super().__init__(store._tree)
+        self.away = False
+        self.lose_answer_of = ""
+        self.calls: list[str] = []
+
+    def _check_alive(self) -> None:
+        if self.away:
+            raise Unavailable("away")
+        super()._check_alive()
+
+    def _lost(self, call: str) -> None:
+        self.calls.append(call)
+        if self.lose_answer_of == call:
+            self.lose_answer_of = ""
+            raise Unavailable("done, but the answer was lost")
+
+    def put(
+        self, path: str, data: bytes, expected_version: int | None = None, guard: Guard | None = None
+    ) -> int:
+        version = super().put(path, data, expected_version, guard)
+        self._lost("put")
+        return version
+
+    def create(self, path: str, data: bytes, ephemeral: bool = False, guard: Guard | None = None) -> int:
+        version = super().create(path, data, ephemeral, guard)
+        self._lost("create")
+        return version
+
+    def owns(self, path: str) -> bool:
+        owned = super().owns(path)
+        self._lost("owns")
+        return owned
+
+
+@dataclass
+class Candidate:
+    store: Session
+    clock: ManualClock
+    leadership: Leadership
+
+    def round(self) -> Guard | None:
+        return self.leadership.round(self.clock.now())
+
+    def leads(self) -> bool:
+        return self.leadership.leading(self.clock.now())
+
+    def guarded(self, guard: Guard) -> GuardedStore:
+        return GuardedStore(self.store, guard, self.leads)
+
+
+@pytest.fixture
+def store() -> InMemoryStore:
+    return InMemoryStore()
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(100.0)
+
+
+Join = Callable[[str], Candidate]
+
+
+@pytest.fixture
+def join(store: InMemoryStore, clock: ManualClock) -> Iterator[Join]:
+    def joined(name: str) -> Candidate:
+        session = Session(store)
+        return Candidate(session, clock, Leadership(session, name, clock))
+
+    yield joined
+
+
+def test_the_first_leads_and_the_second_stands_by(join: Join) -> None:
+    one, two = join("one"), join("two")
+    assert one.round() is not None
+    assert two.round() is None
+    assert (one.leads(), two.leads()) == (True, False)
+    assert one.leadership.leader() == two.leadership.leader() == "one"
+
+
+def test_a_leader_goes_on_leading_with_the_same_guard(join: Join) -> None:
+    one = join("one")
+    guard = one.round()
+    for _ in range(30):
+        one.clock.move_to(one.clock.now() + 1)
+        assert one.round() == guard
+
+
+def test_between_two_looks_the_store_is_not_asked(join: Join) -> None:
+    one = join("one")
+    one.round()
+    one.round()  # its own writes made it look again
+    one.store.calls.clear()
+    for _ in range(10):
+        one.round()
+    assert one.store.calls == []
+    assert one.leadership.next_time(one.clock.now()) == one.clock.now() + SESSION / 6
+
+
+def test_the_end_of_the_leaders_session_wakes_the_one_that_stands_by(join: Join) -> None:
+    one, two = join("one"), join("two")
+    first = one.round()
+    two.round()
+    two.round()
+    assert two.leadership.next_time(two.clock.now()) > two.clock.now()
+    one.store.expire()
+    assert two.leadership.next_time(two.clock.now()) == two.clock.now()
+    second = two.round()
+    assert second is not None and first is not None and second.version > first.version
+
+
+def test_a_leader_that_hears_nothing_stops_by_its_clock_before_its_session_can_end(join: Join) -> None:
+    one = join("one")
+    guard = one.round()
+    start = one.clock.now()
+    one.store.away = True
+    one.clock.move_to(start + 0.59 * SESSION)
+    assert one.round() == guard
+    one.clock.move_to(start + 0.61 * SESSION)
+    assert not one.leads()
+    assert one.round() is None
+
+
+def test_the_term_counts_from_when_it_was_asked_not_from_when_it_was_answered(join: Join) -> None:
+    one = join("one")
+    one.round()
+    clock, store = one.clock, one.store
+    asked = clock.now() + SESSION / 6
+    clock.move_to(asked)
+    owns = InMemoryStore.owns
+
+    def slow(path: str) -> bool:
+        answer = owns(store, path)
+        clock.move_to(asked + 3)
+        return answer
+
+    store.owns = slow  # type: ignore[method-assign]
+    assert one.round() is not None
+    assert one.leadership.leading(asked + 0.59 * SESSION)
+    assert not one.leadership.leading(asked + 0.61 * SESSION)
+
+
+def test_a_leader_that_froze_past_its_term_answers_none_even_when_the_store_says_yes_again(
+    join: Join,
+) -> None:
+    one = join("one")
+    first = one.round()
+    one.clock.move_to(one.clock.now() + 0.9 * SESSION)
+    second = one.round()  # the session lives, so it leads again: with another guard, in another term
+    assert first is not None and second is not None and second.version > first.version
+    with pytest.raises(Deposed):
+        one.guarded(first).put("/a", b"late")
+
+
+def test_what_a_superseded_leader_writes_is_refused_even_if_its_clock_stands_still(join: Join) -> None:
+    one, two = join("one"), join("two")
+    old = one.round()
+    assert old is not None
+    late = GuardedStore(one.store, old, lambda: True)
+    late.put("/a", b"in time")
+    one.leadership.resign()
+    assert two.round() is not None
+    for write in (
+        lambda: late.put("/a", b"late"),
+        lambda: late.create("/b", b"late"),
+        lambda: late.delete("/a"),
+    ):
+        with pytest.raises(Deposed):
+            write()
+    assert two.store.get("/a") is not None and two.store.get("/b") is None
+
+
+def test_a_guarded_store_does_not_even_try_when_its_term_is_over_and_reads_all_the_same(join: Join) -> None:
+    one = join("one")
+    guard = one.round()
+    assert guard is not None
+    guarded = one.guarded(guard)
+    guarded.put("/a", b"x")
+    one.clock.move_to(one.clock.now() + SESSION)
+    with pytest.raises(Deposed, match="does not lead any more"):
+        guarded.put("/a", b"y")
+    assert guarded.get("/a") == (b"x", 0)
+    assert guarded.children("/") == ["a", "leadership"]
+    with pytest.raises(ValueError, match="guard"):
+        guarded.put("/a", b"y", guard=Guard("/b", 0))
+
+
+def test_a_leader_whose_session_ended_steps_down_and_may_win_again(join: Join) -> None:
+    one = join("one")
+    first = one.round()
+    with one.store._tree.lock:
+        one.store._tree.remove(paths.LEADER)
+    one.store._tree.tell(paths.LEADER)
+    second = one.round()
+    assert first is not None and second is not None and second.version > first.version
+
+
+@pytest.mark.parametrize("call", ["create", "put", "owns"])
+def test_a_call_that_was_done_but_not_answered_costs_no_leadership(join: Join, call: str) -> None:
+    one, two = join("one"), join("two")
+    two.round()
+    two.leadership.resign()  # there is an epoch already
+    one.store.lose_answer_of = call
+    one.round()
+    for _ in range(3):
+        one.clock.move_to(one.clock.now() + SESSION / 6)
+        guard = one.round()
+    assert guard is not None
+    one.guarded(guard).put("/a", b"x")
+
+
+def test_whoever_writes_the_epoch_of_an_earlier_place_is_refused(join: Join) -> None:
+    one, two = join("one"), join("two")
+    taken = InMemoryStore.create
+
+    def create(path: str, data: bytes, ephemeral: bool = False, guard: Guard | None = None) -> int:
+        version = taken(one.store, path, data, ephemeral, guard)
+        if path == paths.LEADER:  # frozen right after it won, until its session is over and another leads
+            with one.store._tree.lock:
+                one.store._tree.remove(path)
+            assert two.round() is not None
+        return version
+
+    one.store.create = create  # type: ignore[method-assign]
+    assert one.round() is None
+    assert not one.leads()
+    assert two.leads()
+
+
+def test_somebody_elses_epoch_ends_a_term(join: Join) -> None:
+    one = join("one")
+    first = one.round()
+    one.store.put(paths.EPOCH, b"somebody")
+    second = one.round()
+    assert first is not None and second is not None and second.version > first.version + 1
+
+
+def test_a_nimbus_with_a_reason_does_not_try_and_says_why_once(
+    store: InMemoryStore, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    reasons: list[str | None] = ["lacks file 1234"]
+    session = Session(store)
+    leadership = Leadership(session, "one", clock, lambda: reasons[0])
+    with caplog.at_level(logging.WARNING):
+        for _ in range(5):
+            clock.move_to(clock.now() + SESSION)
+            assert leadership.round(clock.now()) is None
+    assert [record.getMessage() for record in caplog.records] == ["Nimbus one does not lead: lacks file 1234"]
+    assert store.get(paths.LEADER) is None
+    reasons[0] = None
+    clock.move_to(clock.now() + SESSION)
+    assert leadership.round(clock.now()) is not None
+
+
+def test_a_reason_that_comes_up_before_the_term_begins_frees_the_place(
+    store: InMemoryStore, clock: ManualClock
+) -> None:
+    reasons: list[str | None] = [None]
+    session = Session(store)
+    session.lose_answer_of = "create"
+    leadership = Leadership(session, "one", clock, lambda: reasons[0])
+    assert leadership.round(clock.now()) is None
+    assert store.get(paths.LEADER) is not None
+    reasons[0] = "lacks its keys"
+    leadership.round(clock.now())
+    assert store.get(paths.LEADER) is None
+
+
+def test_who_resigns_makes_room_at_once_and_stands_no_more(join: Join) -> None:
+    one, two = join("one"), join("two")
+    one.round()
+    two.round()
+    one.leadership.resign()
+    assert not one.leads()
+    assert two.round() is not None
+    assert one.round() is None
+    assert one.leadership.next_time(0.0) == float("inf")
+
+
+def test_resigning_while_the_store_is_away_raises_nothing(join: Join) -> None:
+    one = join("one")
+    one.round()
+    one.store.away = True
+    one.leadership.resign()
+    assert not one.leads()
+
+
+def test_a_nimbus_that_was_started_anew_does_not_wait_for_its_predecessors_session(join: Join) -> None:
+    before, after = join("one"), join("one")
+    old = before.round()
+    assert old is not None
+    assert after.round() is not None
+    with pytest.raises(Deposed):
+        GuardedStore(before.store, old, lambda: True).put("/a", b"late")
+    before.round()
+    assert (before.leads(), after.leads()) == (False, True)  # and they do not go on taking turns
+
+
+def test_without_the_store_nobody_can_be_asked_who_leads(join: Join) -> None:
+    one = join("one")
+    one.store.away = True
+    assert one.round() is None
+    with pytest.raises(Unavailable):
+        one.leadership.leader()
+
+
+def test_presence_stands_while_it_is_kept_and_goes_with_the_session(store: InMemoryStore) -> None:
+    session = Session(store)
+    presence = Presence(session, "/presence/s1", b"1")
+    assert presence.keep(0.0)
+    assert store.get("/presence/s1") == (b"1", 0)
+    session.expire()
+    assert store.get("/presence/s1") is None
+    assert not presence.keep(0.0)
+
+
+def test_presence_is_made_again_as_soon_as_it_is_gone(store: InMemoryStore) -> None:
+    presence = Presence(Session(store), "/presence/s1", b"1")
+    presence.keep(0.0)
+    presence.keep(0.0)
+    assert presence.next_time(0.0) == SESSION / 2
+    store.delete("/presence/s1")
+    assert presence.next_time(0.0) == 0.0
+    assert presence.keep(0.0)
+    assert store.get("/presence/s1") == (b"1", 0)
+
+
+def test_presence_takes_the_place_of_the_process_before(store: InMemoryStore) -> None:
+    before, after = Session(store), Session(store)
+    Presence(before, "/presence/s1", b"1").keep(0.0)
+    assert Presence(after, "/presence/s1", b"2").keep(0.0)
+    assert store.get("/presence/s1") == (b"2", 0)
+    before.expire()
+    assert store.get("/presence/s1") == (b"2", 0)
+
+
+def test_presence_whose_creation_was_not_answered_is_found_and_kept(store: InMemoryStore) -> None:
+    session = Session(store)
+    presence = Presence(session, "/presence/s1", b"1")
+    session.lose_answer_of = "create"
+    assert not presence.keep(0.0)
+    session.calls.clear()
+    assert presence.keep(SESSION)
+    assert "create" not in session.calls
+
+
+def test_presence_says_no_until_the_store_is_back(store: InMemoryStore) -> None:
+    session = Session(store)
+    presence = Presence(session, "/presence/s1", b"1")
+    session.away = True
+    assert not presence.keep(0.0)
+    assert not presence.keep(0.1)  # not time to look yet
+    session.away = False
+    assert presence.keep(SESSION)
+
+
+def test_presence_says_something_else_when_it_is_told_to(store: InMemoryStore) -> None:
+    session = Session(store)
+    presence = Presence(session, "/nimbuses/n1", b"one")
+    presence.keep(0.0)
+    presence.change(b"two")
+    assert presence.keep(0.0)
+    assert store.get("/nimbuses/n1") == (b"two", 1)
+    assert session.owns("/nimbuses/n1")
+
+
+def test_presence_that_leaves_goes_at_once_and_only_its_own(store: InMemoryStore) -> None:
+    mine, other = Session(store), Session(store)
+    presence = Presence(mine, "/presence/s1", b"1")
+    presence.keep(0.0)
+    presence.leave()
+    assert store.get("/presence/s1") is None
+    assert not presence.keep(SESSION)
+    other.create("/presence/s1", b"2", ephemeral=True)
+    presence.leave()
+    assert store.get("/presence/s1") == (b"2", 0)
+
+
+def test_a_write_over_an_old_version_is_a_conflict_for_a_leader_too(join: Join) -> None:
+    one = join("one")
+    guard = one.round()
+    assert guard is not None
+    guarded = one.guarded(guard)
+    guarded.create("/a", b"x")
+    guarded.put("/a", b"y")
+    with pytest.raises(Conflict):
+        guarded.put("/a", b"z", 0)
