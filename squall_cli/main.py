@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from errno import EPIPE
+from importlib import import_module
 
 import click
 
@@ -27,23 +28,14 @@ class Entry:
     load: Callable[[str, str], click.Command]  # (name, text) -> command
 
 
-def _run(name: str, text: str) -> click.Command:
-    from squall_cli.run import run
+def _from(module: str, attribute: str) -> Callable[[str, str], click.Command]:
+    """Gets a command out of its module, which is imported then."""
 
-    return run
+    def load(name: str, text: str) -> click.Command:
+        command: click.Command = getattr(import_module(module), attribute)
+        return command
 
-
-def _config(name: str, text: str) -> click.Command:
-    from squall_cli.config import config
-
-    return config
-
-
-def _version(name: str, text: str) -> click.Command:
-    def callback() -> None:
-        click.echo(f"squall {__version__} (Python {sys.version.split()[0]}, {sys.executable})")
-
-    return click.Command(name, help=text, callback=callback)
+    return load
 
 
 def _later(name: str, text: str) -> click.Command:
@@ -53,7 +45,9 @@ def _later(name: str, text: str) -> click.Command:
 
 
 COMMANDS: dict[str, Entry] = {
-    "run": Entry("Run a topology on this machine until it is completed or stopped.", _run),
+    "run": Entry(
+        "Run a topology on this machine until it is completed or stopped.", _from("squall_cli.run", "run")
+    ),
     "submit": Entry("Send a topology to a cluster.", _later),
     "list": Entry("List the topologies of a cluster.", _later),
     "status": Entry("Show state, counters and workers of a topology.", _later),
@@ -69,8 +63,10 @@ COMMANDS: dict[str, Entry] = {
     "supervisor": Entry("Start the agent of a host that runs workers.", _later),
     "dev": Entry("Start a small cluster on this machine.", _later),
     "zookeeper": Entry("Start a ZooKeeper server for development.", _later),
-    "config": Entry("Show the settings in force and where each comes from.", _config),
-    "version": Entry("Show the version of Squall.", _version),
+    "config": Entry(
+        "Show the settings in force and where each comes from.", _from("squall_cli.config", "config")
+    ),
+    "version": Entry("Show the version of Squall, and of a cluster.", _from("squall_cli.version", "version")),
 }
 
 

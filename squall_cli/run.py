@@ -25,7 +25,7 @@ from squall_cli.live_table import LiveTable
 from squall_cli.loading import WrongSource, load_topology
 from squall_cli.local_run import Ended, LocalRun, begin_shutdown, end_at_once
 from squall_cli.plain_lines import PlainLines, write
-from squall_cli.screen import COLOURS, NO_COLOURS, Screen, painted
+from squall_cli.screen import Screen, is_terminal, painted, styles_of
 from squall_cli.site import Layers, read_layers, well_formed
 from squall_cli.summary import as_json, summary_lines, verdict
 from squall_cli.user_output import gather_user_output, keep_stdout, let_debugger_in, show_log, show_supervisor
@@ -237,14 +237,3 @@ def print_lines(out: IO[str], lines: list[Line]) -> None:
     styles = styles_of(out)
     for line in lines:
         write(out, painted(line, styles))
-
-
-def is_terminal(stream: IO[str]) -> bool:
-    return stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
-
-
-def styles_of(stream: IO[str]) -> Mapping[str, str]:
-    """The styles that a stream shows; see no-color.org for the variable."""
-    if not is_terminal(stream):
-        return {}
-    return NO_COLOURS if os.environ.get("NO_COLOR") else COLOURS

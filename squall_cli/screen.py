@@ -9,6 +9,7 @@ Must not know: what the lines say, when they are drawn.
 from __future__ import annotations
 
 import math
+import os
 import shutil
 from collections.abc import Mapping, Sequence
 from typing import IO, Final
@@ -29,6 +30,18 @@ def painted(line: Line, styles: Mapping[str, str]) -> str:
     return "".join(
         f"\x1b[{styles[style]}m{text}\x1b[0m" if style in styles and text else text for text, style in line
     ).rstrip()
+
+
+def is_terminal(stream: IO[str]) -> bool:
+    """Whether a person looks at it, on something that understands escape sequences."""
+    return stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+
+
+def styles_of(stream: IO[str]) -> Mapping[str, str]:
+    """The styles that a stream shows; see no-color.org for the variable."""
+    if not is_terminal(stream):
+        return {}
+    return NO_COLOURS if os.environ.get("NO_COLOR") else COLOURS
 
 
 class Screen:

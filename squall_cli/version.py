@@ -1,0 +1,58 @@
+"""`squall version`: the version of the command, and of the cluster's daemons where one is named."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from squall import __version__
+from squall_cli import cluster_client
+
+if TYPE_CHECKING:
+    from squall.http_client import Client
+
+HELP = """Show the version of Squall and of Python here, and those of the daemons of a cluster when one is named.
+
+\b
+Examples:
+  squall version
+  squall version --nimbus http://nimbus-1:6627
+"""
+
+
+@click.command(help=HELP)
+@cluster_client.options
+def version(nimbus: str | None, config: str | None, as_json: bool) -> None:
+    here: dict[str, Any] = {
+        "squall": __version__,
+        "python": sys.version.split()[0],
+        "executable": sys.executable,
+    }
+    asked = bool(nimbus or os.environ.get(cluster_client.VARIABLE))
+    lines = [f"squall {__version__} (Python {here['python']}, {sys.executable})"]
+    if asked:
+        client = cluster_client.connect(nimbus, config)
+        with cluster_client.about(client):
+            daemons = daemons_of(client)
+        here["daemons"] = daemons
+        lines += [f"{each['daemon']} on {each['host']}: {_told(each['versions'])}" for each in daemons]
+    click.echo(json.dumps(here, indent=2) if as_json else "\n".join(lines))
+
+
+def daemons_of(client: Client) -> list[dict[str, Any]]:
+    """Every daemon of the cluster, with the versions that it gave."""
+    found = [("nimbus", each) for each in client.get("cluster")["nimbuses"]]
+    found += [("supervisor", each) for each in client.get("supervisors")["supervisors"]]
+    return [
+        {"daemon": kind, "host": each["host"], "id": each["id"], "versions": each["versions"]}
+        for kind, each in found
+    ]
+
+
+def _told(versions: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {number}" for name, number in versions.items()) or "unknown"
