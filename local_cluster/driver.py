@@ -7,21 +7,15 @@ Must not know: topologies, what commands do.
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as NotDone  # the built-in one only since Python 3.11
-from typing import Any, Protocol, TypeVar
+from typing import TypeVar
 
-from squall.clock import ManualClock, RealClock
+from squall.clock import ManualClock
+from squall.rounds import Driver, Rounds
 from topology_api import SquallError
 
 T = TypeVar("T")
 
-#: The longest that the thread sleeps without a reason to wake.
-LONGEST_SLEEP = 1.0
-#: Seconds that `stop` waits for a user's call that is still running.
-STOP_SECONDS = 10.0
 #: Seconds that worker processes have to end when they are told to stop, before they are killed.
 STOP_SECS = 5.0
 #: In simulated time: rounds at one instant after which a millisecond passes, so that a topology that never rests cannot
@@ -29,146 +23,16 @@ STOP_SECS = 5.0
 ROUNDS_AN_INSTANT = 20_000
 
 
-class Rounds(Protocol):
-    """What a driver needs of an engine."""
-
-    def round(self) -> bool: ...
-
-    def next_time(self) -> float | None: ...
-
-
-class RealTimeDriver:
+class RealTimeDriver(Driver):
     """Runs an engine in a thread of its own."""
 
-    simulated = False
-
     def __init__(self) -> None:
-        self.clock = RealClock()
-        self.woken = threading.Event()
-        self.commands: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
-        self.engine: Rounds | None = None
-        #: No more commands are taken; the thread is to end.
-        self.closing = self.stopping = False
-        self.thread = threading.Thread(target=self.serve, name="squall-local-cluster", daemon=True)
-        #: What the loop itself died of; never expected, never swallowed.
-        self.broken: BaseException | None = None
-        self.progress = threading.Condition()
-
-    def start(self, engine: Rounds) -> None:
-        """Begin."""
-        self.engine = engine
-        self.thread.start()
-
-    def wake(self) -> None:
-        """Something came in: have a round now (thread-safe)."""
-        self.woken.set()
+        super().__init__("the local cluster", "squall-local-cluster", slow="a user's call")
 
     def check_outside(self, what: str) -> None:
         """SquallError when a component calls what would wait for that very call of the component's to end."""
         if threading.current_thread() is self.thread:
             raise SquallError(called_inside(what))
-
-    def call(self, command: Callable[[], T]) -> T:
-        """Run a command between two rounds and give its result."""
-        if threading.current_thread() is self.thread:
-            return command()
-        if self.broken is not None:
-            raise SquallError(f"the local cluster has stopped: {self.broken!r}") from self.broken
-        if self.closing or not self.thread.is_alive():
-            raise SquallError("the local cluster has been shut down")
-        future: Future[T] = Future()
-        self.commands.append((command, future))
-        self.wake()
-        while True:
-            try:
-                return future.result(timeout=LONGEST_SLEEP)
-            except NotDone:
-                if future.done():
-                    raise  # the command's own
-                if not self.thread.is_alive():
-                    why = "been shut down" if self.broken is None else f"stopped: {self.broken!r}"
-                    raise SquallError(f"the local cluster has {why}") from self.broken
-
-    def serve(self) -> None:
-        """The life of the thread."""
-        engine = self.engine
-        assert engine is not None
-        try:
-            while not self.stopping:
-                self.woken.clear()
-                self.run_commands()
-                if self.stopping or engine.round():
-                    continue
-                with self.progress:
-                    self.progress.notify_all()
-                self.sleep(engine.next_time())
-        except BaseException as error:
-            self.broken = error
-            raise
-        finally:
-            with self.progress:
-                self.progress.notify_all()
-
-    def sleep(self, until: float | None) -> None:
-        """Wait for something to come in, or for a time."""
-        seconds = LONGEST_SLEEP if until is None else min(LONGEST_SLEEP, until - self.clock.now())
-        if seconds > 0:
-            self.woken.wait(seconds)
-
-    def run_commands(self) -> None:
-        """Run the commands that have come."""
-        while self.commands:
-            command, future = self.commands.popleft()
-            try:
-                future.set_result(command())
-            except BaseException as error:
-                future.set_exception(error)
-
-    def wait_for(self, condition: Callable[[], bool], timeout: float | None) -> bool:
-        """Wait until a condition holds, at most `timeout` seconds; whether it holds."""
-        deadline = None if timeout is None else self.clock.now() + timeout
-        with self.progress:
-            while not condition():
-                if self.broken is not None:
-                    raise SquallError(f"the local cluster has stopped: {self.broken!r}") from self.broken
-                if not self.thread.is_alive():
-                    raise SquallError("the local cluster has been shut down")
-                left = (
-                    LONGEST_SLEEP / 10
-                    if deadline is None
-                    else min(LONGEST_SLEEP / 10, deadline - self.clock.now())
-                )
-                if left <= 0:
-                    return False
-                self.progress.wait(left)
-        return True
-
-    def stop(self, last: Callable[[], None]) -> None:
-        """End the thread with the command `last`, after which it has no round more: one could start workers anew.
-
-        A user's call that does not return is left behind, with a report; should it return one day, the end comes then.
-        """
-        self.closing = True
-        if self.thread.is_alive() and self.broken is None:
-            future: Future[None] = Future()
-            self.commands.append((lambda: self.end(last), future))
-            self.wake()
-            try:
-                future.result(timeout=STOP_SECONDS)
-            except NotDone:
-                if future.done():
-                    raise  # the command's own
-                raise SquallError(
-                    f"a user's call has not returned for {STOP_SECONDS:g} s; the local cluster is left as it is"
-                ) from None
-            self.thread.join(STOP_SECONDS)
-
-    def end(self, last: Callable[[], None]) -> None:
-        """The last command."""
-        try:
-            last()
-        finally:
-            self.stopping = True
 
 
 def called_inside(what: str) -> str:

@@ -12,6 +12,7 @@ Must not know: what the paths mean, where tokens come from.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import http.client
 import json
@@ -301,10 +302,9 @@ class Client:
         headers = {"Accept": "application/json", **request.headers}
         if authorization is not None:
             headers["Authorization"] = authorization
-        try:
+        # It may have answered before it had read everything: too big, say.
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             connection.request(request.method, request.target, request.body(), headers)
-        except (BrokenPipeError, ConnectionResetError):
-            pass  # it may have answered before it had read everything: too big, say
         response = connection.getresponse()
         if response.status in (307, 308):
             location = response.getheader("Location") or ""

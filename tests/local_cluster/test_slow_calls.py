@@ -9,8 +9,9 @@ import threading
 
 import pytest
 
-from local_cluster import LocalCluster, driver
+from local_cluster import LocalCluster
 from local_cluster.testing import ScriptedSpout
+from squall import rounds
 from topology_api import Bolt, SquallError, Topology, TopologyBuilder, Tuple
 
 ENTERED, GO_ON = threading.Event(), threading.Event()
@@ -30,7 +31,7 @@ def topology() -> Topology:
 
 
 def test_a_call_on_the_cluster_waits_for_a_slow_execute(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driver, "LONGEST_SLEEP", 0.01)
+    monkeypatch.setattr(rounds, "LONGEST_SLEEP", 0.01)
     ENTERED.clear()
     GO_ON.clear()
     with LocalCluster() as cluster:
@@ -46,7 +47,7 @@ def test_a_call_on_the_cluster_waits_for_a_slow_execute(monkeypatch: pytest.Monk
 def test_shutdown_says_that_a_call_has_not_returned_and_ends_the_thread_when_it_does(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(driver, "STOP_SECONDS", 0.05)
+    monkeypatch.setattr(rounds, "STOP_SECONDS", 0.05)
     ENTERED.clear()
     GO_ON.clear()
     cluster = LocalCluster()

@@ -1,0 +1,195 @@
+"""What makes a control loop run in real time: one thread that has rounds, and runs commands between two of them.
+
+Whoever needs something of the loop hands it a command (`call`) from any thread: so what a round works with is only ever
+touched by one thread. The thread sleeps while nothing is due, until the next moment at which something is, or until
+somebody wakes it.
+Must not know: what a round does, what commands do.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as NotDone  # the built-in one only since Python 3.11
+from typing import Any, Protocol, TypeVar
+
+from squall.clock import Clock, RealClock
+from topology_api.errors import SquallError
+
+T = TypeVar("T")
+
+#: The longest that the thread sleeps without a reason to wake.
+LONGEST_SLEEP = 1.0
+#: Seconds that `stop` waits for a command or a round that is still running.
+STOP_SECONDS = 10.0
+
+
+class Rounds(Protocol):
+    """What is run."""
+
+    def round(self) -> bool:
+        """Do what can be done now; whether anything was, so that there may be more."""
+
+    def next_time(self) -> float | None:
+        """When a round is due though nobody wakes the loop."""
+
+
+class NotInTime(SquallError):
+    """A command was not done in the time that its caller had. `begun`: it may be done all the same, later."""
+
+    def __init__(self, message: str, begun: bool) -> None:
+        super().__init__(message, begun)
+        self.message = message
+        self.begun = begun
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class Driver:
+    """Runs something in a thread of its own.
+
+    what: how errors call it ("the local cluster"). slow: what is to blame when it does not end.
+    """
+
+    simulated = False
+
+    def __init__(
+        self, what: str, thread_name: str, slow: str = "a command", clock: Clock | None = None
+    ) -> None:
+        self.what = what
+        self.slow = slow
+        self.clock: Clock = RealClock() if clock is None else clock
+        self.woken = threading.Event()
+        self.commands: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
+        self.engine: Rounds | None = None
+        #: No more commands are taken; the thread is to end.
+        self.closing = self.stopping = False
+        self.thread = threading.Thread(target=self.serve, name=thread_name, daemon=True)
+        #: What the loop itself died of; never expected, never swallowed.
+        self.broken: BaseException | None = None
+        self.progress = threading.Condition()
+
+    def start(self, engine: Rounds) -> None:
+        """Begin."""
+        self.engine = engine
+        self.thread.start()
+
+    def wake(self) -> None:
+        """Something came in: have a round now (thread-safe)."""
+        self.woken.set()
+
+    def call(self, command: Callable[[], T], timeout: float | None = None) -> T:
+        """Run a command between two rounds and give its result; `NotInTime` after `timeout` seconds, and then a command that
+        was not begun will not be."""
+        if threading.current_thread() is self.thread:
+            return command()
+        self.check_running()
+        future: Future[T] = Future()
+        self.commands.append((command, future))
+        self.wake()
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            left = LONGEST_SLEEP if deadline is None else min(LONGEST_SLEEP, deadline - time.monotonic())
+            try:
+                return future.result(timeout=max(0.0, left))
+            except NotDone:
+                if future.done():
+                    return future.result()  # the command's own, or its result of this very moment
+                if not self.thread.is_alive():
+                    self.check_running()
+                if deadline is not None and time.monotonic() >= deadline:
+                    begun = not future.cancel()
+                    raise NotInTime(f"{self.what} is busy: no answer within {timeout:g} s", begun) from None
+
+    def check_running(self) -> None:
+        """SquallError when no more commands are taken."""
+        if self.broken is not None:
+            raise SquallError(f"{self.what} has stopped: {self.broken!r}") from self.broken
+        if self.closing or not self.thread.is_alive():
+            raise SquallError(f"{self.what} has been shut down")
+
+    def serve(self) -> None:
+        """The life of the thread."""
+        engine = self.engine
+        assert engine is not None
+        try:
+            while not self.stopping:
+                self.woken.clear()
+                self.run_commands()
+                if self.stopping or engine.round():
+                    continue
+                with self.progress:
+                    self.progress.notify_all()
+                self.sleep(engine.next_time())
+        except BaseException as error:
+            self.broken = error
+            raise
+        finally:
+            with self.progress:
+                self.progress.notify_all()
+
+    def sleep(self, until: float | None) -> None:
+        """Wait for something to come in, or for a time."""
+        seconds = LONGEST_SLEEP if until is None else min(LONGEST_SLEEP, until - self.clock.now())
+        if seconds > 0:
+            self.woken.wait(seconds)
+
+    def run_commands(self) -> None:
+        """Run the commands that have come."""
+        while self.commands:
+            command, future = self.commands.popleft()
+            if not future.set_running_or_notify_cancel():
+                continue  # its caller has given up
+            try:
+                future.set_result(command())
+            except BaseException as error:
+                future.set_exception(error)
+
+    def wait_for(self, condition: Callable[[], bool], timeout: float | None) -> bool:
+        """Wait until a condition holds, at most `timeout` seconds; whether it holds."""
+        deadline = None if timeout is None else self.clock.now() + timeout
+        with self.progress:
+            while not condition():
+                if self.broken is not None or not self.thread.is_alive():
+                    self.check_running()
+                left = (
+                    LONGEST_SLEEP / 10
+                    if deadline is None
+                    else min(LONGEST_SLEEP / 10, deadline - self.clock.now())
+                )
+                if left <= 0:
+                    return False
+                self.progress.wait(left)
+        return True
+
+    def stop(self, last: Callable[[], None], timeout: float | None = None) -> None:
+        """End the thread with the command `last`, after which it has no round more: one could start anew what `last` ended.
+
+        What does not return in time is left behind, with a report; should it return one day, the end comes then.
+        """
+        self.closing = True
+        seconds = STOP_SECONDS if timeout is None else timeout
+        if self.thread.is_alive() and self.broken is None:
+            future: Future[None] = Future()
+            self.commands.append((lambda: self.end(last), future))
+            self.wake()
+            try:
+                future.result(timeout=seconds)
+            except NotDone:
+                if not future.done():
+                    raise SquallError(
+                        f"{self.slow} has not returned for {seconds:g} s; {self.what} is left as it is"
+                    ) from None
+                future.result()  # the command's own
+            self.thread.join(seconds)
+
+    def end(self, last: Callable[[], None]) -> None:
+        """The last command."""
+        try:
+            last()
+        finally:
+            self.stopping = True
