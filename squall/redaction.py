@@ -1,0 +1,105 @@
+"""What of a configuration is shown: everything but its secrets.
+
+A value is hidden when a word of its key says that it is a secret (`db.password`, `apiKey`, `aws_secret_access_key`), in
+whatever depth. Of other texts the parts are hidden that carry credentials by custom: the user part of a URL, and
+`password=...` in a query or a connection string. Squall's own options hold no secrets, only the paths of files.
+Must not know: who asks, where the configuration comes from.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from topology_api.options import OPTIONS
+
+HIDDEN: Final = "(hidden)"
+
+_SECRET_WORDS: Final = frozenset(
+    (
+        *("password", "passwords", "passwd", "passphrase", "passphrases", "pass", "pwd", "pw"),
+        *(
+            "secret",
+            "secrets",
+            "token",
+            "tokens",
+            "key",
+            "keys",
+            "credential",
+            "credentials",
+            "cred",
+            "creds",
+        ),
+        *("authorization", "auth", "bearer", "cookie", "cookies", "sas"),
+    )
+)
+#: Joined to other words these are secrets too: `dbpassword`, `MYSECRET`, `accesstoken`.
+_SECRET_PARTS: Final = ("password", "passwd", "secret", "token", "credential", "apikey", "accesskey")
+_WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+#: Each of these patterns begins at the start of a word only, so that a long text takes time that grows with its length.
+_PAIR: Final = re.compile(
+    r"(?<![\w.-])(?P<key>[\w.-]+)(?P<equals>\s*=\s*)(?P<value>'[^']*'|\"[^\"]*\"|[^\s&;,]+)"
+)
+_WORD: Final = re.compile(r"\S+")
+_AFTER_AUTHORITY: Final = re.compile(r"[/?#]")
+_PORT: Final = re.compile(r"\d*$")
+
+
+def redacted(conf: Mapping[str, object]) -> dict[str, object]:
+    """A copy of a configuration with `(hidden)` where a secret stands."""
+    return {key: _shown(key, value) for key, value in conf.items()}
+
+
+def is_secret(key: str) -> bool:
+    """Whether the name of a setting says that its value is a secret."""
+    if key in OPTIONS:
+        return False
+    words = [word.lower() for word in _WORDS.findall(key)]
+    return any(word in _SECRET_WORDS or any(part in word for part in _SECRET_PARTS) for word in words)
+
+
+def redacted_text(text: str) -> str:
+    """A text with `(hidden)` in place of what carries credentials by custom."""
+    return _PAIR.sub(_pair, _WORD.sub(lambda word: _without_users(word[0]), text))
+
+
+def _shown(key: str, value: object) -> object:
+    if is_secret(key):
+        return value if value is None or isinstance(value, bool) else HIDDEN
+    return _inside(value)
+
+
+def _inside(value: object) -> object:
+    if isinstance(value, str):
+        return redacted_text(value)
+    if isinstance(value, Mapping):
+        return {key: _shown(str(key), inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_inside(inner) for inner in value]
+    return value
+
+
+def _pair(found: re.Match[str]) -> str:
+    if not is_secret(found["key"]):
+        return found[0]
+    return f"{found['key']}{found['equals']}{HIDDEN}"
+
+
+def _without_users(word: str) -> str:
+    """A text without blanks, without the user part of the URLs in it."""
+    shown: list[str] = []
+    done = 0
+    while (at := word.find("://", done)) >= 0:
+        start = at + 3
+        shown.append(word[done:start])
+        after = _AFTER_AUTHORITY.search(word, start)
+        end = len(word) if after is None else after.start()
+        done = word.rfind("@", start, end)
+        if done < 0 and not _PORT.match(word, word.find(":", start, end) + 1 or end, end):
+            done = word.rfind("@", end)  # a password with a / in it that nobody quoted
+        if done < 0:
+            done = start
+        else:
+            shown.append(HIDDEN)
+    return "".join((*shown, word[done:]))

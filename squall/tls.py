@@ -1,0 +1,139 @@
+"""Who may listen where: HTTP in the clear only to this machine, HTTPS to others.
+
+Must not know: servers and clients, what they speak about. It loads certificates only to say what is wrong with them.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import os
+import socket
+import ssl
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, NoReturn
+
+from topology_api.errors import SquallError
+
+CERTIFICATE: Final = "squall.tls.certificate"
+KEY: Final = "squall.tls.key"
+CA: Final = "squall.tls.ca"
+
+_log = logging.getLogger(__name__)
+
+
+class InsecureBind(SquallError):
+    """A daemon was to listen to other machines without a certificate."""
+
+
+class BadCertificate(SquallError):
+    """Files for HTTPS that cannot be used."""
+
+
+@dataclass(frozen=True)
+class ServerFiles:
+    """What a daemon answers HTTPS with: the paths of a certificate (with its chain) and of its private key."""
+
+    certificate: str
+    key: str
+
+
+def check_bind(host: str, tls: bool, insecure: bool) -> None:
+    """Refuse to listen to other machines in the clear, with `InsecureBind`; with `insecure`, warn instead."""
+    if tls or is_loopback(host):
+        if insecure:
+            why = "HTTPS is served" if tls else f"{host} is reached from this machine only"
+            _log.warning("--insecure allows nothing here that is not allowed without it: %s", why)
+        return
+    if not insecure:
+        raise InsecureBind(
+            f"{host or 'every address'} can be reached from other machines, and without a certificate everybody on the way "
+            f"reads the operators' token and may change what is submitted: set {CERTIFICATE} and {KEY}, listen on 127.0.0.1, "
+            "or say --insecure if nobody else is on that network"
+        )
+    _log.warning(
+        "--insecure: listening on %s in the clear. Whoever is on the way reads the operators' token, and with it runs code "
+        "on every host of the cluster. Set %s and %s",
+        host or "every address",
+        CERTIFICATE,
+        KEY,
+    )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether who listens on `host` (a name or an address) is reached from this machine only."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        pass
+    if not host:  # every address
+        return False
+    try:
+        found = {str(each[4][0]) for each in socket.getaddrinfo(host, None)}
+    except (OSError, UnicodeError):
+        return host == "localhost"
+    return all(ipaddress.ip_address(address.partition("%")[0]).is_loopback for address in found)
+
+
+def server_context_files(conf: Mapping[str, object]) -> ServerFiles | None:
+    """The certificate and key that the settings name, loaded once to see that they are sound; None when none are named."""
+    certificate, key = conf.get(CERTIFICATE), conf.get(KEY)
+    if not certificate and not key:
+        return None
+    if not certificate or not key:
+        missing, there = (CERTIFICATE, KEY) if key else (KEY, CERTIFICATE)
+        raise BadCertificate(f"{there} is set and {missing} is not: HTTPS takes both")
+    files = ServerFiles(str(certificate), str(key))
+    _check_mode(files.key)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        context.load_cert_chain(files.certificate, files.key, password=_no_password)
+    except ssl.SSLError as error:
+        raise BadCertificate(
+            f"{CERTIFICATE} {files.certificate} and {KEY} {files.key} are no certificate with its key, both PEM: "
+            f"{error.reason or 'not PEM'}"
+        ) from error
+    except OSError as error:
+        for option, path in ((CERTIFICATE, files.certificate), (KEY, files.key)):
+            if not os.access(path, os.R_OK):
+                raise BadCertificate(f"{option} {path} cannot be read: {error.strerror}") from error
+        raise BadCertificate(f"{files.certificate} and {files.key} cannot be read: {error}") from error
+    return files
+
+
+def ca(conf: Mapping[str, object]) -> str | None:
+    """The file with the certificates that HTTPS is trusted by, None for those of the system; `BadCertificate`."""
+    path = conf.get(CA)
+    if not path:
+        return None
+    client_context(str(path))
+    return str(path)
+
+
+def client_context(trusted: str | None) -> ssl.SSLContext:
+    """What a client checks a server by: its certificate and its name, always. `BadCertificate` for a file that is none."""
+    try:
+        return ssl.create_default_context(cafile=trusted)
+    except OSError as error:  # SSLError is one
+        why = "it holds no certificates in PEM" if isinstance(error, ssl.SSLError) else error.strerror
+        raise BadCertificate(f"{CA} {trusted} cannot be used: {why}") from error
+
+
+def _check_mode(key: str) -> None:
+    try:
+        mode = stat.S_IMODE(os.stat(key).st_mode)
+    except OSError as error:
+        raise BadCertificate(f"{KEY} {key} cannot be read: {error.strerror}") from error
+    if mode & 0o027:  # a group that may read it is the custom of some systems (ssl-cert)
+        raise BadCertificate(
+            f"{KEY} {key} may be read or changed by others than its owner (mode {mode:04o}): run `chmod 600 {key}`"
+        )
+
+
+def _no_password() -> NoReturn:
+    # Without it OpenSSL would ask at the terminal.
+    raise BadCertificate(
+        f"{KEY} is locked by a passphrase: daemons take a key without one, in a file of mode 0600"
+    )

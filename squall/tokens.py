@@ -1,0 +1,144 @@
+"""The operators' token: what the command shows Nimbus, where it lies on disk, and where the command looks for it.
+
+The first Nimbus that leads makes the token, and shares it with the others (`nimbus.keyring`). Each of them writes it into
+`squall.token.file` (or into its state directory), and into a place of its user by the URL it answers at:
+
+    $XDG_STATE_HOME or ~/.local/state, then squall/tokens/<host>_<port>
+
+so that the same user's command finds it without being told. All of these are files for their owner alone. The command
+looks into SQUALL_TOKEN_FILE, `squall.token.file`, and the place of its user, in this order; a file that others may read is
+refused.
+Must not know: who leads, HTTP, the store. It never puts a token into a text or an error.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import secrets
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote, urlsplit
+
+from squall.private_files import BadPrivateFile, read_private, write_private
+
+VARIABLE: Final = "SQUALL_TOKEN_FILE"
+OPTION: Final = "squall.token.file"
+#: The file in the state directory of a Nimbus.
+FILE: Final = "token"
+
+_WHAT: Final = "the operators' token"
+_PORTS: Final = {"http": 80, "https": 443}
+_SCHEME: Final = "bearer"
+
+
+def make_token() -> str:
+    """A new token: 256 bits that nobody guesses."""
+    return secrets.token_urlsafe(32)
+
+
+def is_token(given: str, expected: str) -> bool:
+    """Whether two tokens are one, compared in constant time."""
+    return hmac.compare_digest(given.encode("utf-8", "surrogateescape"), expected.encode())
+
+
+def bearer(token: str) -> str:
+    """The value of the Authorization header."""
+    return f"Bearer {token}"
+
+
+def read_bearer(header: str) -> str | None:
+    """The token in the value of an Authorization header; None when there is none."""
+    scheme, _, token = header.partition(" ")
+    return token.strip() or None if scheme.lower() == _SCHEME else None
+
+
+def find_token(url: str, environ: Mapping[str, str], site: Mapping[str, object]) -> str | None:
+    """The token for the Nimbus at `url`, None when there is none anywhere.
+
+    `BadPrivateFile` when a file was named and there is no token in it, or when one that is there cannot be used.
+    """
+    for named, by in ((environ.get(VARIABLE), VARIABLE), (site.get(OPTION), OPTION)):
+        if named:
+            token = read_token(Path(str(named)))
+            if token is None:
+                raise BadPrivateFile(
+                    f"{by} names {named}, and there is no such file: copy {_WHAT} there from a host that runs Nimbus"
+                )
+            return token
+    place = user_place(url, environ)
+    return None if place is None else read_token(place)
+
+
+def read_token(path: Path) -> str | None:
+    """The token in a file; None when there is no file, `BadPrivateFile` when it cannot be used."""
+    token = read_private(path, _WHAT)
+    if token is not None and not (token.isascii() and token.isprintable() and " " not in token):
+        raise BadPrivateFile(f"{_WHAT} is not taken from {path}: it is one word of letters, digits and signs")
+    return token
+
+
+def write_token(
+    token: str, state: Path, urls: Iterable[str], environ: Mapping[str, str], site: Mapping[str, object]
+) -> Path:
+    """Put the token where commands find it, when it is not there yet; gives the file that is named to operators.
+
+    `OSError` when that file cannot be written. The places of the user are a convenience: one that cannot be written is left.
+    """
+    named = site.get(OPTION)
+    file = Path(str(named)) if named else state / FILE
+    _put(file, token)
+    for url in urls:
+        place = user_place(url, environ)
+        if place is not None:
+            try:
+                _put(place, token)
+            except OSError:
+                continue  # a user without a home: the file above is told to them
+    return file
+
+
+def user_place(url: str, environ: Mapping[str, str]) -> Path | None:
+    """Where this user keeps the token of the Nimbus at `url`; None for a user without a home, or no URL."""
+    name = _place_name(url)
+    if name is None:
+        return None
+    above = environ.get("XDG_STATE_HOME") or ""
+    if Path(above).is_absolute():  # others are to be ignored, says the XDG specification
+        return Path(above) / "squall" / "tokens" / name
+    home = environ.get("HOME") or ""
+    if not Path(home).is_absolute():
+        return None
+    return Path(home) / ".local" / "state" / "squall" / "tokens" / name
+
+
+def _place_name(url: str) -> str | None:
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port or _PORTS.get(parts.scheme)
+    except ValueError:
+        return None
+    if not host or port is None:
+        return None
+    return f"{'localhost' if _is_here(host) else quote(host, safe='')}_{port}"
+
+
+def _is_here(host: str) -> bool:
+    """Whether a host is this one by whatever name: what listens everywhere answers at the loopback address too."""
+    if host == "localhost":
+        return True
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return address.is_loopback or address.is_unspecified
+
+
+def _put(file: Path, token: str) -> None:
+    try:
+        if read_token(file) == token:
+            return
+    except BadPrivateFile:
+        pass  # too open, or no token: it is written anew
+    write_private(file, token)
