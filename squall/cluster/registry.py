@@ -16,6 +16,7 @@ from squall.cluster import paths
 from squall.cluster.records import (
     Assignment,
     BadRecord,
+    NimbusRecord,
     R,
     Record,
     SupervisorRecord,
@@ -124,6 +125,14 @@ class Registry:
         """A supervisor goes, and its slots with it."""
         self.store.delete(paths.supervisor(supervisor_id))
 
+    # Nimbuses
+
+    def nimbuses(self) -> list[NimbusRecord]:
+        """The Nimbuses that are there, leading or not, by id."""
+        ids = map(paths.unquoted, self.store.children(paths.NIMBUSES))
+        found = [self._read(NimbusRecord, paths.nimbus(nimbus_id)) for nimbus_id in ids]
+        return sorted((record for record in found if record is not None), key=lambda record: record.id)
+
     # Numbers, keys and bundles
 
     def next_number(self, name: str) -> int:
@@ -159,9 +168,18 @@ class Registry:
         """Write the keys of a new topology's links."""
         self.store.create(paths.keys(topology_id), json.dumps(dict(keys)).encode())
 
+    def sealed_keys(self, topology_id: str, recipient: str) -> bytes | None:
+        """The copy of a topology's keys that is sealed to a Nimbus or a supervisor, as it was sealed."""
+        found = self.store.get(paths.sealed_keys(topology_id, recipient))
+        return None if found is None else found[0]
+
+    def save_sealed_keys(self, topology_id: str, recipient: str, sealed: bytes) -> None:
+        """Write a sealed copy; the last one counts."""
+        self.store.put(paths.sealed_keys(topology_id, recipient), sealed)
+
     def remove_keys(self, topology_id: str) -> None:
-        """Drop a topology's keys, if it has any."""
-        self.store.delete(paths.keys(topology_id))
+        """Drop every copy of a topology's keys, if there is any."""
+        remove_tree(self.store, paths.keys(topology_id))
 
     def remove_bundle(self, topology_id: str) -> None:
         """Drop what was shipped for a topology."""
