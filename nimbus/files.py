@@ -1,0 +1,177 @@
+"""The files that topologies bring (archives of modules and data, wheels, requirements), each under its SHA-256.
+
+Every Nimbus holds those of all topologies that are there, in one directory: `<directory>/<sha256>`. A file comes in under
+another name, is hashed on the way, and gets its own name when it is whole and what it says it is: so a name that is
+there is a file that is right. What no topology needs any more goes when it has not been asked for in a while.
+Must not know: HTTP, who needs a file, what is inside (`squall.archives` checks that).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import secrets
+import threading
+import time
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from squall import archives
+from topology_api.errors import SquallError
+
+#: What a topology may bring: its kind -> whether it is an archive.
+KINDS: Final = {"code": True, "wheels": True, "requirements": False}
+#: Bytes of a requirements file.
+MOST_REQUIREMENTS: Final = 1024 * 1024
+_INCOMING: Final = "incoming-"
+_NAME: Final = re.compile(r"[0-9a-f]{64}")
+
+
+class BadFile(SquallError):
+    """A file that is not what it was said to be, or a name that is no SHA-256."""
+
+
+class FileTooLarge(SquallError):
+    """A file over the site's limit."""
+
+
+class FileMissing(SquallError):
+    """A file that is not here."""
+
+
+def checked_name(sha256: str) -> str:
+    """`sha256` as it came; `BadFile` when it is none."""
+    if _NAME.fullmatch(sha256) is None:
+        raise BadFile(f"{sha256!r:.80} is no SHA-256: 64 digits of 0-9 and a-f")  # and so no path either
+    return sha256
+
+
+class FileStore:
+    """The files of one Nimbus. Every call may come from any thread."""
+
+    def __init__(
+        self, directory: Path, limit: int, unpacked_limit: int, clock: Callable[[], float] = time.time
+    ) -> None:
+        self.directory = directory
+        self.limit = limit
+        self.unpacked_limit = unpacked_limit
+        self._now = clock
+        self._lock = threading.Lock()
+        self._sound: set[tuple[str, str]] = set()
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for left in directory.glob(f"{_INCOMING}*"):
+            left.unlink(missing_ok=True)  # by a process that ended meanwhile
+
+    def path(self, sha256: str) -> Path:
+        """Where a file is, `FileMissing` when it is not here. Being asked for keeps it for a while."""
+        path = self.directory / checked_name(sha256)
+        try:
+            os.utime(path)
+        except FileNotFoundError:
+            raise FileMissing(f"there is no file {sha256} here") from None
+        return path
+
+    def has(self, sha256: str) -> bool:
+        """Whether a file is here."""
+        return (self.directory / checked_name(sha256)).exists()
+
+    def names(self) -> set[str]:
+        """The SHA-256 of all files that are here."""
+        return {path.name for path in self.directory.iterdir() if _NAME.fullmatch(path.name)}
+
+    def receive(self, sha256: str) -> Incoming:
+        """Take in a file that is to have this SHA-256."""
+        return Incoming(self.directory, checked_name(sha256), self.limit)
+
+    def check(self, kind: str, sha256: str) -> None:
+        """Whether a file is what a topology may bring as that kind: `FileMissing`, `BadFile` or `BadArchive` if not."""
+        if kind not in KINDS:
+            raise BadFile(f"a topology brings {', '.join(KINDS)}, not {kind!r:.80}")
+        try:
+            path = self.path(sha256)
+        except FileMissing:
+            raise FileMissing(f"the file of {kind!r} ({sha256}) is not here: send it first") from None
+        with self._lock:
+            if (kind, sha256) in self._sound:
+                return
+        if KINDS[kind]:
+            archives.check(path, self.limit, self.unpacked_limit)
+        else:
+            _check_requirements(path)
+        with self._lock:
+            self._sound.add((kind, sha256))
+
+    def collect(self, in_use: Collection[str], older_than_secs: float) -> list[str]:
+        """Remove what nobody uses and nobody has asked for in so many seconds; what was removed."""
+        before = self._now() - older_than_secs
+        removed = []
+        for name in sorted(self.names() - set(in_use)):
+            path = self.directory / name
+            try:
+                if path.stat().st_mtime < before:
+                    path.unlink()
+                    removed.append(name)
+            except FileNotFoundError:
+                continue
+        if removed:
+            with self._lock:
+                self._sound = {each for each in self._sound if each[1] not in removed}
+        return removed
+
+
+class Incoming:
+    """A file on its way in. Its bytes are handed to `write`; then it is `finish`ed, or it was nothing: `abandon`."""
+
+    def __init__(self, directory: Path, sha256: str, limit: int) -> None:
+        self._sha256 = sha256
+        self._limit = limit
+        self._digest = hashlib.sha256()
+        self._size = 0
+        self._target = directory / sha256
+        self._path = directory / f"{_INCOMING}{secrets.token_hex(8)}"
+        self._file: BinaryIO = open(self._path, "xb")  # noqa: SIM115 - open until it is finished or abandoned
+
+    def write(self, data: bytes) -> int:
+        """The next bytes; `FileTooLarge` when they are too many."""
+        self._size += len(data)
+        if self._size > self._limit:
+            raise FileTooLarge(too_large(self._limit))
+        self._digest.update(data)
+        return self._file.write(data)
+
+    def finish(self) -> int:
+        """All bytes have come: put the file under its name, and give its size. `BadFile` when it is another one."""
+        if self._digest.hexdigest() != self._sha256:
+            raise BadFile(
+                f"the {self._size} bytes that came have the SHA-256 {self._digest.hexdigest()}, not {self._sha256}:"
+                " the file was changed or cut off on its way"
+            )
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+        os.replace(self._path, self._target)
+        return self._size
+
+    def abandon(self) -> None:
+        """Forget what has come; nothing happens when it is finished."""
+        self._file.close()
+        self._path.unlink(missing_ok=True)
+
+
+def too_large(limit: int) -> str:
+    """What is said of a file over the limit."""
+    return f"the file is larger than the {limit:,} bytes that Nimbus takes (nimbus.package.limit.bytes)"
+
+
+def _check_requirements(path: Path) -> None:
+    size = path.stat().st_size
+    if size > MOST_REQUIREMENTS:
+        raise FileTooLarge(f"the requirements are {size:,} bytes long, of at most {MOST_REQUIREMENTS:,}")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise BadFile("the requirements are no text in UTF-8") from None
+    if "\0" in text:
+        raise BadFile("the requirements hold a zero byte")

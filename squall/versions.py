@@ -1,0 +1,61 @@
+"""Which versions matter between the machine that packs a topology and those that run it, and whether they fit.
+
+Pickles that hold code by value (classes of `__main__`, lambdas) are bytecode: they are read only by the Python minor version
+that wrote them, and by a cloudpickle of the same major and minor version. So these two must be the same everywhere.
+Must not know: who compares, how versions travel. Nothing is imported to learn its version.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from importlib import metadata
+from typing import Final
+
+from squall import __version__
+
+#: What must be the same, as it is called in a sentence.
+MUST_FIT: Final[Mapping[str, str]] = {"python": "Python", "cloudpickle": "cloudpickle"}
+
+
+@lru_cache(maxsize=1)
+def _cloudpickle() -> str:
+    try:
+        return metadata.version("cloudpickle")
+    except metadata.PackageNotFoundError:  # a daemon can do without; who runs its components cannot
+        return ""
+
+
+def own_versions() -> dict[str, str]:
+    """Those of this process: "squall", "python" ("3.11.4") and "cloudpickle" ("" when it is not installed)."""
+    python = ".".join(map(str, sys.version_info[:3]))
+    return {"squall": __version__, "python": python, "cloudpickle": _cloudpickle()}
+
+
+def minor(version: str) -> str:
+    """Major and minor version: "3.11" of "3.11.4"."""
+    return ".".join(version.split(".")[:2])
+
+
+def misfits(packed: Mapping[str, str], others: Iterable[tuple[str, Mapping[str, str]]]) -> list[str]:
+    """What keeps a topology from being run where it is to run, a sentence for each; nothing when all fits.
+
+    packed: the versions it was packed with. others: (who, its versions) of all that are to take it; one that does not say
+    a version is taken to fit.
+    """
+    problems = []
+    by_problem: dict[tuple[str, str], list[str]] = {}
+    for who, versions in others:
+        for name in MUST_FIT:
+            theirs = versions.get(name, "")
+            if theirs and minor(theirs) != minor(packed.get(name, "")):
+                by_problem.setdefault((name, minor(theirs)), []).append(who)
+    for (name, theirs), whose in by_problem.items():
+        shown = whose[:3] if len(whose) <= 4 else [*whose[:3], f"{len(whose) - 3} more"]
+        problems.append(
+            f"it was packed with {MUST_FIT[name]} {minor(packed.get(name, '')) or '(not said)'}, but"
+            f" {', '.join(shown)} {'has' if len(whose) == 1 else 'have'} {MUST_FIT[name]} {theirs}: submit it with"
+            f" {MUST_FIT[name]} {theirs}"
+        )
+    return problems
