@@ -1,0 +1,283 @@
+"""What travels with a topology: its modules, what --include and --resource name, requirements and wheels.
+
+    archive of the code                               on the worker's PYTHONPATH, before everything else
+        word_count.py                                 the file that was submitted
+        my_helpers.py, my_package/...                 the user's modules that it imports, and those of --include
+        words.txt                                     --resource: beside the file, so that Path(__file__) leads there
+
+A name in that archive that would hide a module of Squall, of what Squall needs or of Python's library is refused.
+Must not know: Nimbus, how it is sent.
+"""
+
+from __future__ import annotations
+
+import importlib.machinery
+import os
+import re
+import sys
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from squall.archives import BadArchive, digest_of, pack
+from squall_cli.figures import plural
+from squall_cli.loading import OURS, Source
+from squall_cli.user_modules import (
+    Before,
+    CannotShip,
+    Modules,
+    files_below,
+    find_modules,
+    is_installed,
+    suffix_of,
+    top_names,
+    user_folders,
+)
+from topology_api.wording import listed
+
+#: What a worker itself imports: a module of one of these names, first on its path, would end it.
+NEEDED: Final = ("cloudpickle", "msgspec", "yaml", "zmq")
+CODE, WHEELS, REQUIREMENTS = "code", "wheels", "requirements"
+HOOKS: Final = "topology.auto.task.hooks"
+#: A list of requirements is text that people write.
+MOST_REQUIREMENTS_BYTES: Final = 256 * 1024
+#: A line of a requirements file that points to other files, which no host has.
+POINTS_HERE: Final = re.compile(
+    r"\s*(-[rcef]|--(requirement|constraint|editable|find-links)\b|[./]|file:|[^#]*@\s*file:)"
+)
+
+
+@dataclass(frozen=True)
+class Resource:
+    """A data file, or a folder of them, and its name beside the submitted file; None: the one that it has."""
+
+    path: Path
+    name: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Resource:
+        """Read `PATH` or `PATH=NAME`; a path that is there as it stands is taken so."""
+        path, equals, name = text.rpartition("=")
+        if not equals or os.path.exists(text):
+            return cls(Path(text))
+        return cls(Path(path), name)
+
+
+@dataclass(frozen=True)
+class Package:
+    """What travels besides the pickles. `code`: place in the archive -> file."""
+
+    code: Mapping[str, Path] = field(default_factory=dict)
+    requirements: Path | None = None
+    wheels: tuple[Path, ...] = ()
+    #: Installed libraries that the code imports, which do not travel.
+    libraries: tuple[str, ...] = ()
+
+    @property
+    def summary(self) -> str:
+        """`2 modules, 1 other file, 3 wheels, requirements`."""
+        modules = sum(place.endswith(tuple(importlib.machinery.all_suffixes())) for place in self.code)
+        others = len(self.code) - modules
+        parts = [plural(modules, "module")]
+        parts += [plural(others, "other file")] if others else []
+        parts += [plural(len(self.wheels), "wheel")] if self.wheels else []
+        parts += ["requirements"] if self.requirements is not None else []
+        return ", ".join(parts)
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A file as it is sent: what it is for, where it lies until then, its SHA-256."""
+
+    purpose: str
+    path: Path
+    sha256: str
+
+    @property
+    def size(self) -> int:
+        return self.path.stat().st_size
+
+
+def included(paths: Iterable[str], home: Path) -> dict[str, Path]:
+    """The files that --include names, by the place that the same import finds them at. `home` is where imports of the
+    submitted file begin. Other folders that these imports need are put at the end of sys.path, so that the file can import
+    them here as well."""
+    found = Modules()
+    home = Path(os.path.abspath(home))
+    for text in paths:
+        path = Path(os.path.abspath(text))
+        if not path.exists():
+            raise CannotShip(f"--include {text}: there is no such file or folder")
+        if path.is_file() and suffix_of(path) not in importlib.machinery.all_suffixes():
+            raise CannotShip(
+                f"--include {text}: it is no module; a data file goes along with --resource {text}"
+            )
+        root = root_of(path, {home, *map(Path, user_folders())})
+        if root != home and str(root) not in map(os.path.abspath, sys.path):
+            sys.path.append(str(root))
+        place = path.relative_to(root).as_posix()
+        if path.is_file():
+            found.add(place, path)
+            continue
+        files = dict(files_below(path))
+        if not files:
+            raise CannotShip(f"--include {text}: there is nothing in it to ship")
+        for name, file in files.items():
+            found.add(f"{place}/{name}" if place != "." else name, file)
+    return found.files
+
+
+def root_of(path: Path, roots: Collection[Path]) -> Path:
+    """The folder that the import of a module or package begins at: one of these, else the one above the outermost package."""
+    if path in roots:
+        return path
+    above = path.parent
+    while (above / "__init__.py").exists():
+        above = above.parent
+    around = [root for root in roots if above.is_relative_to(root)]
+    return max(around, key=lambda root: len(root.parts), default=above)
+
+
+def gather(
+    source: Source,
+    before: Before,
+    includes: Mapping[str, Path],
+    resources: Sequence[Resource] = (),
+    confs: Iterable[Mapping[str, object]] = (),
+) -> Package:
+    """What travels with a topology that has been loaded from this source; CannotShip when something cannot."""
+    modules = find_modules(before, {name for conf in confs for name in hook_modules(conf)}, includes)
+    for resource in resources:
+        add_resource(modules, resource, source)
+    check_names(modules.files)
+    return Package(modules.files, libraries=tuple(sorted(modules.libraries)))
+
+
+def hook_modules(conf: Mapping[str, object]) -> list[str]:
+    """The top-level names of the modules that a configuration names as hooks: a worker imports them."""
+    hooks = conf.get(HOOKS)
+    return [
+        str(hook).partition(":")[0].partition(".")[0] for hook in (hooks if isinstance(hooks, list) else ())
+    ]
+
+
+def file_and_place(source: Source) -> tuple[Path, str]:
+    """The submitted file, and its place in the archive."""
+    if source.file is not None:
+        return Path(os.path.abspath(source.file)), source.file.name
+    module = sys.modules[source.module]
+    file = Path(module.__file__ or "")
+    place = source.module.replace(".", "/")
+    return file, f"{place}/__init__.py" if hasattr(module, "__path__") else f"{place}.py"
+
+
+def add_resource(modules: Modules, resource: Resource, source: Source) -> None:
+    """Add data: below the submitted file's folder it keeps its place, from elsewhere it lands beside the file."""
+    text = f"--resource {resource.path}"
+    file, place = file_and_place(source)
+    if is_installed(file):
+        raise CannotShip(
+            f"{text}: {source.shown} is installed and does not travel, so nothing can be put beside it"
+        )
+    path = Path(os.path.abspath(resource.path))
+    if not path.exists():
+        raise CannotShip(f"{text}: there is no such file or folder")
+    name = resource.name
+    if name is None:
+        name = path.relative_to(file.parent).as_posix() if path.is_relative_to(file.parent) else path.name
+    folder = place.rpartition("/")[0]
+    name = f"{folder}/{name}" if folder else name
+    if path.is_file():
+        modules.add(name, path)
+        return
+    if not path.is_dir():
+        raise CannotShip(f"{text}: it is neither a file nor a folder")
+    files = dict(files_below(path))
+    if not files:
+        raise CannotShip(f"{text}: there is no file in it (hidden files are left out)")
+    for below, each in files.items():
+        modules.add(f"{name}/{below}" if name != "." else below, each)
+
+
+def check_names(files: Mapping[str, Path]) -> None:
+    """CannotShip, naming all, when what travels would hide a module of ours, of what we need, or of Python's."""
+    problems = []
+    for name, place in top_names(files).items():
+        if name in OURS:
+            whose = "Squall has a package of that name"
+        elif name in NEEDED:
+            whose = "Squall itself needs the library of that name"
+        elif name in sys.stdlib_module_names:
+            whose = "Python's standard library has a module of that name"
+        else:
+            continue
+        problems.append(
+            f"{files[place]}: a module named {name!r} cannot be shipped, because {whose};"
+            f" rename it, for example to my_{name}, and the imports of it"
+        )
+    if problems:
+        raise CannotShip("\n".join(problems))
+
+
+def read_requirements(path: Path) -> Path:
+    """A requirements file that a host can work with; CannotShip, with the line, when it points to other files."""
+    try:
+        data = path.read_bytes()
+        text = data.decode("utf-8-sig")
+    except OSError as error:
+        raise CannotShip(f"--requirements {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise CannotShip(f"--requirements {path}: it is not UTF-8 text") from None
+    if len(data) > MOST_REQUIREMENTS_BYTES:
+        raise CannotShip(
+            f"--requirements {path}: it has {len(data):,} bytes, of at most {MOST_REQUIREMENTS_BYTES:,}"
+        )
+    for number, line in enumerate(text.splitlines(), 1):
+        if POINTS_HERE.match(line):
+            raise CannotShip(
+                f"--requirements {path}, line {number}: {line.strip()!r} points to a file of this machine, which no host has;"
+                " write the packages out (`pip freeze` lists them), and ship built ones with --wheels DIR"
+            )
+    return path
+
+
+def find_wheels(folder: Path) -> tuple[Path, ...]:
+    """The wheels in a folder; CannotShip when there are none."""
+    if not folder.is_dir():
+        raise CannotShip(f"--wheels {folder}: there is no such folder")
+    wheels = tuple(sorted(path for path in folder.iterdir() if path.suffix == ".whl" and path.is_file()))
+    if not wheels:
+        raise CannotShip(
+            f"--wheels {folder}: there is no wheel (*.whl) in it; `pip wheel -r requirements.txt -w {folder}` makes them"
+        )
+    return wheels
+
+
+def pack_all(package: Package, folder: Path) -> list[Packed]:
+    """Write the archives of a package into a folder; CannotShip for files that no archive takes."""
+    packed = []
+    try:
+        if package.code:
+            target = folder / "code.tar.gz"
+            packed.append(Packed(CODE, target, pack(package.code, target)))
+        if package.wheels:
+            target = folder / "wheels.tar.gz"
+            packed.append(
+                Packed(WHEELS, target, pack({wheel.name: wheel for wheel in package.wheels}, target))
+            )
+        if package.requirements is not None:
+            target = folder / "requirements.txt"
+            target.write_bytes(package.requirements.read_bytes())
+            packed.append(Packed(REQUIREMENTS, target, digest_of(target)))
+    except BadArchive as error:
+        place = "" if error.member is None else f" {package.code.get(error.member, error.member)}"
+        raise CannotShip(f"what travels cannot be packed:{place} {error.reason}") from None
+    return packed
+
+
+def largest(package: Package, number: int = 3) -> str:
+    """The largest files, for who has to make a package smaller: `data/big.csv (12.0 MB), ...`."""
+    files = [*package.code.items(), *((wheel.name, wheel) for wheel in package.wheels)]
+    sizes = sorted(((path.stat().st_size, name) for name, path in files), reverse=True)[:number]
+    return listed([f"{name} ({size:,} bytes)" for size, name in sizes])

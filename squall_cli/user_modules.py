@@ -1,0 +1,250 @@
+"""Which modules are the user's own: found by what importing their file has loaded, and by the imports in their source.
+
+A module is the user's when its file lies neither in Python's own library, nor in a folder of installed packages, nor in
+Squall. A package of theirs travels whole. An import that stands inside a function has not run yet, so the source of all that
+travels is read as well: what such an import would find beside the file, or in a folder that the user put on the path, travels
+too. Nothing is imported or run here.
+Must not know: archives, options, who receives the files.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.machinery
+import os
+import site
+import sys
+import sysconfig
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib.machinery import PathFinder
+from pathlib import Path
+from types import ModuleType
+
+from squall_cli.loading import HOME, OURS
+from topology_api.errors import SquallError
+
+#: A folder of these names holds nothing that anybody wrote for the topology.
+SKIPPED_FOLDERS = ("__pycache__", "node_modules", "site-packages", "dist-packages")
+#: Python imports these by itself, from wherever they are.
+NOBODYS = ("__main__", "__mp_main__", "sitecustomize", "usercustomize")
+
+
+class CannotShip(SquallError):
+    """Something that a topology needs, or that was named to go with it, cannot travel; the text says what helps."""
+
+
+@dataclass(frozen=True)
+class Before:
+    """What was loaded before the user's file was."""
+
+    modules: frozenset[str]
+
+    @classmethod
+    def now(cls) -> Before:
+        return cls(frozenset(sys.modules))
+
+
+@dataclass
+class Modules:
+    """What was found: the place that a file is imported from (`pkg/part.py`) -> the file."""
+
+    files: dict[str, Path] = field(default_factory=dict)
+    #: Top-level names of installed libraries that the user's code imports.
+    libraries: set[str] = field(default_factory=set)
+    #: Top-level names whose folders have been gone through.
+    packages: set[str] = field(default_factory=set)
+
+    def add(self, place: str, file: Path) -> None:
+        """Let a file travel. CannotShip when another one has its place."""
+        there = self.files.setdefault(place, file)
+        if there != file and not os.path.samefile(there, file):
+            raise CannotShip(f"{there} and {file} would both travel as {place!r}: rename one of them")
+
+
+def installed_folders() -> tuple[str, ...]:
+    """The folders of Python's own library and of what is installed."""
+    named = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    own = os.path.dirname(os.__file__)
+    folders = [
+        *named,
+        own,
+        os.path.join(own, "lib-dynload"),
+        *site.getsitepackages(),
+        site.getusersitepackages(),
+    ]
+    return tuple({os.path.join(os.path.realpath(folder), "") for folder in folders if folder})
+
+
+def is_installed(path: str | Path, folders: tuple[str, ...] = installed_folders()) -> bool:
+    """Whether a file or folder belongs to Python, to an installed package or to Squall."""
+    real = os.path.realpath(path)
+    if os.path.join(real, "").startswith(folders) or not {"site-packages", "dist-packages"}.isdisjoint(
+        Path(real).parts
+    ):
+        return True
+    home = os.path.join(HOME, "")
+    return real.startswith(home) and real[len(home) :].split(os.sep)[0] in OURS
+
+
+def user_folders() -> list[str]:
+    """The folders on Python's path that are the user's: the file's own, PYTHONPATH, what their code has added."""
+    return [
+        folder
+        for folder in map(os.path.abspath, sys.path)
+        if os.path.isdir(folder) and not is_installed(folder)
+    ]
+
+
+def find_modules(
+    before: Before, also: Iterable[str] = (), given: Mapping[str, Path] | None = None
+) -> Modules:
+    """All of the user's modules. `also`: names that are imported later; `given`: files that travel anyway."""
+    found = Modules(dict(given or {}))
+    for name in sorted(set(sys.modules) - before.modules):
+        if name not in NOBODYS:
+            add_loaded(found, name)
+    folders = user_folders()
+    read: set[str] = set()
+    look_up(found, also, folders)
+    while unread := [place for place in found.files if place not in read]:
+        read.update(unread)
+        sources = [found.files[place] for place in unread if place.endswith(".py")]
+        look_up(found, {name for source in sources for name in imported_names(source)}, folders)
+    return found
+
+
+def add_loaded(found: Modules, name: str) -> None:
+    """Add a module that has been loaded, with all of the package it is in, if it is the user's."""
+    file = file_of(sys.modules.get(name))
+    if file is None or is_installed(file):
+        return
+    path = Path(file)
+    if not path.is_file():
+        raise CannotShip(
+            f"module {name!r} comes from {file}, which is no file that could be shipped: unpack it into a folder, or"
+            " install it on the hosts and name it in --requirements"
+        )
+    top, *below = name.split(".")
+    if top not in found.packages:
+        found.packages.add(top)
+        for portion in portions_of(sys.modules.get(top)):
+            add_package(found, top, portion)
+    inside = ["__init__"] if path.name.startswith("__init__.") else []
+    found.add("/".join([top, *below, *inside]) + suffix_of(path), path)  # there already but for odd packages
+
+
+def file_of(module: object) -> str | None:
+    """The file of a module. What else is in sys.modules may do anything when it is asked for an attribute."""
+    if not isinstance(module, ModuleType):
+        return None
+    file = vars(module).get("__file__")
+    return file if isinstance(file, str) else None
+
+
+def portions_of(module: object) -> list[Path]:
+    """The folders of a package that are the user's; none for a plain module."""
+    folders = vars(module).get("__path__") if isinstance(module, ModuleType) else None
+    return [Path(folder) for folder in folders or () if os.path.isdir(folder) and not is_installed(folder)]
+
+
+def suffix_of(path: Path) -> str:
+    """`.py`, or all of what stands behind the name of an extension module."""
+    suffixes = sorted(importlib.machinery.all_suffixes(), key=len, reverse=True)
+    return next((suffix for suffix in suffixes if path.name.endswith(suffix)), path.suffix)
+
+
+def add_package(found: Modules, place: str, folder: Path) -> None:
+    """Add a folder whole: a package's data files are as much a part of it as its modules."""
+    for name, file in files_below(folder):
+        found.add(f"{place}/{name}", file)
+
+
+def files_below(folder: Path) -> Iterator[tuple[str, Path]]:
+    """(name below the folder, file) of all that is worth shipping. Hidden files, caches and environments are not."""
+    above: set[str] = set()  # links that lead around in a circle end
+    for root, folders, names in os.walk(folder, followlinks=True):
+        real = os.path.realpath(root)
+        if real in above:
+            folders.clear()
+            continue
+        above.add(real)
+        folders[:] = sorted(name for name in folders if is_worth_shipping(root, name))
+        for name in sorted(names):
+            file = Path(root, name)
+            if not name.startswith(".") and file.is_file():
+                yield file.relative_to(folder).as_posix(), file
+
+
+def is_worth_shipping(root: str, name: str) -> bool:
+    if name.startswith(".") or name in SKIPPED_FOLDERS or name.endswith((".egg-info", ".dist-info")):
+        return False
+    return not os.path.exists(os.path.join(root, name, "pyvenv.cfg"))
+
+
+# Imports that have not run
+
+
+def imported_names(source: Path) -> set[str]:
+    """The top-level names that a file imports anywhere in it."""
+    try:
+        tree = ast.parse(source.read_bytes())
+    except (
+        OSError,
+        SyntaxError,
+        ValueError,
+        RecursionError,
+    ):  # a template, a test's bad example: nobody imports it
+        return set()
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names.update(alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            names.add(node.module.partition(".")[0])
+    return names
+
+
+def look_up(found: Modules, names: Iterable[str], folders: list[str]) -> None:
+    """Add what imports of these names would find in the user's folders, and note which libraries they are of."""
+    there = {place.partition("/")[0].partition(".")[0] for place in found.files}
+    for name in sorted(set(names)):
+        if name in there or name in OURS or name in sys.stdlib_module_names:
+            continue
+        loaded = file_of(sys.modules.get(name)) or next(iter(portions_of(sys.modules.get(name))), None)
+        if loaded is not None:
+            if is_installed(loaded):
+                found.libraries.add(name)
+            continue
+        spec = PathFinder.find_spec(name, folders)
+        if spec is None or not add_spec(found, name, spec):
+            installed = PathFinder.find_spec(name, [folder for folder in sys.path if folder not in folders])
+            if installed is not None and installed.origin is not None:
+                found.libraries.add(name)
+
+
+def add_spec(found: Modules, name: str, spec: importlib.machinery.ModuleSpec) -> bool:
+    """Whether what an import would find is the user's; then it travels."""
+    portions = [Path(folder) for folder in spec.submodule_search_locations or () if not is_installed(folder)]
+    if spec.origin is not None and not portions and spec.has_location and not is_installed(spec.origin):
+        found.add(name + suffix_of(Path(spec.origin)), Path(spec.origin))
+        return True
+    if spec.origin is None:  # a folder without __init__.py is a package only when there are modules in it
+        portions = [folder for folder in portions if any(folder.rglob("*.py"))]
+    for folder in portions:
+        add_package(found, name, folder)
+    return bool(portions)
+
+
+def top_names(places: Collection[str]) -> dict[str, str]:
+    """The names that an import would find in an archive of these files -> the file that each is found by."""
+    tops: dict[str, str] = {}
+    suffixes = tuple(importlib.machinery.all_suffixes())
+    for place in sorted(places):
+        top, slash, rest = place.partition("/")
+        if slash:
+            if rest.startswith("__init__.") and rest.endswith(suffixes):
+                tops[top] = place
+        elif top.endswith(suffixes):
+            tops[top.partition(".")[0]] = place
+    return tops

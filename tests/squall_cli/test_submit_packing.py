@@ -1,0 +1,413 @@
+"""What travels with a topology: everything of the user's that it imports, at any time, and nothing that the hosts have."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from base64 import b64encode
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from squall.archives import unpack
+from squall_cli.loading import load_topology, parse_source
+from squall_cli.packing import Package, Resource, find_wheels, gather, included, pack_all, read_requirements
+from squall_cli.user_modules import Before, CannotShip
+from topology_api import Topology
+
+ROOT = Path(__file__).resolve().parents[2]
+TOPOLOGY = """
+from topology_api import Fields, Spout, TopologyBuilder
+
+class Nothing(Spout):
+    outputs = Fields("x")
+    def next_tuple(self):
+        self.finish()
+
+def topology(*arguments):
+    builder = TopologyBuilder("packed")
+    builder.set_spout("nothing", Nothing())
+    return builder.build()
+"""
+#: Run where only an unpacked archive and Squall are on the path: what a worker does with a component.
+LOADS = """
+import base64, json, sys
+from topology_api import Topology
+sent = json.load(sys.stdin)
+pickles = {name: base64.b64decode(data) for name, data in sent["pickles"].items()}
+topology = Topology.from_description(sent["description"], pickles)
+component = topology.load("nothing")
+print(json.dumps({"module": type(component).__module__, "said": component.say() if hasattr(component, "say") else None}))
+"""
+
+
+@pytest.fixture(autouse=True)
+def path_and_modules_as_before(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    path, modules = list(sys.path), set(sys.modules)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    yield
+    sys.path[:] = path
+    for name in set(sys.modules) - modules:
+        del sys.modules[name]
+    sys.path_importer_cache.clear()
+
+
+def write(folder: Path, files: Mapping[str, str]) -> Path:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
+
+
+def submitted(
+    text: str, *arguments: str, include: tuple[str, ...] = (), resources: tuple[str, ...] = ()
+) -> tuple[Topology, Package]:
+    """Load and gather as `squall submit` does."""
+    before, source = Before.now(), parse_source(text)
+    home = Path.cwd() if source.file is None else source.file.parent
+    includes = included(include, home)
+    topology = load_topology(text, arguments)
+    confs = [topology.conf, *(component.conf for component in topology.components)]
+    return topology, gather(source, before, includes, [Resource.parse(each) for each in resources], confs)
+
+
+def in_another_process(topology: Topology, package: Package, folder: Path) -> dict[str, str]:
+    """What a process says that has only the archive: the component's module, and what it answers."""
+    (folder / "sent").mkdir()
+    archive = next(each.path for each in pack_all(package, folder / "sent"))
+    unpack(archive, folder / "unpacked", 1 << 30, 1 << 30)
+    pickles = {name: b64encode(data).decode() for name, data in topology.pickles.items()}
+    done = subprocess.run(
+        [sys.executable, "-c", LOADS],
+        input=json.dumps({"description": topology.describe(), "pickles": pickles}),
+        cwd="/",
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": f"{folder / 'unpacked'}{os.pathsep}{ROOT}"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    answer: dict[str, str] = json.loads(done.stdout)
+    return answer
+
+
+# Modules
+
+
+def test_another_process_with_only_the_archive_loads_the_component(tmp_path: Path) -> None:
+    """The file, a neighbour, a package with data, an import in a function, a resource: all are there."""
+    code = (
+        "import pathlib\nimport my_helper\nfrom my_package.inner import deep\n"
+        + TOPOLOGY
+        + "\nNothing.say = lambda self: my_helper.say() + deep() + pathlib.Path(__file__).with_name('words.txt').read_text()\n"
+    )
+    project = write(
+        tmp_path / "project",
+        {
+            "my_topology.py": code,
+            "my_helper.py": "def say():\n    import my_late\n    return my_late.WORD\n",
+            "my_late.py": "WORD = 'late '\n",
+            "my_package/__init__.py": "",
+            "my_package/inner/__init__.py": "",
+            "my_package/inner/deep.txt": "deep ",
+            "my_package/inner/text.py": "import pathlib\nTEXT = pathlib.Path(__file__).with_name('deep.txt').read_text()\n",
+            "words.txt": "words",
+            "unrelated.py": "1 / 0\n",
+        },
+    )
+    (project / "my_package/inner/__init__.py").write_text(
+        "from .text import TEXT\ndef deep():\n    return TEXT\n"
+    )
+    topology, package = submitted(str(project / "my_topology.py"), resources=(str(project / "words.txt"),))
+    assert sorted(package.code) == [
+        "my_helper.py", "my_late.py", "my_package/__init__.py", "my_package/inner/__init__.py",
+        "my_package/inner/deep.txt", "my_package/inner/text.py", "my_topology.py", "words.txt",
+    ]  # fmt: skip
+    answer = in_another_process(topology, package, tmp_path)
+    assert answer == {"module": "my_topology", "said": "late deep words"}
+
+
+def test_a_module_of_a_package_travels_with_all_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = write(
+        tmp_path / "project",
+        {
+            "my_app/__init__.py": "",
+            "my_app/topologies/__init__.py": "",
+            "my_app/topologies/one.py": "from ..shared import say\n"
+            + TOPOLOGY
+            + "\nNothing.say = lambda self: say()\n",
+            "my_app/shared.py": "def say():\n    return 'shared'\n",
+            "my_app/not_imported.py": "",
+        },
+    )
+    monkeypatch.chdir(project)
+    topology, package = submitted("my_app.topologies.one")
+    assert "my_app/not_imported.py" in package.code
+    assert in_another_process(topology, package, tmp_path) == {
+        "module": "my_app.topologies.one",
+        "said": "shared",
+    }
+
+
+def test_a_folder_without_an_init_file_is_a_package_too(tmp_path: Path) -> None:
+    files = {
+        "my_topology.py": "import my_space.part\n" + TOPOLOGY,
+        "my_space/part.py": "",
+        "my_space/data.json": "{}",
+    }
+    _, package = submitted(str(write(tmp_path, files) / "my_topology.py"))
+    assert sorted(package.code) == ["my_space/data.json", "my_space/part.py", "my_topology.py"]
+
+
+def test_folders_that_the_user_has_put_on_the_path_are_the_users(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "by_variable", {"my_library/__init__.py": "", "my_library/part.py": ""})
+    write(tmp_path / "by_code", {"my_other.py": "", "my_lazy.py": ""})
+    monkeypatch.syspath_prepend(str(tmp_path / "by_variable"))
+    code = (
+        f"import sys\nsys.path.insert(0, {str(tmp_path / 'by_code')!r})\nimport my_library, my_other\n"
+        "def later():\n    import my_lazy\n" + TOPOLOGY
+    )
+    _, package = submitted(str(write(tmp_path / "project", {"my_topology.py": code}) / "my_topology.py"))
+    assert sorted(package.code) == [
+        "my_lazy.py", "my_library/__init__.py", "my_library/part.py", "my_other.py", "my_topology.py",
+    ]  # fmt: skip
+
+
+def test_what_is_installed_is_named_and_does_not_travel(tmp_path: Path) -> None:
+    library = write(
+        tmp_path / "venv/lib/python3/site-packages", {"their_library.py": "", "their_late.py": ""}
+    )
+    code = (
+        f"import sys\nsys.path.insert(0, {str(library)!r})\nimport json, their_library\n"
+        "def later():\n    import their_late, no_such_module\n" + TOPOLOGY
+    )
+    _, package = submitted(str(write(tmp_path / "project", {"my_topology.py": code}) / "my_topology.py"))
+    assert sorted(package.code) == ["my_topology.py"]
+    assert package.libraries == ("their_late", "their_library")
+
+
+def test_caches_hidden_files_and_environments_are_left_out(tmp_path: Path) -> None:
+    files = {
+        "my_topology.py": "import my_package\n" + TOPOLOGY,
+        "my_package/__init__.py": "",
+        "my_package/.git/config": "",
+        "my_package/.secret": "",
+        "my_package/__pycache__/x.cpython-311.pyc": "",
+        "my_package/venv/pyvenv.cfg": "",
+        "my_package/venv/lib/x.py": "",
+        "my_package/my.egg-info/PKG-INFO": "",
+        "my_package/kept.txt": "",
+    }
+    write(tmp_path, files)
+    (tmp_path / "my_package" / "round").symlink_to(tmp_path / "my_package")
+    (tmp_path / "my_package" / "dead").symlink_to("nowhere")
+    _, package = submitted(str(tmp_path / "my_topology.py"))
+    assert sorted(package.code) == ["my_package/__init__.py", "my_package/kept.txt", "my_topology.py"]
+
+
+def test_hooks_travel_though_nothing_imports_them(tmp_path: Path) -> None:
+    code = TOPOLOGY.replace('("packed")', '("packed", {"topology.auto.task.hooks": ["my_hooks:Watch"]})')
+    _, package = submitted(
+        str(write(tmp_path, {"my_topology.py": code, "my_hooks.py": ""}) / "my_topology.py")
+    )
+    assert "my_hooks.py" in package.code
+
+
+def test_a_file_whose_name_is_no_identifier_is_found_by_the_other_process(tmp_path: Path) -> None:
+    topology, package = submitted(str(write(tmp_path, {"my-topology.py": TOPOLOGY}) / "my-topology.py"))
+    assert in_another_process(topology, package, tmp_path)["module"] == "my-topology"
+
+
+def test_a_module_out_of_an_archive_is_refused_with_the_way_out(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "my_archive.zip", "w") as archive:
+        archive.writestr("my_zipped.py", "")
+    code = (
+        f"import sys\nsys.path.insert(0, {str(tmp_path / 'my_archive.zip')!r})\nimport my_zipped\n" + TOPOLOGY
+    )
+    write(tmp_path, {"my_topology.py": code})
+    with pytest.raises(CannotShip, match=r"'my_zipped' comes from .*: unpack it into a folder"):
+        submitted(str(tmp_path / "my_topology.py"))
+
+
+# Names that cannot be
+
+
+@pytest.mark.parametrize("name", ["nimbus", "local_cluster", "queue", "zmq"])
+def test_a_module_that_would_hide_ours_or_pythons_is_refused_with_the_way_out(
+    tmp_path: Path, name: str
+) -> None:
+    write(tmp_path / "project", {"my_topology.py": TOPOLOGY})
+    write(tmp_path / "more", {f"{name}.py": ""})
+    with pytest.raises(CannotShip) as caught:
+        submitted(str(tmp_path / "project/my_topology.py"), include=(str(tmp_path / "more" / f"{name}.py"),))
+    assert f"more/{name}.py: a module named '{name}' cannot be shipped, because " in str(caught.value)
+    assert f"rename it, for example to my_{name}" in str(caught.value)
+
+
+def test_a_data_folder_may_have_any_name(tmp_path: Path) -> None:
+    write(tmp_path, {"my_topology.py": TOPOLOGY, "queue/data.txt": ""})
+    _, package = submitted(str(tmp_path / "my_topology.py"), resources=(str(tmp_path / "queue"),))
+    assert "queue/data.txt" in package.code
+
+
+# --include
+
+
+def test_what_is_included_lands_where_the_same_import_finds_it(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {
+            "project/my_topology.py": "import my_far\n" + TOPOLOGY,
+            "project/plugins/one.py": "import my_needed_by_a_plugin\n",
+            "project/my_needed_by_a_plugin.py": "",
+            "shared/my_far.py": "",
+            "shared/my_package/__init__.py": "",
+            "shared/my_package/part/__init__.py": "",
+        },
+    )
+    project, shared = tmp_path / "project", tmp_path / "shared"
+    _, package = submitted(
+        str(project / "my_topology.py"),
+        include=(str(project / "plugins"), str(shared / "my_far.py"), str(shared / "my_package/part")),
+    )
+    assert sorted(package.code) == [
+        "my_far.py", "my_needed_by_a_plugin.py", "my_package/part/__init__.py", "my_topology.py", "plugins/one.py",
+    ]  # fmt: skip
+
+
+def test_including_the_files_own_folder_takes_all_of_it(tmp_path: Path) -> None:
+    write(tmp_path / "project", {"my_topology.py": TOPOLOGY, "never_imported.py": "", "data/x.txt": ""})
+    _, package = submitted(str(tmp_path / "project/my_topology.py"), include=(str(tmp_path / "project"),))
+    assert sorted(package.code) == ["data/x.txt", "my_topology.py", "never_imported.py"]
+
+
+def test_an_include_that_is_not_there_or_no_module_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, {"my_topology.py": TOPOLOGY, "data.csv": "", "empty/.hidden": ""})
+    for name, reason in (
+        ("nothing.py", "no such file"),
+        ("data.csv", "--resource"),
+        ("empty", "nothing in it"),
+    ):
+        with pytest.raises(CannotShip, match=reason):
+            submitted(str(tmp_path / "my_topology.py"), include=(str(tmp_path / name),))
+
+
+def test_two_files_for_one_place_are_refused_by_name(tmp_path: Path) -> None:
+    write(tmp_path, {"one/my_module.py": "1", "two/my_module.py": "2", "project/my_topology.py": TOPOLOGY})
+    with pytest.raises(CannotShip) as caught:
+        submitted(
+            str(tmp_path / "project/my_topology.py"),
+            include=(str(tmp_path / "one/my_module.py"), str(tmp_path / "two/my_module.py")),
+        )
+    assert f"{tmp_path}/one/my_module.py and {tmp_path}/two/my_module.py would both travel as" in str(
+        caught.value
+    )
+
+
+# --resource
+
+
+def test_a_resource_keeps_its_place_or_lands_beside_the_file_or_where_it_is_told(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {
+            "project/my_topology.py": TOPOLOGY,
+            "project/data/a.txt": "",
+            "far/b.txt": "",
+            "far/c=d.txt": "",
+            "far/more/e.txt": "",
+        },
+    )
+    far = str(tmp_path / "far")
+    _, package = submitted(
+        str(tmp_path / "project/my_topology.py"),
+        resources=(
+            str(tmp_path / "project/data/a.txt"), f"{far}/b.txt", f"{far}/c=d.txt", f"{far}/b.txt=named/f.txt", f"{far}/more=g",
+        ),
+    )  # fmt: skip
+    assert sorted(set(package.code) - {"my_topology.py"}) == [
+        "b.txt",
+        "c=d.txt",
+        "data/a.txt",
+        "g/e.txt",
+        "named/f.txt",
+    ]
+
+
+def test_a_resource_of_a_module_in_a_package_lands_beside_that_module(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, {"my_app/__init__.py": "", "my_app/one.py": TOPOLOGY, "far/b.txt": ""})
+    monkeypatch.chdir(tmp_path)
+    _, package = submitted("my_app.one", resources=("far/b.txt",))
+    assert "my_app/b.txt" in package.code
+
+
+def test_a_resource_that_cannot_go_along_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, {"my_topology.py": TOPOLOGY, "empty/.hidden": "", "x.txt": ""})
+    os.mkfifo(tmp_path / "pipe")
+    for name, reason in (("nothing", "no such"), ("empty", "no file in it"), ("pipe", "neither a file")):
+        with pytest.raises(CannotShip, match=reason):
+            submitted(str(tmp_path / "my_topology.py"), resources=(str(tmp_path / name),))
+    _, package = submitted(str(tmp_path / "my_topology.py"), resources=(f"{tmp_path}/x.txt=../up.txt",))
+    with pytest.raises(CannotShip, match=r"cannot be packed: .*x.txt its name holds '\.\.'"):
+        pack_all(package, tmp_path / "elsewhere")
+
+
+# --requirements and --wheels
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "-r more.txt", "--requirement more.txt", "-c limits.txt", "-e .", "--editable=.", ".", "./pkg", "../pkg", "/opt/x.whl",
+        "mine @ file:///opt/mine.whl", "file:///x", "--find-links wheels", "-f wheels",
+    ],
+)  # fmt: skip
+def test_requirements_that_point_to_files_are_refused_with_their_line(tmp_path: Path, line: str) -> None:
+    write(tmp_path, {"requirements.txt": f"# fine\nsix==1.16\n{line}\n"})
+    with pytest.raises(CannotShip, match=r"line 3: .*--wheels DIR"):
+        read_requirements(tmp_path / "requirements.txt")
+
+
+def test_requirements_of_every_other_kind_are_taken(tmp_path: Path) -> None:
+    text = (
+        "# -r commented\nsix==1.16 # as in -e .\nnumpy>=2,<3 ; python_version > '3.9'\n--index-url https://host/simple\n"
+        "six==1 \\\n    --hash=sha256:ab\nmine @ https://host/mine.whl\n--no-binary :all:\n\n"
+    )
+    write(tmp_path, {"requirements.txt": text})
+    assert read_requirements(tmp_path / "requirements.txt") == tmp_path / "requirements.txt"
+
+
+def test_requirements_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "latin").write_bytes(b"# \xe9\n")
+    (tmp_path / "long").write_bytes(b"#" * 300_000)
+    for name, reason in (
+        ("missing", "No such file"),
+        ("latin", "not UTF-8"),
+        ("long", "at most"),
+        (".", "directory"),
+    ):
+        with pytest.raises(CannotShip, match=reason):
+            read_requirements(tmp_path / name)
+
+
+def test_wheels_are_packed_and_a_folder_without_any_is_refused(tmp_path: Path) -> None:
+    write(tmp_path / "wheels", {"a-1-py3-none-any.whl": "a", "b-1-py3-none-any.whl": "b", "c.tar.gz": ""})
+    wheels = find_wheels(tmp_path / "wheels")
+    packed = pack_all(Package({}, None, wheels), tmp_path)
+    assert [each.purpose for each in packed] == ["wheels"]
+    assert len(unpack(packed[0].path, tmp_path / "out", 1 << 20, 1 << 20).names) == 2
+    for name in ("missing", "elsewhere"):
+        with pytest.raises(CannotShip):
+            find_wheels(tmp_path / name)
