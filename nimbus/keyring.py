@@ -1,0 +1,179 @@
+"""The secrets that Nimbus hands out: the key pair of each topology's links, and the operators' token, always sealed.
+
+A topology's key pair is made when it is submitted. It stands in the store only as copies sealed to those who may have it:
+each Nimbus that is there, so that the next leader can go on, and each supervisor that has workers of the topology, before
+they are placed there. The operators' token is sealed to the Nimbuses in the same way.
+
+What is promised: nothing of this stands in the store in the clear; a supervisor that runs nothing of a topology has no copy
+of its keys. Whoever may write to the store may name a supervisor of their own, and so gets copies: the store's own access
+rules keep them out.
+
+A `KeyRing` belongs to one Nimbus and one thread. While that Nimbus leads, its registry is the one whose writes are guarded;
+one that does not lead only reads.
+Must not know: what the keys are used for, files, HTTP.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from squall.cluster import paths
+from squall.cluster.records import NimbusRecord, SupervisorRecord
+from squall.cluster.registry import Registry
+from squall.sealing import BadKey, BadSeal, KeyPair, seal_texts, sealed_to
+from squall.tokens import make_token
+from topology_api.errors import SquallError
+
+_log = logging.getLogger(__name__)
+
+MakeKeys = Callable[[], Mapping[str, str]]
+"""Makes the keys of a topology's links: Nimbus hands them on and does not know what they are."""
+
+_TOKEN: Final = "token"
+
+
+class NoKeys(SquallError):
+    """The keys of a topology's links are not to be had any more."""
+
+
+class KeyRing:
+    """The secrets of a cluster, as one Nimbus has them."""
+
+    def __init__(self, registry: Registry, pair: KeyPair, nimbus_id: str, make_keys: MakeKeys) -> None:
+        self._registry = registry
+        self._pair = pair
+        self._id = nimbus_id
+        self._make_keys = make_keys
+        #: What was opened: topology id -> the sealed bytes and what was in them.
+        self._opened: dict[str, tuple[bytes, dict[str, str]]] = {}
+        #: What could not be opened and was told of.
+        self._damaged: dict[str, bytes] = {}
+        #: Copies that are known to stand in the store: (topology id, recipient, public key).
+        self._given: set[tuple[str, str, str]] = set()
+
+    # The keys of topologies
+
+    def make(self, topology_id: str) -> None:
+        """Make the keys of a new topology and seal them to every Nimbus that is there. Those that it has are kept."""
+        if self._texts(topology_id) is None:
+            self._give(topology_id, self._id, self._pair.public, dict(self._make_keys()))
+        self.share([topology_id])
+
+    def seal_for(self, topology_id: str, supervisors: Iterable[SupervisorRecord]) -> None:
+        """Give supervisors a copy that only they can open; `NoKeys` when there is nothing to copy."""
+        missing = [each for each in supervisors if not self._has_copy(topology_id, each.id, each.public_key)]
+        if not missing:
+            return
+        texts = self._texts(topology_id)
+        if texts is None:
+            raise NoKeys(
+                f"the keys of {topology_id} were sealed to Nimbuses that are gone, so no further supervisor can have them:"
+                " kill the topology and submit it again"
+            )
+        for supervisor in missing:
+            self._try_to_give(topology_id, supervisor, texts)
+
+    def share(self, topology_ids: Iterable[str]) -> None:
+        """Give every Nimbus that is there what this one has: the keys of these topologies, and the operators' token."""
+        others = [record for record in self._registry.nimbuses() if record.id != self._id]
+        for what in (*topology_ids, paths.OPERATOR):
+            missing = [each for each in others if not self._has_copy(what, each.id, each.public_key)]
+            texts = self._texts(what) if missing else None
+            for other in missing:
+                if texts is not None:
+                    self._try_to_give(what, other, texts)
+
+    def forget(self, topology_id: str) -> None:
+        """Drop every copy of a topology's keys."""
+        self._registry.remove_keys(topology_id)
+        self._opened.pop(topology_id, None)
+        self._given = {given for given in self._given if given[0] != topology_id}
+
+    def lacks(self, topology_ids: Iterable[str]) -> str | None:
+        """Why this Nimbus should not lead: it lacks what another one that is there has. None when it does not."""
+        others = [record for record in self._registry.nimbuses() if record.id != self._id]
+        for what in (paths.OPERATOR, *topology_ids):
+            if others and self._texts(what) is None:
+                for other in others:
+                    if self._is_sealed_to(what, other.id, other.public_key):
+                        which = "the operators' token" if what == paths.OPERATOR else f"the keys of {what}"
+                        return f"lacks {which}, which {other.id} has"
+        return None
+
+    # The operators' token
+
+    def token(self) -> str | None:
+        """The operators' token; None where there is none yet, or none that this Nimbus can open."""
+        texts = self._texts(paths.OPERATOR)
+        return None if texts is None else texts.get(_TOKEN)
+
+    def settle_token(self, offered: str | None = None) -> str:
+        """The operators' token, which a leader makes where it has none: the one that is offered, or a new one."""
+        token = self.token()
+        if token is None:
+            token = offered or make_token()
+            self._replace_token(token)
+            _log.info("the operators' token is %s", "the one from the file" if offered else "a new one")
+        self.share(())
+        return token
+
+    def renew_token(self) -> str:
+        """Another token for the operators; the one before is of no use from now on."""
+        token = make_token()
+        self._replace_token(token)
+        self.share(())
+        _log.info("the operators' token is a new one; the one before is refused")
+        return token
+
+    def _replace_token(self, token: str) -> None:
+        # Nobody is left with a copy of another one: those who are not there get theirs when they come.
+        self.forget(paths.OPERATOR)
+        self._give(paths.OPERATOR, self._id, self._pair.public, {_TOKEN: token})
+
+    # Copies
+
+    def _texts(self, what: str) -> dict[str, str] | None:
+        sealed = self._registry.sealed_keys(what, self._id)
+        if sealed is None:
+            self._opened.pop(what, None)
+            return None
+        known = self._opened.get(what)
+        if known is not None and known[0] == sealed:
+            return known[1]
+        try:
+            texts = self._pair.open_texts(sealed, what)
+        except BadSeal as error:
+            if self._damaged.get(what) != sealed:  # this is asked often
+                self._damaged[what] = sealed
+                _log.warning("the copy at %s: %s", paths.sealed_keys(what, self._id), error)
+            return None
+        self._opened[what] = sealed, texts
+        return texts
+
+    def _has_copy(self, what: str, recipient: str, public: str) -> bool:
+        if (what, recipient, public) in self._given:
+            return True
+        if not self._is_sealed_to(what, recipient, public):
+            return False
+        self._given.add((what, recipient, public))
+        return True
+
+    def _is_sealed_to(self, what: str, recipient: str, public: str) -> bool:
+        sealed = self._registry.sealed_keys(what, recipient)
+        try:
+            return sealed is not None and sealed_to(sealed) == public
+        except BadSeal:
+            return False
+
+    def _try_to_give(self, what: str, record: SupervisorRecord | NimbusRecord, texts: dict[str, str]) -> None:
+        try:
+            self._give(what, record.id, record.public_key, texts)
+        except BadKey as error:
+            # One bad record keeps nothing from the others; whoever has it cannot start its workers, and says so.
+            _log.error("%s gets no copy of the secrets of %s: %s", record.id, what, error)
+
+    def _give(self, what: str, recipient: str, public: str, texts: dict[str, str]) -> None:
+        self._registry.save_sealed_keys(what, recipient, seal_texts(public, what, texts))
+        self._given.add((what, recipient, public))
