@@ -137,6 +137,12 @@ class Counters:
             counted = self._topologies.get(record.id, Counted())
             return topology_status(record, components, counted, living, now)
 
+    def of_workers(self, topology_id: str) -> list[tuple[str, Incarnation, WorkerCounters]]:
+        """The latest word of each worker that is counted by itself, by name."""
+        with self._lock:
+            counted = self._topologies.get(topology_id, Counted())
+            return [(worker, *counted.workers[worker]) for worker in sorted(counted.workers)]
+
     def close(self, record: TopologyRecord, components: Components) -> None:
         """A topology is gone: keep its final counters for a while."""
         with self._lock:
