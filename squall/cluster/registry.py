@@ -2,13 +2,19 @@
 
 A `Registry` belongs to one daemon and one thread at a time. It remembers what it read last, which serves
 twice: a record that has not changed is not decoded again, and a write carries the version that was read, so
-that it fails with `Conflict` (or `Exists`) when somebody else has written since.
+that it fails with `Conflict` (or `Exists`) when somebody else has written since. After a write that failed, whyever,
+what was read there is forgotten: nobody knows what stands there before it is read again.
+
+A value that is no record concerns one thing only. A topology whose record (or assignment) cannot be read is left out of
+`topologies` and named in `bad`; a supervisor or a Nimbus whose record cannot be read is not there until it says again
+that it is; a report that cannot be read was never made, and the next one is written over it.
 Must not know: what the records mean, or when one has to change.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -25,14 +31,21 @@ from squall.cluster.records import (
     decode,
     encode,
 )
-from squall.cluster.store import Conflict, Exists, Store, remove_tree
+from squall.cluster.store import Conflict, Exists, Store, TooBig, remove_tree
+
+_log = logging.getLogger(__name__)
+
+_UNREADABLE = (BadRecord, TooBig)
+_OF_TOPOLOGIES = (paths.ASSIGNMENTS, paths.LEAVING, paths.REPORTS, paths.KEYS, paths.BLOBS)
+"""Below these stands what belongs to a topology, by its id."""
 
 
 @dataclass(frozen=True)
 class _Seen:
     data: bytes
     version: int
-    record: Record
+    record: Record | None
+    """None: the bytes are no record."""
 
 
 class Registry:
@@ -41,6 +54,9 @@ class Registry:
     def __init__(self, store: Store) -> None:
         self.store = store
         self._seen: dict[str, _Seen] = {}
+        self._told: set[str] = set()  # paths whose unreadable values were told of
+        #: Name -> why, of the topologies that `topologies` left out when it was last called.
+        self.bad: Mapping[str, str] = {}
 
     # Topologies
 
@@ -49,17 +65,37 @@ class Registry:
         return self._read(TopologyRecord, paths.topology(name))
 
     def topologies(self) -> list[TopologyRecord]:
-        """All topologies, the oldest submission first."""
+        """All topologies that can be read, the oldest submission first; `bad` says what is wrong with the others."""
         names = list(map(paths.unquoted, self.store.children(paths.TOPOLOGIES)))
         self._forget_topologies(names)
-        records = [record for name in names if (record := self.topology(name)) is not None]
-        return sorted(records, key=lambda record: (record.submitted, _number(record.id)))
+        records: list[TopologyRecord] = []
+        bad: dict[str, str] = {}
+        for name in names:
+            try:
+                record = self._whole_topology(name)
+            except _UNREADABLE as error:
+                bad[name] = str(error)
+                continue
+            if record is not None:
+                records.append(record)
+        self.bad = bad
+        return sorted(records, key=lambda record: (record.submitted, number_of(record.id)))
+
+    def _whole_topology(self, name: str) -> TopologyRecord | None:
+        """A topology's record, when what belongs to it can be read as well."""
+        record = self.topology(name)
+        if record is not None:
+            if record.name != name:
+                raise BadRecord(f"{paths.topology(name)} holds the record of {record.name!r}")
+            self.assignment(record.id)
+            self.leaving(record.id)
+        return record
 
     def create_topology(self, record: TopologyRecord) -> None:
         """Take the name for a new topology; `Exists` when it is taken."""
         path = paths.topology(record.name)
-        data = encode(record)
-        self._seen[path] = _Seen(data, self.store.create(path, data), record)
+        self._seen.pop(path, None)
+        self._write(path, record)
 
     def update_topology(self, was: TopologyRecord, now: TopologyRecord) -> None:
         """Change the record that was read as `was`; `Conflict` when it is another by now."""
@@ -70,6 +106,77 @@ class Registry:
         """Free the name of the topology that was read as `was`."""
         self._expect(was)
         self._delete(paths.topology(was.name))
+
+    def rebuild_topology(self, record: TopologyRecord) -> None:
+        """Write a record over whatever stands at its name: for one that cannot be read."""
+        path = paths.topology(record.name)
+        self._seen.pop(path, None)
+        self.store.put(path, encode(record))
+
+    def drop_unreadable_topology(self, name: str) -> None:
+        """Free a name whose record cannot be read."""
+        self._seen.pop(paths.topology(name), None)
+        self.store.delete(paths.topology(name))
+
+    # Versions that take a name over, or have had it
+
+    def replacement(self, name: str) -> TopologyRecord | None:
+        """The version that waits for the drain of the one that has the name."""
+        return self._read(TopologyRecord, paths.replacement(name))
+
+    def replacements(self) -> list[str]:
+        """The names for which a version waits."""
+        return list(map(paths.unquoted, self.store.children(paths.REPLACEMENTS)))
+
+    def create_replacement(self, record: TopologyRecord) -> None:
+        """Have a version wait for a name; `Exists` when another one does."""
+        path = paths.replacement(record.name)
+        self._seen.pop(path, None)
+        self._write(path, record)
+
+    def remove_replacement(self, name: str) -> None:
+        """No version waits for the name any more, also none that cannot be read."""
+        self._seen.pop(paths.replacement(name), None)
+        self.store.delete(paths.replacement(name))
+
+    def replaced(self, name: str) -> TopologyRecord | None:
+        """The version that had the name before, while it may come back."""
+        return self._read(TopologyRecord, paths.replaced(name))
+
+    def all_replaced(self) -> list[str]:
+        """The names whose version before may come back."""
+        return list(map(paths.unquoted, self.store.children(paths.REPLACED)))
+
+    def save_replaced(self, record: TopologyRecord) -> None:
+        """Keep a version for the case that it has to come back."""
+        self._seen.pop(paths.replaced(record.name), None)
+        self.store.put(paths.replaced(record.name), encode(record))
+
+    def remove_replaced(self, name: str) -> None:
+        """The version before does not come back any more."""
+        self._seen.pop(paths.replaced(name), None)
+        self.store.delete(paths.replaced(name))
+
+    # Everything that belongs to a topology
+
+    def known_ids(self) -> set[str]:
+        """The ids of all topologies of which anything but the record stands in the store."""
+        return {paths.unquoted(name) for above in _OF_TOPOLOGIES for name in self.store.children(above)} - {
+            paths.OPERATOR
+        }
+
+    def placed_ids(self) -> set[str]:
+        """The ids of all topologies that have workers, or such that are to go."""
+        found = (*self.store.children(paths.ASSIGNMENTS), *self.store.children(paths.LEAVING))
+        return set(map(paths.unquoted, found))
+
+    def remove_all_of(self, topology_id: str) -> None:
+        """Drop everything of a topology but its record. What says where its workers are goes last."""
+        for above in reversed(_OF_TOPOLOGIES):
+            top = f"{above}/{paths.quoted(topology_id)}"
+            for path in [path for path in self._seen if path == top or path.startswith(top + "/")]:
+                self._seen.pop(path, None)
+            remove_tree(self.store, top)
 
     # Assignments, and the workers that were withdrawn
 
@@ -92,8 +199,8 @@ class Registry:
     # Reports
 
     def report(self, topology_id: str, worker: str) -> WorkerReport | None:
-        """The last word of a worker."""
-        return self._read(WorkerReport, paths.report(topology_id, worker))
+        """The last word of a worker; None too when it cannot be read: it will be said again."""
+        return self._readable(WorkerReport, paths.report(topology_id, worker))
 
     def reports(self, topology_id: str) -> dict[str, WorkerReport]:
         """The last word of each worker of a topology."""
@@ -114,7 +221,7 @@ class Registry:
     def supervisors(self) -> list[SupervisorRecord]:
         """The supervisors that are there, by id."""
         ids = map(paths.unquoted, self.store.children(paths.SUPERVISORS))
-        found = [self._read(SupervisorRecord, paths.supervisor(supervisor_id)) for supervisor_id in ids]
+        found = [self._readable(SupervisorRecord, paths.supervisor(supervisor_id)) for supervisor_id in ids]
         return sorted((record for record in found if record is not None), key=lambda record: record.id)
 
     def save_supervisor(self, record: SupervisorRecord) -> None:
@@ -125,13 +232,29 @@ class Registry:
         """A supervisor goes, and its slots with it."""
         self.store.delete(paths.supervisor(supervisor_id))
 
+    def drained_supervisors(self) -> set[str]:
+        """The supervisors that are to get no work, there or not."""
+        return set(map(paths.unquoted, self.store.children(paths.DRAINED)))
+
+    def save_drained(self, supervisor_id: str) -> None:
+        """A supervisor is to get no work."""
+        self.store.put(paths.drained(supervisor_id), b"drained")
+
+    def remove_drained(self, supervisor_id: str) -> None:
+        """A supervisor may get work again."""
+        self.store.delete(paths.drained(supervisor_id))
+
     # Nimbuses
 
     def nimbuses(self) -> list[NimbusRecord]:
         """The Nimbuses that are there, leading or not, by id."""
         ids = map(paths.unquoted, self.store.children(paths.NIMBUSES))
-        found = [self._read(NimbusRecord, paths.nimbus(nimbus_id)) for nimbus_id in ids]
+        found = [self._readable(NimbusRecord, paths.nimbus(nimbus_id)) for nimbus_id in ids]
         return sorted((record for record in found if record is not None), key=lambda record: record.id)
+
+    def save_nimbus(self, record: NimbusRecord) -> None:
+        """A Nimbus says that it is there. Where its record is to go with its session, `leadership.Presence` keeps it."""
+        self.store.put(paths.nimbus(record.id), encode(record))
 
     # Numbers, keys and bundles
 
@@ -144,7 +267,7 @@ class Registry:
                 if found is None:
                     self.store.create(path, b"1")
                     return 1
-                number = int(found[0]) + 1
+                number = _whole_number(path, found[0]) + 1
                 self.store.put(path, str(number).encode(), found[1])
                 return number
             except (Conflict, Exists):
@@ -202,11 +325,27 @@ class Registry:
         data, version = found
         seen = self._seen.get(path)
         # Compared by the bytes, not by the version: a value that was removed and made anew begins again.
-        if seen is None or seen.data != data or not isinstance(seen.record, kind):
+        if seen is not None and seen.data == data and isinstance(seen.record, kind):
+            self._seen[path] = _Seen(data, version, seen.record)
+            return seen.record
+        self._seen[path] = _Seen(data, version, None)  # so that it can be written over, whatever it is
+        try:
             record = decode(kind, data)
-        else:
-            record = seen.record
+        except BadRecord as error:
+            raise BadRecord(f"{path}: {error}") from error
         self._seen[path] = _Seen(data, version, record)
+        return record
+
+    def _readable(self, kind: type[R], path: str) -> R | None:
+        """As `_read`, but what cannot be read is none, of which the log tells once."""
+        try:
+            record = self._read(kind, path)
+        except _UNREADABLE as error:
+            if path not in self._told:
+                self._told.add(path)
+                _log.warning("a value of the store is left out: %s", error)
+            return None
+        self._told.discard(path)
         return record
 
     def _expect(self, was: TopologyRecord) -> None:
@@ -217,7 +356,7 @@ class Registry:
 
     def _write(self, path: str, record: Record) -> None:
         data = encode(record)
-        seen = self._seen.get(path)
+        seen = self._seen.pop(path, None)
         if seen is None:
             version = self.store.create(path, data)
         else:
@@ -235,7 +374,21 @@ class Registry:
         self.store.delete(path, None if seen is None else seen.version)
 
 
-def _number(topology_id: str) -> int:
+def number_of(topology_id: str) -> int:
     """The number of a submission, from its id "name-<number>-<time>"; of two at one instant the first has the lower."""
     parts = topology_id.rsplit("-", 2)
-    return int(parts[1]) if len(parts) == 3 and parts[1].isdigit() else 0
+    return int(parts[1]) if len(parts) == 3 and parts[1].isdecimal() else 0
+
+
+def name_of(topology_id: str) -> str:
+    """The name of a submission, from its id."""
+    return topology_id.rsplit("-", 2)[0]
+
+
+def _whole_number(path: str, data: bytes) -> int:
+    try:
+        return int(data)
+    except ValueError:
+        raise BadRecord(
+            f"{path} holds no number but {data!r:.40}: write one there that is higher than any that was given"
+        ) from None
