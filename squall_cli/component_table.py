@@ -7,7 +7,7 @@ Must not know: terminals, colours (a line is text in pieces, each with the name 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from squall.status import ComponentStatus
@@ -115,15 +115,18 @@ def _layout(heads: Sequence[str], gap: int, count_width: int, count: Figure) -> 
     return Layout(tuple(columns[head] for head in heads), gap, count)
 
 
-def layouts(with_reasons: bool) -> tuple[Layout, ...]:
-    """All layouts, the widest first; without the column of idle reasons when nothing runs any more."""
-    every = ALL if with_reasons else ALL[:-1]
+def layouts(without: Collection[str] = ()) -> tuple[Layout, ...]:
+    """All layouts, the widest first, without the columns of these heads."""
+
+    def kept(heads: Sequence[str]) -> list[str]:
+        return [head for head in heads if head not in without]
+
     return (
-        _layout(every, 2, FULL_WIDTH, _in_full),
-        _layout(every, 2, 0, figures.short),
-        _layout(MEDIUM, 1, 0, figures.short),
-        _layout(NARROW, 1, 0, figures.short),
-        _layout(TINY, 1, 0, figures.short),
+        _layout(kept(ALL), 2, FULL_WIDTH, _in_full),
+        _layout(kept(ALL), 2, 0, figures.short),
+        _layout(kept(MEDIUM), 1, 0, figures.short),
+        _layout(kept(NARROW), 1, 0, figures.short),
+        _layout(kept(TINY), 1, 0, figures.short),
     )
 
 
@@ -144,12 +147,17 @@ def layout_for(rows: Sequence[Row], width: int, every: Sequence[Layout]) -> tupl
 
 def live_table(rows: Sequence[Row], width: int, most_rows: int) -> list[Line]:
     """The table of a topology that runs: columns of fixed widths, and why spouts are idle; of too many rows the first."""
-    return _table(rows, width, layouts(True), most_rows)
+    return _table(rows, width, layouts(), most_rows)
 
 
 def final_table(rows: Sequence[Row], width: int) -> list[Line]:
     """The table of a topology that has ended: columns as wide as what stands in them."""
-    return _table(rows, width, tuple(snug(layout, rows) for layout in layouts(False)), len(rows))
+    return _table(rows, width, tuple(snug(layout, rows) for layout in layouts(("WHY IDLE",))), len(rows))
+
+
+def table_without_rates(rows: Sequence[Row], width: int) -> list[Line]:
+    """The table of a topology at one moment, which tells no rates: columns as wide as what stands in them."""
+    return _table(rows, width, tuple(snug(layout, rows) for layout in layouts(("RATE/s",))), len(rows))
 
 
 def snug(layout: Layout, rows: Sequence[Row]) -> Layout:

@@ -57,6 +57,19 @@ def duration(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60:02} min"
 
 
+def span(seconds: float) -> str:
+    """How long ago something began, in at most six characters: `12s`, `3m05s`, `2h03m`, `4d07h`."""
+    seconds = max(0, int(seconds))
+    for size, smaller, unit, below in ((86_400, 3600, "d", "h"), (3600, 60, "h", "m"), (60, 1, "m", "s")):
+        if seconds >= size:
+            return (
+                f"{seconds // size}{unit}{seconds % size // smaller:02}{below}"
+                if seconds < 100 * 86_400
+                else f"{seconds // 86_400}d"
+            )
+    return f"{seconds}s"
+
+
 def plural(number: int, word: str, words: str | None = None) -> str:
     """`1 tree`, `2,000 trees`; `words` where an s is not enough."""
     return f"{number:,} {word if number == 1 else words or word + 's'}"

@@ -49,16 +49,26 @@ COMMANDS: dict[str, Entry] = {
         "Run a topology on this machine until it is completed or stopped.", _from("squall_cli.run", "run")
     ),
     "submit": Entry("Send a topology to a cluster.", _later),
-    "list": Entry("List the topologies of a cluster.", _later),
-    "status": Entry("Show state, counters and workers of a topology.", _later),
-    "kill": Entry("Drain a topology and remove it.", _later),
-    "activate": Entry("Let the spouts of a topology run.", _later),
-    "deactivate": Entry("Stop the spouts of a topology; tuples in flight are finished.", _later),
-    "rebalance": Entry("Change the number of workers or tasks of a topology.", _later),
-    "errors": Entry("Show the errors that a topology's components reported.", _later),
-    "logs": Entry("Show what the workers of a topology logged.", _later),
-    "top": Entry("Watch the busiest components of a cluster.", _later),
-    "drain": Entry("Move all work away from a host.", _later),
+    "list": Entry("List the topologies of a cluster.", _from("squall_cli.listing", "listing")),
+    "status": Entry("Show state, counters and workers of a topology.", _from("squall_cli.status", "status")),
+    "kill": Entry("Drain a topology and remove it.", _from("squall_cli.lifecycle", "kill")),
+    "activate": Entry("Let the spouts of a topology run.", _from("squall_cli.lifecycle", "activate")),
+    "deactivate": Entry(
+        "Stop the spouts of a topology; tuples in flight are finished.",
+        _from("squall_cli.lifecycle", "deactivate"),
+    ),
+    "rebalance": Entry(
+        "Change the number of workers or tasks of a topology.", _from("squall_cli.rebalance", "rebalance")
+    ),
+    "errors": Entry(
+        "Show the errors that a topology's components reported.", _from("squall_cli.errors", "errors")
+    ),
+    "logs": Entry("Show what the workers of a topology logged.", _from("squall_cli.logs", "logs")),
+    "top": Entry("Watch the busiest components of a cluster.", _from("squall_cli.top", "top")),
+    "drain": Entry("Move all work away from a host.", _from("squall_cli.drain", "drain")),
+    "supervisors": Entry(
+        "List the hosts of a cluster and their slots.", _from("squall_cli.supervisors", "supervisors")
+    ),
     "nimbus": Entry("Start a master.", _later),
     "supervisor": Entry("Start the agent of a host that runs workers.", _later),
     "dev": Entry("Start a small cluster on this machine.", _later),
@@ -67,6 +77,10 @@ COMMANDS: dict[str, Entry] = {
         "Show the settings in force and where each comes from.", _from("squall_cli.config", "config")
     ),
     "version": Entry("Show the version of Squall, and of a cluster.", _from("squall_cli.version", "version")),
+    "completion": Entry(
+        "Print what makes the shell complete commands and names.",
+        _from("squall_cli.completion", "completion"),
+    ),
 }
 
 
@@ -86,6 +100,18 @@ class Squall(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         entry = COMMANDS.get(cmd_name)
         return None if entry is None else entry.load(cmd_name, entry.text)
+
+    def shell_complete(
+        self, ctx: click.Context, incomplete: str
+    ) -> list[click.shell_completion.CompletionItem]:
+        from click.shell_completion import CompletionItem  # click's own way would load every command
+
+        found = [
+            CompletionItem(name, help=entry.text)
+            for name, entry in COMMANDS.items()
+            if name.startswith(incomplete)
+        ]
+        return found + click.Command.shell_complete(self, ctx, incomplete)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

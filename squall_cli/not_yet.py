@@ -24,9 +24,7 @@ class Later:
 
 
 FILE = Argument(["file"], metavar="FILE[:NAME]")
-NAME = Argument(["name"], metavar="NAME")
 ARGUMENTS = Argument(["arguments"], metavar="[-- ARGS]", nargs=-1, type=click.UNPROCESSED)
-JSON = Option(["--json", "as_json"], is_flag=True, help="Print JSON instead of a table.")
 NIMBUS = Option(["--nimbus"], metavar="URL", help="Where Nimbus is, such as http://127.0.0.1:6627.")
 CONFIG = Option(["--config"], metavar="FILE", type=click.Path(), help="The site's file.")
 STATE = Option(["--state"], metavar="DIR", type=click.Path(), help="Where it keeps its files.")
@@ -34,9 +32,6 @@ SLOTS = Option(
     ["--slots"], type=IntRange(min=1), default=4, show_default=True, help="How many workers it may run."
 )
 WAIT = Option(["--wait"], is_flag=True, help="Return when it is done.")
-WAIT_SECS = Option(
-    ["-w", "--wait-secs"], metavar="SECS", type=click.FloatRange(min=0), help="How long it may drain."
-)
 ZOOKEEPER = Option(["--zookeeper"], metavar="HOST:PORT,...", required=True, help="The ZooKeeper servers.")
 HOST = Option(["--host"], metavar="NAME", help="The name that others reach this host by.")
 SETTING = Option(
@@ -44,13 +39,6 @@ SETTING = Option(
 )
 SUBMIT_NAME = Option(["--name"], metavar="NAME", help="The name to submit it under.")
 INACTIVE = Option(["--inactive"], is_flag=True, help="Do not open its components before it is activated.")
-WORKERS = Option(["-n", "--workers"], type=IntRange(min=1), help="The new number of workers.")
-PARALLELISM = Option(
-    ["-e", "--parallelism"], metavar="ID=N", multiple=True, help="A component's new number of tasks."
-)
-FOLLOW = Option(["-f", "--follow"], is_flag=True, help="Go on with what comes.")
-COMPONENT = Option(["--component"], metavar="ID", help="Only this component's.")
-SUPERVISOR = Argument(["supervisor"], metavar="SUPERVISOR")
 
 
 def listen(default: str) -> Option:
@@ -59,11 +47,8 @@ def listen(default: str) -> Option:
     )
 
 
-REMOTE = (JSON, NIMBUS, CONFIG)
-NO_CLUSTER = "this release has no cluster to ask"
 NO_DAEMON = "this release has no daemons"
 RUN = "`squall run FILE` runs a topology on this machine"
-IN_PYTHON = "local_cluster.LocalCluster does this on one machine, from Python"
 
 LATER: dict[str, Later] = {
     "submit": Later(
@@ -71,16 +56,6 @@ LATER: dict[str, Later] = {
         "this release has no cluster to submit to",
         RUN,
     ),
-    "list": Later(REMOTE, NO_CLUSTER, IN_PYTHON),
-    "status": Later((NAME, *REMOTE), NO_CLUSTER, IN_PYTHON),
-    "kill": Later((NAME, WAIT_SECS, WAIT, NIMBUS, CONFIG), NO_CLUSTER, IN_PYTHON),
-    "activate": Later((NAME, NIMBUS, CONFIG), NO_CLUSTER, IN_PYTHON),
-    "deactivate": Later((NAME, NIMBUS, CONFIG), NO_CLUSTER, IN_PYTHON),
-    "rebalance": Later((NAME, WORKERS, PARALLELISM, WAIT_SECS, WAIT, NIMBUS, CONFIG), NO_CLUSTER, RUN),
-    "errors": Later((NAME, COMPONENT, *REMOTE), NO_CLUSTER, RUN),
-    "logs": Later((NAME, COMPONENT, FOLLOW, NIMBUS, CONFIG), NO_CLUSTER, RUN),
-    "top": Later(REMOTE, NO_CLUSTER, RUN),
-    "drain": Later((SUPERVISOR, WAIT, NIMBUS, CONFIG), NO_CLUSTER, RUN),
     "nimbus": Later((ZOOKEEPER, listen("127.0.0.1:6627"), STATE, CONFIG), NO_DAEMON, RUN),
     "supervisor": Later((ZOOKEEPER, SLOTS, HOST, STATE, CONFIG), NO_DAEMON, RUN),
     "dev": Later((listen("127.0.0.1:6627"), SLOTS, STATE, CONFIG), NO_DAEMON, RUN),

@@ -1,0 +1,93 @@
+"""Shell completion: names of topologies, components and supervisors, asked of the cluster while a person types.
+
+Whatever goes wrong there is nothing to complete, and nothing to say: a shell that waits or prints would be worse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+from click.shell_completion import CompletionItem, get_completion_class
+
+from squall_cli import cluster_client
+
+if TYPE_CHECKING:
+    from squall.http_client import Client
+
+#: A person waits for the shell meanwhile.
+MOST_SECONDS: Final = 0.5
+SHELLS: Final = ("bash", "zsh", "fish")
+
+HELP = """Print what makes the shell complete commands, options, and names of topologies.
+
+\b
+bash (4.4 or newer), in ~/.bashrc:
+  eval "$(squall completion bash)"
+zsh, in ~/.zshrc:
+  eval "$(squall completion zsh)"
+fish:
+  squall completion fish > ~/.config/fish/completions/squall.fish
+"""
+
+
+@click.command(help=HELP)
+@click.argument("shell", type=click.Choice(SHELLS))
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> None:
+    made = get_completion_class(shell)
+    assert made is not None
+    click.echo(made(ctx.find_root().command, {}, "squall", "_SQUALL_COMPLETE").source())
+
+
+def _asking(ask: Callable[[Client, click.Context], list[str]]) -> Callable[..., list[CompletionItem]]:
+    """Completes with the names that `ask` gets from the cluster."""
+
+    def complete(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        try:
+            client = cluster_client.connect(ctx.params.get("nimbus"), ctx.params.get("config"), MOST_SECONDS)
+            names = ask(client, ctx)
+        except Exception:
+            return []
+        return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+    return complete
+
+
+def _topologies(client: Client, ctx: click.Context) -> list[str]:
+    return cluster_client.topology_names(client)
+
+
+def _components(client: Client, ctx: click.Context) -> list[str]:
+    from squall.http_client import at
+
+    return list(client.get(at("topologies", ctx.params["name"]))["components"])
+
+
+def _parallelism(client: Client, ctx: click.Context) -> list[str]:
+    return [f"{component}=" for component in _components(client, ctx)]
+
+
+def _workers(client: Client, ctx: click.Context) -> list[str]:
+    from squall.http_client import at
+
+    return [each["worker"] for each in client.get(at("topologies", ctx.params["name"]))["workers"]]
+
+
+def _supervisors(client: Client, ctx: click.Context) -> list[str]:
+    there = client.get("supervisors")["supervisors"]
+    return sorted({str(each["host"]) for each in there} | {str(each["id"]) for each in there})
+
+
+topologies = _asking(_topologies)
+components = _asking(_components)
+parallelism = _asking(_parallelism)
+workers = _asking(_workers)
+supervisors = _asking(_supervisors)
+
+
+def name_argument(command: cluster_client.Command) -> cluster_client.Command:
+    """NAME, of a topology, as the argument `name`."""
+    made: Any = click.argument("name", metavar="NAME", shell_complete=topologies)
+    return made(command)  # type: ignore[no-any-return]

@@ -1,0 +1,97 @@
+"""`squall drain`: all work away from a host, and back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from squall_cli import cluster_client, completion
+from squall_cli.figures import plural
+from topology_api.errors import SquallError
+
+if TYPE_CHECKING:
+    from squall.http_client import Client
+
+HELP = """Move all work away from a host, to take it out of service.
+
+SUPERVISOR is a host's name, the id of one supervisor, or the beginning of an id. Nothing is placed there any more, and
+each topology that has workers there is rebalanced, one after the other: no tuple fails for it.
+
+\b
+Examples:
+  squall drain host-3 --wait      # then stop its supervisor, and do what is to be done
+  squall drain host-3 --undo      # work may go there again, with the next rebalance
+"""
+
+
+@click.command(help=HELP)
+@click.argument("supervisor", metavar="SUPERVISOR", shell_complete=completion.supervisors)
+@click.option("--undo", is_flag=True, help="Let work be placed there again.")
+@click.option("--wait", is_flag=True, help="Return when no worker is left there.")
+@cluster_client.options
+def drain(
+    supervisor: str, undo: bool, wait: bool, nimbus: str | None, config: str | None, as_json: bool
+) -> None:
+    if undo and wait:
+        raise click.UsageError("--undo has nothing to wait for: leave out --wait")
+    client = cluster_client.connect(nimbus, config)
+    from squall.http_client import at
+
+    with cluster_client.about(client):
+        meant = [str(each["id"]) for each in meant_by(supervisor, client.get("supervisors")["supervisors"])]
+        for each in meant:
+            client.post(at("supervisors", each, "undrain" if undo else "drain"))
+        if wait:
+            wait_until_empty(client, supervisor, meant)
+        found = [each for each in client.get("supervisors")["supervisors"] if each["id"] in meant]
+    if as_json:
+        click.echo(json.dumps({"supervisors": found}, indent=2))
+        return
+    used = sum(int(each["used"]) for each in found)
+    if undo:
+        click.echo(
+            f"Work may be placed on {supervisor} again; `squall rebalance NAME` spreads a topology anew."
+        )
+    elif used:
+        click.echo(f"{supervisor} is being drained: {plural(used, 'worker')} to move.")
+    else:
+        click.echo(f"{supervisor} is drained: no worker is left there.")
+
+
+def meant_by(text: str, there: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The supervisors that a host's name, an id or its beginning means; SquallError when that is none, or unclear."""
+    found = [each for each in there if text in (each["id"], each["host"])]
+    if found:
+        return found
+    found = [each for each in there if str(each["id"]).startswith(text)] if text else []
+    if len(found) == 1:
+        return found
+    if found:
+        raise SquallError(f"{text!r} is the beginning of {len(found)} ids: write more of it")
+    from topology_api.wording import listed, nearest
+
+    hosts = sorted({str(each["host"]) for each in there})
+    raise SquallError(
+        f"there is no supervisor {text!r}{nearest(text, hosts) or f'; there are: {listed(hosts)}'}"
+    )
+
+
+def wait_until_empty(client: Client, name: str, meant: Sequence[str]) -> None:
+    """Until no worker is left on these supervisors."""
+    from squall_cli.waiting import wait
+
+    def look() -> tuple[bool | None, str]:
+        there = {each["id"]: each for each in client.get("supervisors")["supervisors"]}
+        mine = [there[each] for each in meant if each in there]
+        used = sum(int(each["used"]) for each in mine)
+        if not used:
+            return True, ""
+        if any(not each["drained"] for each in mine):
+            raise SquallError(f"{name} is not drained any more: somebody has undone it")
+        waiting = sorted({str(worker["topology"]) for each in mine for worker in each["workers"]})
+        return None, f"{name}: {plural(used, 'worker')} to move, of {', '.join(waiting)}"
+
+    wait(look)

@@ -1,0 +1,51 @@
+"""`squall errors`: the reports of errors in a topology's own code, the newest last."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+
+import click
+
+from squall_cli import cluster_client, completion
+from squall_cli.screen import painted, styles_of
+from squall_cli.tables import harmless
+
+HELP = """Show the errors that a topology's components reported, the newest last.
+
+The latest ones of each component are kept. Times are those of the hosts where they happened.
+
+\b
+Examples:
+  squall errors word_count
+  squall errors word_count --component split
+"""
+
+
+@click.command(help=HELP)
+@completion.name_argument
+@click.option(
+    "--component", metavar="ID", shell_complete=completion.components, help="Only this component's."
+)
+@cluster_client.options
+def errors(name: str, component: str | None, nimbus: str | None, config: str | None, as_json: bool) -> None:
+    client = cluster_client.connect(nimbus, config)
+    from squall.http_client import at
+
+    with cluster_client.about(client, name):
+        answer = client.get(at("topologies", name, "errors"), component=component)
+    if as_json:
+        click.echo(json.dumps(answer, indent=2))
+        return
+    found = sorted(answer["errors"], key=lambda report: float(report["time"]))
+    if not found:
+        whose = name if component is None else f"{component} of {name}"
+        click.echo(f"{whose} has reported no errors.", err=True)
+        return
+    styles = styles_of(sys.stdout)
+    for number, report in enumerate(found):
+        first, *rest = harmless(str(report["text"])).splitlines()
+        when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(float(report["time"])))
+        lines = [painted(((when, "dim"), (" ", ""), (first, "bad")), styles), *rest]
+        click.echo(("\n" if number else "") + "\n".join(lines))

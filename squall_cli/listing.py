@@ -1,0 +1,105 @@
+"""`squall list`: the topologies of a cluster, one line each, and why one of them does not run."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+
+from squall_cli import cluster_client
+from squall_cli.figures import cropped, short, span
+from squall_cli.tables import Cell, Column, Table, harmless, show, table
+
+HELP = """List the topologies of a cluster.
+
+\b
+Examples:
+  squall list
+  squall list --json | jq -r '.topologies[] | select(.state == "FAILED") | .name'
+"""
+
+#: How a state is shown; others as they are.
+STYLES = {
+    "ACTIVE": "good",
+    "INACTIVE": "dim",
+    "COMPLETED": "dim",
+    "FAILED": "bad",
+    "BAD": "bad",
+    "KILLED": "warn",
+    "REBALANCING": "warn",
+    "REPLACING": "warn",
+}
+
+COLUMNS = (
+    Column("NAME", elastic=True),
+    Column("STATE"),
+    Column("UPTIME", number=True, rank=3),
+    Column("WORKERS", number=True, rank=4),
+    Column("TASKS", number=True, rank=5),
+    Column("EMITTED", number=True, rank=2),
+    Column("ACKED", number=True, rank=2),
+    Column("FAILED", number=True),
+    Column("PENDING", number=True, rank=1),
+    Column("ERRORS", number=True, rank=1),
+)
+
+
+@click.command("list", help=HELP)
+@cluster_client.options
+def listing(nimbus: str | None, config: str | None, as_json: bool) -> None:
+    client = cluster_client.connect(nimbus, config)
+    with cluster_client.about(client):
+        answer = client.get("topologies")
+    if as_json:
+        click.echo(json.dumps(answer, indent=2))
+        return
+    topologies = answer["topologies"]
+    if not topologies:
+        click.echo("There are no topologies; `squall submit FILE` sends one.", err=True)
+        return
+    show(table_of(topologies), sys.stdout)
+    for line in reasons(topologies):
+        click.echo(line)
+
+
+def table_of(topologies: Sequence[Mapping[str, Any]]) -> Table:
+    """A row for each topology, in the order of their names."""
+    return table(COLUMNS, [row(each) for each in sorted(topologies, key=lambda each: str(each["name"]))])
+
+
+def row(topology: Mapping[str, Any]) -> list[Cell]:
+    state = str(topology["state"])
+    return [
+        str(topology["name"]),
+        (state, STYLES.get(state, "")),
+        _figure(topology, "uptime_secs", span),
+        _figure(topology, "workers", short),
+        _figure(topology, "tasks", short),
+        _figure(topology, "emitted", short),
+        _figure(topology, "acked", short),
+        _bad_when_some(topology, "failed"),
+        _figure(topology, "pending", short),
+        _bad_when_some(topology, "errors"),
+    ]
+
+
+def _figure(topology: Mapping[str, Any], key: str, written: Any) -> str:
+    """A number, or a dash where it is not known (of a topology whose record cannot be read)."""
+    value = topology.get(key)
+    return "-" if value is None else str(written(value))
+
+
+def _bad_when_some(topology: Mapping[str, Any], key: str) -> Cell:
+    return _figure(topology, key, short), "bad" if topology.get(key) else ""
+
+
+def reasons(topologies: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A line for each topology that says why it does not run."""
+    return [
+        f"{harmless(str(each['name']))}: {cropped(harmless(str(each['error'])), 200)}"
+        for each in topologies
+        if each.get("error")
+    ]

@@ -1,0 +1,141 @@
+"""The end of a log that is somewhere else: read in pieces, followed while it grows, and taken apart into entries.
+
+A log is asked for by byte offsets (negative ones count from the end). It may begin anew at any time: its worker was
+replaced, or the file was rotated.
+Must not know: how the log is reached, where entries are shown.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+#: Bytes that are asked for at first, in one go, and at most for the end of a log.
+FIRST: Final = 16 * 1024
+PIECE: Final = 256 * 1024
+MOST: Final = 4 * 1024 * 1024
+
+#: A line of a worker's log: `2026-03-01 12:00:00,123 INFO count[4] text`.
+LINE: Final = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}) ([A-Z]+) (\S+) (.*)", re.DOTALL)
+
+Ask = Callable[[int, int], Mapping[str, Any]]
+"""(offset, limit) -> {"incarnation", "offset", "next_offset", "size", "text"}."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What was logged in one go. `text` may have several lines; time, level and place are "" of a line that has none."""
+
+    worker: str
+    host: str
+    time: str
+    level: str
+    place: str
+    text: str
+
+    def of(self, component: str | None) -> bool:
+        """Whether a task of that component logged it; None: any of them will do."""
+        return component is None or self.place.startswith(f"{component}[")
+
+    @property
+    def lines(self) -> list[str]:
+        """As it stands in the log."""
+        head = f"{self.time} {self.level} {self.place} " if self.time else ""
+        return (head + self.text).split("\n")
+
+
+def entries(worker: str, host: str, lines: Iterable[str]) -> list[Entry]:
+    """Lines put together: one without a time goes on with the entry before it, when that has one."""
+    found: list[Entry] = []
+    for line in lines:
+        match = LINE.fullmatch(line)
+        if match is not None:
+            found.append(Entry(worker, host, *match.groups()))
+        elif found and found[-1].time:
+            found[-1] = replace(found[-1], text=f"{found[-1].text}\n{line}")
+        else:
+            found.append(Entry(worker, host, "", "", "", line))
+    return found
+
+
+def merged(of_workers: Iterable[list[Entry]]) -> list[Entry]:
+    """The entries of several logs in the order of their times; each log keeps its own order."""
+    keyed = []
+    for number, found in enumerate(of_workers):
+        latest = ""
+        for place, entry in enumerate(found):
+            latest = max(latest, entry.time)
+            keyed.append(((latest, number, place), entry))
+    return [entry for _, entry in sorted(keyed, key=lambda pair: pair[0])]
+
+
+class Tail:
+    """One worker's log."""
+
+    def __init__(self, worker: str, host: str, ask: Ask) -> None:
+        self.worker = worker
+        self.host = host
+        self.ask = ask
+        #: Where to go on reading; None before the first look.
+        self.offset: int | None = None
+        self.incarnation: object = None
+        #: The beginning of a line that has not ended yet.
+        self.rest = ""
+
+    def last(self, number: int, component: str | None = None) -> list[Entry]:
+        """The last so many entries; of one component if it is named."""
+        window = FIRST
+        while True:
+            start, text = self.end_of_log(window)
+            lines = text.split("\n")
+            if start > 0:
+                lines = lines[1:]  # the window began within it
+            *lines, self.rest = lines or [""]
+            found = [entry for entry in self.entries(lines) if entry.of(component)]
+            if len(found) >= number or start <= 0 or window >= MOST:
+                return found[-number:] if number else []
+            window *= 4
+
+    def end_of_log(self, window: int) -> tuple[int, str]:
+        """The last bytes: where they begin, and what they say."""
+        answer = self.ask(-window, window)
+        start, text = int(answer["offset"]), str(answer["text"])
+        self.incarnation = answer["incarnation"]
+        self.offset = int(answer["next_offset"])
+        while self.offset < int(answer["size"]) and self.offset > int(answer["offset"]):
+            answer = self.ask(self.offset, PIECE)  # less came than was asked for
+            text += str(answer["text"])
+            self.offset = int(answer["next_offset"])
+        return start, text
+
+    def more(self, component: str | None = None) -> list[Entry]:
+        """What has come since the last time."""
+        lines: list[str] = []
+        for _ in range(MOST // PIECE):
+            if self.offset is None:
+                self.offset = 0
+            answer = self.ask(self.offset, PIECE)
+            if answer["incarnation"] != self.incarnation or int(answer["size"]) < self.offset:
+                lines += self.close()
+                fresh = self.incarnation is None
+                self.incarnation = answer["incarnation"]
+                if self.offset > 0 and not fresh:
+                    self.offset = 0
+                    continue
+            self.offset = int(answer["next_offset"])
+            *whole, self.rest = (self.rest + str(answer["text"])).split("\n")
+            lines += whole
+            if self.offset >= int(answer["size"]) or not answer["text"]:
+                break
+        return [entry for entry in self.entries(lines) if entry.of(component)]
+
+    def close(self) -> list[str]:
+        """The line that has not ended, now that nothing follows it."""
+        lines = [self.rest] if self.rest else []
+        self.rest = ""
+        return lines
+
+    def entries(self, lines: Iterable[str]) -> list[Entry]:
+        return entries(self.worker, self.host, lines)

@@ -1,0 +1,225 @@
+"""`squall logs`: what the workers of a topology logged, on whatever host, put together in the order of time."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from squall_cli import cluster_client, completion
+from squall_cli.log_tail import Entry, Tail, merged
+from squall_cli.screen import painted, styles_of
+from squall_cli.tables import harmless
+from topology_api.errors import SquallError
+
+if TYPE_CHECKING:
+    from squall.http_client import Client
+
+HELP = """Show what the workers of a topology logged, by way of Nimbus and their supervisors.
+
+What components print and log is there, each line with its time and its task. Lines of several workers are put together by
+the clocks of their hosts, each with its worker's name in front. --file output: what was written past Python; --file build:
+how the environment of --requirements was built.
+
+\b
+Examples:
+  squall logs word_count
+  squall logs word_count --component count -f
+  squall logs word_count --worker word_count-2 --lines 500
+  squall logs word_count --file build
+"""
+
+FILES: Final = ("worker", "output", "build")
+LINES: Final = 100
+#: Seconds between two looks at the logs, and at which workers there are.
+PAUSE: Final = 0.5
+FIND: Final = 3.0
+LEVELS: Final = {"WARNING": "warn", "ERROR": "bad", "CRITICAL": "bad", "REPORT": "bad", "DEBUG": "dim"}
+
+
+@click.command(help=HELP)
+@completion.name_argument
+@click.option("-f", "--follow", is_flag=True, help="Go on with what comes; Ctrl-C ends it.")
+@click.option(
+    "--component",
+    metavar="ID",
+    shell_complete=completion.components,
+    help="Only what tasks of this component logged.",
+)
+@click.option("--worker", metavar="NAME", shell_complete=completion.workers, help="Only this worker's log.")
+@click.option(
+    "--file", type=click.Choice(FILES), default=FILES[0], show_default=True, help="Which log of each worker."
+)
+@click.option(
+    "--lines",
+    metavar="N",
+    type=click.IntRange(min=0),
+    default=LINES,
+    show_default=True,
+    help="How many entries from the end.",
+)
+@cluster_client.options
+def logs(
+    name: str,
+    follow: bool,
+    component: str | None,
+    worker: str | None,
+    file: str,
+    lines: int,
+    nimbus: str | None,
+    config: str | None,
+    as_json: bool,
+) -> None:
+    if component is not None and file != "worker":
+        raise click.UsageError(
+            f"--component reads the tasks' own lines, which the log {file!r} does not name"
+        )
+    client = cluster_client.connect(nimbus, config)
+    reader = Reader(client, name, component, worker, file)
+    with cluster_client.about(client, name):
+        reader.find()
+        found = reader.last(lines)
+        if not follow:
+            if not found and not reader.could_read:
+                raise SquallError(f"no log of {name} could be read")
+            show(found, as_json, len(reader.tails) > 1, one_document=True)
+            return
+        show(found, as_json, len(reader.tails) > 1)
+        follow_on(reader, as_json)
+
+
+class Reader:
+    """The logs of a topology's workers: those that are there, also as they come and go."""
+
+    def __init__(
+        self, client: Client, name: str, component: str | None, worker: str | None, file: str
+    ) -> None:
+        self.client = client
+        self.name = name
+        self.component = component
+        self.worker = worker
+        self.file = file
+        self.tails: dict[str, Tail] = {}
+        #: Workers whose log could not be read, and why; each is told once.
+        self.silent: dict[str, str] = {}
+        self.could_read = False
+
+    def find(self) -> None:
+        """Look which workers there are."""
+        from squall.http_client import at
+
+        there = self.client.get(at("topologies", self.name, "workers"))["workers"]
+        if self.worker is not None:
+            found = [each for each in there if each["worker"] == self.worker]
+            if not found and not self.tails:
+                raise SquallError(
+                    self.no_such("worker", self.worker, [str(each["worker"]) for each in there])
+                )
+            there = found
+        if self.component is not None:
+            components = {str(task[1]) for each in there for task in each["tasks"]}
+            if there and self.component not in components and not self.tails:
+                raise SquallError(self.no_such("component", self.component, sorted(components)))
+            there = [each for each in there if any(task[1] == self.component for task in each["tasks"])]
+        for each in there:
+            worker = str(each["worker"])
+            if worker not in self.tails:
+                self.tails[worker] = Tail(worker, str(each["host"]), self.asking(worker))
+        for worker in [
+            worker for worker in self.tails if worker not in {str(each["worker"]) for each in there}
+        ]:
+            del self.tails[worker]
+
+    def no_such(self, kind: str, name: str, there: list[str]) -> str:
+        from topology_api.wording import listed, nearest
+
+        return f"{self.name} has no {kind} {name!r} that runs now{nearest(name, there) or f'; there are: {listed(there)}'}"
+
+    def asking(self, worker: str) -> Any:
+        from squall.http_client import at
+
+        path = at("topologies", self.name, "workers", worker, "log")
+
+        def ask(offset: int, limit: int) -> Mapping[str, Any]:
+            answer: Mapping[str, Any] = self.client.get(path, file=self.file, offset=offset, limit=limit)
+            return answer
+
+        return ask
+
+    def last(self, number: int) -> list[Entry]:
+        """The last entries of all logs together."""
+        found = merged([self.read(tail, number) for tail in self.tails.values()])
+        return found[-number:] if number else []
+
+    def more(self) -> list[Entry]:
+        """What has come since."""
+        return merged([self.read(tail, None) for tail in self.tails.values()])
+
+    def read(self, tail: Tail, number: int | None) -> list[Entry]:
+        """Of one log; nothing where it cannot be read now, which is told on stderr."""
+        from squall.http_client import Refused
+
+        try:
+            if number is None:
+                found = tail.more(self.component)
+            else:
+                found = tail.last(number, self.component)
+        except Refused as refused:
+            if refused.kind == "NoSuchTopology" or refused.status == 401:
+                raise
+            if self.silent.get(tail.worker) != str(refused):
+                self.silent[tail.worker] = str(refused)
+                click.echo(f"{tail.worker} on {tail.host}: {harmless(str(refused))}", err=True)
+            return []
+        self.could_read = True
+        self.silent.pop(tail.worker, None)
+        return found
+
+
+def follow_on(reader: Reader, as_json: bool) -> None:
+    """Show what comes until the topology is gone or Ctrl-C."""
+    from squall.http_client import Refused, Unreachable
+
+    found_at = time.monotonic()
+    away = False
+    try:
+        while True:
+            time.sleep(PAUSE)
+            try:
+                if time.monotonic() - found_at >= FIND:
+                    reader.find()
+                    found_at = time.monotonic()
+                show(reader.more(), as_json, len(reader.tails) > 1)
+                away = False
+            except (Unreachable, Refused) as error:
+                if isinstance(error, Refused):
+                    if error.kind == "NoSuchTopology":
+                        click.echo(f"{reader.name} is gone.", err=True)
+                        return
+                    if error.status != 503:
+                        raise
+                if not away:
+                    click.echo(f"{error}; asked again", err=True)
+                away = True
+    except KeyboardInterrupt:
+        return
+
+
+def show(found: Iterable[Entry], as_json: bool, several: bool, one_document: bool = False) -> None:
+    """Print entries; `several`: with the workers' names. As JSON: one document, or one object a line as they come."""
+    if as_json and one_document:
+        click.echo(json.dumps({"lines": [asdict(entry) for entry in found]}, indent=2))
+        return
+    styles = styles_of(sys.stdout)
+    for entry in found:
+        if as_json:
+            click.echo(json.dumps(asdict(entry)))
+            continue
+        for line in entry.lines:
+            prefix = f"{entry.worker} | " if several else ""
+            click.echo(painted(((prefix, "dim"), (harmless(line), LEVELS.get(entry.level, ""))), styles))

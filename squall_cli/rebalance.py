@@ -1,0 +1,110 @@
+"""`squall rebalance`: the tasks of a topology placed anew, over other workers or in other numbers."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import click
+
+from squall_cli import cluster_client, completion
+from squall_cli.figures import plural
+from squall_cli.lifecycle import pending_trees, wait_secs_option
+
+if TYPE_CHECKING:
+    from squall.http_client import Client
+
+HELP = """Change the number of workers or tasks of a topology, or spread it anew over the hosts that are there.
+
+Its spouts stop, what is in flight is worked off, for at most SECS seconds; then the tasks are placed anew. Tasks of a
+component whose number changes are cleaned up and prepared anew; the others keep what they hold, unless they move.
+
+\b
+Examples:
+  squall rebalance word_count                         # after hosts have come
+  squall rebalance word_count -n 4 --wait
+  squall rebalance word_count -e count=8 -e split=2 -w 60
+"""
+
+
+def counts(ctx: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> dict[str, int]:
+    """The callback of `-e`: ID=N; what is not of that form is wrong usage."""
+    found: dict[str, int] = {}
+    for text in texts:
+        component, equals, number = text.rpartition("=")
+        if not (equals and component and number.isascii() and number.isdigit() and int(number) > 0):
+            raise click.BadParameter(
+                f"{text!r}: write COMPONENT=N, with a whole number N from 1 on", ctx, option
+            )
+        if component in found:
+            raise click.BadParameter(f"{component!r} is there twice", ctx, option)
+        found[component] = int(number)
+    return found
+
+
+@click.command(help=HELP)
+@completion.name_argument
+@click.option(
+    "-n", "--workers", metavar="N", type=click.IntRange(min=1), help="The new number of worker processes."
+)
+@click.option(
+    "-e",
+    "--parallelism",
+    metavar="ID=N",
+    multiple=True,
+    callback=counts,
+    shell_complete=completion.parallelism,
+    help="A component's new number of tasks. May be repeated.",
+)
+@wait_secs_option("How long it may drain.  [default: topology.message.timeout.secs]")
+@click.option("--wait", is_flag=True, help="Return when every worker of the new placement runs.")
+@cluster_client.options
+def rebalance(
+    name: str,
+    workers: int | None,
+    parallelism: dict[str, int],
+    wait_secs: float | None,
+    wait: bool,
+    nimbus: str | None,
+    config: str | None,
+    as_json: bool,
+) -> None:
+    client = cluster_client.connect(nimbus, config)
+    from squall.http_client import at
+
+    body = {"workers": workers, "parallelism": parallelism or None, "wait_secs": wait_secs}
+    with cluster_client.about(client, name):
+        answer = client.post(at("topologies", name, "rebalance"), body)
+        if wait:
+            answer = {"name": name, "state": wait_until_placed(client, name)}
+    if as_json:
+        click.echo(json.dumps(answer, indent=2))
+    elif wait:
+        click.echo(f"{name} is {answer['state']} again.")
+    else:
+        click.echo(f"{name} is being rebalanced: it drains, then its tasks are placed anew.")
+
+
+def wait_until_placed(client: Client, name: str) -> str:
+    """Until the rebalance is over and every worker has opened its tasks; the state then."""
+    from squall.http_client import at
+    from squall_cli.waiting import wait
+    from topology_api.errors import SquallError
+
+    def look() -> tuple[str | None, str]:
+        status = client.get(at("topologies", name))
+        state = str(status["state"])
+        if state == "REBALANCING":
+            pending = pending_trees(status)
+            return None, f"{name} drains: {plural(pending, 'tree')} pending"
+        if state == "FAILED":
+            raise SquallError(f"{name} has FAILED: {status['error']}")
+        if state not in ("ACTIVE", "INACTIVE"):
+            raise SquallError(f"{name} is {state} by now: its rebalance is not waited for any longer")
+        there = status["workers"]
+        opened = sum(bool(worker["opened"]) for worker in there)
+        if there and opened == len(there):
+            return state, ""
+        return None, f"{name}: {opened} of {plural(len(there), 'worker')} ready"
+
+    return str(wait(look))

@@ -1,0 +1,154 @@
+"""`squall status`: one topology at this moment: its state, its components' counters, its workers, what went wrong."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import click
+
+from squall.status import ComponentStatus
+from squall_cli import cluster_client
+from squall_cli.completion import name_argument
+from squall_cli.component_table import Line, plain, rows_of, table_without_rates
+from squall_cli.figures import cropped, duration, plural
+from squall_cli.listing import STYLES
+from squall_cli.screen import is_terminal, painted, styles_of
+from squall_cli.tables import Cell, Column, Table, harmless, show, table
+
+HELP = """Show state, counters and workers of a topology.
+
+Counters are totals since it was submitted; latencies are from the first emission to the ack.
+
+\b
+Examples:
+  squall status word_count
+  squall status word_count --json | jq .components.count.executed
+"""
+
+#: In a file or a pipe a table is as wide as it likes.
+NO_LIMIT: Final = 1000
+WORKER_COLUMNS: Final = (
+    Column("WORKER"),
+    Column("HOST", elastic=True),
+    Column("SLOT", number=True, rank=2),
+    Column("STATE"),
+    Column("RESTARTS", number=True, rank=3),
+    Column("TASKS", elastic=True, rank=1),
+)
+
+
+@click.command(help=HELP)
+@name_argument
+@cluster_client.options
+def status(name: str, nimbus: str | None, config: str | None, as_json: bool) -> None:
+    client = cluster_client.connect(nimbus, config)
+    from squall.http_client import at
+
+    with cluster_client.about(client, name):
+        found = client.get(at("topologies", name))
+    if as_json:
+        click.echo(json.dumps(found, indent=2))
+        return
+    out = sys.stdout
+    width = shutil.get_terminal_size().columns if is_terminal(out) else NO_LIMIT
+    for line in head(found, width):
+        click.echo(painted(line, styles_of(out)))
+    if found["workers"]:
+        click.echo()
+        show(worker_table(found["workers"]), out)
+    rest = list(trouble(found, width))
+    if rest:
+        click.echo()
+    for line in rest:
+        click.echo(painted(line, styles_of(out)))
+
+
+def component_of(values: Mapping[str, Any]) -> ComponentStatus:
+    """A component's status out of an answer; what a newer Nimbus says beyond it is left."""
+    known = ComponentStatus.__dataclass_fields__
+    return ComponentStatus(**{name: value for name, value in values.items() if name in known})
+
+
+def head(found: Mapping[str, Any], width: int) -> list[Line]:
+    """Which topology, how it is, and its components."""
+    state = str(found["state"])
+    facts = f" for {duration(found['uptime_secs'])}" if found.get("uptime_secs") is not None else ""
+    workers = found["workers"]
+    if workers:
+        hosts = len({worker["host"] for worker in workers})
+        facts += f", {plural(len(workers), 'worker')} on {plural(hosts, 'host')}"
+    title: Line = (
+        (harmless(str(found["name"])), "head"),
+        ("  ", ""),
+        (state, STYLES.get(state, "").replace("dim", "")),
+        (facts, ""),
+    )
+    identity = f"  ({found.get('id')})"
+    if len(plain(title)) + len(identity) <= width:
+        title = (*title, (identity, "dim"))
+    lines: list[Line] = [title]
+    if found.get("error"):
+        lines += [((harmless(line), "bad"),) for line in str(found["error"]).splitlines()]
+    components = {harmless(name): component_of(values) for name, values in found["components"].items()}
+    if components:
+        lines += [(("", ""),), *table_without_rates(rows_of(components, {}), width)]
+    return lines
+
+
+def worker_table(workers: list[Mapping[str, Any]]) -> Table:
+    """A row for each worker, host by host."""
+    ordered = sorted(workers, key=lambda worker: (str(worker["host"]), int(worker["slot"])))
+    return table(WORKER_COLUMNS, [worker_row(worker) for worker in ordered])
+
+
+def worker_row(worker: Mapping[str, Any]) -> list[Cell]:
+    state = str(worker.get("state") or ("running" if worker["opened"] else "starting"))
+    restarts = int(worker["incarnation"][1])
+    return [
+        str(worker["worker"]),
+        str(worker["host"]),
+        str(worker["slot"]),
+        (state, "" if worker["opened"] else "warn"),
+        (str(restarts), "warn" if restarts else "dim"),
+        tasks_text(worker["tasks"]),
+    ]
+
+
+def tasks_text(tasks: list[list[Any]]) -> str:
+    """Which tasks, component by component: `count 5 6 7, split 2`."""
+    of_components: dict[str, list[str]] = {}
+    for task, component, _ in tasks:
+        of_components.setdefault(str(component), []).append(str(task))
+    return ", ".join(f"{component} {' '.join(ids)}" for component, ids in of_components.items())
+
+
+def trouble(found: Mapping[str, Any], width: int) -> Iterator[Line]:
+    """Errors of the user's code, why trees failed, and what was last said about the workers."""
+    name = harmless(str(found["name"]))
+    newest = {component_in(report): report for report in found["errors"]}
+    some = False
+    for component, values in found["components"].items():
+        if not values["errors"]:
+            continue
+        some = True
+        count = plural(values["errors"], "error")
+        report = newest.get(component, "").splitlines()
+        text = f" in {component}" + (f", the newest: {report[0]}" if report else "")
+        yield (count, "bad"), (cropped(harmless(text), max(width - len(count) - 1, 40)).rjust(1), "")
+    if some:
+        yield ((f"`squall errors {name}` shows them.", "dim"),)
+    for component, values in found["components"].items():
+        if values.get("first_failure"):
+            line = f"the first tree of {component} that failed for good: {values['first_failure']}"
+            yield ((cropped(harmless(line), width), "warn"),)
+    for note in found.get("notes") or ():
+        yield ((cropped(harmless(str(note)), width), ""),)
+
+
+def component_in(report: str) -> str:
+    """Whose report that is: its text begins with `component[task] of topology ...`."""
+    return report.partition("[")[0]

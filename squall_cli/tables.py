@@ -1,0 +1,159 @@
+"""Tables of the commands that ask a cluster: by rich on a terminal, in plain aligned columns anywhere else.
+
+Of a table that is wider than the window the columns of the highest rank are left out, and then the elastic ones are
+cut; in a pipe or a file everything is there. Numbers are never cut.
+Must not know: what the rows mean. rich is imported when a terminal is there.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING, Final
+
+from squall_cli.screen import is_terminal
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+Cell = str | tuple[str, str]
+"""A text, or a text and its style: "dim", "bad", "warn" or "good"."""
+
+GAP: Final = 2
+#: An elastic column is not cut below this.
+SHORTEST: Final = 8
+STYLES: Final = {"dim": "dim", "bad": "bold red", "warn": "yellow", "good": "green", "head": "bold", "": ""}
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: its head, whether it holds numbers, whether it may be cut, and how soon it is left out (0: never)."""
+
+    head: str
+    number: bool = False
+    elastic: bool = False
+    rank: int = 0
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns, and rows with a cell for each of them."""
+
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+
+
+def table(columns: Sequence[Column], rows: Iterable[Sequence[Cell]]) -> Table:
+    """A table whose cells are on one line each and hold nothing that a terminal would take for a command."""
+    return Table(tuple(columns), tuple(tuple(_one_line(cell) for cell in row) for row in rows))
+
+
+def text_of(cell: Cell) -> str:
+    return cell if isinstance(cell, str) else cell[0]
+
+
+def harmless(text: str) -> str:
+    """The text without characters that are not to be seen: what users named things may hold escape sequences."""
+    return "".join(c if c.isprintable() or c in "\n\t" else f"\\x{ord(c):02x}" for c in text)
+
+
+def _one_line(cell: Cell) -> Cell:
+    if isinstance(cell, str):
+        return harmless(" ".join(cell.split()))
+    return harmless(" ".join(cell[0].split())), cell[1]
+
+
+def widths(made: Table) -> list[int]:
+    """The width that each column wants."""
+    return [
+        max([len(column.head), *(len(text_of(row[number])) for row in made.rows)])
+        for number, column in enumerate(made.columns)
+    ]
+
+
+def fitted(made: Table, width: int) -> Table:
+    """The table without the columns that a window of this width has no room for."""
+    wanted = widths(made)
+    kept = list(range(len(made.columns)))
+
+    def least() -> int:
+        return GAP * (len(kept) - 1) + sum(
+            min(wanted[each], SHORTEST) if made.columns[each].elastic else wanted[each] for each in kept
+        )
+
+    while least() > width and any(made.columns[each].rank for each in kept):
+        kept.remove(max(kept, key=lambda each: (made.columns[each].rank, each)))
+    return Table(
+        tuple(made.columns[each] for each in kept),
+        tuple(tuple(row[each] for each in kept) for row in made.rows),
+    )
+
+
+def plain_lines(made: Table) -> list[str]:
+    """The table as text, every cell in full."""
+    wanted = widths(made)
+    lines = []
+    for row in (tuple(column.head for column in made.columns), *made.rows):
+        cells = [
+            text_of(cell).rjust(width) if column.number else text_of(cell).ljust(width)
+            for cell, column, width in zip(row, made.columns, wanted)
+        ]
+        lines.append((" " * GAP).join(cells).rstrip())
+    return lines
+
+
+def rich_table(made: Table, width: int) -> RichTable:
+    """The table for a window of this width."""
+    from rich.table import Table as RichTable
+
+    shown = fitted(made, width)
+    drawn = RichTable(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
+    for column, wanted in zip(shown.columns, widths(shown)):
+        drawn.add_column(
+            column.head,
+            justify="right" if column.number else "left",
+            no_wrap=True,
+            overflow="ellipsis",
+            min_width=min(wanted, SHORTEST) if column.elastic else wanted,
+        )
+    for row in shown.rows:
+        drawn.add_row(*(rich_text(cell) for cell in row))
+    return drawn
+
+
+def rich_text(cell: Cell) -> Text:
+    """A cell as rich takes it."""
+    from rich.text import Text
+
+    return Text(cell) if isinstance(cell, str) else Text(cell[0], style=STYLES[cell[1]])
+
+
+def console(out: IO[str]) -> Console:
+    """rich's writer for a terminal: as wide as the window, and nothing in a text means anything."""
+    from rich.console import Console
+
+    size = shutil.get_terminal_size()
+    return Console(
+        file=out,
+        width=size.columns,
+        height=size.lines,
+        force_terminal=True,
+        no_color=bool(os.environ.get("NO_COLOR")),
+        highlight=False,
+        markup=False,
+        emoji=False,
+        soft_wrap=False,
+    )
+
+
+def show(made: Table, out: IO[str]) -> None:
+    """Print a table where it is wanted."""
+    if is_terminal(out):
+        where = console(out)
+        where.print(rich_table(made, where.width))
+    else:
+        out.write("".join(f"{line}\n" for line in plain_lines(made)))

@@ -1,0 +1,224 @@
+"""`squall top`: the busiest components of a cluster, measured now and, on a terminal, again and again."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from squall_cli import cluster_client
+from squall_cli.figures import latency, plural, rate, short
+from squall_cli.rates import Rates
+from squall_cli.screen import is_terminal
+from squall_cli.status import component_of
+from squall_cli.tables import Cell, Column, Table, console, harmless, rich_table, show, table
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from squall.http_client import Client
+    from squall.status import ComponentStatus
+
+HELP = """Watch the busiest components of a cluster: tuples a second, over the last five seconds.
+
+A spout's rate counts what it emits, a bolt's what it executes. In a pipe, and with --json, it measures for SECS seconds,
+prints once and ends.
+
+\b
+Examples:
+  squall top
+  squall top --delay 5
+  squall top --json | jq '.components[0]'
+"""
+
+COLUMNS: Final = (
+    Column("TOPOLOGY", elastic=True),
+    Column("COMPONENT", elastic=True),
+    Column("KIND", rank=4),
+    Column("TASKS", number=True, rank=3),
+    Column("RATE/s", number=True),
+    Column("FAILED", number=True, rank=1),
+    Column("PENDING", number=True, rank=2),
+    Column("p99", number=True, rank=2),
+    Column("ERRORS", number=True, rank=1),
+    Column("WHY IDLE", rank=5),
+)
+#: Rows of the window that the head, the table's own head and the foot take.
+AROUND: Final = 5
+
+
+@dataclass(frozen=True)
+class Busy:
+    """One component of one topology, and its rate; None while it is not known."""
+
+    topology: str
+    name: str
+    component: ComponentStatus
+    rate: float | None
+
+
+@dataclass(frozen=True)
+class Moment:
+    """The cluster at one moment, the busiest component first."""
+
+    cluster: Mapping[str, Any]
+    busy: tuple[Busy, ...]
+
+    @property
+    def rate(self) -> float:
+        """Tuples a second that bolts execute, in the whole cluster."""
+        return sum(each.rate or 0.0 for each in self.busy if each.component.kind == "bolt")
+
+
+@click.command(help=HELP)
+@click.option(
+    "--delay",
+    metavar="SECS",
+    type=click.FloatRange(min=0.2, max=3600),
+    default=2.0,
+    show_default=True,
+    help="Seconds between two looks.",
+)
+@cluster_client.options
+def top(delay: float, nimbus: str | None, config: str | None, as_json: bool) -> None:
+    client = cluster_client.connect(nimbus, config)
+    watched = Watched(client)
+    with cluster_client.about(client):
+        watched.look(time.monotonic())
+        if is_terminal(sys.stdout) and not as_json:
+            follow(watched, delay)
+            return
+        time.sleep(delay)
+        moment = watched.look(time.monotonic())
+    if as_json:
+        click.echo(json.dumps(as_values(moment), indent=2))
+    else:
+        click.echo(summary(moment))
+        show(table_of(moment.busy), sys.stdout)
+
+
+class Watched:
+    """All topologies of a cluster, and how fast their counters rise."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        #: By the id of the submission: one that comes under an old name counts from zero.
+        self.rates: dict[str, Rates] = {}
+
+    def look(self, now: float) -> Moment:
+        """Ask for everything."""
+        from squall_cli.lifecycle import status_or_none
+
+        cluster = self.client.get("cluster")
+        busy: list[Busy] = []
+        there = set()
+        for listed in self.client.get("topologies")["topologies"]:
+            if not listed.get("components"):
+                continue
+            status = status_or_none(self.client, str(listed["name"]))
+            if status is None:
+                continue
+            key, name = str(status["id"]), str(status["name"])
+            there.add(key)
+            components = {name: component_of(values) for name, values in status["components"].items()}
+            if key not in self.rates:
+                self.rates[key] = Rates(now, components)
+            rates = self.rates[key].at(now, components)
+            busy += [Busy(name, each, component, rates.get(each)) for each, component in components.items()]
+        for gone in self.rates.keys() - there:
+            del self.rates[gone]
+        busy.sort(key=lambda each: (-(each.rate or 0.0), each.topology, each.name))
+        return Moment(cluster, tuple(busy))
+
+
+def summary(moment: Moment) -> str:
+    """The cluster in one line."""
+    cluster = moment.cluster
+    slots = cluster["slots"]
+    leader = cluster["leader"]["url"] if cluster["leader"] else "no leader"
+    return (
+        f"{leader}: {plural(cluster['topologies'], 'topology', 'topologies')}, {plural(cluster['supervisors'], 'supervisor')},"
+        f" {slots['used']} of {plural(slots['total'], 'slot')} used, {rate(moment.rate)} tuples/s executed"
+    )
+
+
+def table_of(busy: Sequence[Busy]) -> Table:
+    """A row for each component."""
+    return table(COLUMNS, [row(each) for each in busy])
+
+
+def row(each: Busy) -> list[Cell]:
+    component = each.component
+    spout = component.kind == "spout"
+    return [
+        each.topology,
+        each.name,
+        (component.kind, "dim"),
+        short(component.tasks),
+        (rate(each.rate), "head" if each.rate else "dim"),
+        (short(component.failed), "bad" if component.failed else ""),
+        short(component.pending) if spout else "",
+        latency(component.p99) if spout else "",
+        (short(component.errors), "bad" if component.errors else ""),
+        (component.idle, "dim"),
+    ]
+
+
+def as_values(moment: Moment) -> dict[str, object]:
+    """The moment for programs."""
+    return {
+        "cluster": moment.cluster,
+        "rate": moment.rate,
+        "components": [
+            {"topology": each.topology, "component": each.name, "rate": each.rate, **vars(each.component)}
+            for each in moment.busy
+        ],
+    }
+
+
+def follow(watched: Watched, delay: float) -> None:
+    """Draw until Ctrl-C; a Nimbus that is away for a while is asked again."""
+    from rich.live import Live
+
+    from squall.http_client import Refused, Unreachable
+
+    latest, problem = Moment(watched.client.get("cluster"), ()), ""
+    try:
+        with Live(console=console(sys.stdout), screen=True, auto_refresh=False) as live:
+            while True:
+                try:
+                    latest, problem = watched.look(time.monotonic()), ""
+                except (Unreachable, Refused) as error:
+                    if isinstance(error, Refused) and error.status != 503:
+                        raise
+                    problem = str(error)
+                resized = console(sys.stdout)  # the window may have been resized
+                live.console.size = resized.size
+                live.update(picture(latest, problem, resized.width, resized.height), refresh=True)
+                time.sleep(delay)
+    except KeyboardInterrupt:
+        return
+
+
+def picture(moment: Moment, problem: str, width: int, height: int) -> RenderableType:
+    """Everything that is drawn, no higher than the window."""
+    from rich.console import Group
+    from rich.text import Text
+
+    room = max(1, height - AROUND)
+    head = Text(summary(moment), no_wrap=True, overflow="ellipsis")
+    foot = Text(no_wrap=True, overflow="ellipsis", style="dim")
+    if problem:
+        foot = Text(
+            f"as it was last: {harmless(problem)}", style="bold red", no_wrap=True, overflow="ellipsis"
+        )
+    elif len(moment.busy) > room:
+        foot.append(f"and {plural(len(moment.busy) - room, 'less busy component')}; Ctrl-C ends")
+    else:
+        foot.append("Ctrl-C ends")
+    return Group(head, Text(), rich_table(table_of(moment.busy[:room]), width), Text(), foot)

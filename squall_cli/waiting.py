@@ -1,0 +1,102 @@
+"""What `--wait` does: asks again and again until something has come about, and says how far it is.
+
+On a terminal one line that changes, elsewhere a line when there is something new; both on stderr, so that stdout holds
+the outcome alone. A Nimbus that does not answer for a while is asked again: its successor takes over meanwhile.
+Must not know: what is waited for.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from squall_cli.figures import cropped
+from squall_cli.screen import is_terminal
+from squall_cli.tables import console, harmless
+from topology_api.errors import SquallError
+
+if TYPE_CHECKING:
+    from rich.status import Status
+
+T = TypeVar("T")
+
+#: Seconds between two questions, at first and after a while.
+PAUSES: Final = (0.1, 1.0)
+#: Nobody has answered for so long: nothing is waited for any more.
+PATIENCE: Final = 60.0
+
+
+class Interrupted(SquallError):
+    """Ctrl-C while something was waited for."""
+
+
+class Progress:
+    """Shows the latest text."""
+
+    def __init__(self) -> None:
+        self.shown = ""
+        self.status: Status | None = None
+
+    def __enter__(self) -> Progress:
+        if is_terminal(sys.stderr):
+            self.status = console(sys.stderr).status("")
+            self.status.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.status is not None:
+            self.status.stop()
+
+    def say(self, text: str) -> None:
+        """How far it is."""
+        if text == self.shown:
+            return
+        self.shown = text
+        if self.status is None:
+            with suppress(BrokenPipeError):
+                print(text, file=sys.stderr, flush=True)
+        else:
+            self.status.update(cropped(harmless(text), self.status.console.width - 4))
+
+
+def wait(look: Callable[[], tuple[T | None, str]], within: float | None = None) -> T | None:
+    """Call `look` until it gives something: (None, how far it is) until then. None when that took longer than `within`
+    seconds."""
+    began = time.monotonic()
+    try:
+        with Progress() as progress:
+            while True:
+                found, text = patiently(look, progress)
+                waited = time.monotonic() - began
+                if found is not None:
+                    return found
+                if within is not None and waited >= within:
+                    return None
+                progress.say(text)
+                pause = min(PAUSES[1], max(PAUSES[0], waited / 10))
+                time.sleep(pause if within is None else min(pause, max(0.0, within - waited)))
+    except KeyboardInterrupt:
+        raise Interrupted("not waited for any longer; the cluster goes on with it") from None
+
+
+def patiently(look: Callable[[], T], progress: Progress) -> T:
+    """What `look` gives; asked again while no Nimbus leads or answers."""
+    from squall.http_client import Refused, Unreachable
+
+    began = time.monotonic()
+    while True:
+        try:
+            return look()
+        except (Unreachable, Refused) as error:
+            if isinstance(error, Refused) and error.status != 503:
+                raise
+            if time.monotonic() - began > PATIENCE:
+                raise
+            progress.say(f"asked again in a moment: {error}")
+        time.sleep(PAUSES[1])
