@@ -1,0 +1,310 @@
+"""What must hold: after every step, after faults have stopped, and when everything was killed.
+
+A `Watcher` sees every write to the store and every process that is started. The first promise that is broken ends the run
+with `Broken`.
+Must not know: which faults there are.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Final
+
+from nimbus.lifecycle import TABLE
+from squall import worker_files
+from squall.cluster import paths
+from squall.cluster.records import Assignment, BadRecord, Placement, TopologyRecord, decode
+from squall.cluster.store import Guard, below
+from squall.worker_files import WHAT_A_STATE_ASKS
+from tests.simulation.daemons import Agent, Candidate
+from tests.simulation.machines import IdleProgram, VirtualProcess
+from tests.simulation.sessions import Observer
+from tests.simulation.timeline import Actor
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+#: What a Nimbus writes without leading.
+WITHOUT_GUARD: Final = (paths.LEADER, paths.EPOCH, paths.NIMBUSES)
+#: What a supervisor writes.
+OF_SUPERVISORS: Final = (paths.SUPERVISORS, paths.PRESENCE)
+#: What stays when no topology is there.
+STAYS: Final = (
+    "/leadership",
+    paths.NIMBUSES,
+    paths.SUPERVISORS,
+    paths.PRESENCE,
+    paths.DRAINED,
+    paths.COUNTERS,
+    paths.CLUSTER,
+)
+
+
+class Broken(AssertionError):
+    """A promise that was not kept."""
+
+
+class Watcher(Observer):
+    """Looks at every write and every start."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.assignments: dict[tuple[str, int], tuple[Placement, ...]] = {}
+        self.versions: dict[str, int] = {}
+        self.records: dict[str, TopologyRecord] = {}
+        #: Ids of topologies by the submitter's key.
+        self.submissions: dict[str, set[str]] = defaultdict(set)
+        self.ids: set[str] = set()
+        #: Moments at which the leader changed, workers that were started, writes that were done.
+        self.leaders: list[str] = []
+        self.starts = 0
+        self.writes = 0
+
+    def broken(self, text: str) -> Broken:
+        """The end of a run."""
+        return Broken(f"at {self.world.line.now:.3f} s: {text}")
+
+    # Writes
+
+    def wrote(self, actor: Actor, kind: str, path: str, guard: Guard | None) -> None:
+        """See `Observer`."""
+        self.writes += 1
+        self.check_writer(actor, kind, path, guard)
+        value = self.world.server.store._tree.values.get(path)
+        if below(paths.TOPOLOGIES, path):
+            self.check_record(path, None if value is None else value[0])
+        elif below(paths.ASSIGNMENTS, path) and value is not None:
+            self.check_assignment(value[0])
+        elif path == paths.LEADER and value is not None:
+            self.leaders.append(value[0].decode())
+
+    def check_writer(self, actor: Actor, kind: str, path: str, guard: Guard | None) -> None:
+        """A Nimbus writes under the guard of its term, a supervisor its own records only."""
+        if isinstance(actor, Candidate):
+            if any(below(each, path) for each in WITHOUT_GUARD):
+                return
+            if guard is None:
+                raise self.broken(f"{actor.name} has done {kind} {path} without a guard")
+            epoch = self.world.server.store._tree.version(paths.EPOCH)
+            if guard.path != paths.EPOCH or guard.version != epoch:
+                raise self.broken(
+                    f"{actor.name} has done {kind} {path} in term {guard.version}; it is {epoch}"
+                )
+        elif isinstance(actor, Agent) and not any(below(each, path) for each in OF_SUPERVISORS):
+            raise self.broken(f"supervisor {actor.name} has done {kind} {path}")
+
+    def check_record(self, path: str, data: bytes | None) -> None:
+        """States change by the table only; a name passes to another topology only when it was free, or by a replacement."""
+        before = self.records.pop(path, None)
+        if data is None:
+            self.check_removed(before)
+            return
+        record = self.records[path] = decode(TopologyRecord, data)
+        if record.submission:
+            self.submissions[record.submission].add(record.id)
+            if len(self.submissions[record.submission]) > 1:
+                raise self.broken(
+                    f"submission {record.submission} became {sorted(self.submissions[record.submission])}"
+                )
+        if before is None or before.id != record.id:
+            return
+        if before.state != record.state and not any(
+            state == before.state and (becomes == record.state or becomes == "(previous)")
+            for (state, _), becomes in TABLE.items()
+        ):
+            raise self.broken(f"{record.name}: {before.state} -> {record.state} is no step of the table")
+        if set(before.finished) - set(record.finished) and before.tasks == record.tasks:
+            raise self.broken(f"{record.name}: finished tasks {before.finished} became {record.finished}")
+        if record.version < before.version:
+            raise self.broken(f"{record.name}: version {before.version} -> {record.version}")
+
+    def check_removed(self, before: TopologyRecord | None) -> None:
+        """When a name becomes free, nobody that could be reached works under it."""
+        if before is None:
+            return
+        there = {record.id for record in self.world.registry.supervisors()}
+        for process in self.world.processes.all():
+            orders = process.orders
+            if orders is not None and orders.topology_id == before.id and process.machine.name in there:
+                raise self.broken(f"{before.name} is gone, and {process.name} of it still runs")
+
+    def check_assignment(self, data: bytes) -> None:
+        """Each task has one owner in an assignment; a version is given once; no slot has two workers."""
+        found = decode(Assignment, data)
+        tasks = [task for place in found.placements for task in place.tasks]
+        if len(tasks) != len(set(tasks)):
+            raise self.broken(f"assignment {found.version} of {found.topology_id} has tasks twice: {tasks}")
+        names = [place.worker for place in found.placements]
+        if len(names) != len(set(names)):
+            raise self.broken(f"assignment {found.version} of {found.topology_id} has a worker twice")
+        key = found.topology_id, found.version
+        if self.assignments.setdefault(key, found.placements) != found.placements:
+            raise self.broken(
+                f"assignment {found.version} of {found.topology_id} was written twice, differently"
+            )
+        for other, version in self.versions.items():
+            if other != found.topology_id and version == found.version:
+                raise self.broken(f"{other} and {found.topology_id} both have assignment {version}")
+        if self.versions.get(found.topology_id, 0) > found.version:
+            raise self.broken(f"{found.topology_id}: assignment {found.version} after a later one")
+        self.versions[found.topology_id] = found.version
+        self.check_slots()
+
+    def check_slots(self) -> None:
+        """No two topologies have the same slot."""
+        slots: dict[tuple[str, int], str] = {}
+        for name in self.world.server.store.children(paths.ASSIGNMENTS):
+            value = self.world.server.store.get(f"{paths.ASSIGNMENTS}/{name}")
+            try:
+                found = None if value is None else decode(Assignment, value[0])
+            except BadRecord:
+                continue
+            for place in () if found is None else found.placements:
+                slot = place.supervisor, place.slot
+                if slot in slots:
+                    raise self.broken(f"slot {slot} is {slots[slot]}'s and {name}'s")
+                slots[slot] = f"{name}/{place.worker}"
+
+    # Processes
+
+    def started(self, process: VirtualProcess) -> None:
+        """No slot has two processes, and no two processes are the same incarnation of a worker."""
+        self.starts += 1
+        orders = worker_files.read_orders(process.directory)
+        assert orders is not None
+        process.slot = own_slot(orders)
+        process.identity = (orders.topology_id, orders.worker, orders.incarnation)
+        for other in self.world.processes.all():
+            if other is process or other.identity is None:
+                continue
+            if other.identity == process.identity:
+                raise self.broken(f"{process.name} and {other.name} are both {process.identity}")
+            if other.machine is process.machine and other.slot == process.slot:
+                raise self.broken(
+                    f"{process.name} {process.identity} is started in slot {process.slot} of {process.machine.name}, where"
+                    f" {other.name} {other.identity} still runs"
+                )
+
+    # Leaders
+
+    def step(self) -> None:
+        """After each event: at most one Nimbus can write."""
+        epoch = self.world.server.store._tree.version(paths.EPOCH)
+        able = [
+            candidate.name
+            for candidate in self.world.candidates.values()
+            if candidate.alive
+            and candidate.guard is not None
+            and candidate.guard.version == epoch
+            and candidate.leadership.leading(candidate.now())
+        ]
+        if len(able) > 1:
+            raise self.broken(f"{able} lead at once")
+
+
+def own_slot(orders: worker_files.Orders) -> int:
+    """The slot that the orders of a process give it."""
+    return next(place.slot for place in orders.placements if place.worker == orders.worker)
+
+
+def problems_at_rest(world: World) -> list[str]:
+    """What is not yet as it should be some time after the last fault."""
+    problems = []
+    leader = world.leader
+    if leader is None or not leader.leads:
+        return ["nobody leads"]
+    registry = world.registry
+    there = {record.id for record in registry.supervisors()}
+    problems += [f"{name} is not registered" for name in world.agents if name not in there]
+    wanted: dict[tuple[str, str, int], int] = {}
+    for record in registry.topologies():
+        problems += problems_of_topology(world, record, wanted)
+    for process in world.processes.all():
+        if process.identity is None:
+            continue
+        topology_id, worker, incarnation = process.identity
+        if wanted.pop((topology_id, worker, incarnation[0]), None) is None:
+            problems.append(f"{process.name} {process.identity} runs and is wanted nowhere")
+    problems += [f"{key} is wanted and does not run" for key in wanted]
+    return problems
+
+
+def problems_of_topology(
+    world: World, record: TopologyRecord, wanted: dict[tuple[str, str, int], int]
+) -> list[str]:
+    """Those of one topology; its workers go into `wanted`."""
+    registry = world.registry
+    assignment, leaving = registry.assignment(record.id), registry.leaving(record.id)
+    name = f"{record.name} ({record.id}, {record.state})"
+    if record.state not in ("ACTIVE", "INACTIVE", "COMPLETED", "FAILED"):
+        return [f"{name} is still {record.state}"]
+    problems = []
+    if leaving is not None:
+        problems.append(f"{name}: workers are still leaving: {leaving.placements}")
+    if record.state in ("COMPLETED", "FAILED"):
+        return [*problems, f"{name} still has workers"] if assignment is not None else problems
+    if assignment is None:
+        free = world.settings.machines * world.settings.slots - slots_in_use(world)
+        return [*problems, f"{name} has no workers, with {free} slots free"] if free > 0 else problems
+    placed = sorted(task for place in assignment.placements for task in place.tasks)
+    if placed != sorted(task for task, _, _ in record.tasks) or assignment.version != record.version:
+        problems.append(f"{name}: assignment {assignment.version} is not one of its tasks")
+    processes = {process.identity: process for process in world.processes.all()}
+    for place in assignment.placements:
+        wanted[record.id, place.worker, place.incarnation[0]] = place.slot
+        report = registry.report(record.id, place.worker)
+        process = None if report is None else processes.get((record.id, place.worker, report.incarnation))
+        if report is None or process is None:
+            problems.append(f"{name}: worker {place.worker} has not reported: {report}")
+        elif process.orders is None or process.orders.version != assignment.version:
+            problems.append(f"{name}: worker {place.worker} does not know assignment {assignment.version}")
+        elif process.orders.asked != WHAT_A_STATE_ASKS[record.state]:
+            problems.append(f"{name}: worker {place.worker} is asked to {process.orders.asked}")
+        elif record.state == "ACTIVE" and not report.opened:
+            problems.append(f"{name}: worker {place.worker} is not open")
+        elif process.machine.name != place.supervisor or process.slot != place.slot:
+            problems.append(f"{name}: worker {place.worker} runs elsewhere")
+        elif isinstance(process.program, IdleProgram):
+            problems += problems_of_peers(world, name, process)
+    return problems
+
+
+def problems_of_peers(world: World, name: str, process: VirtualProcess) -> list[str]:
+    """Whether a worker knows where its peers are, and who they are by now."""
+    problems = []
+    assert process.orders is not None
+    there = {other.identity: other for other in world.processes.all() if other.identity is not None}
+    for place in process.orders.placements:
+        if place.worker == process.orders.worker:
+            continue
+        other = there.get((process.orders.topology_id, place.worker, place.incarnation))
+        known = process.orders.addresses.get(place.worker)
+        if other is None:
+            problems.append(f"{name}: {process.name} takes {place.worker} for {place.incarnation}")
+        elif isinstance(other.program, IdleProgram) and known != other.program.address:
+            problems.append(f"{name}: {process.name} knows {place.worker} at {known}")
+    return problems
+
+
+def slots_in_use(world: World) -> int:
+    """Slots that some topology has."""
+    found = 0
+    for record in world.registry.topologies():
+        for assignment in (world.registry.assignment(record.id), world.registry.leaving(record.id)):
+            found += 0 if assignment is None else len(assignment.placements)
+    return found
+
+
+def left_over(world: World) -> list[str]:
+    """What is left though every topology was killed."""
+    problems = [
+        f"{path} is left in the store"
+        for path in sorted(world.server.store._tree.values)
+        if not any(below(each, path) for each in STAYS)
+    ]
+    problems += [f"process {process.name} is left" for process in world.processes.all()]
+    for name, agent in world.agents.items():
+        root = agent.supervisor.directories.root
+        if root.exists():
+            problems += [f"{folder} is left on {name}" for folder in sorted(root.iterdir())]
+    return problems

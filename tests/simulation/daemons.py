@@ -1,0 +1,245 @@
+"""The daemons of the simulated cluster: their real cores, each in an actor of its own.
+
+A `Candidate` is a Nimbus daemon: `Leadership`, and while it leads a `Nimbus` over a `GuardedStore`. An `Agent` is a supervisor
+daemon: `Supervisor` over the disk of its machine, and its `Presence`. A supervisor reaches Nimbus by a `Link`, which may lose,
+double and delay what it carries, and answers nothing.
+Must not know: which faults there are, what is checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+from typing import Any, Final
+
+from nimbus.master import Nimbus
+from squall.cluster import paths
+from squall.cluster.leadership import GuardedStore, Leadership, Presence
+from squall.cluster.records import NimbusRecord, WorkerReport, encode
+from squall.cluster.registry import Registry
+from squall.cluster.store import Guard
+from squall.worker_files import Incarnation
+from supervisor.agent import Supervisor
+from supervisor.plan import Limits
+from tests.simulation.machines import Machine
+from tests.simulation.sessions import Chances, Server, SimulatedSession
+from tests.simulation.timeline import Actor, Timeline
+from topology_api.errors import SquallError
+
+SUPERVISOR_TIMEOUT_SECS: Final = 15.0
+LEASE_SECS: Final = 10.0
+#: Seconds that something takes from one process to another.
+LATENCY: Final = (0.001, 0.02)
+#: Seconds from a change to the look at it: changes come in crowds.
+SOON_SECS: Final = 0.02
+
+
+class Candidate(Actor):
+    """A Nimbus daemon."""
+
+    def __init__(self, line: Timeline, id: str, server: Server, chances: Chances, random: Random) -> None:
+        super().__init__(line, id, -random.uniform(0, 1e6))
+        self.session = SimulatedSession(server, self, chances, random)
+        self.leadership = Leadership(self.session, id, self)
+        record = NimbusRecord(id, f"http://{id}", id)
+        self.presence = Presence(self.session, paths.nimbus(id), encode(record))
+        self.guard: Guard | None = None
+        self.nimbus: Nimbus | None = None
+        self._wakes_at: float | None = None
+        self.session.watch("/", lambda path: self.wake_in(SOON_SECS))
+        self.wake_in(random.uniform(0, 0.5))
+
+    def wake_in(self, seconds: float) -> None:
+        """Have it look around then at the latest."""
+        moment = self.line.now + seconds
+        if self._wakes_at is None or moment < self._wakes_at:
+            self._wakes_at = moment
+            self.line.at(moment, self, self._wake)
+
+    def _wake(self) -> None:
+        if self._wakes_at is not None and self.line.now < self._wakes_at:
+            return  # another one is to come
+        self._wakes_at = None
+        try:
+            self.round()
+        except SquallError:
+            self.wake_in(0.5)
+        now = self.now()
+        times = [self.leadership.next_time(now), self.presence.next_time(now)]
+        if self.nimbus is not None and self.nimbus.due is not None:
+            times.append(self.nimbus.due)
+        self.wake_in(min(5.0, max(SOON_SECS, min(times) - now)))
+
+    def round(self) -> None:
+        """What the control thread of the daemon does in a turn."""
+        now = self.now()
+        self.presence.keep(now)
+        guard = self.leadership.round(now)
+        if guard != self.guard:
+            self.guard = guard
+            self.close()
+        if guard is None:
+            return
+        if self.nimbus is None:
+            store = GuardedStore(self.session, guard, lambda: self.leadership.leading(self.now()))
+            self.nimbus = Nimbus(store, self, supervisor_timeout_secs=SUPERVISOR_TIMEOUT_SECS)
+        self.nimbus.tick()
+
+    def close(self) -> None:
+        """It does not lead any more."""
+        if self.nimbus is not None:
+            self.nimbus.close()
+            self.nimbus = None
+
+    @property
+    def leads(self) -> bool:
+        """Whether it takes commands."""
+        return self.nimbus is not None and self.leadership.leading(self.now())
+
+    def command(self, do: Callable[[Nimbus], Any]) -> Any:
+        """What an operator asks of it."""
+        if self.nimbus is None or not self.leads:
+            raise NotLeading(f"{self.name} does not lead")
+        try:
+            return do(self.nimbus)
+        finally:
+            self.wake_in(0.0)
+
+    def say(self, do: Callable[[Nimbus], Any]) -> None:
+        """What a supervisor tells it."""
+        try:
+            self.command(do)
+        except SquallError:
+            return
+
+
+class NotLeading(SquallError):
+    """This Nimbus takes no commands."""
+
+
+@dataclass
+class LinkChances:
+    """What becomes of what supervisors and operators say to Nimbus."""
+
+    lose: float = 0.0
+    double: float = 0.0
+    late: float = 0.0
+    #: Pairs (supervisor, Nimbus) between which nothing comes through.
+    cut: frozenset[tuple[str, str]] = frozenset()
+
+    def calm(self) -> None:
+        """From now on nothing goes wrong."""
+        self.__dict__.update(vars(LinkChances()))
+
+
+class Link:
+    """`supervisor.reporter.NimbusLink` to whoever leads."""
+
+    def __init__(
+        self,
+        agent: Agent,
+        candidates: Callable[[], dict[str, Candidate]],
+        chances: LinkChances,
+        random: Random,
+    ) -> None:
+        self._agent = agent
+        self._candidates = candidates
+        self._chances = chances
+        self._random = random
+        self._last = 0.0
+
+    def report(self, name: str, worker: str, report: WorkerReport) -> bool:
+        """See `NimbusLink`. Whether it was taken is not known: the store will say."""
+        self._send(lambda nimbus: nimbus.report(name, worker, report))
+        return True
+
+    def count(self, topology_id: str, worker: str, incarnation: Incarnation, counters: bytes) -> None:
+        """See `NimbusLink`."""
+        self._send(lambda nimbus: nimbus.count(topology_id, worker, incarnation, counters))
+
+    def heard(self, supervisor_id: str) -> None:
+        """See `NimbusLink`."""
+        self._send(lambda nimbus: nimbus.heard(supervisor_id))
+
+    def _send(self, say: Callable[[Nimbus], Any]) -> None:
+        chances, draw = self._chances, self._random.random
+        times = 2 if draw() < chances.double else 1
+        for _ in range(times):
+            if draw() < chances.lose:
+                continue
+            delay = self._random.uniform(*(LATENCY if draw() >= chances.late else (0.5, 8.0)))
+            self._agent.line.after(delay / 2, self._agent, partial(self._leave, say, delay / 2))
+
+    def _leave(self, say: Callable[[Nimbus], Any], delay: float) -> None:
+        try:
+            found = self._agent.session.get(paths.LEADER)
+        except SquallError:
+            return
+        candidate = None if found is None else self._candidates().get(found[0].decode())
+        if candidate is None or (self._agent.name, candidate.name) in self._chances.cut:
+            return
+        candidate.line.after(delay, candidate, lambda: candidate.say(say))
+
+
+def no_command(*what: object) -> list[str]:
+    """Virtual processes need none."""
+    return []
+
+
+class Agent(Actor):
+    """A supervisor daemon on a machine."""
+
+    def __init__(
+        self,
+        line: Timeline,
+        machine: Machine,
+        slots: int,
+        server: Server,
+        chances: Chances,
+        candidates: Callable[[], dict[str, Candidate]],
+        link_chances: LinkChances,
+        random: Random,
+    ) -> None:
+        super().__init__(line, machine.name, -random.uniform(0, 1e6))
+        self.machine = machine
+        self.session = SimulatedSession(server, self, chances, random)
+        self.presence = Presence(self.session, paths.presence(machine.name), b"1")
+        self.supervisor = Supervisor(
+            machine.name,
+            machine.name,
+            slots,
+            Registry(self.session),
+            Link(self, candidates, link_chances, random),
+            machine.disk,
+            self,
+            python_path=[],
+            lease_secs=LEASE_SECS,
+            limits=Limits(start=20.0, stop=5.0),
+            command=no_command,
+            kernel_kills=lambda: None,
+        )
+        self._wakes_at: float | None = None
+        self.session.watch("/", lambda path: self.wake_in(SOON_SECS))
+        self.wake_in(random.uniform(0, 0.5))
+
+    def wake_in(self, seconds: float) -> None:
+        """Have it look around then at the latest."""
+        moment = self.line.now + seconds
+        if self._wakes_at is None or moment < self._wakes_at:
+            self._wakes_at = moment
+            self.line.at(moment, self, self._wake)
+
+    def _wake(self) -> None:
+        if self._wakes_at is not None and self.line.now < self._wakes_at:
+            return
+        self._wakes_at = None
+        now = self.now()
+        try:
+            self.presence.keep(now)
+            self.supervisor.sync(now)
+            seconds = self.supervisor.next_time(self.now()) - self.now()
+        except SquallError:
+            seconds = 0.5
+        self.wake_in(min(max(seconds, SOON_SECS), 1.0))

@@ -1,0 +1,492 @@
+"""Machines and the processes on them, as far as a supervisor sees them.
+
+A machine has a disk, which outlives everything, and a table of processes. `Processes` stands in for
+`supervisor.processes.WorkerProcess`: what a supervisor starts is a `VirtualProcess`, an actor of the simulated time that reads
+its orders, writes its pulse and keeps to its lease, by the real files of `squall.worker_files`. What it does beyond that is
+its `Program`: `IdleProgram` pretends to run tasks; `tests.simulation.tuples` runs real ones.
+Must not know: the store, Nimbus.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any, Final, NoReturn, Protocol
+from unittest import mock
+
+from squall import worker_files
+from squall.worker_files import (
+    EXIT_BAD_ORDERS,
+    EXIT_LEASE,
+    EXIT_STOPPED,
+    EXIT_SUPERSEDED,
+    End,
+    Orders,
+    Pulse,
+)
+from tests.simulation.timeline import Actor, Timeline
+from worker.lease import Lease
+from worker.startup import own_place
+
+BEAT_SECS: Final = 1.0
+
+
+class Ended(BaseException):
+    """A virtual process has ended itself."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(status, reason)
+        self.status = status
+        self.reason = reason
+
+
+@dataclass
+class Flags:
+    """What a program says of itself; see `squall.worker_files.Pulse`."""
+
+    asked: str
+    version: int
+    opened: bool = False
+    ended: bool = False
+    drained: bool = False
+    stopped: bool = False
+    crash: str | None = None
+    finished: tuple[int, ...] = ()
+    address: tuple[str, str] | None = None
+
+
+class Program(Protocol):
+    """What runs in a virtual process. It raises `Ended` to end."""
+
+    def take_orders(self, orders: Orders) -> None:
+        """The orders are these from now on."""
+
+    def look(self) -> None:
+        """It has been woken."""
+
+    def flags(self) -> Flags:
+        """How it is at this moment."""
+
+    def next_time(self) -> float | None:
+        """When it is to be woken by itself, by the time of the simulation."""
+
+    def die(self) -> None:
+        """Its process is no more, without a word."""
+
+
+@dataclass
+class Habits:
+    """How long the processes of a run take for things, in seconds, and what tempers they have."""
+
+    boot: tuple[float, float] = (0.1, 1.0)
+    open: tuple[float, float] = (0.05, 1.0)
+    drain: tuple[float, float] = (0.05, 3.0)
+    stop: tuple[float, float] = (0.01, 1.0)
+    kill: tuple[float, float] = (0.001, 0.2)
+    #: The chance of a start that fails: the process ends before its first pulse.
+    stillborn: float = 0.0
+
+
+@dataclass
+class Machine:
+    """A computer: its name, its disk, its processes by their pid."""
+
+    name: str
+    disk: Path
+    processes: dict[int, VirtualProcess] = field(default_factory=dict)
+    #: Whether writes to its disk fail.
+    full: bool = False
+
+    def living(self) -> list[VirtualProcess]:
+        """The processes that are there."""
+        return [process for process in self.processes.values() if process.alive]
+
+    def lose_power(self) -> None:
+        """All that ran here is no more."""
+        for process in self.living():
+            process.die()
+        self.processes.clear()
+
+
+class VirtualProcess(Actor):
+    """A worker process on a machine."""
+
+    def __init__(self, line: Timeline, pid: int, machine: Machine, directory: Path, random: Random) -> None:
+        super().__init__(line, f"{machine.name}/{directory.name}#{pid}", -random.uniform(1e3, 1e6))
+        self.pid = pid
+        self.machine = machine
+        self.directory = directory
+        self.random = random
+        self.status: int | None = None
+        self.orders: Orders | None = None
+        self.program: Program | None = None
+        self.lease: Lease | None = None
+        #: (topology id, worker, incarnation) and slot, for those who check who owns what.
+        self.identity: tuple[str, str, tuple[int, int]] | None = None
+        self.slot = -1
+        self.number = 0
+        self._told: Flags | None = None
+        self._next_beat = 0.0
+        self._dying = False
+        self._wakes_at: float | None = None
+
+    # Life
+
+    def boot(self, make: Callable[[VirtualProcess, Orders], Program]) -> None:
+        """Read what there is to read, and begin."""
+        try:
+            orders = worker_files.read_orders(self.directory)
+        except worker_files.BadFile:
+            orders = None
+        if orders is None or own_place(orders) is None:
+            return self._exit(EXIT_BAD_ORDERS, "no orders")
+        self.orders = orders
+        self.lease = Lease(str(self.directory), orders.lease_secs, self._lease_is_over, self.now)
+
+        def begin() -> None:
+            self.program = make(self, orders)
+            self.program.take_orders(orders)
+
+        self.guarded(begin)
+        self.beat()
+
+    def _lease_is_over(self, seconds: float) -> NoReturn:
+        raise Ended(EXIT_LEASE, f"no new lease for {seconds:.1f} s")
+
+    def guarded(self, do: Callable[[], object]) -> None:
+        """Run a part of the program; whoever looks at the clock may find that time is up."""
+        if not self.alive or self._dying:
+            return
+        try:
+            if self.lease is not None:
+                self.lease.now()
+            do()
+            self._tell()
+        except Ended as ended:
+            self._exit(ended.status, ended.reason)
+
+    def beat(self) -> None:
+        """Every second, and when there is something to say."""
+        if not self.alive or self._dying:
+            return
+        self.guarded(self._look)
+        self.line.after(BEAT_SECS, self, self.beat)
+
+    def wake(self) -> None:
+        """The program has something to do."""
+        self._wakes_at = None
+        program = self.program
+        if program is not None:
+            self.guarded(program.look)
+
+    def _look(self) -> None:
+        assert self.lease is not None and self.program is not None
+        self.lease.look()
+        self._take_orders()
+        self.program.look()
+        self._told = None
+
+    def _take_orders(self) -> None:
+        assert self.orders is not None and self.program is not None
+        try:
+            orders = worker_files.read_orders(self.directory)
+        except worker_files.BadFile:
+            return
+        if orders is None or orders.number == self.orders.number:
+            return
+        mine = self.orders
+        if (orders.topology_id, orders.worker, orders.incarnation) != (
+            mine.topology_id,
+            mine.worker,
+            mine.incarnation,
+        ):
+            raise Ended(EXIT_SUPERSEDED, "the orders are for another process")
+        if own_place(orders) is None and orders.asked != "stop":
+            raise Ended(EXIT_SUPERSEDED, "no place")
+        self.orders = orders
+        self.program.take_orders(orders)
+
+    def _tell(self) -> None:
+        """Write the pulse if it is due; and see to it that the program is woken in time."""
+        program = self.program
+        if program is None or self.orders is None:
+            return
+        flags = program.flags()
+        if flags != self._told:
+            self._told = flags
+            self._write_pulse(flags)
+        wakes_at = program.next_time()
+        if wakes_at is not None and (self._wakes_at is None or wakes_at < self._wakes_at):
+            self._wakes_at = wakes_at
+            self.line.at(wakes_at, self, self.wake)
+
+    def _write_pulse(self, flags: Flags) -> None:
+        assert self.orders is not None
+        if self.machine.full:
+            return
+        self.number += 1
+        pulse = Pulse(
+            pid=self.pid,
+            started=self.pid,
+            incarnation=self.orders.incarnation,
+            number=self.number,
+            orders=self.orders.number,
+            asked=flags.asked,
+            version=flags.version,
+            opened=flags.opened,
+            ended=flags.ended,
+            drained=flags.drained,
+            stopped=flags.stopped,
+            crash=flags.crash,
+            finished=flags.finished,
+            address=flags.address,
+        )
+        with suppress(OSError):
+            worker_files.write(self.directory, worker_files.PULSE, pulse)
+            # Many pulses are written within one tick of the file system's clock here.
+            os.utime(self.directory / worker_files.PULSE, ns=(self.number, self.number))
+
+    def _exit(self, status: int, reason: str) -> None:
+        if not self.alive:
+            return
+        self._dying = True
+        with suppress(OSError):
+            if self.orders is not None:
+                if status == EXIT_STOPPED and self.program is not None:
+                    flags = self.program.flags()
+                    flags.stopped = True
+                    self._write_pulse(flags)
+                end = End(self.pid, self.orders.incarnation, status, reason)
+                worker_files.write(self.directory, worker_files.END, end)
+        self.status = status << 8
+        self.die()
+
+    def die(self) -> None:
+        """Be no more."""
+        if self.alive and self.program is not None:
+            self.program.die()
+        super().die()
+
+    # What its supervisor does with it
+
+    def signalled(self) -> None:
+        """SIGUSR1."""
+        program = self.program
+        if program is not None:
+            self.guarded(self._take_orders)
+
+    def kill(self, seconds: float) -> None:
+        """SIGKILL; a process in the kernel needs a while to go, and does nothing any more meanwhile."""
+        if not self.alive or self.status is not None:
+            return
+        self.status = signal.SIGKILL
+        self._dying = True
+        self.thaws_at = 0.0
+        self.line.after(seconds, self, self.die)
+
+
+class IdleProgram:
+    """Pretends to run the tasks of its place: they open, drain and end when a die says so."""
+
+    def __init__(self, process: VirtualProcess, habits: Habits, finite: float | None) -> None:
+        """`finite`: seconds that the sources last; None: for ever."""
+        self.process = process
+        self.habits = habits
+        self.finite = finite
+        self.orders: Orders | None = None
+        self.opens_at: float | None = None
+        self.opened = False
+        self.drains_at: float | None = None
+        self.ends_at: float | None = None
+        self.stops_at: float | None = None
+        self.address = (
+            f"tcp://{process.machine.name}:{process.pid}",
+            f"tcp://{process.machine.name}:1{process.pid}",
+        )
+
+    def take_orders(self, orders: Orders) -> None:
+        """See `Program`."""
+        now = self.process.line.now
+        before = self.orders
+        self.orders = orders
+        if orders.asked == "drain":
+            if before is None or before.asked != "drain":
+                self.drains_at = now + self._take(self.habits.drain)
+        else:
+            self.drains_at = None
+        if orders.asked == "run" and not self.opened and self.opens_at is None:
+            self.opens_at = now + self._take(self.habits.open)
+        if orders.asked == "stop" and self.stops_at is None:
+            self.stops_at = now + self._take(self.habits.stop)
+
+    def _take(self, seconds: tuple[float, float]) -> float:
+        return self.process.random.uniform(*seconds)
+
+    def look(self) -> None:
+        """See `Program`."""
+        now = self.process.line.now
+        if self.stops_at is not None and now >= self.stops_at:
+            raise Ended(EXIT_STOPPED, "stopped as ordered")
+        if self.opens_at is not None and now >= self.opens_at and not self.opened:
+            self.opened = True
+            if self.finite is not None:
+                self.ends_at = now + self.finite
+
+    def flags(self) -> Flags:
+        """See `Program`."""
+        assert self.orders is not None
+        now, orders = self.process.line.now, self.orders
+        ended = self.opened and self.ends_at is not None and now >= self.ends_at
+        drained = self.drains_at is not None and (now >= self.drains_at or not self.opened)
+        place = own_place(orders)
+        finished: set[int] = set(orders.finished)
+        if ended and place is not None:
+            spouts = {task for task, component, _ in orders.tasks if component == "lines"}
+            finished |= spouts.intersection(place.tasks)
+        return Flags(
+            asked=orders.asked,
+            version=orders.version,
+            opened=self.opened,
+            ended=ended,
+            drained=drained,
+            finished=tuple(sorted(finished)),
+            address=self.address,
+        )
+
+    def next_time(self) -> float | None:
+        """See `Program`."""
+        now = self.process.line.now
+        times = [self.opens_at, self.drains_at, self.ends_at, self.stops_at]
+        return min((time for time in times if time is not None and time > now), default=None)
+
+    def die(self) -> None:
+        """See `Program`."""
+
+
+class Processes:
+    """The processes of all machines of a run, and how supervisors get at them."""
+
+    def __init__(
+        self,
+        line: Timeline,
+        random: Random,
+        habits: Habits,
+        make: Callable[[VirtualProcess, Orders], Program],
+    ) -> None:
+        self.line = line
+        self.random = random
+        self.habits = habits
+        self.make = make
+        self.machines: list[Machine] = []
+        self.pids = 1000
+        #: Told of each process that is started.
+        self.on_start: Callable[[VirtualProcess], None] = lambda process: None
+
+    def machine_of(self, directory: Path) -> Machine:
+        """The machine on whose disk a directory lies."""
+        return next(machine for machine in self.machines if machine.disk in directory.parents)
+
+    def all(self) -> Iterator[VirtualProcess]:
+        """Every process that is there."""
+        for machine in self.machines:
+            yield from machine.living()
+
+    # As `supervisor.processes.WorkerProcess`
+
+    def start(self, command: Sequence[str], directory: Path, environment: Mapping[str, str]) -> ProcessHandle:
+        """Start a process."""
+        machine = self.machine_of(directory)
+        if machine.full:
+            raise OSError(28, "No space left on device")
+        self.pids += 1
+        process = VirtualProcess(self.line, self.pids, machine, directory, Random(self.random.random()))
+        machine.processes[process.pid] = process
+        if self.random.random() < self.habits.stillborn:
+            self.line.after(0.05, process, process.die)
+        else:
+            boot = self.random.uniform(*self.habits.boot)
+            self.line.after(boot, process, lambda: process.boot(self.make))
+        self.on_start(process)
+        return ProcessHandle(self, process)
+
+    def adopt(self, pid: int, started: int) -> ProcessHandle | None:
+        """A process that somebody else started."""
+        for machine in self.machines:
+            process = machine.processes.get(pid)
+            if process is not None and process.alive and started == pid:
+                return ProcessHandle(self, process)
+        return None
+
+    def __call__(self, pid: int, started: int, child: bool) -> Any:
+        """One that is over."""
+        return GoneHandle(pid)
+
+
+class ProcessHandle:
+    """What a supervisor has of a process: `supervisor.processes.WorkerProcess`."""
+
+    def __init__(self, processes: Processes, process: VirtualProcess) -> None:
+        self.processes = processes
+        self.process = process
+        self.pid = self.started = process.pid
+
+    @property
+    def status(self) -> int | None:
+        """See `WorkerProcess`."""
+        return None if self.process.alive else (self.process.status or signal.SIGKILL)
+
+    def ended(self) -> bool:
+        """See `WorkerProcess`."""
+        return not self.process.alive
+
+    gone = ended
+
+    def signal(self, number: int) -> bool:
+        """See `WorkerProcess`."""
+        process = self.process
+        if not process.alive:
+            return False
+        process.line.after(0.001, process, process.signalled)
+        return True
+
+    def kill(self) -> None:
+        """See `WorkerProcess`."""
+        self.process.kill(self.processes.random.uniform(*self.processes.habits.kill))
+
+
+class GoneHandle:
+    """A process that was gone before its supervisor looked."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = self.started = pid
+        self.status: int | None = None
+
+    def ended(self) -> bool:
+        """See `WorkerProcess`."""
+        return True
+
+    gone = ended
+
+    def signal(self, number: int) -> bool:
+        """See `WorkerProcess`."""
+        return False
+
+    def kill(self) -> None:
+        """See `WorkerProcess`."""
+
+
+@contextmanager
+def in_place_of_real_ones(processes: Processes) -> Iterator[None]:
+    """Supervisors start virtual processes in this block."""
+    random = processes.random
+    with (
+        mock.patch("supervisor.hosted.WorkerProcess", processes),
+        mock.patch("supervisor.hosted.kill_left_over", lambda session, directory: None),
+        mock.patch("supervisor.agent.secrets.randbits", random.getrandbits),
+    ):
+        yield

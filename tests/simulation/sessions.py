@@ -1,0 +1,327 @@
+"""A process's session with the store, and what can go wrong with it.
+
+`SimulatedSession` is a `squall.cluster.store.Store` over sessions of an `InMemoryStore`, with what a client of ZooKeeper has
+besides: reads from a cache that hears of changes a little later (or, when the event was lost, after eight seconds), calls
+that fail before or after they were done, calls during which the process stands still, a connection that can be cut, and a
+session that expires when the process was out of contact for too long; the next one begins by itself.
+Must not know: who uses it, what values mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Final
+
+from squall.cluster.memory import InMemoryStore
+from squall.cluster.store import Cancel, Guard, Unavailable, Watch, below
+from tests.simulation.timeline import Actor, Killed
+
+SESSION_SECS: Final = 10.0
+#: Seconds that an entry of the cache lives though no event says that it is old.
+CACHE_SECS: Final = 8.0
+#: Seconds after which a client that was cut off is back.
+RECONNECT_SECS: Final = (0.05, 1.0)
+#: Seconds that a call is tried for while nothing answers.
+CALL_SECS: Final = 3.0
+
+
+@dataclass
+class Chances:
+    """How often a session meets with what, and for how long; 0: never."""
+
+    #: Of each call: to fail before it is done, after it is done, to take `slow` seconds at most, to stand still for `stall`.
+    fail_before: float = 0.0
+    fail_after: float = 0.0
+    slow: float = 0.0
+    stall: float = 0.0
+    slow_secs: float = 1.5
+    stall_secs: float = 25.0
+    #: Of each event of a watch.
+    lose_event: float = 0.0
+    double_event: float = 0.0
+    late_event: float = 0.0
+
+    def calm(self) -> None:
+        """From now on nothing goes wrong."""
+        self.__dict__.update(vars(Chances()))
+
+
+class Observer:
+    """What is told of every write that was done; see `tests.simulation.checks`."""
+
+    def wrote(self, actor: Actor, kind: str, path: str, guard: Guard | None) -> None:
+        """An actor has changed what stands at a path."""
+
+
+class SimulatedSession:
+    """`squall.cluster.store.Store`, as one process sees it."""
+
+    session_secs = SESSION_SECS
+
+    def __init__(
+        self, server: Server, actor: Actor, chances: Chances, random: Random, cached: bool = True
+    ) -> None:
+        self.server = server
+        self.actor = actor
+        self.chances = chances
+        self.random = random
+        self.cached = cached
+        #: Whether nothing gets through; and since when there has been no contact.
+        self.cut = False
+        self.away_since: float | None = None
+        self.connected = True
+        #: After so many further writes the process dies, before or after the last of them.
+        self.dies_after: int | None = None
+        self.calls = 0
+        self._inner = server.store.session()
+        self._watches: list[tuple[str, Watch]] = []
+        self._cache: dict[tuple[str, str], tuple[Any, float]] = {}
+        self._last_event = 0.0
+        self._closed = False
+        server.sessions.append(self)
+        actor.on_death.append(self.close)
+        self._unwatch = server.store.watch("/", self._event)
+        self._look()
+
+    def close(self) -> None:
+        """The process is gone; the session goes when it was silent for long enough."""
+        if self._closed:
+            return
+        self._closed = True
+        self._unwatch()
+        self._watches.clear()
+        inner, line = self._inner, self.actor.line
+        line.at(line.now + self.session_secs, self.server.actor, inner.expire)
+        self.server.sessions.remove(self)
+
+    def close_orderly(self) -> None:
+        """The process says good bye."""
+        self._inner.expire()
+        self.close()
+
+    # Contact
+
+    @property
+    def reachable(self) -> bool:
+        """Whether a message would come through."""
+        return not self.cut and self.server.up
+
+    def expire(self) -> None:
+        """The servers end the session, whatever its process does."""
+        self._inner.expire()
+
+    def _look(self) -> None:
+        """The servers' side, every second: has the process been heard?"""
+        if self._closed:
+            return
+        line = self.actor.line
+        line.after(0.5, self.server.actor, self._look)
+        if self.reachable and not self.actor.frozen and self.actor.alive:
+            self.away_since = None
+            if not self.connected or self._inner._expired:
+                self._reconnect()
+            return
+        if not self.server.up:  # when they are back, servers give every session its whole time
+            self.connected = False
+            self.away_since = None
+            return
+        if self.away_since is None:
+            self.away_since = line.now
+        if self.cut:
+            self.connected = False
+        if line.now - self.away_since >= self.session_secs and not self._inner._expired:
+            self._inner.expire()
+
+    def _reconnect(self) -> None:
+        line = self.actor.line
+        line.after(self.random.uniform(*RECONNECT_SECS), self.actor, self._connected)
+
+    def _connected(self) -> None:
+        if not self.reachable or self._closed or (self.connected and not self._inner._expired):
+            return
+        if self._inner._expired:
+            self._inner = self.server.store.session()
+        self.connected = True
+        self._cache.clear()
+        for prefix, callback in list(self._watches):
+            callback(prefix)
+
+    # Watches
+
+    def watch(self, prefix: str, callback: Watch) -> Cancel:
+        """See `Store`."""
+        entry = (prefix, callback)
+        self._watches.append(entry)
+
+        def cancel() -> None:
+            if entry in self._watches:
+                self._watches.remove(entry)
+
+        return cancel
+
+    def _event(self, path: str) -> None:
+        """The store has changed; the process hears of it in a moment."""
+        chances, draw = self.chances, self.random.random
+        if not self.reachable or not self.connected or not self.actor.alive:
+            return  # it looks at everything when it is back
+        if draw() < chances.lose_event:
+            return
+        times = 2 if draw() < chances.double_event else 1
+        for _ in range(times):
+            delay = self.random.uniform(0.5, 5.0) if draw() < chances.late_event else 0.001 + 0.02 * draw()
+            self._last_event = max(self._last_event, self.actor.line.now + delay)
+            self.actor.line.at(self._last_event, self.actor, lambda: self._told(path))
+
+    def _told(self, path: str) -> None:
+        if not self._closed:
+            self._drop(path)
+            for prefix, callback in list(self._watches):
+                if below(prefix, path):
+                    callback(path)
+
+    def _drop(self, path: str) -> None:
+        for kind in ("get", "children"):
+            for above in _upwards(path):
+                self._cache.pop((kind, above), None)
+
+    # Reads
+
+    def get(self, path: str) -> tuple[bytes, int] | None:
+        """See `Store`."""
+        return self._read("get", path)  # type: ignore[no-any-return]
+
+    def children(self, path: str) -> list[str]:
+        """See `Store`."""
+        return list(self._read("children", path))
+
+    def owns(self, path: str) -> bool:
+        """See `Store`. Never from the cache."""
+        return self._call(lambda: self._inner.owns(path))  # type: ignore[no-any-return]
+
+    def fresh(self) -> None:
+        """From now on reads are at least as new as this moment."""
+        self._call(lambda: self._inner.get("/"))
+        self._cache.clear()
+
+    def _read(self, kind: str, path: str) -> Any:
+        now = self.actor.line.now
+        found = self._cache.get((kind, path))
+        if found is not None and now < found[1] and self.connected:
+            return found[0]
+        value = self._call(lambda: getattr(self._inner, kind)(path))
+        if self.cached:
+            self._cache[kind, path] = value, self.actor.line.now + CACHE_SECS
+        return value
+
+    # Writes
+
+    def put(
+        self, path: str, data: bytes, expected_version: int | None = None, guard: Guard | None = None
+    ) -> int:
+        """See `Store`."""
+        return self._write(  # type: ignore[no-any-return]
+            "put", path, guard, lambda: self._inner.put(path, data, expected_version, guard)
+        )
+
+    def create(self, path: str, data: bytes, ephemeral: bool = False, guard: Guard | None = None) -> int:
+        """See `Store`."""
+        return self._write(  # type: ignore[no-any-return]
+            "create", path, guard, lambda: self._inner.create(path, data, ephemeral, guard)
+        )
+
+    def delete(self, path: str, expected_version: int | None = None, guard: Guard | None = None) -> None:
+        """See `Store`."""
+        self._write("delete", path, guard, lambda: self._inner.delete(path, expected_version, guard))
+
+    def _write(self, kind: str, path: str, guard: Guard | None, do: Callable[[], Any]) -> Any:
+        def done() -> Any:
+            answer = do()
+            self.server.observer.wrote(self.actor, kind, path, guard)
+            return answer
+
+        if self.dies_after is not None:
+            self.dies_after -= 1
+            if self.dies_after < 0:
+                self.dies_after = None
+                if self.random.random() < 0.5:
+                    done()
+                self.actor.die()
+                raise Killed(self.actor.name)
+        try:
+            return self._call(done)
+        finally:
+            self._drop(path)
+
+    def _call(self, do: Callable[[], Any]) -> Any:
+        """A call of the servers, with all that can become of it."""
+        self.calls += 1
+        actor, chances, draw = self.actor, self.chances, self.random.random
+        if not self.connected or not self.reachable:
+            if self.connected and not actor.line.deep:  # it does not know yet
+                actor.stall(CALL_SECS * draw())
+            raise Unavailable("the store is not reached")
+        chance = draw()
+        inner = self._inner
+        if chance < chances.fail_before:
+            raise Unavailable("the store did not answer (and did nothing)")
+        if chance < chances.fail_before + chances.fail_after:
+            do()
+            raise Unavailable("the store did not answer (and did it)")
+        if not actor.line.deep:
+            chance = draw()
+            if chance < chances.stall:
+                actor.stall(chances.stall_secs * draw())
+            elif chance < chances.stall + chances.slow:
+                actor.stall(min(chances.slow_secs, CALL_SECS) * draw())
+        if inner is not self._inner or not self.reachable:
+            raise Unavailable("the session in which this was asked for is over")
+        answer = do()
+        if not actor.line.deep and draw() < chances.stall:
+            actor.stall(chances.stall_secs * draw())  # done, and nobody knows yet
+        return answer
+
+
+class Server:
+    """The store's servers: what stands in them, whether they answer, and all sessions with them."""
+
+    def __init__(self, actor: Actor) -> None:
+        #: Never frozen, never killed.
+        self.actor = actor
+        self.store = InMemoryStore()
+        self.up = True
+        self.observer = Observer()
+        self.sessions: list[SimulatedSession] = []
+        self._kept: Any = None
+
+    def lose_everything(self) -> None:
+        """The servers come back empty: no session and no value is left."""
+        tree = self.store._tree
+        for session in list(self.sessions):
+            session.expire()
+            session.connected = False
+        self._kept = (dict(tree.values), {path: dict(names) for path, names in tree.names.items()})
+        with tree.lock:
+            tree.values.clear()
+            tree.names.clear()
+            tree.owners.clear()
+
+    def find_everything(self) -> None:
+        """The old servers are back, with what stood in them but what belonged to sessions: those are over."""
+        tree = self.store._tree
+        for session in list(self.sessions):
+            session.expire()
+            session.connected = False
+        with tree.lock:
+            tree.values, tree.names = self._kept
+            tree.owners.clear()
+
+
+def _upwards(path: str) -> list[str]:
+    """A path and all above it."""
+    found = [path]
+    while path != "/":
+        path = path.rpartition("/")[0] or "/"
+        found.append(path)
+    return found

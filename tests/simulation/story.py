@@ -1,0 +1,376 @@
+"""What happens to a simulated cluster: commands and faults at random times, all of it from a seed.
+
+A story is a list of `Step`s; each stands for itself, so that a shorter story can be told by leaving some out.
+Must not know: what is checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Any, Final
+
+from tests.simulation.daemons import Agent, Candidate
+from tests.simulation.machines import Habits
+from tests.simulation.timeline import Actor
+from tests.simulation.world import Settings, World
+
+#: Seconds between the first step and the last, at most.
+LENGTH: Final = 60.0
+NAMES: Final = ("alpha", "beta", "gamma")
+#: What operators ask; what stands here twice they ask twice as often.
+COMMANDS: Final = (
+    *("submit", "submit", "kill", "kill", "resubmit", "rebalance", "rebalance"),
+    *("deactivate", "activate", "drain", "undrain", "replace"),
+)
+
+
+@dataclass(frozen=True)
+class Step:
+    """Something that happens."""
+
+    at: float
+    what: str
+    args: tuple[Any, ...]
+
+    def __str__(self) -> str:
+        return f"{self.at:7.3f}  {self.what}({', '.join(map(repr, self.args))})"
+
+    def do(self, world: World) -> None:
+        """Have it happen."""
+        world.log(f"* {self}")
+        DOINGS[self.what](world, *self.args)
+
+
+def settings_of(seed: int) -> Settings:
+    """The cluster of a seed."""
+    random = Random(f"{seed}/settings")
+    habits = Habits(stillborn=random.choice([0.0, 0.0, 0.1, 0.5]))
+    if random.random() < 0.3:
+        habits = replace(habits, boot=(0.5, 8.0), drain=(0.05, 10.0), stop=(0.01, 8.0), kill=(0.1, 10.0))
+    return Settings(
+        candidates=random.choice([1, 2, 2, 3]),
+        machines=random.choice([1, 2, 3, 3, 4]),
+        slots=random.choice([1, 2, 2, 4]),
+        habits=habits,
+    )
+
+
+def story_of(seed: int, settings: Settings) -> list[Step]:
+    """The steps of a seed."""
+    random = Random(f"{seed}/story")
+    length = random.choice([10.0, 30.0, LENGTH])
+    steps = [Step(random.uniform(0.5, 3.0), "submit", (random.choice(NAMES), *a_topology(random, settings)))]
+    commands, faults = random.randint(0, 8), random.choice([0, 1, 2, 4, 8])
+    for _ in range(commands):
+        steps.append(a_command(random, settings, random.uniform(1.0, length)))
+    kinds = random.sample(
+        sorted(FAULTS), random.randint(1, 4)
+    )  # a story has few kinds of faults, and those often
+    for _ in range(faults):
+        steps.append(FAULTS[random.choice(kinds)](random, settings, random.uniform(1.0, length)))
+    if random.random() < 0.4:
+        steps.append(Step(random.uniform(0.0, length / 2), "rough", rough(random)))
+    return sorted(steps, key=lambda step: step.at)
+
+
+def a_topology(random: Random, settings: Settings) -> tuple[Any, ...]:
+    """Arguments of `World.submit` after the name."""
+    finite = random.uniform(5.0, 30.0) if random.random() < 0.15 else None
+    return random.randint(1, 3), random.randint(0, 4), random.randint(1, 4), random.random() < 0.85, finite
+
+
+def a_command(random: Random, settings: Settings, at: float) -> Step:
+    """Something that an operator asks."""
+    name = random.choice(NAMES)
+    what = random.choice(COMMANDS)
+    if what == "submit":
+        return Step(at, "submit", (name, *a_topology(random, settings)))
+    if what in ("resubmit", "replace"):
+        wait = random.choice([None, 0.0, 2.0])
+        return Step(at, what, (name, wait, *a_topology(random, settings)))
+    if what == "kill":
+        return Step(at, "kill", (name, random.choice([None, 0.0, 3.0, 20.0])))
+    if what == "rebalance":
+        parallelism = random.choice([None, {"count": random.randint(1, 5)}, {"lines": random.randint(1, 3)}])
+        return Step(at, "rebalance", (name, random.choice([None, random.randint(1, 4)]), parallelism))
+    if what in ("drain", "undrain"):
+        return Step(at, "drain", (a_machine(random, settings), what == "drain"))
+    return Step(at, what, (name,))
+
+
+def a_machine(random: Random, settings: Settings) -> str:
+    return f"h{random.randint(1, settings.machines)}"
+
+
+def a_nimbus(random: Random, settings: Settings) -> str:
+    return f"n{random.randint(1, settings.candidates)}"
+
+
+def rough(random: Random) -> tuple[Any, ...]:
+    """Seconds of a bad time, and what it is like."""
+
+    def bad(most: float) -> float:
+        return random.choice([0.0, 0.0, most / 10, most])
+
+    sessions = {
+        "fail_before": bad(0.1),
+        "fail_after": bad(0.1),
+        "slow": bad(0.05),
+        "stall": bad(0.002),
+        "lose_event": bad(0.5),
+        "double_event": bad(0.3),
+        "late_event": bad(0.3),
+    }
+    links = {"lose": bad(0.3), "double": bad(0.3), "late": bad(0.2)}
+    return random.uniform(5.0, 40.0), sessions, links
+
+
+def seconds(random: Random, most: float) -> float:
+    """A time that is short as often as long."""
+    return round(most * random.random() ** 2, 3)
+
+
+Make = Callable[[Random, Settings, float], Step]
+
+FAULTS: Final[dict[str, Make]] = {
+    "kill nimbus": lambda r, s, at: Step(at, "kill_nimbus", (a_nimbus(r, s), seconds(r, 30))),
+    "pause nimbus": lambda r, s, at: Step(at, "pause_nimbus", (a_nimbus(r, s), seconds(r, 40))),
+    "cut nimbus": lambda r, s, at: Step(at, "cut_nimbus", (a_nimbus(r, s), seconds(r, 40))),
+    "expire nimbus": lambda r, s, at: Step(at, "expire_nimbus", (a_nimbus(r, s),)),
+    "nimbus dies writing": lambda r, s, at: Step(
+        at, "dies_writing", (a_nimbus(r, s), r.randint(0, 15), seconds(r, 20))
+    ),
+    "kill supervisor": lambda r, s, at: Step(at, "kill_supervisor", (a_machine(r, s), seconds(r, 40))),
+    "kill supervisors often": lambda r, s, at: Step(
+        at, "kill_often", (a_machine(r, s), r.randint(2, 20), seconds(r, 1.0))
+    ),
+    "pause supervisor": lambda r, s, at: Step(at, "pause_supervisor", (a_machine(r, s), seconds(r, 40))),
+    "cut supervisor": lambda r, s, at: Step(at, "cut_supervisor", (a_machine(r, s), seconds(r, 40))),
+    "expire supervisor": lambda r, s, at: Step(at, "expire_supervisor", (a_machine(r, s),)),
+    "lose power": lambda r, s, at: Step(at, "lose_power", (a_machine(r, s), seconds(r, 60))),
+    "freeze machine": lambda r, s, at: Step(at, "freeze_machine", (a_machine(r, s), seconds(r, 60))),
+    "cut machine": lambda r, s, at: Step(at, "cut_machine", (a_machine(r, s), seconds(r, 60))),
+    "kill worker": lambda r, s, at: Step(at, "kill_worker", (r.random(),)),
+    "pause worker": lambda r, s, at: Step(at, "pause_worker", (r.random(), seconds(r, 30))),
+    "cut link": lambda r, s, at: Step(at, "cut_link", (a_machine(r, s), a_nimbus(r, s), seconds(r, 40))),
+    "store down": lambda r, s, at: Step(at, "store_down", (seconds(r, 40),)),
+    "disk full": lambda r, s, at: Step(at, "disk_full", (a_machine(r, s), seconds(r, 30))),
+}
+
+
+# What is done.
+
+
+def submit(
+    world: World, name: str, spouts: int, bolts: int, workers: int, active: bool, finite: float | None
+) -> None:
+    world.submit(name, spouts, bolts, workers, active, finite)
+
+
+def kill(world: World, name: str, wait: float | None) -> None:
+    world.ask("kill", name, lambda nimbus: nimbus.kill(name, wait))
+
+
+def resubmit(world: World, name: str, wait: float | None, *topology: Any) -> None:
+    kill(world, name, wait)
+    world.submit_when_free(name, *topology)
+
+
+def replace_topology(world: World, name: str, wait: float | None, *topology: Any) -> None:
+    spouts, bolts, workers, active, finite = topology
+    world.submit(name, spouts, bolts, workers, active, finite, replace=True, wait_secs=wait)
+
+
+def rebalance(world: World, name: str, workers: int | None, parallelism: dict[str, int] | None) -> None:
+    world.ask("rebalance", name, lambda nimbus: nimbus.rebalance(name, workers, parallelism))
+
+
+def activate(world: World, name: str) -> None:
+    world.ask("activate", name, lambda nimbus: nimbus.activate(name))
+
+
+def deactivate(world: World, name: str) -> None:
+    world.ask("deactivate", name, lambda nimbus: nimbus.deactivate(name))
+
+
+def drain(world: World, machine: str, on: bool) -> None:
+    world.drain(machine, on)
+
+
+def kill_nimbus(world: World, name: str, back_after: float) -> None:
+    world.candidates[name].die()
+    world.line.after(back_after, world.nature, lambda: world.start_candidate(name))
+
+
+def pause(world: World, actor: Actor, secs: float) -> None:
+    actor.freeze(secs)
+
+
+def cut(world: World, actor: Any, secs: float) -> None:
+    """Nothing comes through between a process and the store."""
+    actor.session.cut = True
+
+    def heal() -> None:
+        actor.session.cut = False
+
+    world.line.after(secs, world.nature, heal)
+
+
+def dies_writing(world: World, name: str, writes: int, back_after: float) -> None:
+    world.candidates[name].session.dies_after = writes
+    candidate = world.candidates[name]
+
+    def look() -> None:
+        if candidate.alive:
+            world.line.after(1.0, world.nature, look)
+        else:
+            world.line.after(back_after, world.nature, lambda: world.start_candidate(name))
+
+    look()
+
+
+def kill_supervisor(world: World, name: str, back_after: float) -> None:
+    world.agents[name].die()
+    world.line.after(back_after, world.nature, lambda: world.start_agent(name))
+
+
+def kill_often(world: World, name: str, times: int, pause_secs: float) -> None:
+    if times:
+        kill_supervisor(world, name, pause_secs)
+        world.line.after(
+            pause_secs + 0.7, world.nature, lambda: kill_often(world, name, times - 1, pause_secs)
+        )
+
+
+def lose_power(world: World, name: str, back_after: float) -> None:
+    world.machines[name].lose_power()
+    kill_supervisor(world, name, back_after)
+
+
+def freeze_machine(world: World, name: str, secs: float) -> None:
+    for actor in (world.agents[name], *world.machines[name].living()):
+        actor.freeze(secs)
+
+
+def cut_link(world: World, machine: str, nimbus: str, secs: float) -> None:
+    pair = (machine, nimbus)
+    world.link_chances.cut |= {pair}
+
+    def heal() -> None:
+        world.link_chances.cut -= {pair}
+
+    world.line.after(secs, world.nature, heal)
+
+
+def cut_machine(world: World, name: str, secs: float) -> None:
+    cut(world, world.agents[name], secs)
+    for nimbus in world.candidate_names:
+        cut_link(world, name, nimbus, secs)
+
+
+def a_worker(world: World, which: float) -> Any:
+    """One of the processes that run, by a number from 0 to 1."""
+    there = list(world.processes.all())
+    return there[int(which * len(there))] if there else None
+
+
+def kill_worker(world: World, which: float) -> None:
+    process = a_worker(world, which)
+    if process is not None:
+        process.kill(0.001)
+
+
+def pause_worker(world: World, which: float, secs: float) -> None:
+    process = a_worker(world, which)
+    if process is not None:
+        process.freeze(secs)
+
+
+def store_down(world: World, secs: float) -> None:
+    world.server.up = False
+
+    def heal() -> None:
+        world.server.up = True
+
+    world.line.after(secs, world.nature, heal)
+
+
+def disk_full(world: World, name: str, secs: float) -> None:
+    machine = world.machines[name]
+    machine.full = True
+
+    def heal() -> None:
+        machine.full = False
+
+    world.line.after(secs, world.nature, heal)
+
+
+def rough_time(world: World, secs: float, sessions: dict[str, float], links: dict[str, float]) -> None:
+    for chances in world.chances.values():
+        chances.__dict__.update(sessions)
+    world.link_chances.__dict__.update(links)
+
+    def calm() -> None:
+        for chances in world.chances.values():
+            chances.calm()
+        cut = world.link_chances.cut
+        world.link_chances.calm()
+        world.link_chances.cut = cut
+
+    world.line.after(secs, world.nature, calm)
+
+
+def all_is_well(world: World) -> None:
+    """The last fault is over: everything is back, and nothing goes wrong any more."""
+    world.server.up = True
+    for chances in world.chances.values():
+        chances.calm()
+    world.link_chances.calm()
+    for machine in world.machines.values():
+        machine.full = False
+    daemons: list[Candidate | Agent] = [*world.candidates.values(), *world.agents.values()]
+    for actor in daemons:
+        actor.session.cut = False
+        actor.session.dies_after = None
+        actor.thaws_at = 0.0
+    for process in world.processes.all():
+        process.thaws_at = 0.0
+    world.habits.stillborn = 0.0
+    for name in world.candidate_names:
+        world.start_candidate(name)
+    for name in world.machine_names:
+        world.start_agent(name)
+        world.drain(name, False)
+
+
+DOINGS: Final[dict[str, Callable[..., None]]] = {
+    "submit": submit,
+    "kill": kill,
+    "resubmit": resubmit,
+    "replace": replace_topology,
+    "rebalance": rebalance,
+    "activate": activate,
+    "deactivate": deactivate,
+    "drain": drain,
+    "rough": rough_time,
+    "kill_nimbus": kill_nimbus,
+    "pause_nimbus": lambda world, name, secs: pause(world, world.candidates[name], secs),
+    "cut_nimbus": lambda world, name, secs: cut(world, world.candidates[name], secs),
+    "expire_nimbus": lambda world, name: world.candidates[name].session.expire(),
+    "dies_writing": dies_writing,
+    "kill_supervisor": kill_supervisor,
+    "kill_often": kill_often,
+    "pause_supervisor": lambda world, name, secs: pause(world, world.agents[name], secs),
+    "cut_supervisor": lambda world, name, secs: cut(world, world.agents[name], secs),
+    "expire_supervisor": lambda world, name: world.agents[name].session.expire(),
+    "lose_power": lose_power,
+    "freeze_machine": freeze_machine,
+    "cut_machine": cut_machine,
+    "kill_worker": kill_worker,
+    "pause_worker": pause_worker,
+    "cut_link": cut_link,
+    "store_down": store_down,
+    "disk_full": disk_full,
+}

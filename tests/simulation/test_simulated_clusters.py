@@ -1,0 +1,41 @@
+"""A cluster's daemons in simulated time promise: whatever is killed, frozen, cut off, lost, doubled or late, nobody writes who
+does not lead, no slot and no task has two owners, nothing that was answered is lost, and when the faults are over everything
+becomes as it should be, and after a kill nothing is left. Each seed is another cluster with another story.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.simulation.run import quiet, run
+
+#: Runs in the fast tests, and in the slow ones.
+FEW, MANY = 12, 150
+
+
+def check_seeds(seeds: range, count: int, directory: Path) -> None:
+    """Run so many stories; each must end well."""
+    with quiet():
+        for seed in seeds[:count]:
+            outcome = run(seed, directory / str(seed))
+            assert outcome.problem is None, str(outcome)
+            shutil.rmtree(directory / str(seed))
+
+
+def test_a_dozen_stories_of_a_cluster_end_well(seeds: range, tmp_path: Path) -> None:
+    check_seeds(seeds, FEW, tmp_path)
+
+
+@pytest.mark.slow
+def test_many_stories_of_a_cluster_end_well(seeds: range, tmp_path: Path) -> None:
+    check_seeds(seeds[FEW:] or seeds, MANY, tmp_path)
+
+
+def test_a_seed_tells_the_same_story_twice(tmp_path: Path) -> None:
+    with quiet():
+        first, again = (run(4711, tmp_path / which) for which in ("first", "again"))
+    assert first.events > 100
+    assert (first.digest, first.events) == (again.digest, again.events)

@@ -1,0 +1,266 @@
+"""The simulated cluster, put together: the store's servers, candidates, machines with their supervisors, and an operator.
+
+Every random choice comes from the seed, by the name of who makes it, so that leaving a fault out changes little else.
+Must not know: what is checked, which faults come when (`tests.simulation.story`).
+"""
+
+from __future__ import annotations
+
+import inspect
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from nimbus.lifecycle import IllegalTransition
+from nimbus.master import Nimbus
+from squall.cluster import paths
+from squall.cluster.records import TopologyRecord
+from squall.cluster.registry import Registry
+from squall.worker_files import Orders
+from tests.simulation.daemons import Agent, Candidate, LinkChances
+from tests.simulation.machines import Habits, IdleProgram, Machine, Processes, Program, VirtualProcess
+from tests.simulation.sessions import Chances, Server
+from tests.simulation.timeline import Actor, Timeline
+from topology_api.errors import InvalidConfig, NameTaken, NoSuchTopology, SquallError
+from topology_api.options import defaults
+from topology_api.topology import ComponentSpec, GroupingSpec, StreamSpec, Subscription, Topology
+
+
+@dataclass
+class Asked:
+    """What the operator has asked for, and what was answered."""
+
+    what: str
+    name: str
+    at: float
+    answered: float | None = None
+    answer: Any = None
+    refused: SquallError | None = None
+    tries: int = 0
+
+
+@dataclass
+class Settings:
+    """How big a simulated cluster is."""
+
+    candidates: int = 2
+    machines: int = 3
+    slots: int = 2
+    habits: Habits = field(default_factory=Habits)
+
+
+def idle_topology(name: str, spouts: int, bolts: int) -> Topology:
+    """A spout of some tasks and perhaps a bolt, whose pickles nobody can load."""
+    label = "lines"
+    spout = ComponentSpec(label, "spout", spouts, {}, {"default": StreamSpec(("line",))})
+    if not bolts:
+        return Topology(name, {}, (spout,), {label: b"this is no pickle"})
+    subscription = Subscription(label, "default", GroupingSpec("shuffle"))
+    bolt = ComponentSpec("count", "bolt", bolts, {}, {}, (subscription,))
+    return Topology(name, {}, (spout, bolt), {label: b"no pickle", "count": b"no pickle either"})
+
+
+class World:
+    """A cluster."""
+
+    def __init__(self, seed: str, directory: Path, settings: Settings) -> None:
+        self.seed = seed
+        self.settings = settings
+        self.line = Timeline()
+        self.nature = Actor(self.line, "nature")
+        self.server = Server(self.nature)
+        self.link_chances = LinkChances()
+        self.chances = {name: Chances() for name in (*self.candidate_names, *self.machine_names)}
+        #: Topologies whose sources last so many seconds, by their name.
+        self.finite: dict[str, float] = {}
+        self.asked: list[Asked] = []
+        self.lives = 0
+        #: Nothing but kills is asked for any more.
+        self.closing = False
+        self.processes = Processes(self.line, self.random("processes"), settings.habits, self.program)
+        self.processes.machines = [Machine(name, directory / name) for name in self.machine_names]
+        self.machines = {machine.name: machine for machine in self.processes.machines}
+        for machine in self.machines.values():
+            machine.disk.mkdir(parents=True)
+        self.candidates: dict[str, Candidate] = {}
+        self.agents: dict[str, Agent] = {}
+        #: Told of what is done to the cluster.
+        self.log: Callable[[str], None] = lambda text: None
+
+    @property
+    def candidate_names(self) -> list[str]:
+        """The Nimbuses."""
+        return [f"n{number}" for number in range(1, self.settings.candidates + 1)]
+
+    @property
+    def machine_names(self) -> list[str]:
+        """The machines, and the supervisors on them."""
+        return [f"h{number}" for number in range(1, self.settings.machines + 1)]
+
+    def random(self, name: str) -> Random:
+        """A source of random numbers of somebody's own."""
+        return Random(f"{self.seed}/{name}")
+
+    def begin(self) -> None:
+        """Start every daemon."""
+        for name in self.candidate_names:
+            self.start_candidate(name)
+        for name in self.machine_names:
+            self.start_agent(name)
+
+    # Daemons
+
+    def start_candidate(self, name: str) -> None:
+        """Start a Nimbus daemon, if none runs."""
+        there = self.candidates.get(name)
+        if there is None or not there.alive:
+            self.lives += 1
+            random = self.random(f"{name}/{self.lives}")
+            self.candidates[name] = Candidate(self.line, name, self.server, self.chances[name], random)
+
+    def start_agent(self, name: str) -> None:
+        """Start a supervisor daemon, if none runs."""
+        there = self.agents.get(name)
+        if there is None or not there.alive:
+            self.lives += 1
+            random = self.random(f"{name}/{self.lives}")
+            self.agents[name] = Agent(
+                self.line,
+                self.machines[name],
+                self.settings.slots,
+                self.server,
+                self.chances[name],
+                lambda: self.candidates,
+                self.link_chances,
+                random,
+            )
+
+    def program(self, process: VirtualProcess, orders: Orders) -> Program:
+        """What runs in a process."""
+        return IdleProgram(process, self.settings.habits, self.finite.get(orders.topology))
+
+    def wipe_disk(self, name: str) -> None:
+        """A machine comes back with an empty disk."""
+        disk = self.machines[name].disk
+        shutil.rmtree(disk)
+        disk.mkdir()
+
+    # What there is
+
+    @property
+    def registry(self) -> Registry:
+        """The records as the servers have them, past all sessions."""
+        return Registry(self.server.store)
+
+    @property
+    def leader(self) -> Candidate | None:
+        """Who leads by the servers."""
+        found = self.server.store.get(paths.LEADER)
+        return None if found is None else self.candidates.get(found[0].decode())
+
+    # The operator
+
+    def ask(self, what: str, name: str, do: Callable[[Nimbus], Any], patience: float = 120.0) -> Asked:
+        """Have an operator ask for something until there is an answer."""
+        asked = Asked(what, name, self.line.now)
+        self.asked.append(asked)
+        random = self.random(f"operator/{len(self.asked)}")
+        until = self.line.now + patience
+
+        def answer(value: Any, refused: SquallError | None) -> None:
+            if asked.answered is None:
+                asked.answered, asked.answer, asked.refused = self.line.now, value, refused
+                self.log(f"{what} {name}: {refused or 'done'}")
+
+        def at_nimbus(candidate: Candidate) -> None:
+            try:
+                value, refused = candidate.command(do), None
+            except (NameTaken, NoSuchTopology, IllegalTransition, InvalidConfig) as error:
+                value, refused = None, error
+            except SquallError as error:
+                self.log(f"{what} {name} at {candidate.name}: {type(error).__name__} {error}")
+                return
+            if random.random() >= self.link_chances.lose:
+                self.line.after(0.005, self.nature, lambda: answer(value, refused))
+
+        def attempt() -> None:
+            if asked.answered is not None or self.line.now > until or (self.closing and what != "kill"):
+                return
+            asked.tries += 1
+            candidate = (
+                self.leader if random.random() < 0.9 else random.choice(list(self.candidates.values()))
+            )
+            if candidate is not None and random.random() >= self.link_chances.lose:
+                self.line.after(0.005, candidate, lambda: at_nimbus(candidate))
+            self.line.after(random.uniform(0.5, 2.0), self.nature, attempt)
+
+        attempt()
+        return asked
+
+    def submit(
+        self,
+        name: str,
+        spouts: int,
+        bolts: int,
+        workers: int,
+        active: bool = True,
+        finite: float | None = None,
+        replace: bool = False,
+        wait_secs: float | None = None,
+    ) -> Asked:
+        """Have a topology submitted."""
+        conf = defaults() | {
+            "topology.workers": workers,
+            "topology.message.timeout.secs": 5,
+            "topology.worker.timeout.secs": 8,
+        }
+        if finite is not None:
+            self.finite[name] = finite
+        topology = self.make_topology(name, spouts, bolts)
+        further: dict[str, Any] = {"submission": f"{name}/{len(self.asked)}"}
+        if replace:
+            further |= {"replace": True, "wait_secs": wait_secs}
+        known = inspect.signature(Nimbus.submit).parameters
+        further = {key: value for key, value in further.items() if key in known}
+
+        def do(nimbus: Nimbus) -> TopologyRecord:
+            confs = {spec.id: conf for spec in topology.components}
+            return nimbus.submit(topology, conf, confs, active=active, **further)
+
+        return self.ask("replace" if replace else "submit", name, do)
+
+    def submit_when_free(self, name: str, *topology: Any) -> None:
+        """Submit a topology as soon as its name is nobody's."""
+
+        def look() -> None:
+            if self.closing:
+                return
+            if paths_free(self, name):
+                self.submit(name, *topology)
+            else:
+                self.line.after(1.0, self.nature, look)
+
+        look()
+
+    def drain(self, supervisor: str, on: bool) -> None:
+        """Have a supervisor get no work, or work again."""
+        drain = getattr(Nimbus, "drain", None)
+        if drain is not None:
+            self.ask("drain" if on else "undrain", supervisor, lambda nimbus: drain(nimbus, supervisor, on))
+
+    @property
+    def habits(self) -> Habits:
+        """How the processes behave."""
+        return self.settings.habits
+
+    def make_topology(self, name: str, spouts: int, bolts: int) -> Topology:
+        """What is submitted."""
+        return idle_topology(name, spouts, bolts)
+
+
+def paths_free(world: World, name: str) -> bool:
+    """Whether nobody has a name."""
+    return world.server.store.get(paths.topology(name)) is None
