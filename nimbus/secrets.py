@@ -1,0 +1,110 @@
+"""The operators' token and the shares of secrets, as the control thread of a Nimbus looks after them.
+
+The leader settles the token and sees to it that every Nimbus that is there has copies of what it needs to lead; all of
+them write the token to where the commands of this host find it. `token` may be read from any thread, also while the store
+is away.
+Must not know: HTTP, elections.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+from nimbus.keyring import KeyRing, MakeKeys
+from squall.clock import Clock
+from squall.cluster.registry import Registry
+from squall.cluster.store import Store
+from squall.private_files import BadPrivateFile
+from squall.sealing import KeyPair
+from squall.tokens import FILE, OPTION, read_token, write_token
+
+_log = logging.getLogger(__name__)
+
+#: Seconds between two looks: how late a Nimbus that has just come gets its copies.
+LOOK_SECS: Final = 1.0
+
+
+class Secrets:
+    """What one Nimbus knows of the cluster's secrets."""
+
+    def __init__(
+        self,
+        store: Store,
+        pair: KeyPair,
+        nimbus_id: str,
+        make_keys: MakeKeys,
+        clock: Clock,
+        state: Path,
+        urls: Iterable[str],
+        environ: Mapping[str, str],
+        site: Mapping[str, object],
+    ) -> None:
+        self._make_ring: Callable[[Store], KeyRing] = lambda over: KeyRing(
+            Registry(over), pair, nimbus_id, make_keys
+        )
+        self._registry = Registry(store)
+        self._reading = self._make_ring(store)
+        self._leading: KeyRing | None = None
+        self._clock = clock
+        self._state = state
+        self._urls = tuple(urls)
+        self._environ = environ
+        self._site = site
+        self._next = -math.inf
+        #: The operators' token, None while it is not known yet.
+        self.token: str | None = None
+
+    @property
+    def ring(self) -> KeyRing:
+        """The key ring of this term."""
+        return self._reading if self._leading is None else self._leading
+
+    def lacks(self) -> str | None:
+        """Why this Nimbus should not lead, if it lacks secrets that others have."""
+        return self._reading.lacks([record.id for record in self._registry.topologies()])
+
+    def begin(self, store: Store) -> None:
+        """A term begins: there is a token from now on."""
+        self._leading = self._make_ring(store)
+        self._take(self._leading.settle_token(self._offered()))
+        self._next = -math.inf
+
+    def look(self, now: float) -> None:
+        """Learn the token; while leading, give every Nimbus its copies."""
+        if now < self._next:
+            return
+        self._next = now + LOOK_SECS
+        if self._leading is not None:
+            self._leading.share([record.id for record in self._registry.topologies()])
+        self._take(self.ring.token())
+
+    def end(self) -> None:
+        """The term is over."""
+        self._leading = None
+
+    def next_time(self, now: float) -> float:
+        """When `look` has something to do."""
+        return max(now, self._next)
+
+    def _take(self, token: str | None) -> None:
+        if token is None or token == self.token:
+            return
+        self.token = token
+        try:
+            file = write_token(token, self._state, self._urls, self._environ, self._site)
+            _log.info("the operators' token is in %s", file)
+        except OSError as error:
+            _log.error("the operators' token cannot be written, so commands do not find it: %s", error)
+
+    def _offered(self) -> str | None:
+        """The token that stands in the file already: a cluster whose store was lost keeps its token."""
+        named = self._site.get(OPTION)
+        try:
+            return read_token(Path(str(named)) if named else self._state / FILE)
+        except BadPrivateFile as error:
+            _log.warning("%s: the operators get a new token", error)
+            return None
