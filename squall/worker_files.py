@@ -14,12 +14,14 @@
 ```
 
 Each file is written beside its place and renamed into it, so that a reader sees a whole one. A file that is no such record
-gives `BadFile`. Both sides survive the other: a new supervisor finds the living worker by its pulse.
+gives `BadFile`. Both sides survive the other: a new supervisor finds the living worker by its pulse. On a disk that is full
+the signs of life (lease and pulse) are written over the ones before, which takes no room: whoever runs goes on.
 Must not know: processes, what the values lead to.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Mapping
@@ -59,12 +61,17 @@ EXIT_MEMORY: Final = 75
 EXIT_UNOPENED: Final = 77
 
 
+#: What must go on while the disk is full; and how that is told.
+_SIGNS: Final = (LEASE, PULSE)
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+
 #: What a worker is asked in each state of its topology.
 WHAT_A_STATE_ASKS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "ACTIVE": "run",
         "INACTIVE": "pause",
         "REBALANCING": "drain",
+        "REPLACING": "drain",
         "KILLED": "drain",
         "COMPLETED": "stop",
         "FAILED": "stop",
@@ -172,15 +179,27 @@ def write_bytes(directory: Path | str, name: str, data: bytes, mode: int = 0o644
     """Put bytes into a directory under a name, all at once."""
     target = os.path.join(directory, name)
     beside = f"{target}.{os.getpid()}.{get_ident()}.new"  # no other writer has the same
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
     try:
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
         os.rename(beside, target)
-    except BaseException:
+    except BaseException as error:
         if os.path.exists(beside):
             os.unlink(beside)
+        if isinstance(error, OSError) and error.errno in _FULL and name in _SIGNS and os.path.exists(target):
+            _write_over(target, data)
+            return
         raise
+
+
+def _write_over(target: str, data: bytes) -> None:
+    """Write over a file that is there, without needing room for another one; spaces after JSON mean nothing."""
+    descriptor = os.open(target, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        os.pwrite(descriptor, data.ljust(os.fstat(descriptor).st_size), 0)
+    finally:
+        os.close(descriptor)
 
 
 def read(directory: Path | str, name: str) -> dict[str, Any] | None:

@@ -25,13 +25,16 @@ from squall import worker_files
 from squall.clock import Clock
 from squall.cluster.records import Placement, SupervisorRecord
 from squall.cluster.registry import Registry
+from squall.sealing import KeyPair
 from squall.worker_files import Incarnation, Keys, Orders
 from supervisor import exits, processes
 from supervisor.directories import Directories
-from supervisor.hosted import HostedWorker
+from supervisor.hosted import HostedWorker, lease_in
 from supervisor.orders import Own, Surroundings, occasion_of, orders_for, report_of
+from supervisor.outlook import Outlook
 from supervisor.plan import (
     Action,
+    Backoff,
     Key,
     Limits,
     Phase,
@@ -43,9 +46,10 @@ from supervisor.plan import (
     soon,
     wish_of,
 )
+from supervisor.provisions import Failed, Pending, Provision, Provisioner, Provisions
 from supervisor.reporter import NimbusLink, Reporter
-from supervisor.wanted import TopologyView, places_of, read_views, wanted_of
-from supervisor.wording import death_note
+from supervisor.wanted import TopologyView
+from supervisor.wording import death_note, waiting_note
 from topology_api.errors import SquallError
 
 __all__ = ["HostedView", "NimbusLink", "Supervisor"]
@@ -59,6 +63,8 @@ AT_REST: Final = 0.2
 BEAT: Final = 1.0
 #: An action leads to another phase; no worker goes through more of them without waiting for something.
 _ROUNDS: Final = 6
+#: Seconds between two warnings of what fails for every worker.
+_WARN_EVERY: Final = 60.0
 #: Where every address is bound, others need a name to come by.
 _EVERYWHERE: Final = ("0.0.0.0", "*", "::", "")
 
@@ -96,11 +102,18 @@ class Supervisor:
         limits: Limits | None = None,
         command: Callable[[Path], Sequence[str]] = processes.worker_command,
         kernel_kills: Callable[[], int | None] = exits.kernel_kills,
+        key_pair: KeyPair | None = None,
+        provisions: Provisioner | None = None,
+        admit: Callable[[], object] = lambda: None,
+        wake: Callable[[], object] = lambda: None,
     ) -> None:
         """`state`: a directory of this supervisor's own. `host`: its name for the scheduler; where `bind` means every address,
-        also the name that others reach its workers by. `python_path`: where workers find modules (default: where we do)."""
+        also the name that others reach its workers by. `python_path`: where workers find modules (default: where we do).
+        `command`: a Python, and what it runs in a worker's directory. `key_pair`: opens what topologies' keys are sealed with. `admit` raises when the store is another cluster's. `wake` is
+        called, from any thread, when `sync` has something to do."""
         self.id = id
-        self.record = SupervisorRecord(id, host, slots, beats=True)
+        public = "" if key_pair is None else key_pair.public
+        self.record = SupervisorRecord(id, host, slots, beats=True, public_key=public)
         self.registry = registry
         self.directories = Directories(state)
         self.clock = clock
@@ -110,14 +123,12 @@ class Supervisor:
         self._python_path = sys.path if python_path is None else python_path
         self._command = command
         self._kernel_kills = exits.KernelKills(kernel_kills)
+        self._key_pair = key_pair
+        self._provisions = provisions or Provisions(self.directories, registry.store)
+        self._admit, self._wake = admit, wake
         self._hosted: dict[Key, HostedWorker] = {}
-        self._views: dict[str, TopologyView] = {}
-        self._places: dict[Key, Placement] = {}
-        self._wanted: dict[Key, Wanted] = {}
+        self._outlook: Outlook | None = None
         self._reporter = Reporter(nimbus, id)
-        self._read = False  # whether it is known what is wanted; before, whatever is found goes on
-        self._changed = True  # whether the store may hold something that was not looked at
-        self._unwatch: Callable[[], None] | None = None
         self._closing = False
         self._left = False
         # Our own time (see above), and the moment of the clock that it was read at.
@@ -125,59 +136,73 @@ class Supervisor:
         self._looked: float | None = None
         self._next = clock.now()
         self._next_beat = self._next
-        self._next_read = self._next
         self._lease = 0
+        self._warn_again = 0.0
 
     # Life
 
     def register(self) -> None:
-        """Say that this supervisor is there, and find the workers that an earlier one of the same state had."""
-        if self._unwatch is None:
-            self._unwatch = self.registry.store.watch("/", self._note_change)
+        """Say that this supervisor is there, and find the workers that an earlier one of the same state had.
+
+        `SquallError` while the store cannot be reached, or is another cluster's: `sync` goes on trying.
+        """
+        self._begin().register()
+        self._reporter.heard()
+
+    def _begin(self) -> Outlook:
+        if self._outlook is None:
+            self._outlook = Outlook(self.registry, self.record, self._admit, self._wake)
             for directory in self.directories.workers():
                 found = HostedWorker.find(directory)
                 if found is not None:
                     self._hosted[found.key] = found
-                    self._lease = max(self._lease, _lease_of(found.directory))
-        self.registry.save_supervisor(self.record)
-        self._reporter.heard()
+                    self._lease = max(self._lease, lease_in(found.directory))
+        return self._outlook
 
     def sync(self, now: float) -> None:
         """Do all that is to do at this moment."""
         if self._left:
             return
-        if self._unwatch is None:
-            self.register()
+        outlook = self._begin()
         if self._looked is not None:
             self._time += min(max(now - self._looked, 0.0), 1.0)
         self._looked = now
         for hosted in self._hosted.values():
             hosted.observe(self._time)
         for _ in range(_ROUNDS):
-            self._read_store(now)
-            self._pass_on(now)
-            if not self._read or not self._act():
+            self._look(outlook, now)
+            self._pass_on(outlook, now)
+            if not outlook.known or not self._act(outlook):
                 break
-        self._give_orders()
-        self._pass_on(now)
+        self._give_orders(outlook)
+        self._pass_on(outlook, now)
         self._beat(now)
         waiting = soon((hosted.facts() for hosted in self._hosted.values()), self._time, self.limits)
-        self._next = now + (SOON if waiting or self._awaits_workers() else AT_REST)
+        self._next = now + (SOON if waiting or self._awaits_workers(outlook) else AT_REST)
 
     def next_time(self, now: float) -> float:
         """When to call `sync` again."""
-        return now if self._changed else max(now, self._next)
+        if self._outlook is None or self._outlook.changed:
+            return now
+        return max(now, self._next)
 
     def close(self, now: float) -> bool:
         """Have all workers stop, and start none; True when all have ended. To be called again until it says so."""
+        if self._left:
+            return True
+        outlook = self._begin()
         if not self._closing:
             self._closing = True
-            self._changed = True
+            outlook.present, outlook.changed = False, True
         self.sync(now)
         if any(hosted.life != "none" for hosted in self._hosted.values()):
             return False
         self._leave()
         return True
+
+    def leave_workers(self) -> None:
+        """Do nothing more: the workers go on until their leases are over, or a supervisor of the same state finds them."""
+        self._leave(for_good=False)
 
     def kill_all(self, patience: float = 5.0) -> bool:
         """End every worker and all that it started at once, and wait for it; whether all are gone."""
@@ -211,60 +236,56 @@ class Supervisor:
             for _, hosted in sorted(self._hosted.items())
         ]
 
-    def _leave(self) -> None:
+    def _leave(self, for_good: bool = True) -> None:
         self._left = True
-        if self._unwatch is not None:
-            self._unwatch()
-            self._unwatch = None
-            self.registry.remove_supervisor(self.id)
-
-    def _note_change(self, path: str) -> None:
-        self._changed = True
+        if self._outlook is not None:
+            outlook, self._outlook = self._outlook, None
+            outlook.leave(for_good)
 
     # What is wanted
 
-    def _read_store(self, now: float) -> None:
-        """Read what is wanted, if anything in the store has changed (or, for safety, after a second)."""
-        if not self._changed and now < self._next_read:
+    def _look(self, outlook: Outlook, now: float) -> None:
+        """Look at the store, and forget what is there no more."""
+        topologies = {hosted.topology_id: hosted.topology for hosted in self._hosted.values()}
+        if not outlook.look(now, topologies):
             return
-        self._changed = False
-        self._next_read = now + BEAT
-        try:
-            if not self._closing and self.id not in {each.id for each in self.registry.supervisors()}:
-                self.register()  # Nimbus did not hear of us for too long
-            self._views = read_views(self.registry, self._views)
-        except (SquallError, OSError) as error:
-            _log.warning("supervisor %s cannot read the store, and goes on as before: %s", self.id, error)
-            self._next_read = now + AT_REST
-            return
-        self._read = True
-        self._places = places_of(self._views.values(), self.id)
-        self._wanted = wanted_of(self._views, self._places)
-        if self._closing:
-            self._wanted = {key: replace(want, stop=True) for key, want in self._wanted.items()}
         for key, hosted in self._hosted.items():
-            if key in self._wanted:
-                hosted.timeout = self._wanted[key].timeout
-        self._reporter.keep(self._views)
-        self.directories.remove_topologies({*self._views, *(key[0] for key in self._hosted)})
+            if key in outlook.wanted:
+                hosted.timeout = outlook.wanted[key].timeout
+        self._reporter.keep(outlook.views)
+        if not outlook.unsure:
+            self.directories.remove_topologies({*outlook.views, *topologies})
+            self._provisions.keep((view.record for view in outlook.views.values()), topologies)
+
+    def _wanted(self, outlook: Outlook, key: Key) -> Wanted | None:
+        """What is wanted of a worker. One whose topology nobody can tell about goes on as it is."""
+        want, hosted = outlook.wanted.get(key), self._hosted.get(key)
+        if want is None and hosted is not None and hosted.topology in outlook.unsure:
+            want = Wanted(hosted.version, hosted.slot, stop=False, timeout=hosted.timeout)
+        return replace(want, stop=True) if want is not None and self._closing else want
+
+    def _wish(self, outlook: Outlook, hosted: HostedWorker) -> Wish:
+        return wish_of(self._wanted(outlook, hosted.key), hosted.facts())
 
     # What is done
 
-    def _act(self) -> bool:
-        """Carry out the plan; whether there was anything to do."""
+    def _act(self, outlook: Outlook) -> bool:
+        """Carry out the plan; whether anything was done."""
+        wanted = {
+            key: want for key in (*outlook.wanted, *self._hosted) if (want := self._wanted(outlook, key))
+        }
         running = {key: hosted.facts() for key, hosted in self._hosted.items()}
-        actions = plan(self._wanted, running, self._time, self.limits)
-        for action, key in actions:
+        done = False
+        for action, key in plan(wanted, running, self._time, self.limits):
             try:
-                self._do(action, key)
+                done |= self._do(outlook, action, key)
             except Exception:  # it concerns this worker; the others go on
                 _log.exception("supervisor %s: %s of %s failed", self.id, action.name, key)
-        return bool(actions)
+        return done
 
-    def _do(self, action: Action, key: Key) -> None:
+    def _do(self, outlook: Outlook, action: Action, key: Key) -> bool:
         if action is Action.START:
-            self._start(key)
-            return
+            return self._start(outlook, key)
         hosted = self._hosted[key]
         if action is Action.ADOPT:
             hosted.adopt(self._time)
@@ -274,68 +295,92 @@ class Supervisor:
         elif action is Action.STOP:
             hosted.stop(self._time)
         elif action is Action.KILL:
-            hosted.kill(self._time, self._why_killed(hosted))
+            silent = phase_of(hosted.facts(), self._time, self.limits) is Phase.SILENT
+            hosted.kill(self._time, hosted.why_killed(self._time, None if silent else self.limits.stop))
         elif action is Action.BURY:
-            self._bury(hosted)
+            self._bury(outlook, hosted)
         elif action is Action.CLEAN:
             del self._hosted[key]
             self._reporter.forget(key)
             self.directories.clear_worker(*key)
+        return True
 
-    def _start(self, key: Key) -> None:
-        view, place = self._views[key[0]], self._places[key]
-        hosted = self._hosted.get(key)
-        if hosted is None:
-            hosted = self._host(view, place)
-        incarnation = hosted.next_incarnation()
+    def _start(self, outlook: Outlook, key: Key) -> bool:
+        """Start a worker, unless what it needs has to be prepared first; whether anything was done."""
+        view, place = outlook.views.get(key[0]), outlook.places.get(key)
+        if view is None or place is None:
+            return False  # nobody can tell at the moment what it is to be started with
+        hosted = self._hosted.get(key) or self._host(outlook, view, place)
+        state = self._provisions.state(view.record, self._time)
+        if isinstance(state, Pending):
+            hosted.wait_for(None if state.note is None else waiting_note(hosted.label, state.note))
+            return False
+        if isinstance(state, Failed):
+            self._rest(hosted, state.why, state.backoff)
+            return True
         try:
-            directory = self.directories.make_worker(*key)
-            bundle = self.directories.make_bundle(self.registry.store, key[0])
-            keys = self.registry.keys(key[0])
-            if keys is not None:
-                worker_files.write(directory, worker_files.KEYS, Keys(**keys), 0o600)
-            self._write_lease(hosted)
-            own = Own(key[1], incarnation, str(bundle), hosted.ports, secrets.randbits(62))
-            hosted.start(
-                self._command(directory),
-                processes.worker_environment(directory, self._python_path, environ),
-                orders_for(view, own, self._around, self._incarnations().get(key[0], {})),
-                occasion_of(view),
-                self._time,
-            )
+            self._start_process(view, hosted, state.provision)
         except Exception as error:  # whatever it is, it rests before it is tried again
-            backoff = after_death(hosted.backoff, self._time, self._time)
-            label, what = hosted.label, f"cannot be started: {error}"
-            hosted.bury(backoff, death_note(label, what, backoff, self._time), again=True)
-            _log.error("%s", hosted.note)
+            self._rest(hosted, str(error), after_death(hosted.backoff, self._time, self._time))
+        return True
 
-    def _host(self, view: TopologyView, place: Placement) -> HostedWorker:
+    def _start_process(self, view: TopologyView, hosted: HostedWorker, provision: Provision) -> None:
+        incarnation = hosted.next_incarnation()
+        directory = self.directories.make_worker(*hosted.key)
+        keys = self._keys_of(hosted.topology_id)
+        if keys is not None:
+            worker_files.write(directory, worker_files.KEYS, keys, 0o600)
+        hosted.write_lease(self._lease)
+        own = Own(hosted.worker, incarnation, str(provision.bundle), hosted.ports, secrets.randbits(62))
+        # An environment finds our modules after its own packages; ours on the path would come before them.
+        ours = self._python_path if provision.python is None else ()
+        command = list(self._command(directory))
+        if provision.python is not None:
+            command[0] = provision.python
+        hosted.start(
+            command,
+            processes.worker_environment(directory, (*provision.folders, *ours), environ),
+            orders_for(view, own, self._around, self._incarnations().get(hosted.topology_id, {})),
+            occasion_of(view),
+            self._time,
+        )
+
+    def _keys_of(self, topology_id: str) -> Keys | None:
+        """The keys of a topology's links, None in a cluster without them."""
+        if self._key_pair is None:
+            plain = self.registry.keys(topology_id)
+            return None if plain is None else Keys(**plain)
+        sealed = self.registry.sealed_keys(topology_id, self.id)
+        if sealed is None:
+            raise SquallError("Nimbus has not sealed the keys of its links for this supervisor yet")
+        try:
+            return Keys(**self._key_pair.open_texts(sealed, topology_id))
+        except TypeError:
+            raise SquallError("what Nimbus sealed for this supervisor holds no keys") from None
+
+    def _rest(self, hosted: HostedWorker, why: str, backoff: Backoff) -> None:
+        """It cannot be started, and is tried again after a while."""
+        note = death_note(hosted.label, f"cannot be started: {why}", backoff, self._time)
+        hosted.bury(backoff, note, again=True)
+        _log.error("%s", note)
+
+    def _host(self, outlook: Outlook, view: TopologyView, place: Placement) -> HostedWorker:
         """Make room for a worker that is new here; it may have run here before, and was forgotten since."""
         key = (view.record.id, place.worker)
         hosted = HostedWorker(
             key, view.record.name, place.incarnation[0], place.slot, self.directories.worker(*key)
         )
-        hosted.timeout = self._wanted[key].timeout
+        hosted.timeout = outlook.wanted[key].timeout
         last = view.reports.get(place.worker)
         if last is not None and last.incarnation[0] == hosted.version:
             hosted.restart = last.incarnation[1] + 1
         self._hosted[key] = hosted
         return hosted
 
-    def _why_killed(self, hosted: HostedWorker) -> str:
-        silent = phase_of(hosted.facts(), self._time, self.limits) is Phase.SILENT
-        doing = hosted.pulse.executing if hosted.pulse is not None else None
-        call = "" if doing is None else f"; when last heard of it was in a call of {doing[0]}[{doing[1]}]"
-        if not silent:
-            return f"it did not stop within {self.limits.stop:g} s{call}"
-        if hosted.heard is None:
-            return f"it gave no sign of life within {self._time - hosted.started:.0f} s of its start"
-        return f"it gave no sign of life for {self._time - hosted.heard:.0f} s{call}"
-
-    def _bury(self, hosted: HostedWorker) -> None:
+    def _bury(self, outlook: Outlook, hosted: HostedWorker) -> None:
         """Take note of the end of a process, and of its cause unless it was told to end."""
         exit = self._kernel_kills.told_apart(hosted.exit)
-        again = self._wish(hosted) is Wish.RUN
+        again = self._wish(outlook, hosted) is Wish.RUN
         if hosted.told_to_stop is not None and hosted.killed is None and not exit.status:
             _log.info("%s: ended as told", hosted.label)
             hosted.bury(hosted.backoff, hosted.note, again)
@@ -347,14 +392,14 @@ class Supervisor:
 
     # What workers are told
 
-    def _give_orders(self) -> None:
+    def _give_orders(self, outlook: Outlook) -> None:
         incarnations = self._incarnations()
         for key, hosted in self._hosted.items():
             if hosted.life != "alive" or hosted.orders is None or hosted.told_to_stop is not None:
                 continue
-            if self._wish(hosted) is not Wish.RUN:
+            if key not in outlook.wanted or self._wish(outlook, hosted) is not Wish.RUN:
                 continue
-            view, own = self._views[key[0]], incarnations[key[0]]
+            view, own = outlook.views[key[0]], incarnations[key[0]]
             if hosted.basis is not None and hosted.basis[0] is view and hosted.basis[1] == own:
                 continue  # nothing is new that orders are made from
             orders = orders_for(view, _own(hosted.orders), self._around, own)
@@ -364,7 +409,7 @@ class Supervisor:
                 if hosted.behind and hosted.heard is not None and hosted.signalled is None:
                     hosted.signal(self._time)
             except OSError as error:
-                _log.warning("%s cannot be given its orders: %s", hosted.label, error)
+                self._warn("%s cannot be given its orders: %s", hosted.label, error)
 
     def _incarnations(self) -> dict[str, dict[str, Incarnation]]:
         """What is known here of our own workers' incarnations, by topology."""
@@ -380,43 +425,43 @@ class Supervisor:
         self._next_beat = now + min(BEAT, self._around.lease_secs / 5)
         self._lease += 1
         for hosted in self._hosted.values():
-            if hosted.life == "alive":
+            if hosted.life in ("alive", "found"):  # found: while the store is away nobody takes them over
                 try:
-                    self._write_lease(hosted)
+                    hosted.write_lease(self._lease)
                 except OSError as error:
-                    _log.warning("%s cannot be given a new lease: %s", hosted.label, error)
+                    self._warn("%s cannot be given a new lease: %s", hosted.label, error)
         self._kernel_kills.look(now)
         self._reporter.heard()
 
-    def _write_lease(self, hosted: HostedWorker) -> None:
-        worker_files.write(hosted.directory, worker_files.LEASE, {"number": self._lease}, 0o600)
+    def _warn(self, text: str, label: str, error: OSError) -> None:
+        """A warning that would come with every look, as long as the disk is full."""
+        if self._time >= self._warn_again:
+            self._warn_again = self._time + _WARN_EVERY
+            _log.warning(text, label, error)
 
     # What Nimbus is told
 
-    def _pass_on(self, now: float) -> None:
+    def _pass_on(self, outlook: Outlook, now: float) -> None:
         """Tell Nimbus what it does not know: counters first, so that they are there when a state says that all is done."""
         for key, hosted in self._hosted.items():
             counters = hosted.counters()
             if counters is not None:
                 self._reporter.counters(key, hosted.incarnation, counters)
-            view = self._views.get(key[0])
+            view = outlook.views.get(key[0])
             if view is not None and view.knows(hosted.worker, hosted.version):
-                stopped = hosted.life == "none" and self._wish(hosted) is not Wish.RUN
+                stopped = hosted.life == "none" and self._wish(outlook, hosted) is not Wish.RUN
                 self._reporter.report(view, report_of(hosted.standing(view.asked, stopped)), now)
-        for view in self._views.values():
+        for view in outlook.views.values():
             for place in view.withdrawn:
                 if place.supervisor == self.id and (view.record.id, place.worker) not in self._hosted:
                     self._reporter.gone(view, place, now)
 
-    def _wish(self, hosted: HostedWorker) -> Wish:
-        return wish_of(self._wanted.get(hosted.key), hosted.facts())
-
-    def _awaits_workers(self) -> bool:
+    def _awaits_workers(self, outlook: Outlook) -> bool:
         """Whether a worker that has its orders is still about to do what they ask, or is over but for its children."""
         for key, hosted in self._hosted.items():
             if hosted.over is not None and hosted.life == "alive":
                 return True
-            view, pulse = self._views.get(key[0]), hosted.pulse
+            view, pulse = outlook.views.get(key[0]), hosted.pulse
             if view is None or pulse is None or hosted.life != "alive":
                 continue
             if view.asked == "drain" and not pulse.drained:
@@ -429,11 +474,3 @@ class Supervisor:
 def _own(orders: Orders) -> Own:
     """What stays the same in the orders of one process."""
     return Own(orders.worker, orders.incarnation, orders.bundle, orders.ports, orders.seed)
-
-
-def _lease_of(directory: Path) -> int:
-    try:
-        body = worker_files.read(directory, worker_files.LEASE)
-        return int(body["number"]) if body is not None else 0
-    except (worker_files.BadFile, KeyError, TypeError, ValueError):
-        return 0

@@ -3,6 +3,7 @@
 ```
 <state>/topologies/<topology id>/
   bundle/               the topology's description and pickles (see `squall.cluster.blobs`)
+  needs.json            what else it uses here (see `supervisor.provisions`)
   workers/<worker>/     where we and a worker's process talk to each other (see `squall.worker_files`)
     process.json        ours: the process that we started there
 ```
@@ -50,6 +51,7 @@ _LOGS_KEPT: Final = 8
 class Started:
     """The process that was started in a worker's directory, as `process.json` says."""
 
+    #: 0: it was about to be started; whether it was, the processes that bear the directory's mark can tell.
     pid: int
     started: int
     incarnation: Incarnation
@@ -81,7 +83,7 @@ class Directories:
     def make_worker(self, topology_id: str, worker: str) -> Path:
         """The directory of a worker, without anything that an earlier process there said; logs and scratch stay."""
         directory = self.worker(topology_id, worker)
-        _make(directory)
+        make_directory(directory)
         for name in (worker_files.PULSE, worker_files.COUNTERS, worker_files.END, PROCESS):
             (directory / name).unlink(missing_ok=True)
         return directory
@@ -90,7 +92,7 @@ class Directories:
         """The directory with the topology's bundle, which is fetched when it is not there."""
         directory = self.topology(topology_id) / "bundle"
         if not (directory / MANIFEST).exists():
-            _make(directory)
+            make_directory(directory)
             write_bundle(store, topology_id, directory)
         return directory
 
@@ -138,7 +140,8 @@ def _folder(name: str) -> str:
     return f"{text[:_LONGEST_NAME]}-{hashlib.sha256(name.encode()).hexdigest()[:32]}"
 
 
-def _make(directory: Path) -> None:
+def make_directory(directory: Path) -> None:
+    """Make a directory of mode 0700, and those above that are not there."""
     # `mkdir(parents=True)` gives the mode to the last one only, and the umask may take bits away, never add any.
     missing = [path for path in (directory, *directory.parents) if not path.exists()]
     for path in reversed(missing):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +28,8 @@ _log = logging.getLogger(__name__)
 
 #: Seconds that a worker's children have to be gone after they were killed; one that hangs in the kernel is left.
 _STUCK: Final = 5.0
+#: Seconds that are waited for a process that was killed before its directory is used again.
+_KILL_PATIENCE: Final = 2.0
 
 
 class HostedWorker:
@@ -44,6 +47,8 @@ class HostedWorker:
         self.timeout = 30.0
         self.backoff = Backoff()
         self.note: str | None = None
+        # Whether the note says only what it waits for.
+        self.waits = False
         self.ports = (0, 0)
         # Whether `restart` is a number that no process had yet.
         self._fresh = True
@@ -166,6 +171,16 @@ class HostedWorker:
         self.counted = self.pulse.counters
         return data
 
+    def why_killed(self, now: float, patience: float | None) -> str:
+        """Why it has to be killed. `patience`: the seconds that it had to stop; None: it was silent for too long."""
+        doing = self.pulse.executing if self.pulse is not None else None
+        call = "" if doing is None else f"; when last heard of it was in a call of {doing[0]}[{doing[1]}]"
+        if patience is not None:
+            return f"it did not stop within {patience:g} s{call}"
+        if self.heard is None:
+            return f"it gave no sign of life within {now - self.started:.0f} s of its start"
+        return f"it gave no sign of life for {now - self.heard:.0f} s{call}"
+
     # What is done
 
     def next_incarnation(self) -> Incarnation:
@@ -188,13 +203,17 @@ class HostedWorker:
         self._fresh = False
         self.give(orders, occasion)
         self._output_begin = exits.output_size(self.directory)
+        # First that it is about to be: should we die in between, whoever comes after us looks for the process.
+        directories.write_started(self.directory, Started(0, 0, self.incarnation, self.slot))
         self.process = WorkerProcess.start(command, self.directory, environment)
         self.life = "alive"
         self.started = now
+        if self.waits:
+            self.note, self.waits = None, False
         began = Started(self.process.pid, self.process.started, self.incarnation, self.slot)
         try:
             directories.write_started(self.directory, began)
-        except OSError as error:  # it runs, and should; only a supervisor after us would not find it
+        except OSError as error:  # it runs, and should; a supervisor after us finds it by its mark
             _log.warning("%s: what runs there cannot be noted: %s", self.label, error)
         _log.info("%s: started as %s", self.label, self.incarnation)
 
@@ -216,7 +235,21 @@ class HostedWorker:
             self.kill(now, "it was to stop, and its orders were lost")
             return
         self.told_to_stop = now
-        self.give(replace(self.orders, asked="stop"), ("stop", "", None, self.orders.version))
+        try:
+            self.give(replace(self.orders, asked="stop"), ("stop", "", None, self.orders.version))
+        except OSError as error:
+            _log.warning("%s cannot be given the order to stop, and gets SIGTERM: %s", self.label, error)
+            if self.process is not None:
+                self.process.signal(signal.SIGTERM)
+
+    def wait_for(self, note: str | None) -> None:
+        """It cannot be started yet; `note` says what it waits for, unless there is something more important to be said."""
+        if note is not None and (self.note is None or self.waits):
+            self.note, self.waits = note, True
+
+    def write_lease(self, number: int) -> None:
+        """Have it go on: a number that rises. `OSError`: it was not written."""
+        worker_files.write(self.directory, worker_files.LEASE, {"number": number}, 0o600)
 
     def signal(self, now: float) -> None:
         """Say that there are new orders."""
@@ -259,22 +292,28 @@ class HostedWorker:
     @classmethod
     def find(cls, directory: Path) -> HostedWorker | None:
         """The worker that an earlier supervisor had in a directory, None when there was none."""
+        started = directories.read_started(directory)
         try:
             orders = worker_files.read_orders(directory)
         except BadFile as error:
-            _log.warning("%s; what runs there ends when its lease does", error)
-            return None
-        started = directories.read_started(directory)
-        if orders is None or started is None:
+            _log.warning("%s; what runs there is ended", error)
+            orders = None
+        if orders is None:
+            _end_unknown(directory, started)
             return None
         key = (orders.topology_id, orders.worker)
-        found = cls(key, orders.topology, orders.incarnation[0], started.slot, directory)
+        slot = _slot_of(orders) if started is None else started.slot
+        found = cls(key, orders.topology, orders.incarnation[0], slot, directory)
         found.restart = orders.incarnation[1]
         found._fresh = False
-        found.orders = orders
-        found.process = WorkerProcess.adopt(started.pid, started.started)
-        found.life = "found"
-        if found.process is None:
+        if started is None:  # nothing was started with these orders, or nothing runs any more
+            return found
+        found.process = _process_of(directory, started)
+        if found.process is not None:
+            found.orders = orders
+            found.life = "found"
+        elif started.pid:
+            found.orders = orders
             kill_left_over(started.pid, directory)
             found.process = WorkerProcess(started.pid, started.started, child=False)
             found.life = "dead"
@@ -286,3 +325,35 @@ class HostedWorker:
         self.life = "alive"
         self.started = now
         _log.info("%s: found alive as %s", self.label, self.incarnation)
+
+
+def lease_in(directory: Path) -> int:
+    """The number of the last lease in a worker's directory, 0 without one."""
+    try:
+        body = worker_files.read(directory, worker_files.LEASE)
+        return int(body["number"]) if body is not None else 0
+    except (BadFile, KeyError, TypeError, ValueError):
+        return 0
+
+
+def _process_of(directory: Path, started: Started) -> WorkerProcess | None:
+    """The living process that was started in a directory, or perhaps was."""
+    if not started.pid:
+        return WorkerProcess.find(directory)
+    return WorkerProcess.adopt(started.pid, started.started)
+
+
+def _slot_of(orders: Orders) -> int:
+    places = [place.slot for place in orders.placements if place.worker == orders.worker]
+    return places[0] if places else 0
+
+
+def _end_unknown(directory: Path, started: Started | None) -> None:
+    """Nobody can tell what runs in a directory: it goes, before something else is started there."""
+    process = None if started is None else _process_of(directory, started)
+    if process is None:
+        return
+    process.kill()
+    end = time.monotonic() + _KILL_PATIENCE
+    while not process.gone() and time.monotonic() < end:
+        time.sleep(0.002)  # the kernel needs a moment

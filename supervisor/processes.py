@@ -15,10 +15,11 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from squall.distributions import HOME
 from squall.process_stat import Stat, all_processes, stat_of
 from squall.worker_files import OUTPUT
 
@@ -38,6 +39,17 @@ def worker_command(directory: Path) -> list[str]:
     # The folder that we happen to stand in comes before all others otherwise; it may hold a `worker.py` or a `json.py`.
     safe_path = ["-P"] if sys.version_info >= (3, 11) else []
     return [sys.executable, *safe_path, "-m", "worker", str(directory)]
+
+
+def own_folders() -> list[str]:
+    """Where Squall and what it needs is found. Not the folder that we happen to stand in, nor that of the script we are."""
+    by_chance = {os.path.abspath(""), os.path.dirname(os.path.abspath(sys.argv[0]))} - {HOME}
+    chosen = {
+        os.path.abspath(folder) for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder
+    }
+    found = [os.path.abspath(folder) for folder in sys.path]
+    kept = [folder for folder in found if folder not in by_chance or folder in chosen]
+    return list(dict.fromkeys(kept if HOME in kept else [HOME, *kept]))
 
 
 def worker_environment(
@@ -85,6 +97,14 @@ class WorkerProcess:
         if stat is None or stat.started != started or not stat.living:
             return None
         return cls(pid, started, child=False)
+
+    @classmethod
+    def find(cls, directory: Path) -> WorkerProcess | None:
+        """The living process that somebody else started for a directory, found by its mark; None when there is none."""
+        for stat in _marked(all_processes(), directory):
+            if stat.pid == stat.session and stat.living:
+                return cls(stat.pid, stat.started, child=False)
+        return None
 
     def ended(self) -> bool:
         """Whether the process itself is over; others of its session may still run."""
@@ -151,8 +171,15 @@ def kill_left_over(session: int, directory: Path) -> None:
     leader = stat_of(session)
     if leader is not None and leader.living:
         return  # that number belongs to somebody else by now, or its leader was not gone
+    for stat in _marked(session_members(session), directory):
+        with contextlib.suppress(OSError):
+            os.kill(stat.pid, signal.SIGKILL)
+
+
+def _marked(processes: Iterable[Stat], directory: Path) -> Iterator[Stat]:
+    """Those that bear the mark of a directory."""
     mark = f"{MARK}={directory}".encode()
-    for stat in session_members(session):
+    for stat in processes:
         with contextlib.suppress(OSError):
             if mark in Path(f"/proc/{stat.pid}/environ").read_bytes().split(b"\0"):
-                os.kill(stat.pid, signal.SIGKILL)
+                yield stat

@@ -5,13 +5,12 @@ Must not know: processes, directories, what runs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import cast
 
-from squall.cluster.records import Assignment, Placement, TopologyRecord, WorkerReport
+from squall.cluster.records import Assignment, BadRecord, Placement, TopologyRecord, WorkerReport
 from squall.cluster.registry import Registry
-from squall.cluster.store import StoreError
 from squall.worker_files import WHAT_A_STATE_ASKS
 from supervisor.plan import Key, Wanted
 
@@ -60,28 +59,55 @@ class TopologyView:
         )
 
 
-class HalfWritten(StoreError):
-    """What was read does not fit together: it is being written at this moment."""
+@dataclass(frozen=True)
+class Reading:
+    """What the store says at one moment."""
+
+    views: Mapping[str, TopologyView] = field(default_factory=dict)
+    """The topologies by their id."""
+    unsure: Mapping[str, str] = field(default_factory=dict)
+    """Name -> why of one that cannot be told: a record is damaged, or being written at this moment. Its workers go on."""
 
 
-def read_views(registry: Registry, before: Mapping[str, TopologyView]) -> dict[str, TopologyView]:
-    """All topologies by their id; one of which nothing has changed is the very view of `before`. `HalfWritten`: try again."""
-    views = {}
-    for record in registry.topologies():
-        view = TopologyView(
-            record,
-            registry.assignment(record.id),
-            registry.leaving(record.id),
-            registry.reports(record.id),
-        )
+def read_topologies(
+    registry: Registry, before: Mapping[str, TopologyView], supervisor: str, hosted: Collection[str] = ()
+) -> Reading:
+    """All topologies; one of which nothing has changed is the very view of `before`.
+
+    Reports are read of those that concern `supervisor` only: that have, or are to lose, workers there, or are `hosted` (ids).
+    """
+    views: dict[str, TopologyView] = {}
+    records = registry.topologies()
+    unsure: dict[str, str] = dict(getattr(registry, "bad", {}))
+    for record in records:
         last = before.get(record.id)
-        if last == view:
-            views[record.id] = last
+        try:
+            view = _read(registry, record, supervisor, hosted)
+        except BadRecord as error:
+            unsure[record.name] = str(error)
             continue
-        if not view.whole:
-            raise HalfWritten(f"the assignment {view.version} of {record.id} is not one of its tasks")
-        views[record.id] = view
-    return views
+        if view == last:
+            views[record.id] = last
+        elif view.whole:
+            views[record.id] = view
+        else:
+            unsure[record.name] = f"the assignment {view.version} of {record.id} is not one of its tasks"
+            if last is not None:
+                views[record.id] = last
+    return Reading(views, unsure)
+
+
+def _read(
+    registry: Registry, record: TopologyRecord, supervisor: str, hosted: Collection[str]
+) -> TopologyView:
+    assignment, leaving = registry.assignment(record.id), registry.leaving(record.id)
+    concerns = record.id in hosted or any(
+        place.supervisor == supervisor
+        for each in (assignment, leaving)
+        if each is not None
+        for place in each.placements
+    )
+    return TopologyView(record, assignment, leaving, registry.reports(record.id) if concerns else {})
 
 
 def places_of(views: Iterable[TopologyView], supervisor: str) -> dict[Key, Placement]:

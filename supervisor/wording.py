@@ -17,6 +17,11 @@ def death_note(label: str, cause: str, backoff: Backoff | None, now: float) -> s
     return "\n".join([f"{label} {what}{_what_next(backoff, now)}", *lines])
 
 
+def waiting_note(label: str, what: str) -> str:
+    """`worker w2 of topology 'words' waits: its environment is being built`."""
+    return f"{label} waits: {what}"
+
+
 def _what_next(backoff: Backoff | None, now: float) -> str:
     if backoff is None:
         return ""

@@ -35,7 +35,7 @@ from worker.error_lines import ErrorLines
 from worker.heartbeat import Flags, Heartbeat
 from worker.last_words import LastWords
 from worker.lease import Lease
-from worker.snapshot import worker_counters
+from worker.snapshot import TimeOfDay, with_time_of_day, worker_counters
 from worker.startup import find_orders, orders_topology, own_place, peers_of, plan_of
 from worker.timers import shortest_timeout
 from worker.waiting import held_here
@@ -108,6 +108,7 @@ class Daemon:
         self.leaving_since: float | None = None
         self.told_peers_at: float | None = None
         self.next_flags = 0.0
+        self.time_of_day = TimeOfDay(lease.clock)
         self.error_lines = ErrorLines()
         # for the heartbeat
         self.round_began: float | None = None
@@ -341,7 +342,7 @@ class Daemon:
 
     def counters(self) -> WorkerCounters:
         """The worker's counters."""
-        return worker_counters(self.worker)
+        return with_time_of_day(worker_counters(self.worker), self.time_of_day)
 
     def send_signs(self, held: bool) -> None:
         """From the heartbeat: the loop is inside a call."""

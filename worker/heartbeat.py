@@ -224,17 +224,26 @@ class Heartbeat:
         if call is not None:
             executing = call.task.spec.id, call.task.id, round(call.seconds, 3)
         self.number += 1
-        try:
-            if counted != self.counted:
+        failed: OSError | None = None
+        if counted != self.counted:
+            try:
                 write_bytes(self.directory, COUNTERS, counters.to_bytes())
                 self.counted = counted
                 self.counters_number += 1
+            except OSError as error:  # a full disk: the sign of life takes no room; that all is done, waits for the counters
+                failed = error
+                flags = replace(flags, ended=False)
+        try:
             write(self.directory, PULSE, self.pulse(flags, executing))
         except OSError as error:
+            failed = error
+        if failed is not None:
             self.failed_writes += 1
             if self.failed_writes == 1:
                 _log.error(
-                    "the pulse cannot be written (%s): the supervisor will take this worker for dead", error
+                    "the pulse or its counters cannot be written (%s): if no pulse can, the supervisor will take this worker"
+                    " for dead",
+                    failed,
                 )
             return
         if self.failed_writes:

@@ -21,10 +21,9 @@ from supervisor.orders import (
 )
 from supervisor.plan import Wanted
 from supervisor.wanted import (
-    HalfWritten,
     TopologyView,
     places_of,
-    read_views,
+    read_topologies,
     wanted_of,
 )
 
@@ -187,19 +186,44 @@ def registry() -> Registry:
 
 def test_a_topology_is_read_with_all_that_belongs_to_it() -> None:
     store = registry()
-    assert read_views(store, {}) == {"words-1-0": TopologyView(RECORD, None, None, {})}
+    assert read_topologies(store, {}, "s1").views == {"words-1-0": TopologyView(RECORD, None, None, {})}
     assert VIEW.assignment is not None
     store.save_assignment(VIEW.assignment)
     store.save_report("words-1-0", SAYS)
-    views = read_views(store, {})
+    views = read_topologies(store, {}, "s1").views
     assert views == {"words-1-0": VIEW}
-    assert read_views(store, views)["words-1-0"] is views["words-1-0"], "nothing has changed"
+    assert read_topologies(store, views, "s1").views["words-1-0"] is views["words-1-0"], "nothing has changed"
     store.save_report("words-1-0", replace(SAYS, ended=True))
-    assert read_views(store, views)["words-1-0"].reports["w2"].ended
+    assert read_topologies(store, views, "s1").views["words-1-0"].reports["w2"].ended
 
 
-def test_an_assignment_that_is_not_of_all_tasks_is_being_written() -> None:
+def test_reports_are_read_by_those_whom_they_concern_only() -> None:
+    store = registry()
+    assert VIEW.assignment is not None
+    store.save_assignment(VIEW.assignment)
+    store.save_report("words-1-0", SAYS)
+    assert not read_topologies(store, {}, "s3").views["words-1-0"].reports
+    assert read_topologies(store, {}, "s3", ["words-1-0"]).views["words-1-0"].reports, "it still has a worker"
+    store.save_leaving(Assignment("words-1-0", 4, (replace(W1, supervisor="s3"),)))
+    assert read_topologies(store, {}, "s3").views["words-1-0"].reports, "it is to lose one"
+
+
+def test_an_assignment_that_is_not_of_all_tasks_is_being_written_and_changes_nothing() -> None:
     store = registry()
     store.save_assignment(Assignment("words-1-0", 4, (W1, W2)))
-    with pytest.raises(HalfWritten, match="assignment 4 of words-1-0"):
-        read_views(store, {"words-1-0": VIEW})
+    reading = read_topologies(store, {"words-1-0": VIEW}, "s1")
+    assert reading.views == {"words-1-0": VIEW}
+    assert "assignment 4 of words-1-0" in reading.unsure["words"]
+    assert read_topologies(store, {}, "s1").views == {}
+
+
+def test_a_damaged_record_is_told_of_by_name_and_the_others_are_read() -> None:
+    store = registry()
+    other = replace(RECORD, id="other-2-0", name="other")
+    store.create_topology(other)
+    assert VIEW.assignment is not None
+    store.save_assignment(VIEW.assignment)
+    store.store.put("/assignments/other-2-0", b"{damaged")
+    reading = read_topologies(store, {}, "s1")
+    assert set(reading.views) == {"words-1-0"}
+    assert set(reading.unsure) == {"other"}

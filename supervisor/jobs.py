@@ -1,0 +1,127 @@
+"""Work that takes long, done in threads beside the supervisor's loop: each piece once, again after a while when it failed.
+
+The loop asks for a piece by its key and gets an answer at once: done, under way, or failed and when it is tried again. What
+is done stays done until it is forgotten. With no threads the work is done while one asks (tests, clusters in one process).
+The loop is one thread; `now` is its own time. Must not know: what the work is.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from supervisor.plan import Backoff, after_death
+from topology_api.errors import SquallError
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Done(Generic[T]):
+    """The work is done."""
+
+    value: T
+
+
+@dataclass(frozen=True)
+class UnderWay:
+    """It is being done, or waits for its turn."""
+
+    since: float
+
+
+@dataclass(frozen=True)
+class Broken:
+    """It failed. Who asks after `backoff.not_before` has it tried again."""
+
+    why: str
+    backoff: Backoff
+
+
+@dataclass
+class _Job(Generic[T]):
+    work: Callable[[], T]
+    since: float
+    # How often it failed already.
+    before: Backoff
+    value: T | None = None
+    error: Exception | None = None
+    # Set last by the thread that does it.
+    over: threading.Event = field(default_factory=threading.Event)
+    broken: Broken | None = None
+
+    def run(self) -> None:
+        try:
+            self.value = self.work()
+        except Exception as error:  # whatever it is, who asked is told
+            self.error = error
+            if not isinstance(error, (SquallError, OSError)):
+                _log.exception("an error of Squall's own in a thread of the supervisor")
+        self.over.set()
+
+
+class Jobs(Generic[T]):
+    """Pieces of work of one kind."""
+
+    def __init__(self, name: str, threads: int, done: Callable[[], object] = lambda: None) -> None:
+        """`done` is called, from a thread, when a piece of work is over."""
+        self._name = name
+        self._done = done
+        self._threads = threads
+        self._closed = False
+        self._jobs: dict[Hashable, _Job[T]] = {}
+        self._waiting: queue.SimpleQueue[_Job[T] | None] = queue.SimpleQueue()
+        self._started = 0
+
+    def state(self, key: Hashable, work: Callable[[], T], now: float) -> Done[T] | UnderWay | Broken:
+        """How it is with that piece of work; one that is new, or due to be tried again, is begun."""
+        job = self._jobs.get(key)
+        if job is None:
+            job = self._begin(key, _Job(work, now, Backoff()))
+        elif job.broken is not None and now >= job.broken.backoff.not_before:
+            job = self._begin(key, _Job(work, now, job.broken.backoff))
+        if not job.over.is_set():
+            return UnderWay(job.since)
+        if job.error is None:
+            return Done(job.value)  # type: ignore[arg-type]
+        if job.broken is None:
+            job.broken = Broken(str(job.error), after_death(job.before, now, now))
+        return job.broken
+
+    def knows(self, key: Hashable) -> bool:
+        """Whether that piece of work was asked for and not forgotten since."""
+        return key in self._jobs
+
+    def forget(self, keep: Callable[[Hashable], bool]) -> None:
+        """Of the other pieces of work that are over nothing is known any more."""
+        for key in [key for key, job in self._jobs.items() if job.over.is_set() and not keep(key)]:
+            del self._jobs[key]
+
+    def close(self) -> None:
+        """Begin nothing more. What is under way is not waited for: its threads end with the process."""
+        self._closed = True
+        for _ in range(self._started):
+            self._waiting.put(None)
+
+    def _begin(self, key: Hashable, job: _Job[T]) -> _Job[T]:
+        self._jobs[key] = job
+        if not self._threads:
+            job.run()
+            return job
+        self._waiting.put(job)
+        if self._started < self._threads:
+            self._started += 1
+            name = f"squall-{self._name}-{self._started}"
+            threading.Thread(target=self._serve, name=name, daemon=True).start()
+        return job
+
+    def _serve(self) -> None:
+        while (job := self._waiting.get()) is not None and not self._closed:
+            job.run()
+            self._done()

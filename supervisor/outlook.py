@@ -1,0 +1,136 @@
+"""What a supervisor knows of the store: the topologies, what is wanted of it, and that it is itself known there.
+
+`look` reads when something may have changed, and after a second in any case. While the store cannot be reached, is empty or
+another cluster's, all stays as it was known: nobody ends a worker for that. Before the first reading nothing is known.
+Must not know: processes, directories, Nimbus.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from squall.cluster import paths
+from squall.cluster.leadership import Presence
+from squall.cluster.records import Placement, SupervisorRecord, encode
+from squall.cluster.registry import Registry
+from supervisor.plan import Key, Wanted
+from supervisor.wanted import Reading, TopologyView, places_of, read_topologies, wanted_of
+from topology_api.errors import SquallError
+
+_log = logging.getLogger(__name__)
+
+#: Seconds between two readings at most, and before the next try of one that failed.
+EVERY: Final = 1.0
+AGAIN: Final = 0.2
+#: Seconds between two warnings of the same.
+_WARN_EVERY: Final = 60.0
+
+#: What concerns every supervisor, and what only those that have workers of that topology.
+_OF_ALL: Final = (paths.CLUSTER, paths.TOPOLOGIES, paths.ASSIGNMENTS, paths.LEAVING)
+
+
+class Outlook:
+    """What one supervisor knows. One thread, but for the watch."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        record: SupervisorRecord,
+        admit: Callable[[], object],
+        wake: Callable[[], object],
+    ) -> None:
+        """`admit` raises when the store is not the one that this supervisor belongs to."""
+        self.registry = registry
+        self.record = record
+        self.views: Mapping[str, TopologyView] = {}
+        self.unsure: Mapping[str, str] = {}
+        self.places: Mapping[Key, Placement] = {}
+        self.wanted: Mapping[Key, Wanted] = {}
+        #: Whether it is known what is wanted; before, whatever is found goes on.
+        self.known = False
+        #: Whether the store may hold something that was not looked at.
+        self.changed = True
+        #: Whether this supervisor is to be known there.
+        self.present = True
+        self._admit = admit
+        self._wake = wake
+        self._next = 0.0
+        self._warned: dict[str, float] = {}
+        me = f"{os.getpid()}-{secrets.token_hex(4)}".encode()
+        self._presence = Presence(registry.store, paths.presence(record.id), me)
+        self._unwatch = registry.store.watch("/", self._note)
+
+    def register(self) -> None:
+        """Be known in the store. `SquallError` while that is not to be reached, or another cluster's."""
+        self._admit()
+        self.registry.save_supervisor(self.record)
+
+    def look(self, now: float, hosted: Mapping[str, str]) -> bool:
+        """Read what is wanted if it is time to; whether it was read. `hosted`: id -> name of topologies that have workers here."""
+        if not self.changed and now < self._next:
+            return False
+        self.changed = False
+        self._next = now + EVERY
+        try:
+            self._admit()
+            if self.present:
+                self._be_known(now)
+            reading = read_topologies(self.registry, self.views, self.record.id, hosted)
+        except (SquallError, OSError) as error:
+            self._warn(now, "cannot read the store, and goes on as before", str(error))
+            self._next = now + AGAIN
+            return False
+        self._take(reading, now)
+        return True
+
+    def next_time(self, now: float) -> float:
+        """When to look again."""
+        return now if self.changed else max(now, self._next)
+
+    def leave(self, for_good: bool) -> None:
+        """Look no more. `for_good`: this supervisor is not to be known any more; otherwise it comes back."""
+        self._unwatch()
+        self._presence.leave()
+        if for_good:
+            self.registry.remove_supervisor(self.record.id)
+
+    def _note(self, path: str) -> None:
+        """Something has changed; most of what others do does not concern us."""
+        top, _, rest = path[1:].partition("/")
+        if top == "reports" and not self._concerns(paths.unquoted(rest.partition("/")[0])):
+            return
+        if path != "/" and not path.startswith((*_OF_ALL, paths.REPORTS, paths.supervisor(self.record.id))):
+            return
+        self.changed = True
+        self._wake()
+
+    def _concerns(self, topology_id: str) -> bool:
+        view = self.views.get(topology_id)
+        return view is None or any(
+            place.supervisor == self.record.id for place in (*view.placements, *view.withdrawn)
+        )
+
+    def _be_known(self, now: float) -> None:
+        self._presence.keep(now)
+        found = self.registry.store.get(paths.supervisor(self.record.id))
+        if found is None or found[0] != encode(self.record):  # given up for its silence, or an earlier one's
+            self.registry.save_supervisor(self.record)
+
+    def _take(self, reading: Reading, now: float) -> None:
+        self.known = True
+        self.views, self.unsure = reading.views, reading.unsure
+        self.places = places_of(self.views.values(), self.record.id)
+        self.wanted = wanted_of(self.views, self.places)
+        for name, why in self.unsure.items():
+            self._next = now + AGAIN
+            self._warn(now, f"leaves topology {name!r} as it is", why)
+
+    def _warn(self, now: float, what: str, why: str) -> None:
+        last = self._warned.get(what)
+        if last is None or now >= last + _WARN_EVERY:
+            self._warned[what] = now
+            _log.warning("supervisor %s %s: %s", self.record.id, what, why)

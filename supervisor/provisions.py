@@ -1,0 +1,348 @@
+"""What a topology needs on its host before its workers can run: its bundle, its code, its environment.
+
+```
+<state>/topologies/<id>/bundle/     its description and pickles, from the store
+<state>/topologies/<id>/needs.json  which of the following it uses
+<state>/code/<sha256>/              its modules and data files, from Nimbus, unpacked; shared by all that brought the same
+<state>/environments/<key>/         the packages that it requires (see `supervisor.environments`); shared too
+```
+
+Each is prepared once, off the supervisor's loop, and removed when no topology uses it any more. `state` answers at once. A
+file from Nimbus counts when its digest is the one asked for. What was cut short stands under another name (or lacks the file
+that is written last) and is swept away.
+Must not know: processes, how Nimbus is reached (a function is given), what the files hold.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+from squall import archives, worker_files
+from squall.cluster.records import TopologyRecord
+from squall.cluster.store import Store
+from supervisor.directories import Directories, make_directory
+from supervisor.environments import Environment, Environments
+from supervisor.jobs import Broken, Done, Jobs, UnderWay
+from supervisor.plan import Backoff
+from topology_api.errors import SquallError
+
+_log = logging.getLogger(__name__)
+
+#: Files that are fetched, and environments that are built, at the same time.
+FETCHES: Final = 4
+BUILDS: Final = 2
+#: Seconds after which it is told that workers wait for something.
+WORTH_A_NOTE: Final = 2.0
+#: What is being made, and what is being removed, has this in its name.
+_NEW, _GONE = ".new-", ".gone-"
+
+#: Writes a file of Nimbus, named by its SHA-256, to a path. `SquallError` or `OSError` when it cannot be had.
+FetchFile = Callable[[str, Path], object]
+
+
+class NotFetched(SquallError):
+    """A file that a topology brings cannot be had."""
+
+
+@dataclass(frozen=True)
+class Provision:
+    """All that a worker of a topology is started with."""
+
+    bundle: Path
+    python: str | None = None
+    """The Python that it runs on; None: ours."""
+    folders: tuple[str, ...] = ()
+    """Where it finds modules before anywhere else."""
+
+
+@dataclass(frozen=True)
+class Ready:
+    """Workers may start."""
+
+    provision: Provision
+
+
+@dataclass(frozen=True)
+class Pending:
+    """It is being prepared. `note`: what takes so long; None: nothing worth mentioning."""
+
+    note: str | None
+
+
+@dataclass(frozen=True)
+class Failed:
+    """It cannot be prepared at the moment, and is tried again."""
+
+    why: str
+    backoff: Backoff
+
+
+State = Ready | Pending | Failed
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How big what a topology brings may be, in bytes: as it travels, and unpacked."""
+
+    packed: int = 256 * 1024 * 1024
+    unpacked: int = 1024 * 1024 * 1024
+
+
+class Provisioner(Protocol):
+    """What the supervisor asks."""
+
+    def state(self, record: TopologyRecord, now: float) -> State:
+        """Whether workers of a topology can be started; what is missing for it is begun."""
+
+    def keep(self, records: Iterable[TopologyRecord], hosted: Collection[str]) -> None:
+        """All other topologies are no more, but for those that workers are `hosted` of (ids)."""
+
+
+def no_files(sha256: str, target: Path) -> None:
+    """There is no Nimbus to fetch files from."""
+    raise NotFetched(f"there is no Nimbus to fetch the file {sha256[:16]}... from")
+
+
+class Provisions:
+    """The provisions of one supervisor."""
+
+    def __init__(
+        self,
+        directories: Directories,
+        store: Store,
+        fetch: FetchFile = no_files,
+        *,
+        threads: bool = False,
+        done: Callable[[], object] = lambda: None,
+        limits: Limits | None = None,
+        environments: Environments | None = None,
+    ) -> None:
+        """`threads`: prepare off the loop, and call `done`, from a thread, when something is prepared."""
+        state = directories.root.parent
+        self._directories = directories
+        self._store = store
+        self._fetch = fetch
+        self._limits = Limits() if limits is None else limits
+        self._code = state / "code"
+        self._environments = environments or Environments(state / "environments")
+        self._bundles: Jobs[Path] = Jobs("bundles", FETCHES * threads, done)
+        self._codes: Jobs[Path] = Jobs("code", FETCHES * threads, done)
+        self._builds: Jobs[str] = Jobs("environments", BUILDS * threads, done)
+        self._removals: Jobs[None] = Jobs("removals", 1 * threads)
+        self._needs: dict[str, Mapping[str, str]] = {}
+        self._kept: tuple[frozenset[str], frozenset[str]] | None = None
+
+    def close(self) -> None:
+        """Begin nothing more, and end builds that are under way."""
+        for jobs in (self._bundles, self._codes, self._builds, self._removals):
+            jobs.close()
+        self._environments.close()
+
+    # Before workers start
+
+    def state(self, record: TopologyRecord, now: float) -> State:
+        """Whether workers of a topology can be started; what is missing for it is begun."""
+        parts: list[tuple[str, Done[Path] | Done[str] | UnderWay | Broken]] = []
+        fetch_bundle = self._bundle_of(record.id)
+        parts.append(("its bundle cannot be fetched", self._bundles.state(record.id, fetch_bundle, now)))
+        code = record.files.get("code")
+        if code is not None:
+            parts.append(("its code cannot be fetched", self._codes.state(code, self._code_of(code), now)))
+        environment = self._environments.of(record.files)
+        if environment is not None:
+            built = self._builds.state(environment.key, self._build_of(environment), now)
+            parts.append(("its environment cannot be built", built))
+        self._note_needs(record.id, code, environment)
+        for what, part in parts:
+            if isinstance(part, Broken):
+                return Failed(f"{what}: {part.why}", part.backoff)
+        for what, part in parts:
+            if isinstance(part, UnderWay):
+                return Pending(_waiting_for(what, now - part.since))
+        values = [part.value for _, part in parts if isinstance(part, Done)]
+        folders = () if code is None else (str(values[1]),)
+        return Ready(Provision(Path(values[0]), None if environment is None else str(values[-1]), folders))
+
+    def build_log(self, topology_id: str) -> Path | None:
+        """Where the log of the building of a topology's environment is; None: it needs none, or nobody knows any more."""
+        key = self._needs_of(topology_id).get("environment")
+        return None if key is None else self._environments.log(key)
+
+    def _bundle_of(self, topology_id: str) -> Callable[[], Path]:
+        return lambda: self._directories.make_bundle(self._store, topology_id)
+
+    def _code_of(self, sha256: str) -> Callable[[], Path]:
+        return lambda: self._make_code(sha256)
+
+    def _build_of(self, environment: Environment) -> Callable[[], str]:
+        return lambda: self._environments.make(environment, self._fetched)
+
+    def _make_code(self, sha256: str) -> Path:
+        """The folder with the unpacked archive of that digest."""
+        target = self._code / sha256
+        if target.is_dir():
+            return target
+        make_directory(self._code)
+        beside = self._code / f"{sha256}{_NEW}{secrets.token_hex(4)}"
+        try:
+            with self._fetched(sha256) as archive:
+                beside.mkdir(mode=0o700)
+                archives.unpack(archive, beside, self._limits.packed, self._limits.unpacked)
+            _write_protect(beside)
+            os.rename(beside, target)
+        except BaseException:
+            _remove(beside)
+            raise
+        return target
+
+    @contextlib.contextmanager
+    def _fetched(self, sha256: str) -> Iterator[Path]:
+        """A file of Nimbus, for a moment; its digest is the one asked for."""
+        make_directory(self._code)
+        target = self._code / f"{sha256}{_NEW}{secrets.token_hex(4)}.file"
+        try:
+            self._fetch(sha256, target)
+            found = archives.digest_of(target)
+            if found != sha256:
+                raise NotFetched(
+                    f"Nimbus gave another file for {sha256[:16]}...: its digest is {found[:16]}..."
+                )
+            yield target
+        finally:
+            target.unlink(missing_ok=True)
+
+    # What is used
+
+    def _note_needs(self, topology_id: str, code: str | None, environment: Environment | None) -> None:
+        """Keep for the next supervisor what a topology uses."""
+        key = None if environment is None else environment.key
+        needs = {name: value for name, value in (("code", code), ("environment", key)) if value is not None}
+        if self._needs.get(topology_id) == needs:
+            return
+        self._needs[topology_id] = needs
+        self._kept = None
+        if needs:
+            directory = self._directories.topology(topology_id)
+            try:
+                make_directory(directory)
+                worker_files.write(directory, NEEDS, {"needs": needs}, 0o600)
+            except OSError as error:  # it is only looked for after a restart
+                _log.warning("what topology %s uses cannot be noted: %s", topology_id, error)
+
+    def _needs_of(self, topology_id: str) -> Mapping[str, str]:
+        found = self._needs.get(topology_id)
+        if found is None:
+            found = read_needs(self._directories.topology(topology_id))
+        return found
+
+    def keep(self, records: Iterable[TopologyRecord], hosted: Collection[str]) -> None:
+        """All other topologies are no more, but for those that workers are `hosted` of (ids)."""
+        codes, keys, ids = set(), set(), set(hosted)
+        for record in records:
+            ids.add(record.id)
+            if "code" in record.files:
+                codes.add(record.files["code"])
+            environment = self._environments.of(record.files)
+            if environment is not None:
+                keys.add(environment.key)
+        for topology_id in hosted:
+            needs = self._needs_of(topology_id)
+            codes.update(value for name, value in needs.items() if name == "code")
+            keys.update(value for name, value in needs.items() if name == "environment")
+        for topology_id in self._needs.keys() - ids:
+            del self._needs[topology_id]
+        self._bundles.forget(lambda key: key in ids)
+        kept = frozenset(codes), frozenset(keys)
+        if kept == self._kept:
+            return
+        self._kept = kept  # and what cannot be removed yet changes that again
+        self._codes.forget(lambda key: key in codes)
+        self._builds.forget(lambda key: key in keys)
+        self._remove_others(self._code, codes, self._codes)
+        self._remove_others(self._environments.root, keys, self._builds)
+
+    def _remove_others(self, root: Path, keep: Collection[str], jobs: Jobs[Path] | Jobs[str]) -> None:
+        """Remove what is not used, in two steps: by another name first, so that half of it is never taken for all."""
+        try:
+            names = os.listdir(root)
+        except OSError:
+            return
+        for name in names:
+            path = root / name
+            if _NEW in name or name in keep:
+                continue
+            if jobs.knows(name):  # it is being made: not before that is over
+                self._kept = None
+                continue
+            gone = path
+            if _GONE not in name:
+                gone = root / f"{name}{_GONE}{secrets.token_hex(4)}"
+                try:
+                    os.rename(path, gone)
+                except OSError as error:
+                    _log.warning("%s is not used any more, but cannot be removed: %s", path, error)
+                    continue
+                _log.info("%s is removed: no topology uses it any more", path)
+            self._removals.state(str(gone), _removal(gone), 0.0)
+        self._removals.forget(lambda key: False)
+
+    def sweep(self) -> None:
+        """Remove what a supervisor before this one had begun: there must be no other one at work."""
+        for root in (self._code, self._environments.root):
+            with contextlib.suppress(OSError):
+                for name in os.listdir(root):
+                    if _NEW in name or _GONE in name:
+                        _remove(root / name)
+        self._environments.sweep()
+
+
+NEEDS: Final = "needs.json"
+
+
+def read_needs(topology: Path) -> Mapping[str, str]:
+    """What the topology of that directory uses, as was noted there."""
+    try:
+        body = worker_files.read(topology, NEEDS) or {}
+        return {str(name): str(value) for name, value in body["needs"].items()}
+    except (worker_files.BadFile, KeyError, AttributeError):
+        return {}
+
+
+def _waiting_for(what: str, seconds: float) -> str | None:
+    if seconds < WORTH_A_NOTE:
+        return None
+    return what.replace("cannot be", "is being")
+
+
+def _write_protect(folder: Path) -> None:
+    """Take the right to write from all that is in a folder: it is shared."""
+    for path, _, files in os.walk(folder, topdown=False):
+        for name in files:
+            file = os.path.join(path, name)
+            os.chmod(file, os.stat(file).st_mode & 0o555)
+        if path != str(folder):  # the folder itself has to be renamed yet
+            os.chmod(path, 0o555)
+
+
+def _removal(path: Path) -> Callable[[], None]:
+    return lambda: _remove(path)
+
+
+def _remove(path: Path) -> None:
+    """Remove a file or a folder, also one that may not be written to."""
+    if not path.is_dir() or path.is_symlink():
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)
+        return
+    for folder, _, _ in os.walk(path):
+        with contextlib.suppress(OSError):
+            os.chmod(folder, 0o700)
+    shutil.rmtree(path, ignore_errors=True)
