@@ -65,7 +65,7 @@ class Secrets:
 
     def lacks(self) -> str | None:
         """Why this Nimbus should not lead, if it lacks secrets that others have."""
-        return self._reading.lacks([record.id for record in self._registry.topologies()])
+        return self._reading.lacks(sorted(self._registry.known_ids()))
 
     def begin(self, store: Store) -> None:
         """A term begins: there is a token from now on."""
@@ -79,7 +79,7 @@ class Secrets:
             return
         self._next = now + LOOK_SECS
         if self._leading is not None:
-            self._leading.share([record.id for record in self._registry.topologies()])
+            self._leading.share(sorted(self._registry.known_ids()))
         self._take(self.ring.token())
 
     def end(self) -> None:
