@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from squall.error_reports import ErrorReport
+
+CANNOT_BUILD: Final = "its environment cannot be built"
+"""In the note of a supervisor about requirements that it cannot install: `submit --wait` waits for no other attempt."""
 
 
 @dataclass(frozen=True)

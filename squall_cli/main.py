@@ -48,7 +48,7 @@ COMMANDS: dict[str, Entry] = {
     "run": Entry(
         "Run a topology on this machine until it is completed or stopped.", _from("squall_cli.run", "run")
     ),
-    "submit": Entry("Send a topology to a cluster.", _later),
+    "submit": Entry("Send a topology to a cluster.", _from("squall_cli.submit", "submit")),
     "list": Entry("List the topologies of a cluster.", _from("squall_cli.listing", "listing")),
     "status": Entry("Show state, counters and workers of a topology.", _from("squall_cli.status", "status")),
     "kill": Entry("Drain a topology and remove it.", _from("squall_cli.lifecycle", "kill")),

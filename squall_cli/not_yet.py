@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import click
-from click import Argument, IntRange, Option
+from click import IntRange, Option
 
 from topology_api.errors import NotYet
 
@@ -23,22 +23,13 @@ class Later:
     instead: str
 
 
-FILE = Argument(["file"], metavar="FILE[:NAME]")
-ARGUMENTS = Argument(["arguments"], metavar="[-- ARGS]", nargs=-1, type=click.UNPROCESSED)
-NIMBUS = Option(["--nimbus"], metavar="URL", help="Where Nimbus is, such as http://127.0.0.1:6627.")
 CONFIG = Option(["--config"], metavar="FILE", type=click.Path(), help="The site's file.")
 STATE = Option(["--state"], metavar="DIR", type=click.Path(), help="Where it keeps its files.")
 SLOTS = Option(
     ["--slots"], type=IntRange(min=1), default=4, show_default=True, help="How many workers it may run."
 )
-WAIT = Option(["--wait"], is_flag=True, help="Return when it is done.")
 ZOOKEEPER = Option(["--zookeeper"], metavar="HOST:PORT,...", required=True, help="The ZooKeeper servers.")
 HOST = Option(["--host"], metavar="NAME", help="The name that others reach this host by.")
-SETTING = Option(
-    ["-o", "settings"], metavar="KEY=VALUE", multiple=True, help="A setting, which beats all others."
-)
-SUBMIT_NAME = Option(["--name"], metavar="NAME", help="The name to submit it under.")
-INACTIVE = Option(["--inactive"], is_flag=True, help="Do not open its components before it is activated.")
 
 
 def listen(default: str) -> Option:
@@ -51,11 +42,6 @@ NO_DAEMON = "this release has no daemons"
 RUN = "`squall run FILE` runs a topology on this machine"
 
 LATER: dict[str, Later] = {
-    "submit": Later(
-        (FILE, SUBMIT_NAME, WAIT, INACTIVE, SETTING, NIMBUS, CONFIG, ARGUMENTS),
-        "this release has no cluster to submit to",
-        RUN,
-    ),
     "nimbus": Later((ZOOKEEPER, listen("127.0.0.1:6627"), STATE, CONFIG), NO_DAEMON, RUN),
     "supervisor": Later((ZOOKEEPER, SLOTS, HOST, STATE, CONFIG), NO_DAEMON, RUN),
     "dev": Later((listen("127.0.0.1:6627"), SLOTS, STATE, CONFIG), NO_DAEMON, RUN),

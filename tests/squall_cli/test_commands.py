@@ -24,8 +24,6 @@ IN_THE_CONTRACT = [
 
 # What a user may type of commands that are still to come: all of it is understood.
 UNDERSTOOD = [
-    "submit word_count.py",
-    "submit word_count.py:topology --name wc --wait --inactive --nimbus http://h:1 -o a=1 -o c:b=2 -- --x",
     "nimbus --zookeeper h:1,i:2 --listen 0.0.0.0:6627 --state here",
     "supervisor --zookeeper h:1 --slots 2 --host me --state here",
     "dev --listen 127.0.0.1:0 --slots 2 --state here",
@@ -33,6 +31,9 @@ UNDERSTOOD = [
 ]
 MISUNDERSTOOD = [
     "submit",
+    "submit x.py -w 5",
+    "submit x.py --wheels wheels",
+    "submit no_such_file.py",
     "status",
     "kill wc -w soon",
     "kill wc -w -1",

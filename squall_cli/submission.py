@@ -1,0 +1,159 @@
+"""A topology on its way to Nimbus: the files that it lacks first, then the submission, under a key that makes it one.
+
+Files go by their SHA-256, so what is there already is not sent. The key is drawn once for each run of the command: a
+submission whose answer got lost is sent again with it, and Nimbus gives the answer of the first.
+Must not know: how what is sent was found, how progress is shown.
+"""
+
+from __future__ import annotations
+
+import time
+from base64 import b64encode
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from squall.http_client import Client, Refused, Unreachable, at
+from squall.versions import minor, misfits, own_versions
+from squall_cli.packing import Packed
+from topology_api.errors import SquallError
+from topology_api.topology import Topology
+
+#: Seconds for which a submission whose answer got lost is sent again: a standby leads long before.
+PATIENCE: Final = 30.0
+PAUSE: Final = 1.0
+#: How often files are sent anew: to a Nimbus that took over, or over a connection that broke.
+ATTEMPTS: Final = 3
+
+Say = Callable[[str], object]
+
+
+class NotSubmitted(SquallError):
+    """The cluster did not take a topology, or did not say whether it did."""
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A topology and all that is said about it."""
+
+    key: str
+    topology: Topology
+    conf: Mapping[str, object]
+    component_confs: Mapping[str, Mapping[str, object]]
+    files: tuple[Packed, ...] = ()
+    active: bool = True
+    replace: bool = False
+    wait_secs: float | None = None
+
+    def body(self) -> dict[str, Any]:
+        """As Nimbus takes it."""
+        versions = own_versions()
+        return {
+            "submission": self.key,
+            "description": self.topology.describe(),
+            "pickles": {
+                name: b64encode(data).decode("ascii") for name, data in self.topology.pickles.items()
+            },
+            "conf": dict(self.conf),
+            "component_confs": {name: dict(conf) for name, conf in self.component_confs.items()},
+            "active": self.active,
+            "replace": self.replace,
+            "wait_secs": self.wait_secs,
+            "files": {file.purpose: file.sha256 for file in self.files},
+            **versions,
+            "python": minor(versions["python"]),
+        }
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """What Nimbus made of it. `uploaded`: bytes that had to be sent."""
+
+    name: str
+    id: str
+    state: str
+    uploaded: int = 0
+
+
+def check_versions(client: Client, name: str) -> None:
+    """NotSubmitted when the cluster could not run what is packed here: before much is sent there."""
+    cluster, supervisors = client.get("cluster"), client.get("supervisors")["supervisors"]
+    others = [(f"Nimbus on {each['host']}", each["versions"]) for each in cluster["nimbuses"]]
+    others += [(f"supervisor {each['id']} on {each['host']}", each["versions"]) for each in supervisors]
+    problems = misfits(own_versions(), others)
+    if problems:
+        raise NotSubmitted(f"topology {name!r} cannot run on this cluster: {'; '.join(problems)}")
+
+
+def submit(
+    client: Client, submission: Submission, say: Say, clock: Callable[[], float] = time.monotonic
+) -> Accepted:
+    """Send the files that Nimbus lacks and the submission; `Refused`, `Unreachable` or NotSubmitted when it is not taken."""
+    uploaded = 0
+    for attempt in range(1, ATTEMPTS + 1):
+        uploaded += upload(client, submission.files, say)
+        say(f"submitting {submission.topology.name}")
+        try:
+            answer = post(client, submission, say, clock)
+        except Refused as error:
+            if error.kind == "FileMissing" and attempt < ATTEMPTS:
+                continue  # another Nimbus leads now, which has not seen them
+            raise
+        return Accepted(str(answer["name"]), str(answer["id"]), str(answer["state"]), uploaded)
+    raise AssertionError("the last attempt returns or raises")
+
+
+def upload(client: Client, files: tuple[Packed, ...], say: Say) -> int:
+    """Send the files that Nimbus lacks; how many bytes that were."""
+    sent = 0
+    for file in files:
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                if not client.exists(at("files", file.sha256)):
+                    client.put_file(at("files", file.sha256), file.path, progress_of(file, say))
+                    sent += file.size
+                break
+            except Unreachable as error:
+                if attempt == ATTEMPTS or not error.sent:
+                    raise
+                say(f"sending {file.purpose} again: {error}")
+    return sent
+
+
+def progress_of(file: Packed, say: Say) -> Callable[[int], None]:
+    """Says how much of a file has gone, where that takes more than a moment."""
+    size = file.size
+
+    def progress(done: int) -> None:
+        if done < size:
+            say(f"uploading {file.purpose}: {done * 100 // size}% of {in_bytes(size)}")
+
+    return progress
+
+
+def post(client: Client, submission: Submission, say: Say, clock: Callable[[], float]) -> Any:
+    """Nimbus's answer to the submission. Once it may have arrived, only an answer tells whether it has."""
+    body = submission.body()
+    began, unsure = clock(), None
+    while True:
+        try:
+            return client.post("topologies", body)
+        except (Unreachable, Refused) as error:
+            if isinstance(error, Unreachable) and error.sent:
+                unsure = error
+            if unsure is None or (isinstance(error, Refused) and error.status != 503):
+                raise
+            if clock() - began > PATIENCE:
+                raise NotSubmitted(
+                    f"whether topology {submission.topology.name!r} was submitted is not known: {unsure};"
+                    f" `squall status {submission.topology.name}` tells when a Nimbus answers again"
+                ) from error
+            say(f"submitting again: {error}")
+        time.sleep(PAUSE)
+
+
+def in_bytes(size: int) -> str:
+    """`812 bytes`, `12.3 kB`, `4.5 MB`."""
+    if size < 1000:
+        return f"{size} bytes"
+    return f"{size / 1e3:.1f} kB" if size < 999_950 else f"{size / 1e6:.1f} MB"

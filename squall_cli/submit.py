@@ -1,0 +1,323 @@
+"""`squall submit FILE`: load a topology, gather what it brings, send both to Nimbus, and with --wait see it come up.
+
+Must not know: which modules travel, how things are sent, when a topology has come up (see the modules it imports).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from squall_cli import cluster_client
+from squall_cli.figures import duration
+from squall_cli.loading import WrongSource, load_topology, parse_source
+from squall_cli.packing import (
+    NEEDED,
+    Package,
+    Packed,
+    Resource,
+    find_wheels,
+    gather,
+    included,
+    largest,
+    pack_all,
+    read_requirements,
+)
+from squall_cli.site import Layers, read_layers, well_formed
+from squall_cli.tables import harmless
+from squall_cli.user_modules import Before
+from squall_cli.user_output import keep_stdout
+from squall_cli.waiting import Interrupted, Progress, patiently
+from topology_api.errors import SquallError
+from topology_api.topology import Topology
+
+if TYPE_CHECKING:
+    from squall.http_client import Client
+    from squall_cli.submission import Accepted, Submission
+
+#: Seconds for one answer: Nimbus looks through all of an archive before it gives one.
+ANSWER_SECS: Final = 60.0
+#: Seconds between two looks at a topology that is coming up.
+LOOK_SECS: Final = 0.25
+
+HELP = """Send a topology to a cluster.
+
+FILE holds `topology`: a Topology, or a function that returns one; its arguments stand after --, as strings.
+FILE:NAME or package.module:NAME picks another name.
+
+What it imports of your own modules travels with it. What is installed does not: it must be there on the hosts,
+or be listed in --requirements.
+
+\b
+Examples:
+  squall submit word_count.py -- /data/book.txt
+  squall submit word_count.py --wait --name books -o topology.workers=4
+  squall submit my_app.topologies:clicks --include plugins --resource words.txt
+  squall submit clicks.py --requirements requirements.txt --wheels wheels
+  squall submit clicks.py --replace --wait
+
+--wait ends when the first tree was acked or the topology is completed. Exit status: 0 done; 1 when it was not
+taken, or with --wait did not come up; 2 wrong usage.
+"""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What was typed, but for where the cluster is."""
+
+    source: str
+    arguments: tuple[str, ...]
+    name: str | None
+    wait: bool
+    inactive: bool
+    replaces: bool
+    wait_secs: float | None
+    include: tuple[str, ...]
+    resource: tuple[str, ...]
+    requirements: str | None
+    wheels: str | None
+
+
+@click.command(help=HELP)
+@click.argument("source", metavar="FILE[:NAME]")
+@click.argument("arguments", metavar="[-- ARGS]...", nargs=-1, type=click.UNPROCESSED)
+@click.option("--name", metavar="NAME", help="The name to submit it under.  [default: its own]")
+@click.option("--wait", is_flag=True, help="Show how it comes up; end when its first tree was acked.")
+@click.option("--inactive", is_flag=True, help="Let no spout run before `squall activate`.")
+@click.option(
+    "--replace",
+    "replaces",
+    is_flag=True,
+    help="Take the place of the topology of that name after its drain; when the new one does not come up, the old goes on.",
+)
+@click.option(
+    "-w",
+    "--wait-secs",
+    metavar="SECS",
+    type=click.FloatRange(min=0),
+    help="With --replace: how long the old one may drain.  [default: its message timeout]",
+)
+@click.option(
+    "--include",
+    metavar="PATH",
+    multiple=True,
+    help="A module, package or folder that is imported by a name nobody sees in the code.",
+)
+@click.option(
+    "--resource",
+    metavar="PATH[=NAME]",
+    multiple=True,
+    help="A data file or folder, which lands beside the file: Path(__file__).with_name(...) finds it.",
+)
+@click.option(
+    "--requirements", metavar="FILE", help="Packages that the hosts install for it, as pip reads them."
+)
+@click.option("--wheels", metavar="DIR", help="The wheels to install them from; nothing else is asked then.")
+@click.option(
+    "-o",
+    "settings",
+    metavar="KEY=VALUE",
+    multiple=True,
+    callback=well_formed,
+    help="A setting, or COMPONENT:KEY=VALUE; beats all others. May be repeated.",
+)
+@cluster_client.options
+def submit(
+    settings: tuple[str, ...],
+    nimbus: str | None,
+    config: str | None,
+    as_json: bool,
+    **typed: Any,
+) -> None:
+    asked = Asked(**typed)
+    check_usage(asked)
+    layers = read_layers(config, os.environ, settings)
+    client = cluster_client.connect(nimbus, config)
+    patient = cluster_client.connect(nimbus, config, ANSWER_SECS)
+    out = keep_stdout() if as_json else sys.stdout  # before the user's file may print
+    try:
+        topology, package = load(asked, layers)
+    except WrongSource as error:
+        raise click.UsageError(str(error), click.get_current_context()) from None
+    with tempfile.TemporaryDirectory(prefix="squall-submit-") as folder, Steps() as steps:
+        steps.say("packing")
+        files = pack_all(package, Path(folder))
+        steps.done(f"packed: {package.summary}{sizes(files)}")
+        for hint in hints(package):
+            steps.done(hint)
+        submission = made(asked, layers, topology, tuple(files))
+        accepted = sent(client, patient, submission, package, steps)
+        told: dict[str, Any] = {"name": accepted.name, "id": accepted.id, "state": accepted.state}
+        told |= {"uploaded": accepted.uploaded, "files": {file.purpose: file.sha256 for file in files}}
+        failure = watch(client, accepted, submission, steps, told) if asked.wait else None
+    tell(out, as_json, told, client, failure)
+
+
+def check_usage(asked: Asked) -> None:
+    """Wrong usage that no single option knows of."""
+    if asked.wait_secs is not None and not asked.replaces:
+        problem = "-w says how long the replaced topology may drain: it goes with --replace"
+    elif asked.wheels is not None and asked.requirements is None:
+        problem = "--wheels holds what --requirements lists: give both"
+    else:
+        return
+    raise click.UsageError(problem, click.get_current_context())
+
+
+def load(asked: Asked, layers: Layers) -> tuple[Topology, Package]:
+    """The topology of the user's file, and what travels with it."""
+    source = parse_source(asked.source)
+    before = Before.now()
+    home = Path.cwd() if source.file is None else source.file.parent
+    includes = included(asked.include, home)
+    topology = load_topology(asked.source, asked.arguments)
+    if asked.name is not None:
+        topology = topology.renamed(asked.name)
+    confs = [
+        layers.site,
+        layers.environment,
+        topology.conf,
+        *(component.conf for component in topology.components),
+    ]
+    confs += [layers.overrides.topology, *layers.overrides.components.values()]
+    package = gather(source, before, includes, [Resource.parse(text) for text in asked.resource], confs)
+    return topology, replace(
+        package,
+        requirements=None if asked.requirements is None else read_requirements(Path(asked.requirements)),
+        wheels=() if asked.wheels is None else find_wheels(Path(asked.wheels)),
+    )
+
+
+def made(asked: Asked, layers: Layers, topology: Topology, files: tuple[Packed, ...]) -> Submission:
+    """What is sent; InvalidConfig with all problems of the settings."""
+    from squall.settings import merged
+    from squall_cli.submission import Submission
+
+    conf, component_confs = merged(topology, layers.site, layers.environment, layers.overrides)
+    return Submission(
+        key=uuid.uuid4().hex,
+        topology=topology,
+        conf=conf,
+        component_confs=component_confs,
+        files=files,
+        active=not asked.inactive,
+        replace=asked.replaces,
+        wait_secs=asked.wait_secs,
+    )
+
+
+def sent(client: Client, patient: Client, submission: Submission, package: Package, steps: Steps) -> Accepted:
+    """Send it: short questions by one client, what takes longer by the patient one."""
+    from squall.http_client import Refused
+    from squall_cli import submission as sending
+
+    name = submission.topology.name
+    try:
+        with cluster_client.about(client):
+            steps.say("asking Nimbus")
+            sending.check_versions(client, name)
+            accepted = sending.submit(patient, submission, steps.say)
+    except Refused as error:
+        if error.status == 413 and submission.files:
+            raise SquallError(f"{error}; the largest files that would travel: {largest(package)}") from None
+        raise
+    finally:
+        patient.close()
+    if submission.files:
+        all_there = "nothing to upload: it is there already"
+        steps.done(f"uploaded: {sending.in_bytes(accepted.uploaded)}" if accepted.uploaded else all_there)
+    steps.done(f"submitted: {accepted.name} as {accepted.id}")
+    return accepted
+
+
+class Steps(Progress):
+    """What is going on now, and a line for each step that is done; on stderr."""
+
+    def __enter__(self) -> Steps:
+        super().__enter__()
+        return self
+
+    def done(self, text: str) -> None:
+        """A line that stays."""
+        if self.status is not None:
+            self.status.console.print(harmless(text))
+        else:
+            with suppress(BrokenPipeError):
+                print(harmless(text), file=sys.stderr, flush=True)
+
+
+def hints(package: Package) -> list[str]:
+    """What the user may not know about the hosts."""
+    libraries = [name for name in package.libraries if name not in NEEDED]
+    if not libraries or package.requirements is not None:
+        return []
+    return [
+        f"not packed, must be installed on the hosts: {', '.join(libraries)} (or list them in --requirements FILE)"
+    ]
+
+
+def sizes(files: list[Packed]) -> str:
+    """`, 12.3 kB`, or nothing when nothing travels but pickles."""
+    from squall_cli.submission import in_bytes
+
+    return f", {in_bytes(sum(file.size for file in files))}" if files else ""
+
+
+def watch(
+    client: Client, accepted: Accepted, submission: Submission, steps: Steps, told: dict[str, Any]
+) -> str | None:
+    """Follow the topology until it has come up (None), or will not: why."""
+    from squall.http_client import Refused, at
+    from squall_cli.coming_up import Arrival, Seen
+
+    began = time.monotonic()
+    arrival = Arrival(accepted.name, accepted.id, submission.active, began)
+
+    def look() -> Seen:
+        try:
+            status: Mapping[str, Any] = client.get(at("topologies", accepted.name))
+        except Refused as error:
+            if error.kind != "NoSuchTopology":
+                raise
+            return arrival.missing(time.monotonic())
+        told["state"] = status["state"] if status.get("id") == accepted.id else told["state"]
+        return arrival.look(status, time.monotonic())
+
+    try:
+        while True:
+            seen = patiently(look, steps)
+            for stage in seen.stages:
+                steps.done(f"{stage} ({duration(time.monotonic() - began)})")
+            if seen.done or seen.failure is not None:
+                told["up_secs"] = round(time.monotonic() - began, 3) if seen.done else None
+                return seen.failure
+            steps.say(seen.now)
+            time.sleep(LOOK_SECS)
+    except KeyboardInterrupt:
+        raise Interrupted(
+            f"not waited for any longer; {accepted.name} is submitted and goes on: `squall status {accepted.name}`"
+        ) from None
+
+
+def tell(out: Any, as_json: bool, told: dict[str, Any], client: Client, failure: str | None) -> None:
+    """The outcome on stdout; a failure is an error as well."""
+    if as_json:
+        out.write(json.dumps({**told, "failure": failure}, indent=2) + "\n")
+        out.flush()
+    elif failure is None:
+        out.write(
+            f"{told['name']} is {told['state']} at {client.addresses[0].url}: `squall status {told['name']}`\n"
+        )
+    if failure is not None:
+        raise SquallError(failure)
