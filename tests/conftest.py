@@ -1,4 +1,4 @@
-"""What holds for every test: how Hypothesis searches.
+"""What holds for every test: how Hypothesis searches, and the ZooKeeper server that some of them share.
 
 In CI the examples are the same in every run, so that a red build is red for everybody; at home each run
 looks elsewhere, and what it finds is kept in `.hypothesis` and printed as a line to paste. No deadlines:
@@ -11,6 +11,10 @@ import os
 import signal
 
 from hypothesis import settings
+
+from tests.zookeeper_servers import zookeeper, zookeeper_root, zookeeper_store
+
+__all__ = ["zookeeper", "zookeeper_root", "zookeeper_store"]
 
 settings.register_profile("ci", derandomize=True, print_blob=True, deadline=None)
 settings.register_profile("home", print_blob=True, deadline=None)

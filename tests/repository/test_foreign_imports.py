@@ -22,7 +22,7 @@ MAY_IMPORT = {
     "click": ("squall_cli/",),
     "cloudpickle": ("topology_api/",),
     "confluent_kafka": ("squall_io/",),
-    "kazoo": ("squall/cluster/zookeeper.py",),
+    "kazoo": ("squall/cluster/zookeeper/client.py",),
     "msgspec": ("squall/transport/columns.py", "squall/transport/control.py"),
     "nacl": ("squall/sealing.py",),
     "pandas": ("squall_io/spark/",),

@@ -1,0 +1,127 @@
+"""What was read from a store not long ago: dropped when it changes, and after some seconds in any case.
+
+What is remembered is only as good as the stream of changes that drops it. So nothing is remembered while that stream is cut,
+everything is dropped when it is, and each entry lives `life_secs` at most, so that a change of which nobody told is seen too.
+An answer that was overtaken by a change on its way is not remembered: `begin` before the question is sent, `keep` with what
+that gave when the answer is there. Every call may come from any thread.
+Must not know: where values come from, what they mean.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import Any, Final
+
+from squall.clock import Clock
+
+#: A value longer than this is not kept: big ones are read once (chunks of a bundle), and would fill the memory.
+MOST_BYTES: Final = 64 * 1024
+
+
+@dataclass(frozen=True)
+class Known:
+    """An answer that is remembered."""
+
+    answer: Any
+    until: float
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question under way; forgotten when what it asks for changes."""
+
+    what: tuple[str, str]
+
+
+class ReadCache:
+    """Answers by (kind of question, path). `VALUE` asks for a path's own value, `CHILDREN` for the names below it."""
+
+    VALUE: Final = "value"
+    CHILDREN: Final = "children"
+
+    def __init__(self, clock: Clock, life_secs: float) -> None:
+        self._clock = clock
+        self._life_secs = life_secs
+        self._lock = threading.Lock()
+        self._open = False
+        self._known: dict[tuple[str, str], Known] = {}
+        self._asked: dict[tuple[str, str], Asked] = {}
+
+    def open(self) -> None:
+        """Remember from now on: changes are told of again. What was known is dropped."""
+        with self._lock:
+            self._clear()
+            self._open = True
+
+    def close(self) -> None:
+        """Drop everything and remember nothing: changes are not told of any more."""
+        with self._lock:
+            self._clear()
+            self._open = False
+
+    def drop_all(self) -> None:
+        """Drop everything, and go on."""
+        with self._lock:
+            self._clear()
+
+    def find(self, kind: str, path: str) -> Known | None:
+        """What is known, if it is not too old."""
+        with self._lock:
+            known = self._known.get((kind, path))
+            return known if known is not None and self._clock.now() < known.until else None
+
+    def begin(self, kind: str, path: str) -> Asked:
+        """A question is about to be sent."""
+        asked = Asked((kind, path))
+        with self._lock:
+            if self._open:
+                self._asked[asked.what] = asked
+        return asked
+
+    def keep(self, asked: Asked, answer: Any, size: int = 0) -> None:
+        """Its answer is there: remember it, unless it was overtaken by a change or by a later question."""
+        with self._lock:
+            if self._asked.get(asked.what) is not asked:
+                return
+            del self._asked[asked.what]
+            if size <= MOST_BYTES:
+                self._known[asked.what] = Known(answer, self._clock.now() + self._life_secs)
+
+    def changed(self, path: str) -> None:
+        """The value at a path was made, changed or removed."""
+        with self._lock:
+            self._drop(self.VALUE, path)
+            self._drop(self.CHILDREN, path)
+            self._drop(self.CHILDREN, _above(path))
+
+    def wrote(self, path: str) -> None:
+        """This process has written, or tried to: paths above may have been made or removed too."""
+        self.changed(path)
+        with self._lock:
+            while path != "/":
+                path = _above(path)
+                self._drop(self.VALUE, path)
+                self._drop(self.CHILDREN, path)
+
+    def purge(self) -> None:
+        """Drop what is too old to be used; for the memory's sake, now and then."""
+        now = self._clock.now()
+        with self._lock:
+            for what in [what for what, known in self._known.items() if known.until <= now]:
+                del self._known[what]
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def _drop(self, kind: str, path: str) -> None:
+        self._known.pop((kind, path), None)
+        self._asked.pop((kind, path), None)
+
+    def _clear(self) -> None:
+        self._known.clear()
+        self._asked.clear()
+
+
+def _above(path: str) -> str:
+    return path.rpartition("/")[0] or "/"

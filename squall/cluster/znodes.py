@@ -1,0 +1,249 @@
+"""How a tree of values is kept in a tree of nodes, such as ZooKeeper's, where a node stands only below another.
+
+A value is a node's data; a node without data is no value, only a way to values below it. The nodes on the way are made in one
+transaction with the value that they lead to. The last value below takes them with it, as far as that goes: what a crash
+leaves is an empty node, which holds nothing, may be listed, and goes with the next delete of its path or of one below.
+Everything here is a few attempts at one transaction each, repeated when somebody else was faster; it ends because `Nodes`
+gives up after a time. Must not know: how nodes are reached, what the values mean.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from squall.cluster.store import Conflict, Deposed, Exists, Guard, StoreError
+
+ANY: Final = -1
+"""Stands for a version where it does not matter."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """What is known of a node besides its data."""
+
+    version: int
+    size: int
+    children: int
+    owner: int
+    """The session that an ephemeral node belongs to, 0 for another."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """Go on only if the node is at this version."""
+
+    path: str
+    version: int
+
+
+@dataclass(frozen=True)
+class Make:
+    """Make a node where there is none."""
+
+    path: str
+    data: bytes
+    ephemeral: bool = False
+
+
+@dataclass(frozen=True)
+class Write:
+    """Change the data of a node that is at this version."""
+
+    path: str
+    data: bytes
+    version: int
+
+
+@dataclass(frozen=True)
+class Remove:
+    """Remove a node that is at this version and has nothing below it."""
+
+    path: str
+    version: int
+
+
+Step = Check | Make | Write | Remove
+
+
+class Why(enum.Enum):
+    """Why a step was not done."""
+
+    MISSING = "there is no such node, or none above it"
+    THERE = "there is a node already"
+    VERSION = "the node is at another version"
+    CHILDREN = "there are nodes below"
+    EPHEMERAL = "nothing can stand below an ephemeral node"
+
+
+class StepFailed(Exception):
+    """A transaction was not done because one of its steps could not be."""
+
+    def __init__(self, number: int, why: Why) -> None:
+        super().__init__(number, why)
+        self.number = number
+        self.why = why
+
+
+class Nodes(Protocol):
+    """The nodes, for the time of one call; each method raises `Unavailable` when that is over."""
+
+    def look(self, path: str) -> Node | None:
+        """What there is now; never from memory."""
+
+    def commit(self, steps: Sequence[Step]) -> list[int]:
+        """Do all steps, or none and raise `StepFailed`; gives the version after each."""
+
+    def make_root(self) -> None:
+        """Make the node of `/`, and what lies above it."""
+
+
+def put(
+    nodes: Nodes, path: str, data: bytes, expected: int | None, guard: Guard | None, known: int | None = None
+) -> int:
+    """`Store.put`. known: the version of a value that was read a moment ago."""
+    if expected is not None and known != expected:
+        _expect(nodes, path, expected, guard)
+    while True:
+        try:
+            return _commit(nodes, guard, Write(path, data, ANY if expected is None else expected))
+        except StepFailed as failed:
+            if expected is not None:
+                raise Conflict(path, expected, _version(nodes.look(path))) from failed
+        try:
+            return _make(nodes, guard, Make(path, data))
+        except StepFailed as failed:
+            _only(failed, path, Why.MISSING, Why.THERE)
+
+
+def create(nodes: Nodes, path: str, data: bytes, ephemeral: bool, guard: Guard | None) -> int:
+    """`Store.create`."""
+    make = Make(path, data, ephemeral)
+    while True:
+        try:
+            return _make(nodes, guard, make)
+        except StepFailed as failed:
+            _only(failed, path, Why.MISSING, Why.THERE)
+            node = nodes.look(path) if failed.why is Why.THERE else None
+        if node is None:
+            continue
+        if node.size:
+            raise Exists(path)
+        try:  # a node on the way to others becomes a value
+            if ephemeral:
+                return _commit(nodes, guard, Remove(path, node.version), make)
+            return _commit(nodes, guard, Write(path, data, node.version))
+        except StepFailed as failed:
+            if failed.why is Why.CHILDREN:
+                raise StoreError(f"{path} cannot be ephemeral: there are values below it") from failed
+
+
+def delete(
+    nodes: Nodes, path: str, expected: int | None, guard: Guard | None, known: int | None = None
+) -> None:
+    """`Store.delete`. known: the version of a value that was read a moment ago."""
+    if expected is not None and known != expected:
+        _expect(nodes, path, expected, guard)
+    version = ANY if expected is None else expected
+    while True:
+        try:
+            _commit(nodes, guard, Remove(path, version))
+            break
+        except StepFailed as failed:
+            if failed.why is Why.MISSING and expected is None:
+                break
+            if failed.why is not Why.CHILDREN:
+                raise Conflict(path, version, _version(nodes.look(path))) from failed
+        if _emptied(nodes, guard, path, expected):
+            break
+    _clear_way(nodes, path)
+
+
+def _emptied(nodes: Nodes, guard: Guard | None, path: str, expected: int | None) -> bool:
+    """Take the value from a node that has others below it; False when somebody else was faster."""
+    node = nodes.look(path)
+    if expected is not None and _version(node) != expected:
+        raise Conflict(path, expected, _version(node))
+    if node is None:
+        return False
+    if not node.size:
+        return True
+    try:
+        _commit(nodes, guard, Write(path, b"", node.version))
+        return True
+    except StepFailed:
+        return False
+
+
+def _clear_way(nodes: Nodes, path: str) -> None:
+    """Remove the nodes that lead to nothing any more, from `path` upwards. What fails is left."""
+    try:
+        while path != "/":
+            node = nodes.look(path)
+            if node is not None:
+                if node.size or node.children:
+                    return
+                nodes.commit([Remove(path, node.version)])
+            path = above(path)
+    except (StepFailed, StoreError):
+        return
+
+
+def _make(nodes: Nodes, guard: Guard | None, make: Make) -> int:
+    """Make a node, and those above it that are missing."""
+    try:
+        return _commit(nodes, guard, make)
+    except StepFailed as failed:
+        if failed.why is not Why.MISSING:
+            raise
+    way: list[Make] = []
+    path = above(make.path)
+    while nodes.look(path) is None:
+        if path == "/":
+            nodes.make_root()
+            break
+        way.insert(0, Make(path, b""))
+        path = above(path)
+    return _commit(nodes, guard, *way, make)
+
+
+def _commit(nodes: Nodes, guard: Guard | None, *steps: Step) -> int:
+    """Do the steps under the guard; gives the version after the last."""
+    if guard is None:
+        return nodes.commit(steps)[-1]
+    try:
+        return nodes.commit([Check(guard.path, guard.version), *steps])[-1]
+    except StepFailed as failed:
+        if failed.number == 0:
+            raise Deposed(
+                f"{steps[-1].path if steps else guard.path} is not written: {guard.path} is not at version "
+                f"{guard.version} any more"
+            ) from failed
+        raise StepFailed(failed.number - 1, failed.why) from failed
+
+
+def _expect(nodes: Nodes, path: str, expected: int, guard: Guard | None) -> None:
+    """A version that is expected is one of a value, never one of an empty node."""
+    found = _version(nodes.look(path))
+    if found != expected:
+        if guard is not None:
+            _commit(nodes, guard)  # who is deposed hears that first
+        raise Conflict(path, expected, found)
+
+
+def _only(failed: StepFailed, path: str, *which: Why) -> None:
+    if failed.why is Why.EPHEMERAL:
+        raise StoreError(f"{path} is not written: a value above it is ephemeral") from failed
+    if failed.why not in which:
+        raise StoreError(f"{path} is not written: {failed.why.value}") from failed
+
+
+def _version(node: Node | None) -> int | None:
+    return node.version if node is not None and node.size else None
+
+
+def above(path: str) -> str:
+    """The path above."""
+    return path.rpartition("/")[0] or "/"

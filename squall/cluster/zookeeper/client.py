@@ -1,0 +1,308 @@
+"""The connection to ZooKeeper, and single requests with a time limit: the only module that speaks to kazoo.
+
+Kazoo knows no persistent watch (one request that tells of every change at or below a path, as long as the connection lasts),
+nor restores any watch after a reconnect. `Client` sends that request and reads those events itself, in place of kazoo's own
+watches, which are not used here. It also learns the length of session that the server has granted, names its threads, and
+limits the time for one host, so that one that does not answer cannot use up a session.
+Requests are sent without kazoo's retries: what belongs to a session must not be repeated in the next one.
+Must not know: values, what is remembered of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from kazoo import exceptions
+from kazoo.client import CLOSED_STATES, KazooClient
+from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
+from kazoo.protocol.connection import ConnectionHandler
+from kazoo.protocol.serialization import Connect, Watch, int_struct, write_string
+from kazoo.retry import KazooRetry
+from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
+
+from squall.cluster.store import StoreError, Unavailable
+from squall.cluster.znodes import Check, Make, Node, Step, StepFailed, Why, Write
+
+# Kazoo logs requests, and so credentials and values, and a line for each attempt to connect.
+_log = logging.getLogger(__name__)
+_log.setLevel(logging.CRITICAL)
+
+_NOT_REACHED: Final = (
+    exceptions.AuthFailedError,
+    exceptions.ConnectionClosedError,
+    exceptions.ConnectionLoss,
+    exceptions.OperationTimeoutError,
+    exceptions.SessionExpiredError,
+    exceptions.SessionMovedError,
+)
+_WHY: Final = {
+    exceptions.NoNodeError: Why.MISSING,
+    exceptions.NodeExistsError: Why.THERE,
+    exceptions.BadVersionError: Why.VERSION,
+    exceptions.NotEmptyError: Why.CHILDREN,
+    exceptions.NoChildrenForEphemeralsError: Why.EPHEMERAL,
+}
+#: What the steps of a transaction say that were not done because of another one.
+_BYSTANDERS: Final = (exceptions.RolledBackError, exceptions.RuntimeInconsistency)
+
+
+class NoAccess(StoreError):
+    """ZooKeeper is reached, but what is asked is not allowed with these credentials, or not possible with its release."""
+
+
+class _AddWatch:
+    """The request for a persistent recursive watch."""
+
+    type = 106
+    _RECURSIVE = 1
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def serialize(self) -> bytes:
+        return bytes(write_string(self.path)) + bytes(int_struct.pack(self._RECURSIVE))
+
+    @classmethod
+    def deserialize(cls, data: bytes, offset: int) -> bool:
+        return True  # the header has said whether it was done
+
+
+class _Handler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo has no types
+    def __init__(self, connect_secs: float) -> None:
+        super().__init__()
+        self._connect_secs = connect_secs
+
+    def create_connection(self, *args: Any, timeout: float, **options: Any) -> Any:
+        return super().create_connection(*args, timeout=min(timeout, self._connect_secs), **options)
+
+    def spawn(self, func: Callable[..., None], *args: Any, **options: Any) -> threading.Thread:
+        thread = threading.Thread(
+            target=func, args=args, kwargs=options, name="squall-zookeeper", daemon=True
+        )
+        thread.start()
+        return thread
+
+
+class _Connection(ConnectionHandler):  # type: ignore[misc]
+    _turned_away = 0
+
+    def _invoke(self, timeout: float, request: Any, xid: int | None = None) -> Any:
+        if not isinstance(request, Connect):
+            return super()._invoke(timeout, request, xid)
+        try:
+            answer = super()._invoke(timeout, request, xid)
+        except exceptions.ConnectionDropped:
+            # A server turns away who has seen later changes than it has itself. If all do, they have come back without
+            # them (empty, or from a backup), and would do so for ever.
+            self._turned_away += 1
+            if self._turned_away >= 2 * len(self.client.hosts):
+                self.client.last_zxid = 0
+            raise
+        self._turned_away = 0
+        if answer[0].time_out > 0:
+            self.client.session_secs = answer[0].time_out / 1000
+        return answer
+
+    def _read_watch_event(self, data: bytes, offset: int) -> None:
+        event, _ = Watch.deserialize(data, offset)
+        self.client.changed(event.path)
+
+
+class Client(KazooClient):  # type: ignore[misc]
+    """A client that begins at once to connect, and goes on until `end`. Both callbacks come from its own threads, before
+    any answer that the server gave after what they tell of: they must return at once.
+
+    changed(path): a node was made, changed or removed. state(text): "connected", "suspended" or "lost".
+    """
+
+    def __init__(
+        self,
+        servers: str,
+        session_secs: float,
+        credentials: tuple[str, str] | None,
+        changed: Callable[[str], None],
+        state: Callable[[str], None],
+    ) -> None:
+        super().__init__(
+            hosts=servers,
+            timeout=session_secs,
+            handler=_Handler(session_secs / (servers.count(",") + 2)),
+            default_acl=OPEN_ACL_UNSAFE if credentials is None else CREATOR_ALL_ACL,
+            auth_data=None if credentials is None else [("digest", ":".join(credentials))],
+            connection_retry=KazooRetry(max_tries=-1, delay=0.05, backoff=2, max_delay=0.5),
+            logger=_log,
+        )
+        self.servers = servers
+        self.session_secs = session_secs
+        self.changed = changed
+        self._connection = _Connection(self, self._conn_retry.copy(), logger=_log)
+        self.add_listener(lambda now: state(now.lower()))
+        self.start_async()
+
+    @property
+    def dead(self) -> bool:
+        """Whether it has given up: after some errors of the protocol kazoo does, and never tries again."""
+        return bool(self._connection.connection_stopped.is_set() and self._state in CLOSED_STATES)
+
+    @property
+    def session(self) -> int | None:
+        """The number of the session, while there is a connection."""
+        return None if self.client_id is None else int(self.client_id[0])
+
+    def add_watch_async(self, path: str) -> Any:
+        """Ask to be told of every change at or below a path, as long as this connection lasts."""
+        result = self.handler.async_result()
+        self._call(_AddWatch(path), result)
+        return result
+
+    def end(self) -> None:
+        """End the session and every thread; where no server answers, let go of the connection."""
+        if not self.connected:
+            self._stopped.set()
+            sock = self._connection._socket
+            if sock is not None:
+                with contextlib.suppress(OSError):
+                    sock.shutdown(2)
+        with contextlib.suppress(exceptions.KazooException, OSError, AttributeError, RuntimeError):
+            self.stop()
+            self._safe_close()
+            self.close()
+
+
+class Call:
+    """One call of the store: it may send several requests, and has an end.
+
+    overdue(result): is told of the answer that did not come in time; `result.rawlink` tells when it comes after all.
+    """
+
+    def __init__(
+        self, client: Client, root: str, path: str, secs: float, overdue: Callable[[Any], None]
+    ) -> None:
+        self._client = client
+        self._root = root
+        self._path = path
+        self._secs = secs
+        self._deadline = time.monotonic() + secs
+        self._overdue = overdue
+
+    def read(self, path: str) -> tuple[bytes, int] | None:
+        """The data of a node and its version, if there is a node with data."""
+        try:
+            data, stat = self._ask(self._client.get_async(self.full(path)))
+        except exceptions.NoNodeError:
+            return None
+        return (bytes(data), stat.version) if data else None
+
+    def names(self, path: str) -> list[str]:
+        """The names of the nodes below a path, sorted."""
+        try:
+            return sorted(self._ask(self._client.get_children_async(self.full(path))))
+        except exceptions.NoNodeError:
+            return []
+
+    def look(self, path: str) -> Node | None:
+        """What there is now."""
+        stat = self._ask(self._client.exists_async(self.full(path)))
+        if stat is None:
+            return None
+        return Node(stat.version, stat.dataLength, stat.numChildren, stat.ephemeralOwner)
+
+    def owns(self, path: str) -> bool:
+        """Whether a node belongs to this session, as the leading server knows it."""
+        session = self._client.session
+        # A server that is cut off from the others goes on answering for a while: `sync` has it ask the one that leads.
+        self.sync()
+        node = self.look(path)
+        return node is not None and node.owner == session
+
+    def sync(self) -> None:
+        """What is read from now on is not older than this call, whichever server answers."""
+        self._ask(self._client.sync_async(self.full("/")))
+
+    def commit(self, steps: Sequence[Step]) -> list[int]:
+        """Do all steps, or none and raise `StepFailed`; gives the version after each."""
+        transaction = self._client.transaction()
+        for step in steps:
+            path = self.full(step.path)
+            if isinstance(step, Check):
+                transaction.check(path, step.version)
+            elif isinstance(step, Make):
+                transaction.create(path, step.data, ephemeral=step.ephemeral)
+            elif isinstance(step, Write):
+                transaction.set_data(path, step.data, step.version)
+            else:
+                transaction.delete(path, step.version)
+        results = self._ask(transaction.commit_async())
+        for number, result in enumerate(results):
+            if type(result) in _WHY:
+                raise StepFailed(number, _WHY[type(result)])
+            if isinstance(result, Exception) and not isinstance(result, _BYSTANDERS):
+                raise self._refused(result)
+        return [getattr(result, "version", 0) for result in results]
+
+    def make_root(self) -> None:
+        """Make the root of the store, and what lies above it."""
+        names = self._root.split("/")
+        for depth in range(2, len(names) + 1):
+            with contextlib.suppress(exceptions.NodeExistsError):
+                self._ask(self._client.create_async("/".join(names[:depth]), b""))
+
+    def be_told_of_changes(self) -> None:
+        """Set the watch at the root of the store, whether there is such a node or not."""
+        try:
+            self._ask(self._client.add_watch_async(self.full("/")))
+        except exceptions.UnimplementedError:
+            raise NoAccess(
+                f"the ZooKeeper at {self._client.servers} is too old: 3.6 or newer is needed"
+            ) from None
+
+    def check_access(self, closed: bool) -> None:
+        """A real read, since ZooKeeper takes any password at first; and of a closed store, that its root is closed."""
+        root = self.full("/")
+        try:
+            self._ask(self._client.get_async(root))
+        except exceptions.NoNodeError:
+            self.make_root()
+            return
+        if not closed:
+            return
+        entries, _ = self._ask(self._client.get_acls_async(root))
+        if any(entry.id.scheme == "world" for entry in entries):
+            raise NoAccess(
+                f"{root} in the ZooKeeper at {self._client.servers} is open to everybody: it was made without credentials. "
+                f"Close it (in zkCli.sh: `addauth digest USER:PASSWORD`, then `setAcl -R {root} auth::cdrwa`), "
+                "or choose another squall.zookeeper.root"
+            )
+
+    def full(self, path: str) -> str:
+        """Where a path of the store lies in ZooKeeper."""
+        return (self._root + path).rstrip("/") or "/"
+
+    def _ask(self, result: Any) -> Any:
+        """Wait for an answer. What the state of a node forbids is raised as kazoo's error, all else as a `StoreError`."""
+        try:
+            return result.get(timeout=max(0.0, self._deadline - time.monotonic()))
+        except KazooTimeoutError:
+            self._overdue(result)
+            raise Unavailable(
+                f"{self._path}: ZooKeeper at {self._client.servers} has not answered within {self._secs:g} seconds"
+            ) from None
+        except _NOT_REACHED as error:
+            raise Unavailable(
+                f"{self._path}: the connection to ZooKeeper at {self._client.servers} was lost ({type(error).__name__})"
+            ) from None
+        except (*_WHY, exceptions.UnimplementedError):
+            raise
+        except exceptions.KazooException as error:
+            raise self._refused(error) from None
+
+    def _refused(self, error: Exception) -> StoreError:
+        where = f"{self.full(self._path)}: ZooKeeper at {self._client.servers}"
+        if isinstance(error, exceptions.NoAuthError):
+            return NoAccess(f"{where} does not allow this with these credentials")
+        return StoreError(f"{where} refuses it ({type(error).__name__})")

@@ -1,0 +1,119 @@
+"""How a ZooKeeper server is started on this machine: its jars, its configuration, its command line. For development and tests.
+
+PySpark brings a complete ZooKeeper; any other release's `lib` folder does as well. Plain functions, but for what they look up
+on the disk. Must not know: who waits for the server, how it is ended.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from topology_api.errors import SquallError
+
+JARS_VARIABLE: Final = "SQUALL_ZOOKEEPER_JARS"
+#: What of PySpark's jars is ZooKeeper's; all of them together would take the machine a second longer.
+_FROM_PYSPARK: Final = (
+    "zookeeper-3*", "zookeeper-jute*", "slf4j-api*", "log4j-slf4j2-impl*", "log4j-api*", "log4j-core*", "netty-*",
+    "metrics-core*", "snappy-java*",
+)  # fmt: skip
+_ALONE: Final = "org.apache.zookeeper.server.ZooKeeperServerMain"
+_ONE_OF_MANY: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+_HELP: Final = (
+    f"install Squall's extra `spark` (PySpark brings ZooKeeper's jars), or give the `lib` folder of a ZooKeeper release with "
+    f"--jars or {JARS_VARIABLE}"
+)
+
+
+class NoServer(SquallError):
+    """Something that a ZooKeeper server needs is not on this machine."""
+
+
+@dataclass(frozen=True)
+class ServerPlan:
+    """A server that is to be started. All that it writes lies in `folder`."""
+
+    folder: Path
+    host: str
+    port: int
+    number: int = 1
+    ensemble: Sequence[str] = ()
+    """HOST:PORT:PORT of each server of an ensemble, the first is number 1; none for a server of its own."""
+    tick_millis: int = 2000
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Further lines of the configuration."""
+
+    def configuration(self) -> str:
+        """The text of its configuration file."""
+        lines = {
+            "dataDir": str(self.folder / "data"),
+            "clientPort": str(self.port),
+            "clientPortAddress": self.host,
+            "tickTime": str(self.tick_millis),
+            "admin.enableServer": "false",
+            "4lw.commands.whitelist": "ruok,srvr,stat,mntr",
+            "autopurge.purgeInterval": "1",
+            "maxClientCnxns": "0",
+        }
+        if self.ensemble:
+            lines |= {"initLimit": "10", "syncLimit": "4", "standaloneEnabled": "false"}
+            lines |= {f"server.{number}": where for number, where in enumerate(self.ensemble, 1)}
+        return "".join(f"{name}={value}\n" for name, value in {**lines, **self.settings}.items())
+
+    def write(self) -> Path:
+        """Make its folder and its configuration file; gives the file."""
+        data = self.folder / "data"
+        data.mkdir(parents=True, exist_ok=True)
+        if self.ensemble:
+            (data / "myid").write_text(f"{self.number}\n")
+        file = self.folder / "zookeeper.cfg"
+        file.write_text(self.configuration())
+        return file
+
+    def command(self, java: str, jars: Sequence[Path], memory: str = "256m") -> list[str]:
+        """What starts it; its log (warnings and errors) goes to the standard output."""
+        return [
+            java,
+            f"-Xmx{memory}",
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",  # it starts in half the time
+            "-Djava.net.preferIPv4Stack=true",
+            "-Dorg.apache.logging.log4j.level=WARN",
+            "-Dzookeeper.preAllocSize=1024",  # kilobytes; by default each log begins with 64 MB of nothing
+            "-cp",
+            os.pathsep.join(map(str, jars)),
+            _ONE_OF_MANY if self.ensemble else _ALONE,
+            str(self.folder / "zookeeper.cfg"),
+        ]
+
+
+def find_jars(folder: str | None, environ: Mapping[str, str] = os.environ) -> list[Path]:
+    """ZooKeeper's jars: of the folder given, of the one that the environment names, or PySpark's; or `NoServer`."""
+    given = folder or environ.get(JARS_VARIABLE)
+    if given is not None:
+        found = sorted(Path(given).glob("*.jar"))
+        where = given
+    else:
+        spec = importlib.util.find_spec("pyspark")
+        if spec is None or spec.origin is None:
+            raise NoServer(f"there are no jars of a ZooKeeper server: {_HELP}")
+        where = str(Path(spec.origin).parent / "jars")
+        found = sorted(jar for pattern in _FROM_PYSPARK for jar in Path(where).glob(f"{pattern}.jar"))
+    if not any(jar.name.startswith("zookeeper-3") for jar in found):
+        raise NoServer(f"{where} holds no ZooKeeper (zookeeper-3*.jar): {_HELP}")
+    return found
+
+
+def find_java(environ: Mapping[str, str] = os.environ) -> str:
+    """The `java` to use: of JAVA_HOME, or the first on the path; or `NoServer`."""
+    home = environ.get("JAVA_HOME")
+    found = shutil.which("java", path=str(Path(home) / "bin") if home else environ.get("PATH"))
+    if found is None:
+        where = f"in JAVA_HOME ({home})" if home else "on the path"
+        raise NoServer(f"there is no `java` {where}: ZooKeeper needs Java 11 or newer")
+    return found

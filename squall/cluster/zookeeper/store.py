@@ -1,0 +1,335 @@
+"""A store in ZooKeeper, whose reads are remembered until they change.
+
+One watch at the root tells of every change; what changed is dropped before anybody is told of it, and before any answer that
+the server gave later. After each connect everything is read anew, and every watch is told its prefix.
+Calls never wait for a connection: without one they raise `Unavailable` at once, and otherwise after `call_secs`. Once an
+answer is overdue, further calls fail at once until it comes, so that a frozen server holds nobody up twice.
+A session that was lost is followed by another; ephemeral values are their owners' to make again.
+Must not know: how requests are sent (`client`), how values lie in nodes (`squall.cluster.znodes`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from squall.clock import RealClock
+from squall.cluster import znodes
+from squall.cluster.read_cache import ReadCache
+from squall.cluster.store import (
+    Cancel,
+    Guard,
+    StoreError,
+    Unavailable,
+    Watch,
+    below,
+    checked_path,
+    checked_value,
+)
+from squall.cluster.zookeeper.client import Call, Client, NoAccess
+
+#: How long an answer is remembered at most: a change of which nobody was told is seen after that time.
+MEMORY_SECS: Final = 8.0
+#: How often the thread that calls the watches looks after the rest: when all is well, and when it is not.
+_IDLE_SECS: Final = 2.0
+_HURRY_SECS: Final = 0.25
+#: How long the end of a session may take when this side closes it.
+_CLOSE_SECS: Final = 1.0
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class _Changed:
+    path: str
+
+
+@dataclass(frozen=True)
+class _State:
+    now: str
+
+
+class ZooKeeperStore:
+    """`squall.cluster.store.Store` in ZooKeeper, below `root`. Begins with `start`, ends with `close`.
+
+    servers: HOST:PORT separated by commas. credentials: user and password of ZooKeeper's digest scheme; with them everything
+    that is written can be read and changed with them only. Any number of threads may call.
+    """
+
+    def __init__(
+        self,
+        servers: str,
+        *,
+        root: str = "/squall",
+        session_secs: float = 10.0,
+        credentials: tuple[str, str] | None = None,
+        call_secs: float = 3.0,
+    ) -> None:
+        self.servers = servers
+        self._root = checked_path(root).rstrip("/")
+        self._wanted_secs = session_secs
+        self._credentials = credentials
+        self._call_secs = call_secs
+        self._client: Client | None = None
+        self._cache = ReadCache(RealClock(), MEMORY_SECS)
+        self._overdue: Any = None
+        self._lock = threading.Lock()
+        self._watches: dict[int, tuple[str, Watch]] = {}
+        self._numbers = 0
+        self._listeners: list[Callable[[str], None]] = []
+        self._notes: queue.SimpleQueue[_Changed | _State | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._ready = threading.Event()
+        self._refusal: NoAccess | None = None
+        self._settled = False
+
+    # Life
+
+    def start(self, wait_secs: float = 10.0) -> None:
+        """Connect; `Unavailable` when no server has answered within `wait_secs`, `NoAccess` when one will not have us."""
+        if self._thread is not None:
+            raise ValueError("this store has been started already")
+        self._ready.clear()
+        self._refusal = None
+        self._notes = queue.SimpleQueue()
+        self._client = self._new_client()
+        self._thread = threading.Thread(target=self._watch_over, name="squall-zookeeper-watches", daemon=True)
+        self._thread.start()
+        answered = self._ready.wait(wait_secs)
+        refusal = self._refusal
+        if answered and refusal is None:
+            return
+        self.close()
+        raise refusal or Unavailable(
+            f"no ZooKeeper answered at {self.servers} within {wait_secs:g} seconds: is it running, and is this its address?"
+        )
+
+    def close(self) -> None:
+        """End the session, and with it its ephemeral values; it takes a second or two at most."""
+        with self._lock:
+            client, self._client = self._client, None
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self._notes.put(None)
+            if thread is not threading.current_thread():
+                thread.join(_CLOSE_SECS)
+        if client is not None:
+            ending = threading.Thread(target=client.end, name="squall-zookeeper-end", daemon=True)
+            ending.start()
+            ending.join(_CLOSE_SECS)
+        self._cache.close()
+
+    @property
+    def connected(self) -> bool:
+        """Whether a server answers, as far as is known."""
+        client = self._client
+        return client is not None and client.connected and self._overdue is None
+
+    @property
+    def session_secs(self) -> float:
+        """The length of the session, as the server has granted it."""
+        client = self._client
+        return self._wanted_secs if client is None else client.session_secs
+
+    def on_state(self, callback: Callable[[str], None]) -> None:
+        """Call `callback` with "connected", "suspended" (out of reach) or "lost" (the session is over) when that changes."""
+        self._listeners.append(callback)
+
+    # The store
+
+    def get(self, path: str) -> tuple[bytes, int] | None:
+        """The value and its version, or None where there is no value."""
+        call = self._call(checked_path(path))
+        known = self._cache.find(ReadCache.VALUE, path)
+        if known is not None:
+            answer: tuple[bytes, int] | None = known.answer
+            return answer
+        asked = self._cache.begin(ReadCache.VALUE, path)
+        found = call.read(path)
+        self._cache.keep(asked, found, 0 if found is None else len(found[0]))
+        return found
+
+    def put(
+        self, path: str, data: bytes, expected_version: int | None = None, guard: Guard | None = None
+    ) -> int:
+        """Write a value, whatever stands there, or only over `expected_version`; gives the new version."""
+        checked_value(checked_path(path), data)
+        known = self._known_version(path)
+        with self._writing(path, guard) as call:
+            return znodes.put(call, path, bytes(data), expected_version, guard, known)
+
+    def create(self, path: str, data: bytes, ephemeral: bool = False, guard: Guard | None = None) -> int:
+        """Write a value where there is none; gives its version, or raises `Exists`."""
+        checked_value(checked_path(path), data)
+        with self._writing(path, guard) as call:
+            return znodes.create(call, path, bytes(data), ephemeral, guard)
+
+    def delete(self, path: str, expected_version: int | None = None, guard: Guard | None = None) -> None:
+        """Remove a value (what lies below it stays). None there is fine unless a version is expected."""
+        checked_path(path)
+        known = self._known_version(path)
+        with self._writing(path, guard) as call:
+            znodes.delete(call, path, expected_version, guard, known)
+
+    def owns(self, path: str) -> bool:
+        """Whether there is an ephemeral value that belongs to this session, as the leading server knows it."""
+        return self._call(checked_path(path)).owns(path)
+
+    def children(self, path: str) -> list[str]:
+        """Names directly below `path` that hold a value or lead to one, sorted."""
+        call = self._call(checked_path(path))
+        known = self._cache.find(ReadCache.CHILDREN, path)
+        if known is not None:
+            return list(known.answer)
+        asked = self._cache.begin(ReadCache.CHILDREN, path)
+        names = call.names(path)
+        self._cache.keep(asked, tuple(names), sum(map(len, names)))
+        return names
+
+    def watch(self, prefix: str, callback: Watch) -> Cancel:
+        """Call `callback(path)` after each change at or below `prefix`; gives the function that ends it."""
+        checked_path(prefix)
+        with self._lock:
+            number = self._numbers = self._numbers + 1
+            self._watches[number] = (prefix, callback)
+
+        def cancel() -> None:
+            with self._lock:
+                self._watches.pop(number, None)
+
+        return cancel
+
+    def fresh(self) -> None:
+        """What is read from now on is not older than this call, whichever server answers."""
+        self._call("/").sync()
+        self._cache.drop_all()
+
+    # Calls
+
+    def _call(self, path: str) -> Call:
+        client = self._client
+        if client is None:
+            raise Unavailable(f"{path}: the store is closed")
+        if not client.connected or self._overdue is not None:
+            raise Unavailable(f"{path}: ZooKeeper at {self.servers} does not answer")
+        return Call(client, self._root, path, self._call_secs, self._is_overdue)
+
+    @contextlib.contextmanager
+    def _writing(self, path: str, guard: Guard | None) -> Iterator[Call]:
+        """Whatever becomes of a write: what was known of its path is not relied on any more."""
+        try:
+            yield self._call(path)
+        except StoreError:
+            if guard is not None:
+                self._cache.changed(guard.path)
+            raise
+        finally:
+            self._cache.wrote(path)
+
+    def _known_version(self, path: str) -> int | None:
+        known = self._cache.find(ReadCache.VALUE, path)
+        return None if known is None or known.answer is None else int(known.answer[1])
+
+    def _is_overdue(self, result: Any) -> None:
+        self._overdue = result
+        result.rawlink(self._has_come)
+
+    def _has_come(self, result: Any) -> None:
+        if self._overdue is result:
+            self._overdue = None
+
+    # What the client's threads call: notes only
+
+    def _new_client(self) -> Client:
+        self._settled = False
+        self._overdue = None
+        return Client(
+            self.servers, self._wanted_secs, self._credentials, self._node_changed, self._state_changed
+        )
+
+    def _node_changed(self, full: str) -> None:
+        path = full[len(self._root) :] or "/"
+        self._cache.changed(path)
+        self._notes.put(_Changed(path))
+
+    def _state_changed(self, state: str) -> None:
+        self._settled = False  # before the cache is closed: see the end of _settle
+        self._cache.close()
+        self._overdue = None
+        self._notes.put(_State(state))
+
+    # The thread that calls the watches
+
+    def _watch_over(self) -> None:
+        notes = self._notes
+        while True:
+            try:
+                note = notes.get(timeout=_IDLE_SECS if self._settled else _HURRY_SECS)
+            except queue.Empty:
+                self._look_after()
+                continue
+            if note is None:
+                return
+            if isinstance(note, _Changed):
+                self._tell_watches(note.path)
+                continue
+            _log.info("ZooKeeper at %s: %s", self.servers, note.now)
+            for listener in self._listeners:
+                self._tell(listener, note.now)
+            self._look_after()
+
+    def _look_after(self) -> None:
+        self._cache.purge()
+        client = self._client
+        if client is None:
+            return
+        if client.dead:
+            _log.warning("the connection to ZooKeeper at %s is begun anew", self.servers)
+            client.end()
+            with self._lock:
+                if self._client is client:  # and not closed meanwhile
+                    self._client = self._new_client()
+        elif client.connected and not self._settled:
+            self._settle(client)
+
+    def _settle(self, client: Client) -> None:
+        """After each connect: be told of changes again, remember again, have everything read anew."""
+        call = Call(client, self._root, "/", self._call_secs, self._is_overdue)
+        self._settled = True  # until the state changes, which may be at any moment
+        try:
+            call.be_told_of_changes()
+            call.check_access(closed=self._credentials is not None)
+            call.sync()  # the server of this connection may be behind the one before
+        except NoAccess as error:
+            _log.error("%s", error)
+            self._refusal = error
+            self._ready.set()
+            return
+        except StoreError as error:
+            _log.debug("ZooKeeper is connected and does not answer yet: %s", error)
+            self._settled = False
+            return
+        self._cache.open()
+        if not self._settled:  # lost just now: nobody tells of changes any more
+            self._cache.close()
+        self._ready.set()
+        self._tell_watches(None)
+
+    def _tell_watches(self, path: str | None) -> None:
+        """Tell of one path, or each watch of its own prefix."""
+        with self._lock:
+            watches = list(self._watches.values())
+        for prefix, callback in watches:
+            if path is None or below(prefix, path):
+                self._tell(callback, prefix if path is None else path)
+
+    def _tell(self, callback: Callable[[str], None], what: str) -> None:
+        try:
+            callback(what)
+        except Exception:
+            _log.exception("a watch of the store failed at %s; the others are told all the same", what)

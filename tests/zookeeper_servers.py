@@ -1,0 +1,249 @@
+"""ZooKeeper servers for tests: real processes on free ports of the loopback, which can be killed, frozen and wiped.
+
+`zookeeper` is a server for the whole run of pytest; `zookeeper_root` a path in it of this test alone. A test that does
+something to its server starts one of its own with `ZooKeeperServer` or `Ensemble`, and ends it.
+Where there is no Java or no ZooKeeper, such tests are skipped, and fail where CI=true.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import TypeVar
+
+import pytest
+
+from squall.cluster.zookeeper import ZooKeeperStore
+from squall.cluster.zookeeper.server import NoServer, ServerPlan, find_jars, find_java
+
+#: How long a machine under load may take for what takes a second or two on an idle one.
+PATIENCE_SECS = 60.0
+#: Short enough that sessions end within a test: ZooKeeper grants 2 to 20 ticks.
+TICK_MILLIS = 250
+
+T = TypeVar("T")
+_roots = itertools.count(1)
+
+
+def java_and_jars() -> tuple[str, list[Path]]:
+    """What starts a server, or the test is skipped (fails in CI)."""
+    try:
+        return find_java(), find_jars(None)
+    except NoServer as error:
+        if os.environ.get("CI") == "true":
+            pytest.fail(str(error))
+        pytest.skip(str(error))
+
+
+def free_ports(number: int) -> list[int]:
+    """Ports of the loopback that are free now, all different."""
+    sockets = [socket.socket() for _ in range(number)]
+    try:
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [int(each.getsockname()[1]) for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()
+
+
+def eventually(what: Callable[[], T], secs: float = PATIENCE_SECS) -> T:
+    """The first value of `what()` that is true; fails when there is none for so long."""
+    end = time.monotonic() + secs
+    while not (value := what()):
+        assert time.monotonic() < end, f"not within {secs:g} seconds"
+        time.sleep(0.02)
+    return value
+
+
+class ZooKeeperServer:
+    """One server. `servers` is its HOST:PORT, the same after every start."""
+
+    def __init__(
+        self, folder: Path, *, plan: ServerPlan | None = None, settings: Mapping[str, str] | None = None
+    ) -> None:
+        self._java, self._jars = java_and_jars()
+        self.plan = plan or ServerPlan(
+            folder, "127.0.0.1", free_ports(1)[0], tick_millis=TICK_MILLIS, settings=dict(settings or {})
+        )
+        self.servers = f"127.0.0.1:{self.plan.port}"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self, wait: bool = True) -> ZooKeeperServer:
+        """Start it and wait until it serves."""
+        assert self._process is None, "it runs already"
+        self.plan.write()
+        with (self.plan.folder / "server.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                self.plan.command(self._java, self._jars, memory="128m"),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        if wait:
+            eventually(lambda: self.mode() is not None)
+        return self
+
+    def stop(self) -> None:
+        """End it in good order."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End it at once."""
+        self._end(signal.SIGKILL)
+
+    def freeze(self) -> None:
+        """Stop it in the middle of whatever it does; its connections stay."""
+        self._send(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let it go on."""
+        self._send(signal.SIGCONT)
+
+    def wipe(self) -> None:
+        """Kill it, and have it come back empty."""
+        self.kill()
+        shutil.rmtree(self.plan.folder / "data")
+        self.start()
+
+    @property
+    def running(self) -> bool:
+        """Whether the process is there."""
+        return self._process is not None and self._process.poll() is None
+
+    def tell(self, word: str) -> str:
+        """The answer to one of ZooKeeper's four-letter words; "" while it answers nobody."""
+        try:
+            with socket.create_connection(("127.0.0.1", self.plan.port), timeout=5) as connection:
+                connection.sendall(word.encode())
+                return b"".join(iter(lambda: connection.recv(65536), b"")).decode()
+        except OSError:
+            return ""
+
+    def mode(self) -> str | None:
+        """ "standalone", "leader" or "follower", None while it serves nobody."""
+        lines = [line for line in self.tell("srvr").splitlines() if line.startswith("Mode: ")]
+        return lines[0].removeprefix("Mode: ") if lines else None
+
+    def figures(self) -> dict[str, str]:
+        """What it says of itself (`mntr`)."""
+        pairs = (line.partition("\t") for line in self.tell("mntr").splitlines())
+        return {name: value for name, _, value in pairs}
+
+    def log(self) -> str:
+        """What it has logged."""
+        return (self.plan.folder / "server.log").read_text(errors="replace")
+
+    def _send(self, which: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(which)
+
+    def _end(self, how: signal.Signals) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.send_signal(how)
+        process.send_signal(signal.SIGCONT)
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait(PATIENCE_SECS)
+
+    def __enter__(self) -> ZooKeeperServer:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+
+
+class Ensemble:
+    """Several servers that keep one tree, numbered from 0. `servers` names all of them."""
+
+    def __init__(self, folder: Path, number: int = 3) -> None:
+        ports = free_ports(3 * number)
+        plan = ServerPlan(
+            folder,
+            "127.0.0.1",
+            0,
+            ensemble=[
+                f"127.0.0.1:{quorum}:{election}"
+                for quorum, election in zip(ports[number::2], ports[number + 1 :: 2])
+            ],
+            tick_millis=TICK_MILLIS,
+        )
+        self.members = [
+            ZooKeeperServer(
+                folder, plan=replace(plan, folder=folder / f"z{n + 1}", port=ports[n], number=n + 1)
+            )
+            for n in range(number)
+        ]
+        self.servers = ",".join(member.servers for member in self.members)
+
+    def start(self, number: int | None = None) -> Ensemble:
+        """Start one server, or all of them, and wait until it serves."""
+        chosen = self.members if number is None else [self.members[number]]
+        for member in chosen:
+            member.start(wait=False)
+        for member in chosen:
+            eventually(lambda member=member: member.mode() is not None)  # type: ignore[misc]
+        return self
+
+    def leader(self) -> int:
+        """The number of the server that leads."""
+
+        def found() -> list[int]:
+            return [n for n, each in enumerate(self.members) if each.running and each.mode() == "leader"]
+
+        return eventually(found)[0]
+
+    def kill(self, number: int) -> None:
+        """End one server at once."""
+        self.members[number].kill()
+
+    def stop(self) -> None:
+        """End all servers."""
+        for member in self.members:
+            member.kill()
+
+    def __enter__(self) -> Ensemble:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+@pytest.fixture(scope="session")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
+    """A server for all tests that do it no harm."""
+    with ZooKeeperServer(tmp_path_factory.mktemp("zookeeper")) as server:
+        yield server
+
+
+@pytest.fixture
+def zookeeper_root() -> str:
+    """A root of this test alone."""
+    return f"/test-{next(_roots)}"
+
+
+@pytest.fixture
+def zookeeper_store(zookeeper: ZooKeeperServer, zookeeper_root: str) -> Iterator[ZooKeeperStore]:
+    """A store in that server, connected, empty."""
+    store = ZooKeeperStore(zookeeper.servers, root=zookeeper_root, session_secs=4)
+    store.start(PATIENCE_SECS)
+    yield store
+    store.close()
