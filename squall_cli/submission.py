@@ -86,13 +86,19 @@ def check_versions(client: Client, name: str) -> None:
 
 
 def submit(
-    client: Client, submission: Submission, say: Say, clock: Callable[[], float] = time.monotonic
+    client: Client,
+    submission: Submission,
+    say: Say,
+    now: Say,
+    clock: Callable[[], float] = time.monotonic,
 ) -> Accepted:
-    """Send the files that Nimbus lacks and the submission; `Refused`, `Unreachable` or NotSubmitted when it is not taken."""
+    """Send the files that Nimbus lacks and the submission; `Refused`, `Unreachable` or NotSubmitted when it is not taken.
+
+    say: what is worth a line. now: what is going on at the moment."""
     uploaded = 0
     for attempt in range(1, ATTEMPTS + 1):
-        uploaded += upload(client, submission.files, say)
-        say(f"submitting {submission.topology.name}")
+        uploaded += upload(client, submission.files, say, now)
+        now(f"submitting {submission.topology.name}")
         try:
             answer = post(client, submission, say, clock)
         except Refused as error:
@@ -103,14 +109,14 @@ def submit(
     raise AssertionError("the last attempt returns or raises")
 
 
-def upload(client: Client, files: tuple[Packed, ...], say: Say) -> int:
+def upload(client: Client, files: tuple[Packed, ...], say: Say, now: Say) -> int:
     """Send the files that Nimbus lacks; how many bytes that were."""
     sent = 0
     for file in files:
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 if not client.exists(at("files", file.sha256)):
-                    client.put_file(at("files", file.sha256), file.path, progress_of(file, say))
+                    client.put_file(at("files", file.sha256), file.path, progress_of(file, now))
                     sent += file.size
                 break
             except Unreachable as error:
@@ -120,13 +126,13 @@ def upload(client: Client, files: tuple[Packed, ...], say: Say) -> int:
     return sent
 
 
-def progress_of(file: Packed, say: Say) -> Callable[[int], None]:
+def progress_of(file: Packed, now: Say) -> Callable[[int], None]:
     """Says how much of a file has gone, where that takes more than a moment."""
     size = file.size
 
     def progress(done: int) -> None:
         if done < size:
-            say(f"uploading {file.purpose}: {done * 100 // size}% of {in_bytes(size)}")
+            now(f"uploading {file.purpose}: {done * 100 // size}% of {in_bytes(size)}")
 
     return progress
 

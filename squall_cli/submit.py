@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import tempfile
 import time
@@ -48,6 +49,9 @@ if TYPE_CHECKING:
 
 #: Seconds for one answer: Nimbus looks through all of an archive before it gives one.
 ANSWER_SECS: Final = 60.0
+#: Seconds between two lines that differ in their numbers only.
+LINE_SECS: Final = 5.0
+NUMBER: Final = re.compile(r"[\d,.]+")
 #: Seconds between two looks at a topology that is coming up.
 LOOK_SECS: Final = 0.25
 
@@ -151,7 +155,7 @@ def submit(
     except WrongSource as error:
         raise click.UsageError(str(error), click.get_current_context()) from None
     with tempfile.TemporaryDirectory(prefix="squall-submit-") as folder, Steps() as steps:
-        steps.say("packing")
+        steps.now("packing")
         files = pack_all(package, Path(folder))
         steps.done(f"packed: {package.summary}{sizes(files)}")
         for hint in hints(package):
@@ -225,9 +229,9 @@ def sent(client: Client, patient: Client, submission: Submission, package: Packa
     name = submission.topology.name
     try:
         with cluster_client.about(client):
-            steps.say("asking Nimbus")
+            steps.now("asking Nimbus")
             sending.check_versions(client, name)
-            accepted = sending.submit(patient, submission, steps.say)
+            accepted = sending.submit(patient, submission, steps.say, steps.now)
     except Refused as error:
         if error.status == 413 and submission.files:
             raise SquallError(f"{error}; the largest files that would travel: {largest(package)}") from None
@@ -244,9 +248,24 @@ def sent(client: Client, patient: Client, submission: Submission, package: Packa
 class Steps(Progress):
     """What is going on now, and a line for each step that is done; on stderr."""
 
+    said = 0.0
+
     def __enter__(self) -> Steps:
         super().__enter__()
         return self
+
+    def now(self, text: str) -> None:
+        """What lasts a moment: shown where it goes away again."""
+        if self.status is not None:
+            self.say(text)
+
+    def say(self, text: str) -> None:
+        """How far it is. Where lines stay, numbers that change are worth a line only now and then."""
+        same = NUMBER.sub("", text) == NUMBER.sub("", self.shown)
+        if self.status is None and same and time.monotonic() - self.said < LINE_SECS:
+            return
+        self.said = time.monotonic()
+        super().say(text)
 
     def done(self, text: str) -> None:
         """A line that stays."""

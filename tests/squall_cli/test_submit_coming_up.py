@@ -1,0 +1,134 @@
+"""When a submitted topology has come up, and when it is said that it will not: decided from its statuses alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from squall.status import CANNOT_BUILD
+from squall_cli.coming_up import LAG_SECS, TROUBLE_SECS, Arrival
+from tests.squall_cli.fake_nimbus import component, topology, worker
+
+
+def status(*workers: dict[str, Any], spout: dict[str, Any] | None = None, **values: Any) -> dict[str, Any]:
+    components = {
+        "words": component("spout", **(spout or {})),
+        "count": component("bolt", executed=5 if spout else 0),
+    }
+    return topology("words", **{"workers": list(workers), "components": components, **values})
+
+
+def arrival(**options: Any) -> Arrival:
+    return Arrival("words", "words-1", **options)
+
+
+def test_steps_are_told_once_each_in_their_order() -> None:
+    coming = arrival()
+    assert coming.look(status(), 0).now.startswith("waiting for free slots")
+    assert coming.look(status(worker("w1", opened=False)), 1).stages == ("scheduled: 1 worker on 1 host",)
+    seen = coming.look(status(worker("w1", opened=False)), 2)
+    assert (seen.stages, seen.now) == ((), "starting: 0 of 1 worker up")
+    assert coming.look(status(worker("w1")), 3).stages == ("1 worker up",)
+    seen = coming.look(status(worker("w1"), spout={"emitted": 3, "pending": 3}), 4)
+    assert (seen.now, seen.done) == ("waiting for the first ack: 3 emitted", False)
+    seen = coming.look(status(worker("w1"), spout={"emitted": 3, "acked": 2}), 5)
+    assert (seen.stages, seen.done, seen.failure) == (("first ack: 2 acked",), True, None)
+
+
+def test_a_topology_that_completed_between_two_looks_has_come_up() -> None:
+    seen = arrival().look(status(state="COMPLETED"), 0)
+    assert (seen.done, seen.stages) == (True, ("completed",))
+
+
+def test_one_without_message_ids_has_come_up_when_tuples_were_executed() -> None:
+    coming = arrival()
+    assert not coming.look(status(worker("w1", opened=False), spout={"emitted": 3}), 0).done
+    seen = coming.look(status(worker("w1"), spout={"emitted": 3}), 1)
+    assert (seen.done, seen.stages[-1]) == (True, "first tuples executed; none of them is tracked")
+
+
+def test_an_inactive_one_has_come_up_when_it_is_scheduled() -> None:
+    seen = arrival(active=False).look(status(worker("w1", opened=False), state="INACTIVE"), 0)
+    assert (seen.done, seen.stages[-1]) == (True, "inactive: `squall activate words` lets it run")
+
+
+def test_workers_on_their_way_out_are_not_waited_for() -> None:
+    workers = [
+        worker("w1"),
+        worker("w0", opened=False, state="STOPPING"),
+        worker("w2", opened=False, state="LOST"),
+    ]
+    assert "1 worker up" in arrival().look(status(*workers), 0).stages
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        ({"state": "FAILED", "error": "boom"}, "topology 'words' failed: boom"),
+        ({"state": "BAD", "error": "format 9"}, "cannot be read in the store: format 9"),
+        ({"state": "KILLED"}, "is being killed"),
+        ({"notes": [f"{CANNOT_BUILD}: pip ended with 1\nno such package"]}, "\n`squall logs words --file build`"),
+        (
+            {"spout": {"emitted": 2, "failed": 2, "first_failure": "count: boom"}},
+            "2 trees of topology 'words' failed for good and none was acked; the first: count: boom",
+        ),
+    ],
+)  # fmt: skip
+def test_what_keeps_it_from_coming_up_is_told(values: dict[str, Any], reason: str) -> None:
+    failure = arrival().look(status(worker("w1"), **values), 0).failure
+    assert failure is not None
+    assert reason in failure
+
+
+def test_workers_that_go_on_dying_are_given_up_when_nothing_gets_better() -> None:
+    coming = arrival()
+    dying = status(worker("w1"), worker("w2", opened=False), notes=["w2 died: its 3rd death in 4 s"])
+    assert coming.look(dying, 0).failure is None
+    assert "(w2 died: its 3rd death in 4 s)" in coming.look(dying, TROUBLE_SECS - 1).now
+    assert "the last that was said: w2 died" in str(coming.look(dying, TROUBLE_SECS + 1).failure)
+
+
+def test_what_gets_better_is_waited_for_however_long_it_takes() -> None:
+    coming = arrival()
+    notes = ["w2 died once"]
+    for number in range(5):
+        seen = coming.look(
+            status(worker("w1"), spout={"emitted": number, "pending": number + 1}, notes=notes),
+            number * TROUBLE_SECS,
+        )
+        assert seen.failure is None
+    quiet = arrival()
+    for now in (0, 10 * TROUBLE_SECS):  # a source that has nothing yet, and no word of trouble
+        assert quiet.look(status(worker("w1")), now).now == "waiting for the first tuple"
+
+
+def test_one_that_is_not_listed_is_given_a_moment() -> None:
+    coming = arrival()
+    assert coming.missing(LAG_SECS - 1).failure is None
+    assert "somebody has killed it" in str(coming.missing(LAG_SECS + 1).failure)
+    coming = arrival()
+    coming.look(status(), 0)
+    assert "somebody has killed it" in str(coming.missing(1).failure)
+
+
+def test_a_replacement_waits_for_the_drain_and_says_when_the_old_one_has_the_name_again() -> None:
+    coming = arrival()
+    assert coming.look(status(id="words-0"), 0).now == "waiting for Nimbus to begin"
+    assert (
+        coming.look(status(id="words-0", state="REPLACING"), 60).now
+        == "waiting for the drain of the version before"
+    )
+    assert coming.look(status(worker("w1", opened=False)), 90).stages == ("scheduled: 1 worker on 1 host",)
+    failure = coming.look(status(worker("w1"), id="words-0", notes=["it did not open"]), 91).failure
+    assert (
+        failure
+        == "the new version of 'words' did not come up, the one before has the name again: it did not open"
+    )
+
+
+def test_a_replacement_that_never_had_the_name_is_told_as_well() -> None:
+    coming = arrival()
+    coming.look(status(id="words-0", state="REPLACING"), 0)
+    assert coming.look(status(id="words-0"), 1).failure is None
+    assert "did not come up" in str(coming.look(status(id="words-0"), LAG_SECS + 1).failure)

@@ -1,0 +1,311 @@
+"""The command submits: it sends each file once and each topology once, whatever gets lost, and --wait tells how it comes up."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from squall.archives import check
+from squall.http_client import Client, Unreachable
+from squall_cli import submission as sending
+from tests.squall_cli.fake_nimbus import Refusal, worker
+from tests.squall_cli.run_process import environment
+from tests.squall_cli.taking_nimbus import TakingNimbus, acked, scheduled, taking_nimbus, up
+
+SECONDS = 60
+TOPOLOGY = """
+import pathlib
+import my_helper
+from topology_api import Fields, Spout, TopologyBuilder
+
+class Words(Spout):
+    outputs = Fields("word")
+    def next_tuple(self):
+        self.finish()
+
+def topology(name="words", size="0"):
+    print("the user's file is loaded")
+    builder = TopologyBuilder(name)
+    words = Words()
+    words.ballast = b"x" * int(size)
+    builder.set_spout("words", words)
+    return builder.build()
+"""
+
+
+@pytest.fixture
+def nimbus(tmp_path: Path) -> Iterator[TakingNimbus]:
+    (tmp_path / "files").mkdir()
+    with taking_nimbus(tmp_path / "files") as running:
+        yield running
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "my_words.py").write_text(TOPOLOGY)
+    (folder / "my_helper.py").write_text("")
+    (folder / "words.txt").write_text("a b c\n")
+    (folder / "requirements.txt").write_text("six==1.16.0\n")
+    return folder
+
+
+def submit(nimbus: TakingNimbus, project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "squall_cli", "submit", "my_words.py", *arguments],
+        cwd=project,
+        env=environment(SQUALL_NIMBUS=nimbus.url, HOME=str(project), XDG_STATE_HOME=str(project)),
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+def only(nimbus: TakingNimbus) -> Any:
+    (submission,) = nimbus.submissions.values()
+    return submission
+
+
+# What is sent
+
+
+def test_nimbus_takes_what_is_sent_with_its_settings_and_files(nimbus: TakingNimbus, project: Path) -> None:
+    done = submit(
+        nimbus, project, "--resource", "words.txt", "--requirements", "requirements.txt", "--inactive", "--name", "mine",
+        "-o", "topology.workers=3", "-o", "words:topology.max.spout.pending=7",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    submission = only(nimbus)
+    assert submission.topology.name == "mine"
+    assert not submission.active
+    assert submission.conf["topology.workers"] == 3
+    assert submission.component_confs["words"]["topology.max.spout.pending"] == 7
+    code = check(nimbus.folder / submission.files["code"], 1 << 20, 1 << 20)
+    assert code.names == ("my_helper.py", "my_words.py", "words.txt")
+    assert (nimbus.folder / submission.files["requirements"]).read_text() == "six==1.16.0\n"
+    assert submission.versions["python"] == f"{sys.version_info[0]}.{sys.version_info[1]}"
+    assert "packed: 2 modules, 1 other file, requirements" in done.stderr
+    assert done.stdout.splitlines()[-1] == f"mine is INACTIVE at {nimbus.url}: `squall status mine`"
+
+
+def test_what_is_there_already_is_not_sent_again(nimbus: TakingNimbus, project: Path) -> None:
+    assert submit(nimbus, project).returncode == 0
+    assert len(nimbus.puts) == 1
+    done = submit(nimbus, project, "--name", "again")
+    assert done.returncode == 0
+    assert len(nimbus.puts) == 1
+    assert "nothing to upload" in done.stderr
+
+
+def test_with_json_stdout_holds_nothing_else(nimbus: TakingNimbus, project: Path) -> None:
+    done = submit(nimbus, project, "--json", "--", "other")
+    assert done.returncode == 0
+    told = json.loads(done.stdout)
+    assert (told["name"], told["id"], told["state"], told["failure"]) == ("other", "other-1", "ACTIVE", None)
+    assert told["files"]["code"] == nimbus.puts[0]
+    assert told["uploaded"] == (nimbus.folder / nimbus.puts[0]).stat().st_size
+    assert "the user's file is loaded" in done.stderr
+
+
+def test_replace_is_passed_on_with_how_long_the_old_one_may_drain(
+    nimbus: TakingNimbus, project: Path
+) -> None:
+    assert submit(nimbus, project, "--replace", "-w", "5").returncode == 0
+    assert (only(nimbus).replace, only(nimbus).wait_secs) == (True, 5.0)
+
+
+# What gets lost
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", ["lost on the way", "answer lost"])
+def test_an_answer_that_gets_lost_makes_one_topology_all_the_same(
+    nimbus: TakingNimbus, project: Path, fault: str
+) -> None:
+    nimbus.faults.extend([fault, Refusal(503, "NoLeader", "no Nimbus leads"), fault])
+    done = submit(nimbus, project, "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["id"] == "words-1"
+    assert list(nimbus.topologies) == ["words"]
+    keys = {
+        body["submission"]
+        for method, path, _, body in nimbus.asked
+        if (method, path) == ("POST", "topologies")
+    }
+    assert keys == {only(nimbus).key}
+
+
+def test_a_nimbus_that_took_over_and_lacks_the_files_gets_them(nimbus: TakingNimbus, project: Path) -> None:
+    nimbus.faults.append(Refusal(422, "FileMissing", "the file of 'code' is not here"))
+    assert submit(nimbus, project).returncode == 0
+    assert only(nimbus).files["code"] in nimbus.puts
+
+
+def test_a_store_that_is_away_is_told_at_once(nimbus: TakingNimbus, project: Path) -> None:
+    nimbus.faults.append(Refusal(503, "Unavailable", "ZooKeeper does not answer"))
+    done = submit(nimbus, project)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == "squall submit: ZooKeeper does not answer"
+    assert len([each for each in nimbus.asked if each[0] == "POST"]) == 1
+
+
+class Lost(Client):
+    """A client whose every submission gets lost."""
+
+    def __init__(self) -> None:
+        self.times = 0
+
+    def post(self, path: str, body: object = None) -> Any:
+        self.times += 1
+        raise Unreachable("no answer", sent=True)
+
+
+def test_when_no_answer_ever_comes_it_says_that_nobody_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sending, "PAUSE", 0.0)
+    from topology_api import Fields, Spout, TopologyBuilder
+
+    class Nothing(Spout):
+        outputs = Fields("x")
+
+        def next_tuple(self) -> None:
+            self.finish()
+
+    builder = TopologyBuilder("lost")
+    builder.set_spout("nothing", Nothing())
+    times = iter(range(0, 1000, 10))
+    client = Lost()
+    with pytest.raises(sending.NotSubmitted, match="whether topology 'lost' was submitted is not known"):
+        sending.submit(
+            client, sending.Submission("key", builder.build(), {}, {}), print, print, lambda: next(times)
+        )
+    assert client.times > 2
+
+
+# What is refused
+
+
+def refused(nimbus: TakingNimbus, project: Path, *arguments: str, status: int = 1) -> str:
+    done = submit(nimbus, project, *arguments)
+    assert done.returncode == status, done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+def test_a_name_that_is_taken_is_told_by_nimbus(nimbus: TakingNimbus, project: Path) -> None:
+    assert submit(nimbus, project).returncode == 0
+    assert "squall submit: a topology named 'words' is there already" in refused(nimbus, project)
+
+
+def test_an_archive_over_the_limit_is_refused_with_the_largest_files(
+    nimbus: TakingNimbus, project: Path
+) -> None:
+    nimbus.limit = 10
+    text = refused(nimbus, project, "--resource", "words.txt")
+    assert "the file is too large; the largest files that would travel: 'my_words.py (" in text
+
+
+def test_pickles_over_the_limit_are_refused_with_the_way_out(nimbus: TakingNimbus, project: Path) -> None:
+    text = refused(nimbus, project, "--", "words", "5000000")
+    assert "the largest is 'words'" in text
+    assert "--resource" in text
+
+
+def test_another_python_is_named_before_anything_is_sent(nimbus: TakingNimbus, project: Path) -> None:
+    nimbus.supervisors[1]["versions"] = {"python": "3.99.1", "cloudpickle": "1.0.0"}
+    text = refused(nimbus, project)
+    assert "supervisor id-of-host-2 on host-2 has Python 3.99: submit it with Python 3.99" in text
+    assert "cloudpickle 1.0" in text
+    assert not nimbus.puts
+    assert not nimbus.submissions
+
+
+def test_settings_that_are_wrong_are_refused_before_anything_is_sent(
+    nimbus: TakingNimbus, project: Path
+) -> None:
+    assert "topology.workers" in refused(nimbus, project, "-o", "topology.wokers=1")
+    assert not nimbus.asked
+
+
+def test_what_cannot_travel_is_refused_before_anything_is_sent(nimbus: TakingNimbus, project: Path) -> None:
+    (project.parent / "more").mkdir()
+    (project.parent / "more/worker.py").write_text("")
+    text = refused(nimbus, project, "--include", "../more/worker.py")
+    assert (
+        "a module named 'worker' cannot be shipped, because Squall has a package of that name; rename it"
+        in text
+    )
+    assert "--resource nothing.txt: there is no such file" in refused(
+        nimbus, project, "--resource", "nothing.txt"
+    )
+    assert "--requirements missing.txt: No such file" in refused(
+        nimbus, project, "--requirements", "missing.txt"
+    )
+    assert not nimbus.asked
+
+
+@pytest.mark.parametrize("arguments", [("-w", "5"), ("--wheels", "w"), ("--", "a", "b", "c")])
+def test_wrong_usage_has_a_status_of_its_own(
+    nimbus: TakingNimbus, project: Path, arguments: tuple[str, ...]
+) -> None:
+    assert "Usage: squall submit" in refused(nimbus, project, *arguments, status=2)
+
+
+# --wait
+
+
+def test_wait_shows_each_step_and_ends_with_the_first_ack(nimbus: TakingNimbus, project: Path) -> None:
+    nimbus.story.extend([lambda status: None, scheduled, lambda status: None, up, acked])
+    done = submit(nimbus, project, "--wait")
+    assert done.returncode == 0, done.stderr
+    steps = [
+        "packed: ",
+        "uploaded: ",
+        "submitted: words as words-1",
+        "scheduled: 2 workers on 2 hosts",
+        "2 workers up",
+        "first ack: ",
+    ]
+    places = [done.stderr.find(step) for step in steps]
+    assert places == sorted(places), done.stderr
+    assert -1 not in places, done.stderr
+    assert done.stderr.count("starting: 0 of 2 workers up") == 1
+    assert "packing" not in done.stderr, "what lasts a moment is not worth a line"
+
+
+def test_wait_ends_with_the_reason_when_it_fails(nimbus: TakingNimbus, project: Path) -> None:
+    def fails(status: dict[str, Any]) -> None:
+        status.update(state="FAILED", error="ValueError: no such thing")
+
+    nimbus.story.extend([scheduled, fails])
+    done = submit(nimbus, project, "--wait", "--json")
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == "squall submit: topology 'words' failed: ValueError: no such thing"
+    told = json.loads(done.stdout)
+    assert (told["state"], told["failure"]) == (
+        "FAILED",
+        "topology 'words' failed: ValueError: no such thing",
+    )
+
+
+def test_wait_tells_that_a_replacement_was_rolled_back(nimbus: TakingNimbus, project: Path) -> None:
+    assert submit(nimbus, project).returncode == 0
+
+    def rolled_back(status: dict[str, Any]) -> None:
+        status.update(id="words-1", notes=["w1 died three times"], workers=[worker("w1")])
+
+    nimbus.story.extend([scheduled, rolled_back])
+    done = submit(nimbus, project, "--wait", "--replace")
+    assert done.returncode == 1
+    assert (
+        "the new version of 'words' did not come up, the one before has the name again: w1 died"
+        in done.stderr
+    )
