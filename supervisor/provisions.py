@@ -28,6 +28,7 @@ from typing import Final, Protocol
 from squall import archives, worker_files
 from squall.cluster.records import TopologyRecord
 from squall.cluster.store import Store
+from squall.status import CANNOT_BUILD
 from supervisor.directories import Directories, make_directory
 from supervisor.environments import Environment, Environments
 from supervisor.jobs import Broken, Done, Jobs, UnderWay
@@ -116,7 +117,7 @@ class Provisions:
 
     def __init__(
         self,
-        directories: Directories,
+        state: Path,
         store: Store,
         fetch: FetchFile = no_files,
         *,
@@ -125,9 +126,10 @@ class Provisions:
         limits: Limits | None = None,
         environments: Environments | None = None,
     ) -> None:
-        """`threads`: prepare off the loop, and call `done`, from a thread, when something is prepared."""
-        state = directories.root.parent
-        self._directories = directories
+        """`state`: the supervisor's own directory. `threads`: prepare off the loop, and call `done`, from a thread, when
+        something is prepared."""
+        self._directories = Directories(state)
+        state = self._directories.root.parent
         self._store = store
         self._fetch = fetch
         self._limits = Limits() if limits is None else limits
@@ -159,7 +161,7 @@ class Provisions:
         environment = self._environments.of(record.files)
         if environment is not None:
             built = self._builds.state(environment.key, self._build_of(environment), now)
-            parts.append(("its environment cannot be built", built))
+            parts.append((CANNOT_BUILD, built))
         self._note_needs(record.id, code, environment)
         for what, part in parts:
             if isinstance(part, Broken):
