@@ -58,7 +58,8 @@ def addresses(nimbus: str | None, site: Mapping[str, object], environ: Mapping[s
 
 
 def connect(nimbus: str | None, config: str | None, timeout: float = 5.0) -> Client:
-    """A client of the cluster that the options, the environment or the site's file name. Nothing is sent yet."""
+    """A client of the cluster that the options, the environment or the site's file name. Nothing is sent yet; its connections
+    are closed when the command ends."""
     from squall.http_client import Client
     from squall.tokens import bearer, find_token
 
@@ -70,7 +71,11 @@ def connect(nimbus: str | None, config: str | None, timeout: float = 5.0) -> Cli
 
     ca = site.get(CA_KEY)
     urls = addresses(nimbus, site, os.environ)
-    return Client(urls, authorization, None if ca is None else str(ca), timeout)
+    client = Client(urls, authorization, None if ca is None else str(ca), timeout)
+    context = click.get_current_context(silent=True)
+    if context is not None:
+        context.call_on_close(client.close)
+    return client
 
 
 @contextmanager

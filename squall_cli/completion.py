@@ -6,6 +6,7 @@ Whatever goes wrong there is nothing to complete, and nothing to say: a shell th
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -47,7 +48,8 @@ def _asking(ask: Callable[[Client, click.Context], list[str]]) -> Callable[..., 
     def complete(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
         try:
             client = cluster_client.connect(ctx.params.get("nimbus"), ctx.params.get("config"), MOST_SECONDS)
-            names = ask(client, ctx)
+            with closing(client):
+                names = ask(client, ctx)
         except Exception:
             return []
         return [CompletionItem(name) for name in names if name.startswith(incomplete)]
@@ -59,10 +61,15 @@ def _topologies(client: Client, ctx: click.Context) -> list[str]:
     return cluster_client.topology_names(client)
 
 
+def _name(ctx: click.Context) -> str:
+    """The topology's name on a line that is not whole yet: what stands before an unfinished option is left in `args`."""
+    return str(ctx.params.get("name") or ctx.args[0])
+
+
 def _components(client: Client, ctx: click.Context) -> list[str]:
     from squall.http_client import at
 
-    return list(client.get(at("topologies", ctx.params["name"]))["components"])
+    return list(client.get(at("topologies", _name(ctx)))["components"])
 
 
 def _parallelism(client: Client, ctx: click.Context) -> list[str]:
@@ -72,7 +79,7 @@ def _parallelism(client: Client, ctx: click.Context) -> list[str]:
 def _workers(client: Client, ctx: click.Context) -> list[str]:
     from squall.http_client import at
 
-    return [each["worker"] for each in client.get(at("topologies", ctx.params["name"]))["workers"]]
+    return [each["worker"] for each in client.get(at("topologies", _name(ctx)))["workers"]]
 
 
 def _supervisors(client: Client, ctx: click.Context) -> list[str]:

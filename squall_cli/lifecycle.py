@@ -50,9 +50,10 @@ def kill(
     from squall.http_client import at
 
     with cluster_client.about(client, name):
+        killed = topology_id(client, name) if wait else None
         answer = client.delete(at("topologies", name), wait_secs=wait_secs)
-        if wait:
-            wait_until_gone(client, name, topology_id(client, name))
+        if killed is not None:
+            wait_until_gone(client, name, killed)
     if as_json:
         click.echo(json.dumps({**answer, "gone": wait}, indent=2))
     elif wait:
@@ -80,12 +81,9 @@ def status_or_none(client: Client, name: str) -> Mapping[str, Any] | None:
     return status
 
 
-def wait_until_gone(client: Client, name: str, killed: str | None) -> None:
+def wait_until_gone(client: Client, name: str, killed: str) -> None:
     """Until the name is free, or another submission has it."""
     from squall_cli.waiting import wait
-
-    if killed is None:
-        return
 
     def look() -> tuple[bool | None, str]:
         status = status_or_none(client, name)

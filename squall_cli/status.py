@@ -137,8 +137,8 @@ def trouble(found: Mapping[str, Any], width: int) -> Iterator[Line]:
         some = True
         count = plural(values["errors"], "error")
         report = newest.get(component, "").splitlines()
-        text = f" in {component}" + (f", the newest: {report[0]}" if report else "")
-        yield (count, "bad"), (cropped(harmless(text), max(width - len(count) - 1, 40)).rjust(1), "")
+        text = f"in {component}" + (f", the newest: {report[0].partition(': ')[2]}" if report else "")
+        yield (count, "bad"), (" ", ""), (cropped(harmless(text), max(width - len(count) - 1, 40)), "")
     if some:
         yield ((f"`squall errors {name}` shows them.", "dim"),)
     for component, values in found["components"].items():

@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING, Final
 from squall_cli.screen import is_terminal
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, JustifyMethod
     from rich.table import Table as RichTable
     from rich.text import Text
 
@@ -25,7 +25,7 @@ Cell = str | tuple[str, str]
 
 GAP: Final = 2
 #: An elastic column is not cut below this.
-SHORTEST: Final = 8
+SHORTEST: Final = 20
 STYLES: Final = {"dim": "dim", "bad": "bold red", "warn": "yellow", "good": "green", "head": "bold", "": ""}
 
 
@@ -75,22 +75,27 @@ def widths(made: Table) -> list[int]:
     ]
 
 
-def fitted(made: Table, width: int) -> Table:
-    """The table without the columns that a window of this width has no room for."""
+def fitted(made: Table, width: int) -> tuple[Table, list[int]]:
+    """The table without the columns that a window of this width has no room for, and the width of each that is left."""
     wanted = widths(made)
     kept = list(range(len(made.columns)))
 
-    def least() -> int:
-        return GAP * (len(kept) - 1) + sum(
-            min(wanted[each], SHORTEST) if made.columns[each].elastic else wanted[each] for each in kept
-        )
+    def needed(each: int) -> int:
+        return min(wanted[each], SHORTEST) if made.columns[each].elastic else wanted[each]
 
-    while least() > width and any(made.columns[each].rank for each in kept):
+    def too_wide(of: list[int]) -> int:
+        return GAP * (len(kept) - 1) + sum(of) - width
+
+    while too_wide([needed(each) for each in kept]) > 0 and any(made.columns[each].rank for each in kept):
         kept.remove(max(kept, key=lambda each: (made.columns[each].rank, each)))
-    return Table(
-        tuple(made.columns[each] for each in kept),
-        tuple(tuple(row[each] for each in kept) for row in made.rows),
-    )
+    given = [wanted[each] for each in kept]
+    for _ in range(max(0, too_wide(given))):  # a character at a time of the widest elastic column
+        elastic = [place for place, each in enumerate(kept) if given[place] > needed(each)]
+        if not elastic:
+            break
+        given[max(elastic, key=lambda place: given[place])] -= 1
+    columns = tuple(made.columns[each] for each in kept)
+    return Table(columns, tuple(tuple(row[each] for each in kept) for row in made.rows)), given
 
 
 def plain_lines(made: Table) -> list[str]:
@@ -110,15 +115,12 @@ def rich_table(made: Table, width: int) -> RichTable:
     """The table for a window of this width."""
     from rich.table import Table as RichTable
 
-    shown = fitted(made, width)
+    shown, given = fitted(made, width)
     drawn = RichTable(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
-    for column, wanted in zip(shown.columns, widths(shown)):
+    for column, each in zip(shown.columns, given):
+        justify: JustifyMethod = "right" if column.number else "left"
         drawn.add_column(
-            column.head,
-            justify="right" if column.number else "left",
-            no_wrap=True,
-            overflow="ellipsis",
-            min_width=min(wanted, SHORTEST) if column.elastic else wanted,
+            column.head, justify=justify, no_wrap=True, overflow="ellipsis", min_width=each, max_width=each
         )
     for row in shown.rows:
         drawn.add_row(*(rich_text(cell) for cell in row))

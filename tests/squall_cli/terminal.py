@@ -1,4 +1,4 @@
-"""A run of `squall run` on a pseudo-terminal, read as a person would see it."""
+"""A run of `squall` on a pseudo-terminal, read as a person would see it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ import pty
 import re
 import struct
 import subprocess
+import sys
 import termios
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tests.squall_cli.run_process import CAP, command, environment
+from tests.squall_cli.run_process import CAP, environment
 
 ESCAPE = re.compile(r"\x1b\[[?0-9;]*[A-Za-z]")
 
@@ -63,10 +64,17 @@ class Terminal:
 @contextmanager
 def on_terminal(columns: int, rows: int, *arguments: str, **extra: str) -> Iterator[Terminal]:
     """A run on a terminal of this size."""
+    with squall_on_terminal(columns, rows, "run", *arguments, **extra) as terminal:
+        yield terminal
+
+
+@contextmanager
+def squall_on_terminal(columns: int, rows: int, *arguments: str, **extra: str) -> Iterator[Terminal]:
+    """Any command on a terminal of this size."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     process = subprocess.Popen(
-        command(*arguments),
+        [sys.executable, "-m", "squall_cli", *arguments],
         env=environment(**{"TERM": "xterm-256color", **extra}),
         cwd="/",
         stdin=slave,

@@ -1,0 +1,228 @@
+"""A Nimbus that answers what a test tells it to, over real HTTP: enough of the API for the commands that ask a cluster.
+
+What it is asked stands in `asked`. `changes` are called one at a time, each before one more GET is answered: so a test
+says "it drains, then it is gone" without a clock.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+
+def component(kind: str = "bolt", **values: Any) -> dict[str, Any]:
+    return {
+        "kind": kind, "tasks": 1, "emitted": 0, "executed": 0, "acked": 0, "failed": 0, "replayed": 0, "pending": 0,
+        "errors": 0, "dropped": 0, "p50": None, "p99": None, "idle": "", "metrics": {}, "failures": {},
+        "first_failure": "", **values,
+    }  # fmt: skip
+
+
+def worker(name: str, host: str = "host-1", slot: int = 0, **values: Any) -> dict[str, Any]:
+    return {
+        "worker": name, "supervisor": f"id-of-{host}", "host": host, "slot": slot, "incarnation": [1, 0],
+        "tasks": [[1, "words", 0], [2, "count", 0]], "opened": True, "state": "running", **values,
+    }  # fmt: skip
+
+
+def topology(name: str, state: str = "ACTIVE", **values: Any) -> dict[str, Any]:
+    return {
+        "name": name, "id": f"{name}-1", "state": state, "uptime_secs": 754.0, "submitted": 1_700_000_000.0,
+        "components": {
+            "words": component("spout", emitted=120_000, acked=119_000, pending=30, p50=0.002, p99=0.04),
+            "count": component("bolt", tasks=2, executed=119_500, acked=119_400),
+        },
+        "workers": [worker(f"{name}-w1"), worker(f"{name}-w2", "host-2", tasks=[[3, "count", 1]])],
+        "errors": [], "error": None, "notes": [], **values,
+    }  # fmt: skip
+
+
+def supervisor(host: str, **values: Any) -> dict[str, Any]:
+    return {
+        "id": f"id-of-{host}", "host": host, "slots": 4, "used": 1, "drained": False, "connected": True,
+        "versions": {"squall": "0.1.0", "python": "3.11.7"}, "resources": {"cpus": 8, "memory_bytes": 16 * 2**30},
+        "workers": [{"topology": "word_count", "worker": "word_count-w1", "slot": 0, "tasks": 2}], **values,
+    }  # fmt: skip
+
+
+class Refusal(Exception):
+    """What it answers instead: an HTTP status, a kind, a message."""
+
+    def __init__(self, status: int, kind: str, message: str) -> None:
+        super().__init__(status, kind, message)
+        self.status, self.kind, self.message = status, kind, message
+
+
+class FakeNimbus:
+    """Its state, which tests set as they like."""
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.topologies: dict[str, dict[str, Any]] = {}
+        self.supervisors = [supervisor("host-1"), supervisor("host-2")]
+        self.errors: list[dict[str, Any]] = []
+        self.logs: dict[tuple[str, str], bytes] = {}
+        self.asked: list[tuple[str, str, dict[str, str], Any]] = []
+        self.headers: list[dict[str, str]] = []
+        self.changes: deque[Callable[[], object]] = deque()
+        self.refusal: Refusal | None = None
+        self.answers: dict[str, Any] = {}
+
+    def put(self, *topologies: dict[str, Any]) -> None:
+        self.topologies.update((each["name"], each) for each in topologies)
+
+    def commands(self) -> list[tuple[str, str, dict[str, str], Any]]:
+        """What it was asked to do."""
+        return [each for each in self.asked if each[0] != "GET"]
+
+    def answer(self, method: str, path: str, query: dict[str, str], body: Any) -> Any:
+        self.asked.append((method, path, query, body))
+        if method == "GET" and self.changes:
+            self.changes.popleft()()
+        if self.refusal is not None:
+            raise self.refusal
+        if method == "GET" and path in self.answers:
+            return self.answers[path]
+        first, *rest = path.split("/")
+        names = [unquote(each) for each in rest]
+        if first == "cluster":
+            return self.cluster()
+        if first == "supervisors":
+            return self.of_supervisors(names)
+        if first == "topologies" and not names:
+            return {"topologies": [self.listed(each) for each in self.topologies.values()]}
+        if first == "topologies":
+            return self.of_topology(method, names, query)
+        raise Refusal(404, "NotFound", f"there is nothing at {path}")
+
+    def cluster(self) -> dict[str, Any]:
+        nimbus = {
+            "id": "n1",
+            "url": self.url,
+            "host": "host-0",
+            "leader": True,
+            "versions": {"squall": "0.1.0"},
+        }
+        return {
+            "id": "c1", "version": "0.1.0", "python": "3.11.7", "leader": {"id": "n1", "url": self.url},
+            "nimbuses": [nimbus], "supervisors": len(self.supervisors),
+            "slots": {"total": 8, "used": 2, "free": 6}, "topologies": len(self.topologies), "tasks": 3,
+            "uptime_secs": 5.0, "store": {"kind": "memory", "connected": True},
+        }  # fmt: skip
+
+    def of_supervisors(self, names: list[str]) -> Any:
+        if not names:
+            return {"supervisors": self.supervisors}
+        for each in self.supervisors:
+            if each["id"] == names[0]:
+                each["drained"] = names[1] == "drain"
+                return {}
+        raise Refusal(404, "NoSuchSupervisor", f"there is no supervisor {names[0]!r}")
+
+    def listed(self, status: dict[str, Any]) -> dict[str, Any]:
+        components = status["components"].values()
+        totals = {
+            key: sum(each[key] for each in components)
+            for key in ("tasks", "emitted", "acked", "failed", "pending", "errors")
+        }
+        return {
+            **{key: status[key] for key in ("name", "id", "state", "uptime_secs", "error")},
+            **totals, "workers": len(status["workers"]), "components": len(components),
+        }  # fmt: skip
+
+    def of_topology(self, method: str, names: list[str], query: dict[str, str]) -> Any:
+        name, what = names[0], names[1:]
+        status = self.topologies.get(name)
+        if status is None:
+            raise Refusal(404, "NoSuchTopology", f"there is no topology named {name!r}")
+        states = {"activate": "ACTIVE", "deactivate": "INACTIVE", "rebalance": "REBALANCING"}
+        if method == "DELETE" or (what and what[0] in states):
+            status["state"] = "KILLED" if method == "DELETE" else states[what[0]]
+            return {"name": name, "state": status["state"]}
+        if not what:
+            return status
+        if what == ["workers"]:
+            return {"workers": status["workers"]}
+        if what == ["errors"]:
+            wanted = query.get("component")
+            return {"errors": [each for each in self.errors if wanted in (None, each["component"])]}
+        if what[0] == "workers" and what[2] == "log":
+            return self.log(what[1], query)
+        raise Refusal(404, "NotFound", f"there is nothing at {'/'.join(names)}")
+
+    def log(self, of: str, query: dict[str, str]) -> dict[str, Any]:
+        data = self.logs.get((of, query["file"]))
+        if data is None:
+            raise Refusal(404, "NoSuchLog", f"{of} has written no such log yet")
+        offset, limit = int(query["offset"]), int(query["limit"])
+        start = max(0, len(data) + offset) if offset < 0 else offset
+        piece = data[start : start + limit]
+        incarnation = next(
+            each["incarnation"]
+            for status in self.topologies.values()
+            for each in status["workers"]
+            if each["worker"] == of
+        )
+        return {
+            "worker": of, "incarnation": incarnation, "offset": start, "next_offset": start + len(piece),
+            "size": len(data), "text": piece.decode(),
+        }  # fmt: skip
+
+
+class Handler(BaseHTTPRequestHandler):
+    """HTTP around it."""
+
+    protocol_version = "HTTP/1.1"
+    nimbus: FakeNimbus
+
+    def answer(self) -> None:
+        parts = urlsplit(self.path)
+        size = int(self.headers.get("Content-Length") or 0)
+        body = json.loads(self.rfile.read(size)) if size else None
+        self.nimbus.headers.append(dict(self.headers))
+        try:
+            path = parts.path.removeprefix("/api/v1/")
+            self.send(200, self.nimbus.answer(self.command, path, dict(parse_qsl(parts.query)), body))
+        except Refusal as refusal:
+            error = {"kind": refusal.kind, "message": refusal.message, "problems": []}
+            self.send(refusal.status, {"error": error})
+
+    do_GET = do_POST = do_DELETE = answer
+
+    def send(self, status: int, value: Any) -> None:
+        data = json.dumps(value).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, format: str, *arguments: Any) -> None:
+        pass
+
+
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+
+@contextmanager
+def fake_nimbus() -> Iterator[FakeNimbus]:
+    """One that listens on a free port."""
+    nimbus = FakeNimbus()
+    handler = type("HandlerOfOne", (Handler,), {"nimbus": nimbus})
+    server = Server(("127.0.0.1", 0), handler)
+    nimbus.url = f"http://127.0.0.1:{server.server_address[1]}"
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread.start()
+    try:
+        yield nimbus
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

@@ -1,0 +1,153 @@
+"""How a command finds its cluster, what it shows there, and what it says when that fails."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from squall_cli.cluster_client import DEFAULT_URL, addresses
+from squall_cli.main import squall
+from tests.squall_cli.fake_nimbus import FakeNimbus, Refusal, fake_nimbus, topology
+from tests.squall_cli.run_process import CAP, environment
+
+
+@pytest.fixture
+def nimbus() -> Iterator[FakeNimbus]:
+    with fake_nimbus() as there:
+        there.put(topology("word_count"))
+        yield there
+
+
+@pytest.fixture(autouse=True)
+def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing around the command says where a cluster is."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("SQUALL_NIMBUS", "SQUALL_TOKEN_FILE", "XDG_STATE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(squall, arguments, prog_name="squall")
+
+
+def test_the_option_beats_the_variable_which_beats_the_site() -> None:
+    site, environ = {"nimbus.url": "http://site:1"}, {"SQUALL_NIMBUS": "http://variable:1"}
+    assert addresses("http://option:1", site, environ) == ["http://option:1"]
+    assert addresses(None, site, environ) == ["http://variable:1"]
+    assert addresses(None, site, {"SQUALL_NIMBUS": ""}) == ["http://site:1"]
+    assert addresses(None, {"nimbus.url": None}, {}) == [DEFAULT_URL]
+
+
+def test_several_addresses_stand_with_commas_and_the_scheme_may_be_left_out() -> None:
+    assert addresses("a:1, https://b:2,", {}, {}) == ["http://a:1", "https://b:2"]
+
+
+def test_the_site_file_says_where_nimbus_is(nimbus: FakeNimbus, tmp_path: Path) -> None:
+    (tmp_path / "site.yaml").write_text(f"nimbus.url: {nimbus.url}\n")
+    assert run("list", "--config", str(tmp_path / "site.yaml")).exit_code == 0
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "site.yaml").rename(tmp_path / "conf" / "squall.yaml")
+    assert "word_count" in run("list").stdout
+
+
+def test_a_site_file_that_is_wrong_is_named(tmp_path: Path) -> None:
+    (tmp_path / "site.yaml").write_text("nimbus.ulr: http://h:1\n")
+    result = run("list", "--config", str(tmp_path / "site.yaml"))
+    assert result.exit_code == 1
+    assert "site.yaml" in result.stderr
+    assert "nimbus.url" in result.stderr
+
+
+def test_the_second_address_is_asked_when_the_first_is_away(nimbus: FakeNimbus) -> None:
+    assert "word_count" in run("list", "--nimbus", f"http://127.0.0.1:1,{nimbus.url}").stdout
+
+
+def test_a_nimbus_that_is_not_there_is_one_sentence_and_what_helps() -> None:
+    result = run("list", "--nimbus", "http://127.0.0.1:1")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith("squall list: Nimbus at http://127.0.0.1:1 cannot be reached: ")
+    assert "squall nimbus" in result.stderr
+    assert "--nimbus" in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("address", ["ftp://h:1", "http://", "http://h:x", "http://user:secret@h:1"])
+def test_an_address_that_is_none_is_refused_and_no_password_is_shown(address: str) -> None:
+    result = run("list", "--nimbus", address)
+    assert result.exit_code == 1
+    assert "secret" not in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_something_else_that_listens_there_is_told_apart(nimbus: FakeNimbus) -> None:
+    nimbus.refusal = Refusal(500, "Oops", "a bug")
+    assert run("list", "--nimbus", nimbus.url).stderr == "squall list: a bug\n"
+
+
+def test_the_token_of_the_users_own_nimbus_is_shown_unasked(nimbus: FakeNimbus, tmp_path: Path) -> None:
+    port = nimbus.url.rpartition(":")[2]
+    place = tmp_path / ".local" / "state" / "squall" / "tokens" / f"localhost_{port}"
+    place.parent.mkdir(parents=True)
+    place.write_text("a-token")
+    place.chmod(0o600)
+    run("list", "--nimbus", nimbus.url)
+    assert nimbus.headers[-1]["Authorization"] == "Bearer a-token"
+
+
+def test_a_token_that_others_may_read_is_refused(
+    nimbus: FakeNimbus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "token"
+    file.write_text("a-token")
+    file.chmod(0o644)
+    monkeypatch.setenv("SQUALL_TOKEN_FILE", str(file))
+    result = run("list", "--nimbus", nimbus.url)
+    assert result.exit_code == 1
+    assert "chmod" in result.stderr
+    assert "a-token" not in result.stderr
+    assert nimbus.asked == []
+
+
+def test_without_a_token_the_refusal_says_where_one_is_looked_for(nimbus: FakeNimbus) -> None:
+    nimbus.refusal = Refusal(401, "Unauthorized", "this needs the operators' token")
+    result = run("list", "--nimbus", nimbus.url)
+    assert result.exit_code == 1
+    assert result.stderr.startswith("squall list: this needs the operators' token; ")
+    assert "SQUALL_TOKEN_FILE" in result.stderr
+
+
+def test_list_in_a_pipe_loads_nothing_that_it_does_not_need(nimbus: FakeNimbus) -> None:
+    heavy = (
+        "rich",
+        "yaml",
+        "zmq",
+        "cloudpickle",
+        "asyncio",
+        "local_cluster",
+        "nimbus",
+        "supervisor",
+        "nacl",
+        "kazoo",
+    )
+    code = (
+        "import sys; from squall_cli.main import squall\n"
+        f"try: squall.main(['list', '--nimbus', {nimbus.url!r}], prog_name='squall')\n"
+        f"finally: print(sorted(sys.modules.keys() & set({heavy!r})))"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment(),
+        cwd="/",
+        capture_output=True,
+        text=True,
+        timeout=CAP,
+        check=True,
+    )
+    assert "word_count" in result.stdout
+    assert result.stdout.splitlines()[-1] == "[]"

@@ -1,0 +1,323 @@
+"""What the commands that ask a cluster send, print and exit with; Nimbus is a fake one over real HTTP."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from squall_cli.main import squall
+from tests.squall_cli.fake_nimbus import (
+    FakeNimbus,
+    Refusal,
+    component,
+    fake_nimbus,
+    supervisor,
+    topology,
+    worker,
+)
+
+Squall = Callable[..., Result]
+
+
+@pytest.fixture
+def nimbus() -> Iterator[FakeNimbus]:
+    with fake_nimbus() as there:
+        there.put(topology("word_count"))
+        yield there
+
+
+@pytest.fixture
+def run(nimbus: FakeNimbus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Squall:
+    """Runs a command line against the fake, in an empty folder, at home nowhere."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    monkeypatch.delenv("SQUALL_TOKEN_FILE", raising=False)
+    monkeypatch.setenv("SQUALL_NIMBUS", nimbus.url)
+
+    def command(line: str) -> Result:
+        return CliRunner().invoke(squall, line.split(), prog_name="squall")
+
+    return command
+
+
+def test_list_shows_a_line_for_each_topology_and_why_one_failed(nimbus: FakeNimbus, run: Squall) -> None:
+    nimbus.put(topology("broken", "FAILED", error="count[2]: it\nbroke", workers=[]))
+    result = run("list")
+    assert result.exit_code == 0
+    head, broken, good, why = result.stdout.splitlines()
+    assert head.split() == [
+        "NAME", "STATE", "UPTIME", "WORKERS", "TASKS", "EMITTED", "ACKED", "FAILED", "PENDING", "ERRORS",
+    ]  # fmt: skip
+    assert broken.split()[:4] == ["broken", "FAILED", "12m34s", "0"]
+    assert good.split()[:6] == ["word_count", "ACTIVE", "12m34s", "2", "3", "120k"]
+    assert why == "broken: count[2]: it broke"
+
+
+def test_list_shows_a_topology_whose_record_cannot_be_read(nimbus: FakeNimbus, run: Squall) -> None:
+    nimbus.answers["topologies"] = {
+        "topologies": [{"name": "odd", "id": None, "state": "BAD", "error": "its record is of format 9"}]
+    }
+    result = run("list")
+    assert result.stdout.splitlines()[1].split() == ["odd", "BAD", *"-" * 8]
+    assert result.stdout.splitlines()[2] == "odd: its record is of format 9"
+
+
+def test_an_empty_cluster_is_told_on_stderr_with_what_to_do(nimbus: FakeNimbus, run: Squall) -> None:
+    nimbus.topologies.clear()
+    nimbus.supervisors.clear()
+    for line, advice in (("list", "squall submit FILE"), ("supervisors", "squall supervisor")):
+        result = run(line)
+        assert (result.exit_code, result.stdout) == (0, "")
+        assert advice in result.stderr
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "list", "status word_count", "errors word_count", "supervisors", "top --delay 0.2", "logs word_count",
+        "kill word_count", "activate word_count", "deactivate word_count", "rebalance word_count", "version",
+        "drain host-1", "drain host-1 --undo",
+    ],
+)  # fmt: skip
+def test_json_is_all_that_stdout_holds(nimbus: FakeNimbus, run: Squall, line: str) -> None:
+    nimbus.logs["word_count-w1", "worker"] = b"2026-03-01 12:00:00,123 INFO count[2] a line\n"
+    result = run(f"{line} --json")
+    assert result.exit_code == 0, result.stderr
+    assert isinstance(json.loads(result.stdout), dict)
+
+
+def test_status_shows_components_workers_errors_and_notes(nimbus: FakeNimbus, run: Squall) -> None:
+    status = nimbus.topologies["word_count"]
+    status["components"]["count"]["errors"] = 3
+    status["errors"] = ["count[2] of topology 'word_count': execute() raised ValueError: no\n  at a.py:3"]
+    status["notes"] = ["worker word_count-w2 on host-2 was killed"]
+    status["workers"][1].update(opened=False, state="building", incarnation=[1, 2])
+    result = run("status word_count")
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    assert lines[0] == "word_count  ACTIVE for 12 min 34 s, 2 workers on 2 hosts  (word_count-1)"
+    words = [line.split() for line in lines]
+    assert ["words", "spout", "1", "120,000", "119,000", "0", "30", "2.00ms", "40.0ms"] in words
+    assert ["word_count-w1", "host-1", "0", "running", "0", "words", "1,", "count", "2"] in words
+    assert ["word_count-w2", "host-2", "0", "building", "2", "count", "3"] in words
+    assert lines[-3:] == [
+        "3 errors in count, the newest: execute() raised ValueError: no",
+        "`squall errors word_count` shows them.",
+        "worker word_count-w2 on host-2 was killed",
+    ]
+
+
+def test_status_of_a_newer_nimbus_is_understood(nimbus: FakeNimbus, run: Squall) -> None:
+    nimbus.topologies["word_count"]["components"]["count"]["capacity"] = 0.5
+    assert run("status word_count").exit_code == 0
+
+
+def test_a_name_that_nobody_has_is_answered_with_the_nearest(run: Squall) -> None:
+    for line in (
+        "status word_cuont", "kill word_cuont", "activate word_cuont", "errors word_cuont", "logs word_cuont",
+        "rebalance word_cuont", "deactivate word_cuont",
+    ):  # fmt: skip
+        result = run(line)
+        assert (result.exit_code, result.stdout) == (1, "")
+        assert result.stderr == (
+            f"squall {line.split()[0]}: there is no topology named 'word_cuont'; did you mean 'word_count'?\n"
+        )
+
+
+def test_kill_says_how_long_it_may_drain(nimbus: FakeNimbus, run: Squall) -> None:
+    result = run("kill word_count -w 2.5")
+    assert nimbus.commands() == [("DELETE", "topologies/word_count", {"wait_secs": "2.5"}, None)]
+    assert result.stdout == "word_count is being killed: it drains, then it is gone.\n"
+    run("kill word_count")
+    assert nimbus.commands()[1][2] == {}
+
+
+def test_kill_wait_returns_when_the_name_is_free(nimbus: FakeNimbus, run: Squall) -> None:
+    status = nimbus.topologies["word_count"]
+    nimbus.changes += [
+        lambda: None,
+        lambda: None,
+        lambda: status["components"]["words"].update(pending=0),
+        nimbus.topologies.clear,
+    ]
+    result = run("kill word_count --wait")
+    assert (result.exit_code, result.stdout) == (0, "word_count is gone.\n")
+    assert result.stderr.splitlines() == [
+        "word_count drains: 30 trees pending",
+        "word_count: its workers stop",
+    ]
+
+
+def test_kill_wait_is_not_fooled_by_another_submission_under_the_name(
+    nimbus: FakeNimbus, run: Squall
+) -> None:
+    nimbus.changes += [lambda: None, lambda: nimbus.put(topology("word_count", id="word_count-2"))]
+    assert run("kill word_count --wait").stdout == "word_count is gone.\n"
+
+
+def test_waiting_outlasts_a_nimbus_that_is_away_for_a_moment(nimbus: FakeNimbus, run: Squall) -> None:
+    def away() -> None:
+        nimbus.refusal = Refusal(503, "NoLeader", "no Nimbus leads at this moment")
+
+    def back() -> None:
+        nimbus.refusal = None
+        nimbus.topologies.clear()
+
+    nimbus.changes += [lambda: None, away, back]
+    result = run("kill word_count --wait")
+    assert (result.exit_code, result.stdout) == (0, "word_count is gone.\n")
+    assert "no Nimbus leads at this moment" in result.stderr
+
+
+def test_deactivate_wait_returns_when_nothing_is_in_flight(nimbus: FakeNimbus, run: Squall) -> None:
+    spout = nimbus.topologies["word_count"]["components"]["words"]
+    nimbus.changes += [
+        lambda: spout.update(pending=7),
+        lambda: spout.update(pending=0, idle="source empty"),  # counters of before the command
+        lambda: spout.update(pending=0, idle="inactive"),
+    ]
+    result = run("deactivate word_count --wait")
+    assert (result.exit_code, result.stdout) == (0, "word_count is INACTIVE.\n")
+    assert len(nimbus.changes) == 0
+
+
+def test_deactivate_says_what_is_in_flight_when_the_time_is_over(nimbus: FakeNimbus, run: Squall) -> None:
+    result = run("deactivate word_count -w 0.2")
+    assert result.exit_code == 1
+    assert "word_count is INACTIVE, but 30 trees had no verdict after 0.2 s" in result.stderr
+
+
+def test_rebalance_sends_workers_tasks_and_the_wait(nimbus: FakeNimbus, run: Squall) -> None:
+    run("rebalance word_count -n 4 -e count=8 -e a=b=2 -w 60")
+    body = {"workers": 4, "parallelism": {"count": 8, "a=b": 2}, "wait_secs": 60.0}
+    assert nimbus.commands() == [("POST", "topologies/word_count/rebalance", {}, body)]
+    run("rebalance word_count")
+    assert nimbus.commands()[1][3] == {"workers": None, "parallelism": None, "wait_secs": None}
+
+
+def test_rebalance_wait_returns_when_the_new_workers_run(nimbus: FakeNimbus, run: Squall) -> None:
+    status = nimbus.topologies["word_count"]
+    nimbus.changes += [
+        lambda: None,
+        lambda: status.update(state="ACTIVE", workers=[worker("w3", opened=False), worker("w4")]),
+        lambda: status["workers"][0].update(opened=True),
+    ]
+    result = run("rebalance word_count --wait")
+    assert (result.exit_code, result.stdout) == (0, "word_count is ACTIVE again.\n")
+    assert result.stderr.splitlines() == [
+        "word_count drains: 30 trees pending",
+        "word_count: 1 of 2 workers ready",
+    ]
+
+
+def test_rebalance_wait_ends_when_the_topology_does(nimbus: FakeNimbus, run: Squall) -> None:
+    nimbus.changes += [lambda: nimbus.topologies["word_count"].update(state="KILLED")]
+    result = run("rebalance word_count --wait")
+    assert result.exit_code == 1
+    assert "word_count is KILLED by now" in result.stderr
+
+
+def test_a_state_that_does_not_take_the_command_is_said_by_nimbus(nimbus: FakeNimbus, run: Squall) -> None:
+    nimbus.refusal = Refusal(409, "IllegalTransition", "cannot activate topology 'word_count': it is KILLED")
+    result = run("activate word_count")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == "squall activate: cannot activate topology 'word_count': it is KILLED\n"
+
+
+def test_errors_are_shown_with_their_times_the_newest_last(nimbus: FakeNimbus, run: Squall) -> None:
+    nimbus.errors = [
+        {"component": "count", "time": 1_700_000_060.0, "text": "count[2]: later\n  at a.py:4"},
+        {"component": "words", "time": 1_700_000_000.0, "text": "words[1]: sooner"},
+    ]
+    blocks = run("errors word_count").stdout.split("\n\n")
+    assert [block.splitlines()[0].partition(" ")[2].partition(" ")[2] for block in blocks] == [
+        "words[1]: sooner",
+        "count[2]: later",
+    ]
+    assert "later" in run("errors word_count --component count").stdout
+    assert "sooner" not in run("errors word_count --component count").stdout
+    nimbus.errors.clear()
+    assert "has reported no errors" in run("errors word_count").stderr
+
+
+def test_drain_takes_a_host_an_id_or_the_beginning_of_one(nimbus: FakeNimbus, run: Squall) -> None:
+    nimbus.supervisors += [supervisor("host-2", id="other")]
+    for text, meant in (
+        ("host-1", ["id-of-host-1"]),
+        ("host-2", ["id-of-host-2", "other"]),
+        ("oth", ["other"]),
+    ):
+        nimbus.asked.clear()
+        assert run(f"drain {text}").exit_code == 0
+        assert [path for _, path, _, _ in nimbus.commands()] == [
+            f"supervisors/{each}/drain" for each in meant
+        ]
+
+
+def test_drain_refuses_what_means_nobody_or_several(nimbus: FakeNimbus, run: Squall) -> None:
+    assert "there is no supervisor 'host-7'; did you mean" in run("drain host-7").stderr
+    assert "'id-' is the beginning of 2 ids" in run("drain id-").stderr
+    assert nimbus.commands() == []
+
+
+def test_drain_wait_returns_when_no_worker_is_left(nimbus: FakeNimbus, run: Squall) -> None:
+    nimbus.changes += [
+        lambda: None,
+        lambda: None,
+        lambda: nimbus.supervisors[0].update(used=0, workers=[]),
+    ]
+    result = run("drain host-1 --wait")
+    assert (result.exit_code, result.stdout) == (0, "host-1 is drained: no worker is left there.\n")
+    assert result.stderr == "host-1: 1 worker to move, of word_count\n"
+
+
+def test_supervisors_shows_who_is_away_and_who_is_drained(nimbus: FakeNimbus, run: Squall) -> None:
+    nimbus.supervisors = [
+        supervisor("c", drained=True),
+        supervisor("b", drained=True, used=0, workers=[]),
+        supervisor("a", connected=False, resources={}, versions={}),
+    ]
+    result = run("supervisors")
+    assert [line.split()[:2] for line in result.stdout.splitlines()[1:]] == [
+        ["a", "away"],
+        ["b", "drained"],
+        ["c", "draining"],
+    ]
+    assert result.stderr == "\n3 supervisors; 2 of 12 slots used, 0 free\n"
+
+
+def test_top_puts_the_busiest_component_first(nimbus: FakeNimbus, run: Squall) -> None:
+    nimbus.put(topology("busy", components={"hot": component(executed=10)}))
+    nimbus.changes += [lambda: None] * 6
+    nimbus.changes.append(lambda: nimbus.topologies["busy"]["components"]["hot"].update(executed=5000))
+    result = run("top --delay 0.3")
+    summary, head, first, *_ = result.stdout.splitlines()
+    assert "2 topologies, 2 supervisors, 2 of 8 slots used" in summary
+    assert head.split()[:3] == ["TOPOLOGY", "COMPONENT", "KIND"]
+    assert first.split()[:3] == ["busy", "hot", "bolt"]
+    assert first.split()[4] != "0"
+
+
+def test_version_names_the_daemons_of_a_cluster(run: Squall) -> None:
+    assert run("version").stdout.splitlines()[1:] == [
+        "nimbus on host-0: squall 0.1.0",
+        "supervisor on host-1: squall 0.1.0, python 3.11.7",
+        "supervisor on host-2: squall 0.1.0, python 3.11.7",
+    ]
+
+
+def test_names_are_quoted_on_their_way(nimbus: FakeNimbus, run: Squall) -> None:
+    nimbus.put(topology("a/b?c"))
+    assert run("status a/b?c").stdout.startswith("a/b?c  ACTIVE")
+
+
+def test_what_things_are_named_does_not_move_the_cursor(nimbus: FakeNimbus, run: Squall) -> None:
+    nimbus.put(topology("bad", error="\x1b[2J\x07gone", state="FAILED"))
+    for line in ("list", "status bad"):
+        assert "\x1b" not in run(line).stdout
+        assert "\\x1b[2J\\x07gone" in run(line).stdout
