@@ -74,6 +74,8 @@ class Arrival:
         trouble = self._trouble(status, now)
         if trouble is not None:
             return Seen("", tuple(stages), failure=trouble)
+        if not workers and now - self._better < LAG_SECS:
+            return Seen("being scheduled", tuple(stages))
         return Seen(waiting_for(status, len(workers), up), tuple(stages))
 
     def _other(self, status: Mapping[str, Any], now: float) -> Seen:

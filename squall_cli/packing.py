@@ -24,6 +24,7 @@ from squall.archives import BadArchive, digest_of, pack
 from squall_cli.figures import plural
 from squall_cli.loading import OURS, Source
 from squall_cli.user_modules import (
+    NEEDED,
     Before,
     CannotShip,
     Modules,
@@ -36,8 +37,6 @@ from squall_cli.user_modules import (
 )
 from topology_api.wording import listed
 
-#: What a worker itself imports: a module of one of these names, first on its path, would end it.
-NEEDED: Final = ("cloudpickle", "msgspec", "yaml", "zmq")
 CODE, WHEELS, REQUIREMENTS = "code", "wheels", "requirements"
 HOOKS: Final = "topology.auto.task.hooks"
 #: A list of requirements is text that people write.

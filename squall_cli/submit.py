@@ -24,7 +24,6 @@ from squall_cli import cluster_client
 from squall_cli.figures import duration
 from squall_cli.loading import WrongSource, load_topology, parse_source
 from squall_cli.packing import (
-    NEEDED,
     Package,
     Packed,
     Resource,
@@ -37,7 +36,7 @@ from squall_cli.packing import (
 )
 from squall_cli.site import Layers, read_layers, well_formed
 from squall_cli.tables import harmless
-from squall_cli.user_modules import Before
+from squall_cli.user_modules import NEEDED, Before
 from squall_cli.user_output import keep_stdout
 from squall_cli.waiting import Interrupted, Progress, patiently
 from topology_api.errors import SquallError

@@ -26,6 +26,8 @@ from topology_api.errors import SquallError
 
 #: A folder of these names holds nothing that anybody wrote for the topology.
 SKIPPED_FOLDERS = ("__pycache__", "node_modules", "site-packages", "dist-packages")
+#: What a worker itself imports: the user's module of one of these names, first on its path, would end it.
+NEEDED = ("cloudpickle", "msgspec", "yaml", "zmq")
 #: Python imports these by itself, from wherever they are.
 NOBODYS = ("__main__", "__mp_main__", "sitecustomize", "usercustomize")
 
@@ -126,6 +128,9 @@ def add_loaded(found: Modules, name: str) -> None:
             " install it on the hosts and name it in --requirements"
         )
     top, *below = name.split(".")
+    around = list(path.parents)[: len(below) + 2]
+    if top in NEEDED and any(True for folder in around for _ in folder.glob("*.dist-info")):
+        return  # `pip install --target` has put Squall's own libraries there
     if top not in found.packages:
         found.packages.add(top)
         for portion in portions_of(sys.modules.get(top)):

@@ -25,7 +25,8 @@ def arrival(**options: Any) -> Arrival:
 
 def test_steps_are_told_once_each_in_their_order() -> None:
     coming = arrival()
-    assert coming.look(status(), 0).now.startswith("waiting for free slots")
+    assert coming.look(status(), 0).now == "being scheduled"
+    assert coming.look(status(), LAG_SECS + 1).now.startswith("waiting for free slots")
     assert coming.look(status(worker("w1", opened=False)), 1).stages == ("scheduled: 1 worker on 1 host",)
     seen = coming.look(status(worker("w1", opened=False)), 2)
     assert (seen.stages, seen.now) == ((), "starting: 0 of 1 worker up")

@@ -196,6 +196,19 @@ def test_what_is_installed_is_named_and_does_not_travel(tmp_path: Path) -> None:
     assert package.libraries == ("their_late", "their_library")
 
 
+def test_libraries_of_squalls_own_stay_behind_wherever_pip_has_put_them(tmp_path: Path) -> None:
+    files = {
+        "zmq/__init__.py": "",
+        "zmq/part.py": "",
+        "pyzmq-27.dist-info/METADATA": "",
+        "their_library.py": "",
+    }
+    target = write(tmp_path / "target", files)
+    code = f"import sys\nsys.path.insert(0, {str(target)!r})\nimport zmq.part, their_library\n" + TOPOLOGY
+    _, package = submitted(str(write(tmp_path / "project", {"my_topology.py": code}) / "my_topology.py"))
+    assert sorted(package.code) == ["my_topology.py", "their_library.py"]
+
+
 def test_caches_hidden_files_and_environments_are_left_out(tmp_path: Path) -> None:
     files = {
         "my_topology.py": "import my_package\n" + TOPOLOGY,
