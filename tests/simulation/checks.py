@@ -188,14 +188,12 @@ class Watcher(Observer):
     # Leaders
 
     def step(self) -> None:
-        """After each event: at most one Nimbus can write."""
-        epoch = self.world.server.store._tree.version(paths.EPOCH)
+        """After each event: at most one Nimbus takes itself for the leader."""
         able = [
             candidate.name
             for candidate in self.world.candidates.values()
             if candidate.alive
-            and candidate.guard is not None
-            and candidate.guard.version == epoch
+            and not candidate.session.early
             and candidate.leadership.leading(candidate.now())
         ]
         if len(able) > 1:

@@ -1,7 +1,7 @@
 """Which seeds of the simulation are run, and how many.
 
-`pytest --simulation-seed N` (in this folder) runs that seed alone. Otherwise it is a fixed row of seeds under CI=true, so that a
-red build is red for everybody, and another row each time elsewhere.
+`pytest tests/simulation --simulation-seed N` runs that seed alone. Otherwise a fixed row of seeds is run under CI=true, so that
+a red build is red for everybody, and another row each time elsewhere.
 """
 
 from __future__ import annotations

@@ -204,8 +204,8 @@ class Agent(Actor):
     ) -> None:
         super().__init__(line, machine.name, -random.uniform(0, 1e6))
         self.machine = machine
+        machine.supervisor = self
         self.session = SimulatedSession(server, self, chances, random)
-        self.presence = Presence(self.session, paths.presence(machine.name), b"1")
         self.supervisor = Supervisor(
             machine.name,
             machine.name,
@@ -219,9 +219,9 @@ class Agent(Actor):
             limits=Limits(start=20.0, stop=5.0),
             command=no_command,
             kernel_kills=lambda: None,
+            wake=lambda: self.wake_in(SOON_SECS),
         )
         self._wakes_at: float | None = None
-        self.session.watch("/", lambda path: self.wake_in(SOON_SECS))
         self.wake_in(random.uniform(0, 0.5))
 
     def wake_in(self, seconds: float) -> None:
@@ -237,7 +237,6 @@ class Agent(Actor):
         self._wakes_at = None
         now = self.now()
         try:
-            self.presence.keep(now)
             self.supervisor.sync(now)
             seconds = self.supervisor.next_time(self.now()) - self.now()
         except SquallError:

@@ -29,7 +29,7 @@ from squall.worker_files import (
     Orders,
     Pulse,
 )
-from tests.simulation.timeline import Actor, Timeline
+from tests.simulation.timeline import Actor, Killed, Timeline
 from worker.lease import Lease
 from worker.startup import own_place
 
@@ -101,6 +101,9 @@ class Machine:
     processes: dict[int, VirtualProcess] = field(default_factory=dict)
     #: Whether writes to its disk fail.
     full: bool = False
+    #: What becomes of the supervisor at its next start of a process: it dies before, or after the process is there.
+    dies_starting: str | None = None
+    supervisor: Actor | None = None
 
     def living(self) -> list[VirtualProcess]:
         """The processes that are there."""
@@ -403,6 +406,9 @@ class Processes:
         machine = self.machine_of(directory)
         if machine.full:
             raise OSError(28, "No space left on device")
+        dies, machine.dies_starting = machine.dies_starting, None
+        if dies == "before":
+            self._die(machine)
         self.pids += 1
         process = VirtualProcess(self.line, self.pids, machine, directory, Random(self.random.random()))
         machine.processes[process.pid] = process
@@ -412,13 +418,28 @@ class Processes:
             boot = self.random.uniform(*self.habits.boot)
             self.line.after(boot, process, lambda: process.boot(self.make))
         self.on_start(process)
+        if dies == "after":
+            self._die(machine)
         return ProcessHandle(self, process)
+
+    def _die(self, machine: Machine) -> NoReturn:
+        """The supervisor that is in the middle of starting a process is no more."""
+        assert machine.supervisor is not None
+        machine.supervisor.die()
+        raise Killed(machine.supervisor.name)
 
     def adopt(self, pid: int, started: int) -> ProcessHandle | None:
         """A process that somebody else started."""
         for machine in self.machines:
             process = machine.processes.get(pid)
             if process is not None and process.alive and started == pid:
+                return ProcessHandle(self, process)
+        return None
+
+    def find(self, directory: Path) -> ProcessHandle | None:
+        """A process that somebody else started in a directory."""
+        for process in self.machine_of(directory).living():
+            if process.directory == directory:
                 return ProcessHandle(self, process)
         return None
 
@@ -487,6 +508,7 @@ def in_place_of_real_ones(processes: Processes) -> Iterator[None]:
     with (
         mock.patch("supervisor.hosted.WorkerProcess", processes),
         mock.patch("supervisor.hosted.kill_left_over", lambda session, directory: None),
+        mock.patch("supervisor.hosted._KILL_PATIENCE", 0.0),
         mock.patch("supervisor.agent.secrets.randbits", random.getrandbits),
     ):
         yield

@@ -38,6 +38,8 @@ REMOVAL_SECS: Final = 90.0
 REST_SECS: Final = 4.0
 #: Events that are worked off in one run at most: more are a loop without end.
 MOST_EVENTS: Final = 400_000
+#: Broken runs after which no more are looked for.
+MOST_BROKEN: Final = 30
 
 
 @dataclass
@@ -229,7 +231,7 @@ def many(first: int | None, seconds: float, directory: Path, keep_going: bool) -
         if outcome.problem is not None:
             broken += 1
             print(outcome, flush=True)
-            if not keep_going:
+            if not keep_going or broken >= MOST_BROKEN:
                 break
         seed += 1
     took = time.monotonic() - began

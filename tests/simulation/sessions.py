@@ -72,6 +72,8 @@ class SimulatedSession:
         self.cut = False
         self.away_since: float | None = None
         self.connected = True
+        #: Whether the session was ended before its time, and the process has not asked since.
+        self.early = False
         #: After so many further writes the process dies, before or after the last of them.
         self.dies_after: int | None = None
         self.calls = 0
@@ -111,6 +113,11 @@ class SimulatedSession:
     def expire(self) -> None:
         """The servers end the session, whatever its process does."""
         self._inner.expire()
+
+    def end_early(self) -> None:
+        """The servers end the session though its process was in contact all the time: it cannot know until it asks."""
+        self.early = True
+        self.expire()
 
     def _look(self) -> None:
         """The servers' side, every second: has the process been heard?"""
@@ -198,7 +205,9 @@ class SimulatedSession:
 
     def owns(self, path: str) -> bool:
         """See `Store`. Never from the cache."""
-        return self._call(lambda: self._inner.owns(path))  # type: ignore[no-any-return]
+        found: bool = self._call(lambda: self._inner.owns(path))
+        self.early = False
+        return found
 
     def fresh(self) -> None:
         """From now on reads are at least as new as this moment."""
@@ -299,7 +308,7 @@ class Server:
         """The servers come back empty: no session and no value is left."""
         tree = self.store._tree
         for session in list(self.sessions):
-            session.expire()
+            session.end_early()
             session.connected = False
         self._kept = (dict(tree.values), {path: dict(names) for path, names in tree.names.items()})
         with tree.lock:
@@ -311,7 +320,7 @@ class Server:
         """The old servers are back, with what stood in them but what belonged to sessions: those are over."""
         tree = self.store._tree
         for session in list(self.sessions):
-            session.expire()
+            session.end_early()
             session.connected = False
         with tree.lock:
             tree.values, tree.names = self._kept

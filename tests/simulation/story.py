@@ -21,8 +21,8 @@ LENGTH: Final = 60.0
 NAMES: Final = ("alpha", "beta", "gamma")
 #: What operators ask; what stands here twice they ask twice as often.
 COMMANDS: Final = (
-    *("submit", "submit", "kill", "kill", "resubmit", "rebalance", "rebalance"),
-    *("deactivate", "activate", "drain", "undrain", "replace"),
+    *("submit", "submit", "kill", "resubmit", "resubmit", "rebalance", "rebalance", "rebalance", "rebalance"),
+    *("deactivate", "activate", "drain", "drain", "undrain", "replace", "replace"),
 )
 
 
@@ -60,16 +60,23 @@ def settings_of(seed: int) -> Settings:
 def story_of(seed: int, settings: Settings) -> list[Step]:
     """The steps of a seed."""
     random = Random(f"{seed}/story")
-    length = random.choice([10.0, 30.0, LENGTH])
-    steps = [Step(random.uniform(0.5, 3.0), "submit", (random.choice(NAMES), *a_topology(random, settings)))]
-    commands, faults = random.randint(0, 8), random.choice([0, 1, 2, 4, 8])
-    for _ in range(commands):
-        steps.append(a_command(random, settings, random.uniform(1.0, length)))
+    length = random.choice([8.0, 20.0, LENGTH])
+    names = random.choice([NAMES[:1], NAMES[:1], NAMES[:2], NAMES])
+    steps = [
+        Step(random.uniform(0.5, 3.0), "submit", (name, *a_topology(random, settings)))
+        for name in names[: random.randint(1, 2)]
+    ]
+    for _ in range(random.randint(0, 8)):
+        steps.append(a_command(random, settings, random.choice(names), random.uniform(1.0, length)))
     kinds = random.sample(
         sorted(FAULTS), random.randint(1, 4)
     )  # a story has few kinds of faults, and those often
-    for _ in range(faults):
-        steps.append(FAULTS[random.choice(kinds)](random, settings, random.uniform(1.0, length)))
+    for _ in range(random.choice([0, 1, 2, 4, 8])):
+        # Half of them soon after a command, when something is under way.
+        at = random.uniform(1.0, length)
+        if random.random() < 0.5:
+            at = random.choice(steps).at + 3.0 * random.random() ** 2
+        steps.append(FAULTS[random.choice(kinds)](random, settings, at))
     if random.random() < 0.4:
         steps.append(Step(random.uniform(0.0, length / 2), "rough", rough(random)))
     return sorted(steps, key=lambda step: step.at)
@@ -81,9 +88,8 @@ def a_topology(random: Random, settings: Settings) -> tuple[Any, ...]:
     return random.randint(1, 3), random.randint(0, 4), random.randint(1, 4), random.random() < 0.85, finite
 
 
-def a_command(random: Random, settings: Settings, at: float) -> Step:
+def a_command(random: Random, settings: Settings, name: str, at: float) -> Step:
     """Something that an operator asks."""
-    name = random.choice(NAMES)
     what = random.choice(COMMANDS)
     if what == "submit":
         return Step(at, "submit", (name, *a_topology(random, settings)))
@@ -145,6 +151,9 @@ FAULTS: Final[dict[str, Make]] = {
     "kill supervisor": lambda r, s, at: Step(at, "kill_supervisor", (a_machine(r, s), seconds(r, 40))),
     "kill supervisors often": lambda r, s, at: Step(
         at, "kill_often", (a_machine(r, s), r.randint(2, 20), seconds(r, 1.0))
+    ),
+    "supervisor dies starting": lambda r, s, at: Step(
+        at, "dies_starting", (a_machine(r, s), r.choice(["before", "after"]), seconds(r, 20))
     ),
     "pause supervisor": lambda r, s, at: Step(at, "pause_supervisor", (a_machine(r, s), seconds(r, 40))),
     "cut supervisor": lambda r, s, at: Step(at, "cut_supervisor", (a_machine(r, s), seconds(r, 40))),
@@ -219,16 +228,19 @@ def cut(world: World, actor: Any, secs: float) -> None:
 
 
 def dies_writing(world: World, name: str, writes: int, back_after: float) -> None:
-    world.candidates[name].session.dies_after = writes
     candidate = world.candidates[name]
+    candidate.session.dies_after = writes
+    when_dead(world, candidate, lambda: world.start_candidate(name), back_after)
 
-    def look() -> None:
-        if candidate.alive:
-            world.line.after(1.0, world.nature, look)
-        else:
-            world.line.after(back_after, world.nature, lambda: world.start_candidate(name))
 
-    look()
+def dies_starting(world: World, name: str, when: str, back_after: float) -> None:
+    world.machines[name].dies_starting = when
+    when_dead(world, world.agents[name], lambda: world.start_agent(name), back_after)
+
+
+def when_dead(world: World, actor: Actor, start: Callable[[], None], back_after: float) -> None:
+    """Have a process started again, so long after it died."""
+    actor.on_death.append(lambda: world.line.after(back_after, world.nature, start))
 
 
 def kill_supervisor(world: World, name: str, back_after: float) -> None:
@@ -330,6 +342,7 @@ def all_is_well(world: World) -> None:
     world.link_chances.calm()
     for machine in world.machines.values():
         machine.full = False
+        machine.dies_starting = None
     daemons: list[Candidate | Agent] = [*world.candidates.values(), *world.agents.values()]
     for actor in daemons:
         actor.session.cut = False
@@ -358,13 +371,14 @@ DOINGS: Final[dict[str, Callable[..., None]]] = {
     "kill_nimbus": kill_nimbus,
     "pause_nimbus": lambda world, name, secs: pause(world, world.candidates[name], secs),
     "cut_nimbus": lambda world, name, secs: cut(world, world.candidates[name], secs),
-    "expire_nimbus": lambda world, name: world.candidates[name].session.expire(),
+    "expire_nimbus": lambda world, name: world.candidates[name].session.end_early(),
     "dies_writing": dies_writing,
+    "dies_starting": dies_starting,
     "kill_supervisor": kill_supervisor,
     "kill_often": kill_often,
     "pause_supervisor": lambda world, name, secs: pause(world, world.agents[name], secs),
     "cut_supervisor": lambda world, name, secs: cut(world, world.agents[name], secs),
-    "expire_supervisor": lambda world, name: world.agents[name].session.expire(),
+    "expire_supervisor": lambda world, name: world.agents[name].session.end_early(),
     "lose_power": lose_power,
     "freeze_machine": freeze_machine,
     "cut_machine": cut_machine,
