@@ -70,7 +70,9 @@ COMMANDS: dict[str, Entry] = {
         "List the hosts of a cluster and their slots.", _from("squall_cli.supervisors", "supervisors")
     ),
     "nimbus": Entry("Start a master.", _later),
-    "supervisor": Entry("Start the agent of a host that runs workers.", _later),
+    "supervisor": Entry(
+        "Start the agent of a host that runs workers.", _from("squall_cli.supervisor", "supervisor")
+    ),
     "dev": Entry("Start a small cluster on this machine.", _later),
     "zookeeper": Entry("Start a ZooKeeper server for development.", _later),
     "config": Entry(

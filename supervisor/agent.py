@@ -109,8 +109,8 @@ class Supervisor:
     ) -> None:
         """`state`: a directory of this supervisor's own. `host`: its name for the scheduler; where `bind` means every address,
         also the name that others reach its workers by. `python_path`: where workers find modules (default: where we do).
-        `command`: a Python, and what it runs in a worker's directory. `key_pair`: opens what topologies' keys are sealed with. `admit` raises when the store is another cluster's. `wake` is
-        called, from any thread, when `sync` has something to do."""
+        `command`: a Python, and what it runs in a worker's directory. `key_pair`: opens what topologies' keys are sealed with.
+        `admit` raises when the store is another cluster's. `wake` is called, from any thread, when `sync` has work to do."""
         self.id = id
         public = "" if key_pair is None else key_pair.public
         self.record = SupervisorRecord(id, host, slots, beats=True, public_key=public)
@@ -124,7 +124,7 @@ class Supervisor:
         self._command = command
         self._kernel_kills = exits.KernelKills(kernel_kills)
         self._key_pair = key_pair
-        self._provisions = provisions or Provisions(self.directories, registry.store)
+        self._provisions = provisions or Provisions(state, registry.store)
         self._admit, self._wake = admit, wake
         self._hosted: dict[Key, HostedWorker] = {}
         self._outlook: Outlook | None = None

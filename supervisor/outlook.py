@@ -70,7 +70,7 @@ class Outlook:
         self.registry.save_supervisor(self.record)
 
     def look(self, now: float, hosted: Mapping[str, str]) -> bool:
-        """Read what is wanted if it is time to; whether it was read. `hosted`: id -> name of topologies that have workers here."""
+        """Read what is wanted if it is time to; whether it was read. `hosted`: topologies with workers here, id -> name."""
         if not self.changed and now < self._next:
             return False
         self.changed = False

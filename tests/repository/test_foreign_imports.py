@@ -29,6 +29,7 @@ MAY_IMPORT = {
     "pyarrow": ("squall_io/spark/",),
     "pyspark": ("squall_io/spark/",),
     "rich": ("squall_cli/",),
+    "uvicorn": ("supervisor/log_server.py",),
     "yaml": ("squall/settings.py", "squall_cli/"),
     "zmq": ("squall/transport/sockets.py",),
 }

@@ -1,0 +1,93 @@
+"""What `squall nimbus` and `squall supervisor` share: their store, where they listen, where they keep files, their log.
+
+Must not know: what the daemons do.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from topology_api.errors import SquallError
+from topology_api.options import defaults
+
+if TYPE_CHECKING:
+    from squall.cluster.zookeeper import ZooKeeperStore
+
+SERVERS = "squall.zookeeper.servers"
+
+
+def host_port(ctx: click.Context, option: click.Parameter, value: str) -> tuple[str, int]:
+    """The callback of an option HOST:PORT; an IPv6 address stands in brackets."""
+    host, colon, port = value.rpartition(":")
+    bare = ":" in host and not host.startswith("[")
+    if not colon or bare or not (port.isascii() and port.isdigit()) or int(port) > 65_535:
+        raise click.BadParameter(
+            f"{value!r} is not HOST:PORT: it looks like 127.0.0.1:6627 or [::1]:6627", ctx, option
+        )
+    return host, int(port)
+
+
+def daemon_settings(config: str | None, environ: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Defaults, the site's file and the environment, the last with the last word."""
+    from squall_cli.cluster_client import site_settings
+
+    return {**defaults("daemon"), **site_settings(config, environ)}
+
+
+def state_place(kind: str, given: str | None, environ: Mapping[str, str] | None = None) -> Path:
+    """Where a daemon keeps its files: as it was told, else below ~/.local/state/squall."""
+    if given is not None:
+        return Path(given)
+    environ = os.environ if environ is None else environ
+    above = environ.get("XDG_STATE_HOME") or ""
+    # Others than absolute ones are to be ignored, says the XDG specification.
+    base = (
+        Path(above)
+        if Path(above).is_absolute()
+        else Path(environ.get("HOME") or Path.home()) / ".local/state"
+    )
+    return base / "squall" / kind
+
+
+def make_store(zookeeper: str | None, settings: Mapping[str, Any]) -> ZooKeeperStore:
+    """The store that the option or the settings name, not connected yet."""
+    from squall.cluster.zookeeper import ZooKeeperStore
+    from squall.private_files import read_private
+
+    servers = zookeeper or settings[SERVERS]
+    if not servers:
+        raise SquallError(
+            f"where is ZooKeeper? Say --zookeeper HOST:PORT,... or set {SERVERS} (`squall zookeeper` starts one to try things)"
+        )
+    credentials: tuple[str, str] | None = None
+    path = settings["squall.zookeeper.credentials.file"]
+    if path is not None:
+        text = read_private(str(path), "ZooKeeper's credentials")
+        user, colon, password = (text or "").partition(":")
+        if not (colon and user and password):
+            raise SquallError(f"{path} does not hold ZooKeeper's credentials: it is one line USER:PASSWORD")
+        credentials = user, password
+    return ZooKeeperStore(
+        str(servers),
+        root=str(settings["squall.zookeeper.root"]),
+        session_secs=float(settings["squall.zookeeper.session.timeout.secs"]),
+        credentials=credentials,
+    )
+
+
+def log_to_stderr() -> None:
+    """Have what daemons log go to stderr. Libraries are heard from WARNING on."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    root = logging.getLogger()
+    root.addHandler(handler)
+    root.setLevel(logging.INFO)
+    for name in ("kazoo", "uvicorn", "asyncio"):
+        logging.getLogger(name).setLevel(logging.WARNING)

@@ -1,0 +1,118 @@
+"""What a supervisor keeps of itself in its state directory: its id, its key pair, its cluster. And that nobody else uses it.
+
+```
+<state>/lock       held by the process that uses the directory
+<state>/id         the supervisor's id, made from its host's name when it begins
+<state>/key        its key pair, mode 0600
+<state>/cluster    the id of the cluster that it belongs to, since it first saw one
+```
+
+Must not know: what a supervisor does.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from squall.cluster import identity
+from squall.cluster.store import Store
+from squall.sealing import KeyPair
+from supervisor.directories import make_directory
+from topology_api.errors import SquallError
+
+LOCK: Final = "lock"
+ID: Final = "id"
+KEY: Final = "key"
+CLUSTER: Final = "cluster"
+_LONGEST_ID: Final = 120
+
+
+class BadState(SquallError):
+    """A state directory that cannot be used."""
+
+
+class StateLock:
+    """Holds a state directory; `BadState` when another process has it."""
+
+    def __init__(self, state: Path) -> None:
+        try:
+            make_directory(state)
+            self._descriptor = os.open(state / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise BadState(f"the state directory {state} cannot be used (--state): {error}") from error
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            owner = os.pread(self._descriptor, 32, 0).decode(errors="replace").strip() or "?"
+            os.close(self._descriptor)
+            raise BadState(
+                f"the state directory {state} is in use by process {owner}: give each supervisor its own with --state DIR"
+            ) from None
+        os.ftruncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
+
+    def release(self) -> None:
+        """Another process may use the directory."""
+        os.close(self._descriptor)
+
+
+def own_id(state: Path, host: str) -> str:
+    """The id in a state directory, which is made when it is not there."""
+    path = state / ID
+    try:
+        found = path.read_text(encoding="utf-8").strip()
+    except FileNotFoundError:
+        name = re.sub(r"[^A-Za-z0-9_-]+", "-", host).strip("-")[:_LONGEST_ID] or "supervisor"
+        found = f"{name}-{secrets.token_hex(4)}"
+        _write(path, found)
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadState(f"{path} cannot be read: {error}") from error
+    if not found or len(found) > _LONGEST_ID + 9 or not re.fullmatch(r"[\w.-]+", found):
+        raise BadState(
+            f"{path} holds no id but {found!r:.80}: restore it, or remove it and this becomes another supervisor"
+        )
+    return found
+
+
+def own_keys(state: Path) -> KeyPair:
+    """The key pair in a state directory, which is made when it is not there."""
+    return KeyPair.load_or_make(state / KEY)
+
+
+class KnownCluster:
+    """The cluster that a supervisor belongs to: the first that it saw."""
+
+    def __init__(self, state: Path, check: Callable[[Store, str | None], str] = identity.check) -> None:
+        self._path = state / CLUSTER
+        self._check = check
+        try:
+            self._id: str | None = self._path.read_text(encoding="utf-8").strip() or None
+        except FileNotFoundError:
+            self._id = None
+        except (OSError, UnicodeDecodeError) as error:
+            raise BadState(f"{self._path} cannot be read: {error}") from error
+
+    def forget(self) -> None:
+        """Belong to whichever cluster is seen next."""
+        self._path.unlink(missing_ok=True)
+        self._id = None
+
+    def admit(self, store: Store) -> None:
+        """`OtherCluster` when the store holds another cluster, or none though one is remembered."""
+        found = self._check(store, self._id)
+        if found and found != self._id:
+            _write(self._path, found)
+            self._id = found
+
+
+def _write(path: Path, text: str) -> None:
+    """Put a text into a file, all at once."""
+    beside = path.with_name(f"{path.name}.new")
+    beside.write_text(f"{text}\n", encoding="utf-8")
+    beside.rename(path)

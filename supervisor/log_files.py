@@ -1,0 +1,89 @@
+"""The end of a log, or a piece of it, as it lies in a worker's directory: bounded, as text, with where to go on.
+
+Offsets are bytes of the file as it is at present; negative ones count from the end. A file that was renamed meanwhile (logs
+are rotated) is shorter than where a follower stands: it gets the rest of the older one, and goes on at 0. A piece never ends
+within a character. The directory belongs to a process that runs user code, so links, pipes and devices in it are no logs.
+Must not know: who asks.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+#: Bytes that are read in one go: when nobody says how many, and at most.
+SOME: Final = 64 * 1024
+MOST: Final = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A piece of a log."""
+
+    offset: int
+    next_offset: int
+    size: int
+    text: str
+
+
+def read_piece(path: Path, offset: int, limit: int = SOME) -> Piece | None:
+    """A piece of the log at a path; None when there is none. A negative offset begins with a whole line where it can."""
+    limit = max(0, min(limit, MOST))
+    descriptor = _open(path)
+    if descriptor is None:
+        return None
+    with os.fdopen(descriptor, "rb", buffering=0) as file:
+        size = os.fstat(file.fileno()).st_size
+        if offset > size:
+            older = read_piece(path.with_name(f"{path.name}.1"), offset, limit)
+            if older is not None and older.offset == offset and older.text:
+                end = older.next_offset >= older.size
+                return Piece(offset, 0 if end else older.next_offset, size, older.text)
+            offset = 0
+        begin = offset if offset >= 0 else max(0, size + offset)
+        data = os.pread(file.fileno(), limit, begin)
+    skipped = _to_a_line(data) if offset < 0 and begin > 0 else 0
+    return _piece(begin + skipped, data[skipped:], size)
+
+
+def _piece(begin: int, data: bytes, size: int) -> Piece:
+    if begin + len(data) < size:
+        data = data[: len(data) - _broken_off(data)]
+    return Piece(begin, begin + len(data), size, data.decode("utf-8", "backslashreplace"))
+
+
+def _open(path: Path) -> int | None:
+    """A descriptor of a regular file; None for anything else."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def _to_a_line(data: bytes) -> int:
+    """Bytes before the first whole line; none when there is not even one, but for a character that is cut."""
+    found = data.find(b"\n")
+    if 0 <= found < len(data) - 1:
+        return found + 1
+    start = 0
+    while start < min(3, len(data)) and data[start] & 0xC0 == 0x80:
+        start += 1
+    return start
+
+
+def _broken_off(data: bytes) -> int:
+    """Bytes at the end that are the beginning of a character of UTF-8."""
+    for back in range(1, min(4, len(data)) + 1):
+        byte = data[-back]
+        if byte & 0xC0 == 0x80:
+            continue
+        needs = 4 if byte >= 0xF0 else 3 if byte >= 0xE0 else 2 if byte >= 0xC0 else 1
+        return back if needs > back and back < len(data) else 0
+    return 0

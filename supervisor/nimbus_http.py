@@ -1,0 +1,340 @@
+"""How a supervisor speaks to the Nimbuses over HTTP: it never waits for them.
+
+What is said is put aside and sent by a thread of its own for each Nimbus: reports, counters and signs of life to the one that
+leads, counters to the others too, so that each can take over with them. Of each worker only the latest is kept; what could
+not be sent is sent again, unless something later came in between. Who is there, and who leads, stands in the store; while
+that is away, the last known ones are spoken to.
+A daemon is known by its key pair: whose public half stands in its record may make the token of a request.
+Must not know: processes, what reports mean.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from pathlib import Path
+from typing import Any, Final
+
+from squall.cluster import paths
+from squall.cluster.records import NimbusRecord, WorkerReport, encode
+from squall.cluster.registry import Registry
+from squall.cluster.store import Store
+from squall.http_client import Client, at
+from squall.sealing import (
+    NIMBUS_TO_SUPERVISOR,
+    SUPERVISOR_TO_NIMBUS,
+    BadKey,
+    KeyPair,
+    daemon_header,
+    read_daemon_header,
+)
+from squall.worker_files import Incarnation
+from topology_api.errors import SquallError
+
+_log = logging.getLogger(__name__)
+
+#: Seconds between two looks at who is there, when nothing is said.
+LOOK: Final = 1.0
+#: Seconds before something is tried again, and between two warnings that it failed.
+AGAIN: Final = 0.5
+_WARN_EVERY: Final = 60.0
+#: Seconds that a Nimbus has to answer, and to send a piece of a file.
+ANSWER: Final = 5.0
+#: Workers' incarnations whose last counters are kept.
+_REMEMBERED: Final = 4096
+FILE: Final = 60.0
+
+#: (topology id, worker, incarnation)
+CounterKey = tuple[str, str, Incarnation]
+
+
+class Nimbuses:
+    """The Nimbuses that are there, as the store says or said last. Any thread."""
+
+    def __init__(self, store: Store, supervisor: str, pair: KeyPair) -> None:
+        self._registry = Registry(store)
+        self._supervisor = supervisor
+        self._pair = pair
+        self._lock = threading.Lock()
+        self._known: dict[str, NimbusRecord] = {}
+        self._leader: str | None = None
+
+    def look(self) -> tuple[dict[str, NimbusRecord], str | None]:
+        """(records by id, the id of the one that leads), from the store if that can be reached."""
+        try:
+            found = {record.id: record for record in self._registry.nimbuses()}
+            leader = self._registry.store.get(paths.LEADER)
+        except SquallError:
+            found, leader = {}, None
+        with self._lock:
+            if found:
+                self._known = found
+            # A leader that is gone from the store may just have lost its session: it is spoken to until there is another.
+            if leader is not None:
+                self._leader = leader[0].decode(errors="replace")
+            return dict(self._known), self._leader
+
+    def authorization(self, url: str) -> str | None:
+        """The header of a request to the Nimbus of that URL."""
+        with self._lock:
+            records = list(self._known.values())
+        for record in records:
+            if record.url.rstrip("/") == url.rstrip("/") and record.public_key:
+                try:
+                    token = self._pair.token_with(record.public_key, SUPERVISOR_TO_NIMBUS)
+                except BadKey:
+                    return None
+                return daemon_header(self._supervisor, token)
+        return None
+
+    def comes_from_one(self, header: str) -> bool:
+        """Whether a request with that Authorization header was made by one of them."""
+        found = read_daemon_header(header)
+        if found is None:
+            return False
+        name, token = found
+        record = self.look()[0].get(name)
+        return record is not None and self._pair.is_token_of(record.public_key, NIMBUS_TO_SUPERVISOR, token)
+
+
+class HttpNimbusLink:
+    """A `NimbusLink` over HTTP."""
+
+    def __init__(self, nimbuses: Nimbuses, supervisor: str, ca: str | None = None) -> None:
+        self._nimbuses = nimbuses
+        self._path = at("supervisors", supervisor, "reports")
+        self._ca = ca
+        self._lock = threading.Lock()
+        self._reports: dict[tuple[str, str], WorkerReport] = {}
+        self._beat = False
+        #: For a Nimbus that comes later.
+        self._latest: dict[CounterKey, bytes] = {}
+        self._senders: dict[str, _Sender] = {}
+        self._leader: str | None = None
+        self._woken = threading.Event()
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._serve, name="squall-nimbus-link", daemon=True)
+
+    def start(self) -> None:
+        """Begin to send."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Send nothing more."""
+        self._closing.set()
+        self._woken.set()
+        with self._lock:
+            senders = list(self._senders.values())
+        for sender in senders:
+            sender.close()
+
+    def flush(self, seconds: float) -> None:
+        """Wait until what was said has been sent, but not for longer than that."""
+        end = time.monotonic() + seconds
+        self._woken.set()
+        while self._unsent() and time.monotonic() < end:
+            self._closing.wait(0.01)
+
+    def _unsent(self) -> bool:
+        with self._lock:
+            return bool(self._reports) or any(each.counters or each.busy for each in self._senders.values())
+
+    # What the supervisor says
+
+    def report(self, name: str, worker: str, report: WorkerReport) -> bool:
+        """See `NimbusLink`; whether it is taken is not known here: the store will say."""
+        with self._lock:
+            self._reports[name, worker] = report
+        self._woken.set()
+        return True
+
+    def count(self, topology_id: str, worker: str, incarnation: Incarnation, counters: bytes) -> None:
+        """See `NimbusLink`."""
+        key = topology_id, worker, incarnation
+        with self._lock:
+            self._latest.pop(key, None)
+            self._latest[key] = counters
+            if len(self._latest) > _REMEMBERED:
+                del self._latest[next(iter(self._latest))]
+            for sender in self._senders.values():
+                sender.counters[key] = counters
+
+    def heard(self, supervisor_id: str) -> None:
+        """See `NimbusLink`."""
+        with self._lock:
+            self._beat = True
+        self._woken.set()
+
+    # What is sent
+
+    def _serve(self) -> None:
+        """See to it that there is a sender for each Nimbus, and that they have something to do."""
+        while not self._closing.is_set():
+            self._woken.wait(LOOK)
+            self._woken.clear()
+            try:
+                records, leader = self._nimbuses.look()
+                self._keep_senders(records, leader)
+            except Exception:  # nobody else would go on
+                _log.exception("the link to Nimbus has a fault; it goes on")
+            with self._lock:
+                senders = list(self._senders.values())
+            for sender in senders:
+                sender.woken.set()
+
+    def _keep_senders(self, records: dict[str, NimbusRecord], leader: str | None) -> None:
+        with self._lock:
+            self._leader = leader
+            for name in [
+                name for name, sender in self._senders.items() if records.get(name) != sender.record
+            ]:
+                self._senders.pop(name).close()
+            for name in records.keys() - self._senders.keys():
+                if self._closing.is_set() or not records[name].url:
+                    continue
+                client = Client([records[name].url], self._nimbuses.authorization, self._ca, ANSWER)
+                sender = self._senders[name] = _Sender(records[name], client, self._path, self)
+                sender.counters.update(self._latest)
+                sender.start()
+
+    def take(self, sender: _Sender) -> dict[str, Any] | None:
+        """What a sender is to send now; None: nothing."""
+        with self._lock:
+            leads = sender.record.id == self._leader
+            counters, sender.counters = sender.counters, {}
+            reports: dict[tuple[str, str], WorkerReport] = {}
+            beat = False
+            if leads:
+                reports, self._reports = self._reports, {}
+                beat, self._beat = self._beat, False
+            sender.busy = bool(counters or reports or beat)
+        if not sender.busy:
+            return None
+        return {"reports": reports, "counters": counters, "beat": beat}
+
+    def give_back(self, sender: _Sender, what: dict[str, Any]) -> None:
+        """It could not be sent: it is sent again, where nothing later has been said."""
+        with self._lock:
+            self._reports = {**what["reports"], **self._reports}
+            self._beat |= what["beat"]
+            sender.counters = {**what["counters"], **sender.counters}
+            sender.busy = False
+
+
+class _Sender:
+    """Sends to one Nimbus."""
+
+    def __init__(self, record: NimbusRecord, client: Client, path: str, link: HttpNimbusLink) -> None:
+        self.record = record
+        self.counters: dict[CounterKey, bytes] = {}
+        #: Whether something is being sent.
+        self.busy = False
+        self.woken = threading.Event()
+        self._client = client
+        self._path = path
+        self._link = link
+        self._closed = threading.Event()
+        self._failing_since: float | None = None
+        self._warned = 0.0
+        self._thread = threading.Thread(target=self._serve, name=f"squall-to-{record.id}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        self._closed.set()
+        self.woken.set()
+
+    def _serve(self) -> None:
+        while not self._closed.is_set():
+            self.woken.wait()
+            self.woken.clear()
+            what = None if self._closed.is_set() else self._link.take(self)
+            if what is None:
+                continue
+            try:
+                self._client.post(self._path, _body(what))
+            except Exception as error:  # nobody else would send
+                if not isinstance(error, (SquallError, OSError)):
+                    _log.exception("what is to be told to Nimbus %s cannot be sent", self.record.id)
+                self._link.give_back(self, what)
+                self._failed(error)
+                self._closed.wait(AGAIN)
+                self.woken.set()
+            else:
+                self._done()
+        self._client.close()
+
+    def _failed(self, error: Exception) -> None:
+        now = time.monotonic()
+        if self._failing_since is None:
+            self._failing_since, self._warned = now, now - _WARN_EVERY
+        if now >= self._warned + _WARN_EVERY:
+            self._warned = now
+            _log.warning(
+                "what workers do cannot be told to Nimbus %s at the moment: %s", self.record.id, error
+            )
+
+    def _done(self) -> None:
+        self.busy = False
+        if self._failing_since is not None:
+            _log.info("Nimbus %s answers again", self.record.id)
+            self._failing_since = None
+
+
+class NimbusFiles:
+    """Fetches files that topologies bring from whichever Nimbus has them."""
+
+    def __init__(self, nimbuses: Nimbuses, limit: int, ca: str | None = None) -> None:
+        self._nimbuses = nimbuses
+        self._limit = limit
+        self._ca = ca
+
+    def fetch(self, sha256: str, target: Path) -> None:
+        """Write a file to a path; `SquallError` or `OSError`."""
+        records, leader = self._nimbuses.look()
+        urls = [record.url for record in records.values() if record.url]
+        urls.sort(key=lambda url: leader is None or leader not in records or url != records[leader].url)
+        if not urls:
+            raise SquallError("there is no Nimbus at the moment to fetch it from")
+        failure: SquallError | None = None
+        for url in urls:  # one that has it not says 404, which a client takes for an answer
+            client = Client([url], self._nimbuses.authorization, self._ca, FILE)
+            try:
+                with open(target, "wb") as file:
+                    client.get_file(at("files", sha256), file, limit=self._limit)
+                return
+            except SquallError as error:
+                failure = error
+            finally:
+                client.close()
+        assert failure is not None
+        raise failure
+
+
+def _body(what: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "reports": [
+            {"topology": name, "report": json.loads(encode(report))}
+            for (name, _), report in what["reports"].items()
+        ],
+        "counters": [
+            {
+                "topology_id": topology_id,
+                "worker": worker,
+                "incarnation": list(incarnation),
+                "counters": _json(counters),
+            }
+            for (topology_id, worker, incarnation), counters in what["counters"].items()
+        ],
+    }
+
+
+def _json(counters: bytes) -> Any:
+    """Counters as values; bytes that are no JSON are nothing that could be counted."""
+    try:
+        return json.loads(counters)
+    except ValueError:
+        return {}
