@@ -84,8 +84,8 @@ class Tail:
         #: The beginning of a line that has not ended yet.
         self.rest = ""
 
-    def last(self, number: int, component: str | None = None) -> list[Entry]:
-        """The last so many entries; of one component if it is named."""
+    def last(self, number: int, component: str | None = None, following: bool = True) -> list[Entry]:
+        """The last so many entries; of one component if it is named. A line that has not ended counts unless it is waited for."""
         window = FIRST
         while True:
             start, text = self.end_of_log(window)
@@ -93,6 +93,8 @@ class Tail:
             if start > 0:
                 lines = lines[1:]  # the window began within it
             *lines, self.rest = lines or [""]
+            if not following:
+                lines += self.close()
             found = [entry for entry in self.entries(lines) if entry.of(component)]
             if len(found) >= number or start <= 0 or window >= MOST:
                 return found[-number:] if number else []

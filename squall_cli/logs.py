@@ -83,7 +83,7 @@ def logs(
     reader = Reader(client, name, component, worker, file)
     with cluster_client.about(client, name):
         reader.find()
-        found = reader.last(lines)
+        found = reader.last(lines, follow)
         if not follow:
             if not found and not reader.could_read:
                 raise SquallError(f"no log of {name} could be read")
@@ -151,16 +151,16 @@ class Reader:
 
         return ask
 
-    def last(self, number: int) -> list[Entry]:
+    def last(self, number: int, following: bool) -> list[Entry]:
         """The last entries of all logs together."""
-        found = merged([self.read(tail, number) for tail in self.tails.values()])
+        found = merged([self.read(tail, number, following) for tail in self.tails.values()])
         return found[-number:] if number else []
 
     def more(self) -> list[Entry]:
         """What has come since."""
-        return merged([self.read(tail, None) for tail in self.tails.values()])
+        return merged([self.read(tail, None, True) for tail in self.tails.values()])
 
-    def read(self, tail: Tail, number: int | None) -> list[Entry]:
+    def read(self, tail: Tail, number: int | None, following: bool) -> list[Entry]:
         """Of one log; nothing where it cannot be read now, which is told on stderr."""
         from squall.http_client import Refused
 
@@ -168,7 +168,7 @@ class Reader:
             if number is None:
                 found = tail.more(self.component)
             else:
-                found = tail.last(number, self.component)
+                found = tail.last(number, self.component, following)
         except Refused as refused:
             if refused.kind == "NoSuchTopology" or refused.status == 401:
                 raise

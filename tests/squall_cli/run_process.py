@@ -81,9 +81,16 @@ class Running:
 @contextmanager
 def running(*arguments: str) -> Iterator[Running]:
     """Start it, and see to it that it ends."""
+    with running_squall("run", *arguments) as process:
+        yield process
+
+
+@contextmanager
+def running_squall(*arguments: str, **extra: str) -> Iterator[Running]:
+    """Start any command, with these variables in its environment, and see to it that it ends."""
     process = subprocess.Popen(
-        command(*arguments),
-        env=environment(),
+        [sys.executable, "-m", "squall_cli", *arguments],
+        env=environment(**extra),
         cwd="/",
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,

@@ -1,0 +1,210 @@
+"""The end of a log that is elsewhere: found, followed, filtered, and put together with those of other workers."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from hypothesis import given
+from hypothesis import strategies as st
+
+from squall_cli.log_tail import FIRST, Entry, Tail, entries, merged
+from squall_cli.main import squall
+from tests.squall_cli.fake_nimbus import FakeNimbus, fake_nimbus, topology, worker
+from tests.squall_cli.run_process import running_squall
+
+
+class Log:
+    """A log of bytes, asked for as a supervisor answers; `most`: bytes that it gives at a time."""
+
+    def __init__(self, text: str = "", most: int = 1 << 30) -> None:
+        self.data = text.encode()
+        self.most = most
+        self.incarnation = [1, 0]
+
+    def ask(self, offset: int, limit: int) -> Mapping[str, Any]:
+        start = max(0, len(self.data) + offset) if offset < 0 else min(offset, len(self.data))
+        piece = self.data[start : start + min(limit, self.most)]
+        return {
+            "incarnation": self.incarnation, "offset": start, "next_offset": start + len(piece),
+            "size": len(self.data), "text": piece.decode(),
+        }  # fmt: skip
+
+    def tail(self) -> Tail:
+        return Tail("w1", "host-1", self.ask)
+
+
+def line(number: int, place: str = "count[2]", text: str = "text") -> str:
+    return f"2026-03-01 12:00:00,{number % 1000:03} INFO {place} {text} {number}\n"
+
+
+def texts(found: list[Entry]) -> list[str]:
+    return [entry.text for entry in found]
+
+
+def test_lines_without_a_time_belong_to_the_one_before() -> None:
+    found = entries("w", "h", ["odd", *line(1).splitlines(), "  more", "", "and more"])
+    assert texts(found) == ["odd", "text 1\n  more\n\nand more"]
+    assert found[1].lines == [line(1).rstrip(), "  more", "", "and more"]
+    assert (found[1].time, found[1].level, found[1].place) == ("2026-03-01 12:00:00,001", "INFO", "count[2]")
+
+
+@given(st.integers(0, 60), st.integers(0, 40), st.integers(1, 3000))
+def test_the_last_entries_are_found_however_the_log_comes(total: int, wanted: int, most: int) -> None:
+    log = Log("".join(line(number, text="x" * 700) for number in range(total)), most)
+    found = log.tail().last(wanted)
+    assert [int(text.rpartition(" ")[2]) for text in texts(found)] == list(range(total))[-wanted or total :]
+
+
+def test_the_last_entries_of_a_component_are_looked_for_further_back() -> None:
+    log = Log(line(0, "words[1]") + "".join(line(number) for number in range(1, 2000)))
+    assert len(log.data) > 2 * FIRST
+    assert texts(log.tail().last(5, "words")) == ["text 0"]
+    assert log.tail().last(5, "word") == []
+
+
+def test_a_log_is_followed_from_where_its_end_was_and_no_line_is_cut_in_two() -> None:
+    log = Log(line(1) + line(2)[:30])
+    tail = log.tail()
+    assert texts(tail.last(10)) == ["text 1"]
+    assert tail.more() == []
+    log.data += line(2)[30:].encode() + line(3)[:10].encode()
+    assert texts(tail.more()) == ["text 2"]
+    log.data += line(3)[10:].encode()
+    assert texts(tail.more()) == ["text 3"]
+
+
+@given(st.lists(st.integers(0, 200), max_size=20), st.integers(1, 100))
+def test_following_brings_every_line_once(pieces: list[int], most: int) -> None:
+    whole = "".join(line(number) for number in range(40)).encode()
+    log, ends, found = Log(most=most), 0, []
+    tail = log.tail()
+    tail.last(0)
+    for piece in [*pieces, len(whole)]:
+        ends += piece
+        log.data = whole[:ends]
+        while fresh := tail.more():
+            found += texts(fresh)
+    while tail.offset != len(whole):
+        found += texts(tail.more())
+    assert found == [f"text {number}" for number in range(40)]
+
+
+def test_a_line_that_has_not_ended_is_shown_when_nobody_waits_for_its_end() -> None:
+    assert texts(Log(line(1) + "Killed").tail().last(5, following=False)) == ["text 1\nKilled"]
+    assert texts(Log("Killed").tail().last(5, following=False)) == ["Killed"]
+
+
+def test_a_log_that_begins_anew_is_read_from_its_beginning() -> None:
+    log = Log(line(1) + line(2))
+    tail = log.tail()
+    tail.last(10)
+    log.data = line(3).encode()  # rotated
+    assert texts(tail.more()) == ["text 3"]
+    log.data, log.incarnation = (line(4) + line(5) + line(6)).encode(), [1, 1]  # another process
+    assert texts(tail.more()) == ["text 4", "text 5", "text 6"]
+
+
+def test_logs_are_put_together_by_time_and_each_keeps_its_order() -> None:
+    a = entries("a", "h", [line(1).strip(), line(5).strip(), line(3).strip()])
+    b = entries("b", "h", [line(2).strip(), line(4).strip()])
+    assert texts(merged([a, b])) == ["text 1", "text 2", "text 4", "text 5", "text 3"]
+
+
+# The command
+
+
+@pytest.fixture
+def nimbus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FakeNimbus]:
+    monkeypatch.chdir(tmp_path)
+    with fake_nimbus() as there:
+        monkeypatch.setenv("SQUALL_NIMBUS", there.url)
+        there.put(topology("word_count"))
+        there.logs["word_count-w1", "worker"] = (line(1) + line(3, "words[1]")).encode()
+        there.logs["word_count-w2", "worker"] = (line(2, "count[3]") + "  more\n").encode()
+        yield there
+
+
+def run(line: str) -> Result:
+    return CliRunner().invoke(squall, line.split(), prog_name="squall")
+
+
+def test_logs_of_all_workers_are_shown_with_their_names(nimbus: FakeNimbus) -> None:
+    assert run("logs word_count").stdout.splitlines() == [
+        "word_count-w1 | 2026-03-01 12:00:00,001 INFO count[2] text 1",
+        "word_count-w2 | 2026-03-01 12:00:00,002 INFO count[3] text 2",
+        "word_count-w2 |   more",
+        "word_count-w1 | 2026-03-01 12:00:00,003 INFO words[1] text 3",
+    ]
+    assert run("logs word_count --lines 1").stdout.splitlines() == [
+        "word_count-w1 | 2026-03-01 12:00:00,003 INFO words[1] text 3"
+    ]
+
+
+def test_logs_of_one_worker_or_one_component_are_picked(nimbus: FakeNimbus) -> None:
+    assert run("logs word_count --worker word_count-w2").stdout.splitlines() == [
+        "2026-03-01 12:00:00,002 INFO count[3] text 2",
+        "  more",
+    ]
+    assert "text 3" not in run("logs word_count --component count").stdout
+    assert run("logs word_count --component words").stdout == line(3, "words[1]")
+
+
+def test_a_worker_or_component_that_is_not_there_is_answered_with_the_nearest(nimbus: FakeNimbus) -> None:
+    result = run("logs word_count --worker word_count-w3")
+    assert result.exit_code == 1
+    assert "has no worker 'word_count-w3' that runs now; did you mean 'word_count-w" in result.stderr
+    assert "did you mean 'count'?" in run("logs word_count --component cuont").stderr
+
+
+def test_a_log_that_cannot_be_read_leaves_the_others(nimbus: FakeNimbus) -> None:
+    del nimbus.logs["word_count-w1", "worker"]
+    result = run("logs word_count")
+    assert result.exit_code == 0
+    assert result.stderr == "word_count-w1 on host-1: word_count-w1 has written no such log yet\n"
+    assert "text 2" in result.stdout
+    result = run("logs word_count --file build")
+    assert result.exit_code == 1
+    assert result.stderr.endswith("squall logs: no log of word_count could be read\n")
+
+
+def test_json_holds_the_lines_taken_apart(nimbus: FakeNimbus) -> None:
+    lines = json.loads(run("logs word_count --json").stdout)["lines"]
+    assert lines[1] == {
+        "worker": "word_count-w2", "host": "host-2", "time": "2026-03-01 12:00:00,002", "level": "INFO",
+        "place": "count[3]", "text": "text 2\n  more",
+    }  # fmt: skip
+
+
+@pytest.mark.slow
+def test_following_shows_what_comes_also_of_new_workers_until_the_topology_is_gone(
+    nimbus: FakeNimbus,
+) -> None:
+    with running_squall("logs", "word_count", "-f", "--lines", "1", SQUALL_NIMBUS=nimbus.url) as process:
+        process.wait_for("text 3")
+        nimbus.logs["word_count-w1", "worker"] += line(4).encode()
+        process.wait_for("text 4")
+        nimbus.logs["w9", "worker"] = line(5).encode()
+        nimbus.topologies["word_count"]["workers"].append(worker("w9", "host-3"))
+        process.wait_for("w9 | 2026-03-01 12:00:00,005 INFO count[2] text 5")
+        nimbus.topologies.clear()
+        assert process.end() == 0
+        assert process.lines[-1] == "word_count is gone.\n"
+
+
+def test_ctrl_c_ends_following_without_a_word(nimbus: FakeNimbus) -> None:
+    arguments = ("logs", "word_count", "-f", "--json")
+    with running_squall(*arguments, SQUALL_NIMBUS=nimbus.url) as process:
+        process.wait_for("text 3")
+        process.signal(signal.SIGINT)
+        assert process.end() == 0
+        assert [json.loads(each)["worker"] for each in process.lines] == [
+            "word_count-w1",
+            "word_count-w2",
+            "word_count-w1",
+        ]
