@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from squall.http_client import Client
     from squall_cli.submission import Accepted, Submission
 
+#: Libraries that are there wherever Squall is.
+WITH_SQUALL: Final = (*NEEDED, "click", "kazoo", "nacl", "rich", "starlette", "uvicorn")
 #: Seconds for one answer: Nimbus looks through all of an archive before it gives one.
 ANSWER_SECS: Final = 60.0
 #: Seconds between two lines that differ in their numbers only.
@@ -235,8 +237,6 @@ def sent(client: Client, patient: Client, submission: Submission, package: Packa
         if error.status == 413 and submission.files:
             raise SquallError(f"{error}; the largest files that would travel: {largest(package)}") from None
         raise
-    finally:
-        patient.close()
     if submission.files:
         all_there = "nothing to upload: it is there already"
         steps.done(f"uploaded: {sending.in_bytes(accepted.uploaded)}" if accepted.uploaded else all_there)
@@ -277,7 +277,7 @@ class Steps(Progress):
 
 def hints(package: Package) -> list[str]:
     """What the user may not know about the hosts."""
-    libraries = [name for name in package.libraries if name not in NEEDED]
+    libraries = [name for name in package.libraries if name not in WITH_SQUALL]
     if not libraries or package.requirements is not None:
         return []
     return [

@@ -17,6 +17,7 @@ from squall_cli import submission as sending
 from tests.squall_cli.fake_nimbus import Refusal, worker
 from tests.squall_cli.run_process import environment
 from tests.squall_cli.taking_nimbus import TakingNimbus, acked, scheduled, taking_nimbus, up
+from tests.squall_cli.terminal import ESCAPE, squall_on_terminal
 
 SECONDS = 60
 TOPOLOGY = """
@@ -309,3 +310,24 @@ def test_wait_tells_that_a_replacement_was_rolled_back(nimbus: TakingNimbus, pro
         "the new version of 'words' did not come up, the one before has the name again: w1 died"
         in done.stderr
     )
+
+
+def test_on_a_terminal_the_steps_stay_and_what_is_waited_for_goes(
+    nimbus: TakingNimbus, project: Path
+) -> None:
+    nimbus.story.extend([lambda status: None, scheduled, lambda status: None, up, acked])
+    arguments = ("submit", str(project / "my_words.py"), "--wait")
+    with squall_on_terminal(100, 30, *arguments, SQUALL_NIMBUS=nimbus.url, HOME=str(project)) as terminal:
+        assert terminal.end() == 0, terminal.plain
+    stays = [line.rpartition("\x1b[2K")[2] for line in terminal.text.split("\r\n")]
+    plain = [ESCAPE.sub("", line).split(" (")[0] for line in stays]
+    lines = [
+        line for line in plain if line.strip() and line[0] < "\u2800"
+    ]  # the spinner's own last line is taken away
+    size = (nimbus.folder / nimbus.puts[0]).stat().st_size
+    assert lines == [
+        "the user's file is loaded", f"packed: 2 modules, {size} bytes", f"uploaded: {size} bytes",
+        "submitted: words as words-1", "scheduled: 2 workers on 2 hosts", "2 workers up", "first ack: 7 acked",
+        f"words is ACTIVE at {nimbus.url}: `squall status words`",
+    ]  # fmt: skip
+    assert "starting: 0 of 2 workers up" in terminal.plain
