@@ -1,6 +1,6 @@
 """Time as an argument: what every core without I/O is given instead of reading the clock itself.
 
-`RealClock` is the machine's monotonic clock, `SteadyClock` the same counted from 1970; `ManualClock` moves only when it is told to (simulated time).
+`RealClock` is the machine's monotonic clock; `ManualClock` moves only when it is told to (simulated time).
 Must not know: who waits for what.
 """
 
@@ -21,21 +21,6 @@ class RealClock:
     """The machine's monotonic clock."""
 
     now = staticmethod(time.monotonic)
-
-
-class SteadyClock:
-    """Seconds since 1970 as the machine had them when this was made, counted on by its monotonic clock.
-
-    For moments that stand in the store: two hosts agree about them as well as their clocks do, and setting the clock of one
-    of them while a daemon runs moves none of its deadlines.
-    """
-
-    def __init__(self) -> None:
-        self._offset = time.time() - time.monotonic()
-
-    def now(self) -> float:
-        """The time in seconds; never goes back."""
-        return time.monotonic() + self._offset
 
 
 class ManualClock:

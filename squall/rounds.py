@@ -37,6 +37,10 @@ class Rounds(Protocol):
         """When a round is due though nobody wakes the loop."""
 
 
+class Stopped(SquallError):
+    """A loop that takes no more commands."""
+
+
 class NotInTime(SquallError):
     """A command was not done in the time that its caller had. `begun`: it may be done all the same, later."""
 
@@ -106,11 +110,11 @@ class Driver:
                     raise NotInTime(f"{self.what} is busy: no answer within {timeout:g} s", begun) from None
 
     def check_running(self) -> None:
-        """SquallError when no more commands are taken."""
+        """`Stopped` when no more commands are taken."""
         if self.broken is not None:
-            raise SquallError(f"{self.what} has stopped: {self.broken!r}") from self.broken
+            raise Stopped(f"{self.what} has stopped: {self.broken!r}") from self.broken
         if self.closing or not self.thread.is_alive():
-            raise SquallError(f"{self.what} has been shut down")
+            raise Stopped(f"{self.what} has been shut down")
 
     def serve(self) -> None:
         """The life of the thread."""
