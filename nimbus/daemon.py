@@ -1,0 +1,254 @@
+"""`squall nimbus` without its command line: one Nimbus, put together from its parts, over a store that is given.
+
+Three threads: control (elections, and the master while this one leads), housekeeping (files, counters), and HTTP. With
+`start` and `stop` it runs inside another program; `run` serves HTTP in the calling thread until it is told to stop.
+Must not know: which store it is, the command line, signals.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Final, cast
+
+from nimbus.control import Control
+from nimbus.counting import Counters
+from nimbus.files import FileStore
+from nimbus.housekeeping import Housekeeping
+from nimbus.http.app import make_app
+from nimbus.http.desk import Desk
+from nimbus.http.gate import Gate
+from nimbus.http.server import HttpServer, listen
+from nimbus.master import Nimbus
+from nimbus.secrets import Secrets
+from nimbus.state import State
+from nimbus.views import Views
+from squall import tls
+from squall.cluster import identity
+from squall.cluster.records import NimbusRecord, SupervisorRecord
+from squall.cluster.store import Store
+from squall.http_client import Client
+from squall.rounds import Driver
+from squall.sealing import NIMBUS_TO_NIMBUS, NIMBUS_TO_SUPERVISOR, daemon_header
+from squall.transport.sockets import make_keys
+from squall.versions import own_versions
+from topology_api.errors import SquallError
+from topology_api.options import defaults
+
+_log = logging.getLogger(__name__)
+
+#: Seconds that the control thread has to let go of the lead when the daemon stops.
+STOP_SECS: Final = 1.0
+_EVERYWHERE: Final = ("", "0.0.0.0", "::")
+_KINDS: Final = {"ZooKeeperStore": "zookeeper", "InMemoryStore": "memory", "SqliteStore": "file"}
+
+
+@dataclass(frozen=True)
+class NimbusSettings:
+    """What a Nimbus is told.
+
+    state: its directory. host, port: where it listens (port 0: any free one). advertise: the URL that others reach it by.
+    insecure: whether it may listen to other machines without HTTPS. new_cluster: forget which cluster it belonged to. conf:
+    the site's options (defaults for those that are not in it). environ: where the user's own places are looked up.
+    """
+
+    state: Path
+    host: str = "127.0.0.1"
+    port: int = 0
+    advertise: str | None = None
+    insecure: bool = False
+    new_cluster: bool = False
+    conf: Mapping[str, object] = field(default_factory=dict)
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+
+    def option(self, name: str) -> object:
+        """The value of an option."""
+        return self.conf[name] if name in self.conf else defaults("daemon")[name]
+
+    def number(self, name: str) -> float:
+        """The value of an option that is a number."""
+        return cast(float, self.option(name))
+
+
+class NimbusDaemon:
+    """One Nimbus, from `start` to `stop`."""
+
+    def __init__(self, store: Store, settings: NimbusSettings) -> None:
+        self._store = store
+        self._settings = settings
+        files = tls.server_context_files(settings.conf)
+        tls.check_bind(settings.host, files is not None, settings.insecure)
+        self._ca = tls.ca(settings.conf)
+        self._listener = listen(settings.host, settings.port)
+        try:
+            self._state = State(settings.state)
+        except BaseException:
+            self._listener.close()
+            raise
+        #: Where it answers.
+        self.url = self._own_url("http" if files is None else "https")
+        if settings.new_cluster:
+            self._state.remember_cluster(None)
+        self._put_together(files)
+
+    def _put_together(self, server_files: tls.ServerFiles | None) -> None:
+        settings, store, state = self._settings, self._store, self._state
+        self.me = NimbusRecord(
+            state.id, self.url, socket.gethostname(), state.pair.public, own_versions(), time.time()
+        )
+        self._driver = Driver("Nimbus", "squall-nimbus-control")
+        clock = self._driver.clock
+        limit, unpacked = (
+            int(settings.number(f"nimbus.package.{name}.bytes")) for name in ("limit", "unpacked.limit")
+        )
+        self.files = FileStore(state.directory / "files", limit, unpacked)
+        self.counters = Counters()
+        self.counters.load(state.directory / "counters")
+        self._housekeeping = Housekeeping(
+            store, self.files, self.counters, state.directory / "counters", self.me, self._ask_nimbus, clock
+        )
+        self._secrets = Secrets(
+            store,
+            state.pair,
+            state.id,
+            lambda: asdict(make_keys()),
+            clock,
+            state.directory,
+            self._urls(),
+            settings.environ,
+            settings.conf,
+        )
+        self._control = Control(
+            store, self.me, clock, self._make_master, self._secrets, self._why_not, self._driver.wake
+        )
+        self.views = Views(store, self.counters, time.time)
+        desk = Desk(
+            self.me,
+            self.views,
+            self.files,
+            self.counters,
+            self._control,
+            self._driver,
+            {**defaults("daemon"), **settings.conf},
+            self._ask_supervisor,
+            self.store_state,
+        )
+        gate = Gate(lambda: self._secrets.token, state.pair, store)
+        self._server = HttpServer(make_app(desk, gate), self._listener, server_files)
+
+    # Life
+
+    def start(self) -> None:
+        """Begin, with HTTP in a thread; requests are taken when this returns."""
+        self._begin()
+        self._server.start()
+
+    def run(self) -> None:
+        """Begin, and serve HTTP in this thread until `ask_to_stop`; then end as `stop` does."""
+        self._begin()
+        try:
+            self._server.run()
+        finally:
+            self.stop()
+
+    def ask_to_stop(self) -> None:
+        """Have `run` return; may be called from a signal handler."""
+        self._server.stop()
+
+    def stop(self) -> None:
+        """Let another one lead, end, and let go of the state directory."""
+        try:
+            self._driver.stop(self._control.stop, STOP_SECS)
+        except SquallError as error:  # the store does not answer: the lead ends with the session
+            _log.warning("%s", error)
+        self._housekeeping.stop()
+        self._server.stop()
+        self._server.join()
+        self._listener.close()
+        self._state.close()
+        _log.info("Nimbus %s has ended", self.me.id)
+
+    def _begin(self) -> None:
+        _log.info("Nimbus %s answers at %s; its state is in %s", self.me.id, self.url, self._state.directory)
+        self._driver.start(self._control)
+        self._housekeeping.start()
+
+    # What is asked from outside
+
+    @property
+    def leading(self) -> bool:
+        """Whether this Nimbus leads at this moment."""
+        return self._control.leading
+
+    @property
+    def token(self) -> str | None:
+        """The operators' token, None while it is not known yet."""
+        return self._secrets.token
+
+    def store_state(self) -> Mapping[str, object]:
+        """What is known of the store."""
+        kind = type(self._store).__name__
+        return {
+            "kind": _KINDS.get(kind, kind),
+            "connected": bool(getattr(self._store, "connected", True)),
+        }
+
+    # Parts
+
+    def _make_master(self, store: Store) -> Nimbus:
+        master = Nimbus(
+            store,
+            self._driver.clock,
+            keyring=self._secrets.ring,
+            counters=self.counters,
+            supervisor_timeout_secs=self._settings.number("nimbus.supervisor.timeout.secs"),
+            replace_timeout_secs=self._settings.number("nimbus.replace.timeout.secs"),
+            calendar=time.time,
+        )
+        self._state.remember_cluster(master.cluster_id)
+        return master
+
+    def _why_not(self) -> str | None:
+        """A reason not to lead."""
+        try:
+            cluster_id = identity.check(self._store, self._state.cluster)
+        except identity.OtherCluster as error:
+            return str(error)
+        if cluster_id:
+            self._state.remember_cluster(cluster_id)
+        return self._secrets.lacks() or self._housekeeping.lacks()
+
+    def _ask_nimbus(self, other: NimbusRecord) -> Client:
+        authorization = partial(self._header, other.public_key, NIMBUS_TO_NIMBUS)
+        return Client([other.url], authorization, self._ca, what=f"Nimbus {other.id}", advice="")
+
+    def _ask_supervisor(self, record: SupervisorRecord) -> Client:
+        what = f"supervisor {record.id} on {record.host}"
+        authorization = partial(self._header, record.public_key, NIMBUS_TO_SUPERVISOR)
+        return Client([record.url], authorization, self._ca, timeout=4.0, what=what, advice="")
+
+    def _header(self, public_key: str, context: str, url: str) -> str:
+        return daemon_header(self.me.id, self._state.pair.token_with(public_key, context))
+
+    def _own_url(self, scheme: str) -> str:
+        if self._settings.advertise:
+            return self._settings.advertise.rstrip("/")
+        host = self._settings.host
+        if host in _EVERYWHERE:
+            host = socket.getfqdn()
+        return _url(scheme, host, self._listener.getsockname()[1])
+
+    def _urls(self) -> list[str]:
+        """All that a command of this host may call it by."""
+        scheme = self.url.partition("://")[0]
+        return [self.url, _url(scheme, self._settings.host or "0.0.0.0", self._listener.getsockname()[1])]
+
+
+def _url(scheme: str, host: str, port: int) -> str:
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"

@@ -1,0 +1,90 @@
+"""Who may ask: operators by their token, daemons by their key pairs.
+
+An operator shows the token of the cluster. A daemon shows what only it and this Nimbus can make of their key pairs
+(`squall.sealing`); its public key stands in its record, so whoever may write to the store says who is a daemon. A
+supervisor that was given up for its silence has no record, and must be heard all the same: the key that it was known
+by is remembered while this process lives.
+Must not know: what is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from nimbus.http.errors import NoTokenYet, Unauthorized
+from squall.cluster import paths
+from squall.cluster.records import BadRecord, NimbusRecord, SupervisorRecord, decode
+from squall.cluster.store import Store
+from squall.sealing import NIMBUS_TO_NIMBUS, SUPERVISOR_TO_NIMBUS, KeyPair, read_daemon_header
+from squall.tokens import is_token, read_bearer
+
+OPERATOR: Final = "operator"
+SUPERVISOR: Final = "supervisor"
+NIMBUS: Final = "nimbus"
+
+_REMEMBERED: Final = 10_000
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who asks: OPERATOR, or a daemon with its id."""
+
+    kind: str
+    id: str = ""
+
+
+class Gate:
+    """Tells callers by what they show. Any thread may ask."""
+
+    def __init__(self, token: Callable[[], str | None], pair: KeyPair, store: Store) -> None:
+        self._token = token
+        self._pair = pair
+        self._store = store
+        #: path of a daemon's record -> its bytes, and the public key in them.
+        self._known: dict[str, tuple[bytes, str]] = {}
+
+    def operator(self, header: str | None) -> Caller | None:
+        """The operator who shows this; None for anybody else. `Unauthorized` for a false token. Nothing is read."""
+        given = None if header is None else read_bearer(header)
+        if given is None:
+            return None
+        expected = self._token()
+        if expected is None:
+            raise NoTokenYet("this Nimbus does not know the operators' token yet: ask again in a few seconds")
+        if not is_token(given, expected):
+            raise Unauthorized("the operators' token is another one")
+        return Caller(OPERATOR)
+
+    def daemon(self, header: str | None) -> Caller:
+        """The daemon that shows this, or `Unauthorized`. Its key is looked up in the store."""
+        found = None if header is None else read_daemon_header(header)
+        if found is None:
+            raise Unauthorized("this takes the operators' token: `Authorization: Bearer TOKEN`")
+        daemon_id, shown = found
+        supervisor = self._key_in(SupervisorRecord, paths.supervisor(daemon_id), remembered=True)
+        if supervisor and self._pair.is_token_of(supervisor, SUPERVISOR_TO_NIMBUS, shown):
+            return Caller(SUPERVISOR, daemon_id)
+        nimbus = self._key_in(NimbusRecord, paths.nimbus(daemon_id))
+        if nimbus and self._pair.is_token_of(nimbus, NIMBUS_TO_NIMBUS, shown):
+            return Caller(NIMBUS, daemon_id)
+        raise Unauthorized(f"no daemon {daemon_id!r:.200} is known by what it shows")
+
+    def _key_in(
+        self, kind: type[SupervisorRecord] | type[NimbusRecord], path: str, remembered: bool = False
+    ) -> str:
+        """The public key in a record; "" where there is none."""
+        found = self._store.get(path)
+        known = self._known.get(path)
+        if found is None:
+            return known[1] if known is not None and remembered else ""
+        if known is None or known[0] != found[0]:
+            try:
+                known = found[0], decode(kind, found[0]).public_key
+            except BadRecord:
+                return ""
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            self._known[path] = known
+        return known[1]

@@ -1,0 +1,90 @@
+"""What Prometheus is told: a text of numbers, made from what the views say.
+
+Must not know: HTTP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from nimbus.views import Views
+from topology_api.errors import NoSuchTopology
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+#: Of each component: counter or gauge, the name in its status, what it is.
+_OF_COMPONENTS: Final = (
+    ("counter", "emitted", "Calls of emit, replays not counted."),
+    ("counter", "executed", "Tuples executed."),
+    ("counter", "acked", "Tuples acked by a bolt, trees acked of a spout."),
+    ("counter", "failed", "Tuples failed by a bolt, trees failed for good of a spout."),
+    ("counter", "replayed", "Trees emitted again."),
+    ("counter", "errors", "Errors of the user's code."),
+    ("counter", "dropped", "Untracked tuples that a full cycle dropped."),
+    ("gauge", "pending", "Open trees of a spout."),
+    ("gauge", "tasks", "Tasks."),
+)
+
+
+def text_of(views: Views, leading: bool, connected: bool) -> str:
+    """The whole page."""
+    return "\n".join(_lines(views, leading, connected)) + "\n"
+
+
+def _lines(views: Views, leading: bool, connected: bool) -> Iterator[str]:
+    yield from _one("squall_nimbus_leading", "gauge", "Whether this Nimbus leads.", [({}, int(leading))])
+    yield from _one(
+        "squall_store_connected", "gauge", "Whether the store is in reach.", [({}, int(connected))]
+    )
+    supervisors = views.supervisors()
+    yield from _one("squall_supervisors", "gauge", "Supervisors that are there.", [({}, len(supervisors))])
+    for name, text in (("slots", "Slots for workers."), ("used", "Slots that are taken.")):
+        total = sum(supervisor[name] for supervisor in supervisors)
+        metric = "squall_slots" if name == "slots" else "squall_slots_used"
+        yield from _one(metric, "gauge", text, [({}, total)])
+    listed = views.topologies()
+    states = [({"topology": each["name"], "state": each["state"]}, 1) for each in listed]
+    yield from _one("squall_topology_state", "gauge", "1 for the state that a topology is in.", states)
+    workers = [({"topology": each["name"]}, each["workers"]) for each in listed]
+    yield from _one("squall_topology_workers", "gauge", "Workers of a topology.", workers)
+    yield from _components(views, [each["name"] for each in listed if each["state"] != "BAD"])
+
+
+def _components(views: Views, names: list[str]) -> Iterator[str]:
+    rows: list[tuple[dict[str, str], Mapping[str, Any]]] = []
+    for name in names:
+        try:
+            components = views.status(name).components
+        except NoSuchTopology:
+            continue  # it went meanwhile
+        rows += [({"topology": name, "component": each}, vars(status)) for each, status in components.items()]
+    for kind, key, text in _OF_COMPONENTS:
+        metric = f"squall_component_{key}" + ("_total" if kind == "counter" else "")
+        yield from _one(metric, kind, text, [(labels, status[key]) for labels, status in rows])
+    latencies = [
+        ({**labels, "quantile": quantile}, status[key])
+        for labels, status in rows
+        for key, quantile in (("p50", "0.5"), ("p99", "0.99"))
+        if status[key] is not None
+    ]
+    text = "Seconds from the first emission of a tree to its ack."
+    yield from _one("squall_component_complete_latency_seconds", "gauge", text, latencies)
+
+
+def _one(name: str, kind: str, text: str, values: Sequence[tuple[Mapping[str, str], float]]) -> Iterator[str]:
+    yield f"# HELP {name} {text}"
+    yield f"# TYPE {name} {kind}"
+    for labels, value in values:
+        yield f"{name}{_labels(labels)} {value}"
+
+
+def _labels(labels: Mapping[str, str]) -> str:
+    if not labels:
+        return ""
+    quoted = (f'{name}="{_escaped(value)}"' for name, value in labels.items())
+    return "{" + ",".join(quoted) + "}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -1,0 +1,103 @@
+"""The state directory of a Nimbus: who it is, and what it keeps over a restart.
+
+```
+<state>/lock        held while a Nimbus runs with this directory: two of them would be one
+<state>/id          its id
+<state>/key         its key pair (mode 0600)
+<state>/cluster     the id of the cluster that it belongs to
+<state>/token       the operators' token (mode 0600), unless squall.token.file names another place
+<state>/files/      the files of topologies, by their SHA-256
+<state>/counters/   what topologies have counted
+```
+Must not know: what the parts are used for.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import secrets
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+
+from squall.sealing import KeyPair
+from topology_api.errors import SquallError
+
+_ID = re.compile(r"[\w.-]{1,100}")
+
+
+class BadState(SquallError):
+    """A state directory that cannot be used."""
+
+
+def default_state(environ: Mapping[str, str]) -> Path:
+    """Where a Nimbus keeps its state when nobody says where: below the user's own state directory."""
+    above = environ.get("XDG_STATE_HOME") or ""
+    if not Path(above).is_absolute():
+        above = str(Path(environ.get("HOME") or "/var/lib") / ".local" / "state")
+    return Path(above) / "squall" / "nimbus"
+
+
+class State:
+    """A state directory that is this process's until `close`."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        try:
+            directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise BadState(f"the state directory {directory} cannot be used: {error.strerror}") from error
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(self._lock)
+            raise BadState(
+                f"another Nimbus runs with the state directory {directory}: give this one its own with --state"
+            ) from None
+        try:
+            self.id = self._own_id()
+            self.pair = KeyPair.load_or_make(directory / "key")
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def cluster(self) -> str | None:
+        """The id of the cluster that this Nimbus belongs to, None when it has belonged to none."""
+        try:
+            return (self.directory / "cluster").read_text(encoding="utf-8").strip() or None
+        except FileNotFoundError:
+            return None
+
+    def remember_cluster(self, cluster_id: str | None) -> None:
+        """Belong to a cluster from now on, or to none."""
+        path = self.directory / "cluster"
+        if cluster_id is None:
+            path.unlink(missing_ok=True)
+        elif cluster_id != self.cluster:
+            _write(path, cluster_id)
+
+    def close(self) -> None:
+        """Let go of the directory."""
+        os.close(self._lock)
+
+    def _own_id(self) -> str:
+        path = self.directory / "id"
+        try:
+            text = path.read_text(encoding="utf-8").strip()
+        except FileNotFoundError:
+            host = re.sub(r"[^\w.-]", "-", socket.gethostname())[:60] or "host"
+            text = f"nimbus-{host}-{secrets.token_hex(4)}"
+            _write(path, text)
+        if _ID.fullmatch(text) is None:
+            raise BadState(f"{path} holds no id of a Nimbus: remove it, and this Nimbus becomes another one")
+        return text
+
+
+def _write(path: Path, text: str) -> None:
+    beside = path.with_name(f"{path.name}.new")
+    beside.write_text(f"{text}\n", encoding="utf-8")
+    os.replace(beside, path)
