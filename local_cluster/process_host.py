@@ -19,10 +19,12 @@ from pathlib import Path
 from local_cluster.driver import STOP_SECS
 from local_cluster.leftovers import PREFIX, note_owner, sweep
 from nimbus.counting import Statuses
+from nimbus.keyring import KeyRing
 from nimbus.master import SUPERVISOR_TIMEOUT, Nimbus
 from squall.clock import Clock
 from squall.cluster.memory import InMemoryStore
 from squall.cluster.registry import Registry
+from squall.sealing import KeyPair
 from squall.transport.sockets import make_keys
 from supervisor.agent import Supervisor
 from supervisor.plan import Limits
@@ -30,6 +32,8 @@ from topology_api import InvalidConfig, SquallError
 
 _log = logging.getLogger(__name__)
 
+#: What the one Nimbus is called, which keeps the keys of topologies for itself under this name.
+NIMBUS_ID = "local"
 #: Seconds that workers go on without this process; they must outlast a call that holds the interpreter's lock.
 LEASE_SECS = 10.0
 #: Seconds by which a silent supervisor must be given up later than its workers' leases are over: they look at them once a
@@ -77,7 +81,7 @@ class ProcessEngine:
         self.nimbus = Nimbus(
             self.store,
             clock,
-            make_keys=lambda: asdict(make_keys()),
+            keyring=KeyRing(Registry(self.store), KeyPair.make(), NIMBUS_ID, lambda: asdict(make_keys())),
             supervisor_timeout_secs=supervisor_timeout_secs,
         )
         self.statuses = Statuses(self.store, self.nimbus.counters, clock.now)
@@ -100,6 +104,7 @@ class ProcessEngine:
                 clock,
                 lease_secs=LEASE_SECS,
                 limits=Limits(stop=STOP_SECS),
+                key_pair=KeyPair.make(),
             )
             for number in range(1, supervisors + 1)
         ]

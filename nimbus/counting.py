@@ -9,89 +9,34 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+from nimbus import counter_files
+from nimbus.clearing import BadTopology, whole
+from nimbus.counted import Counted, Incarnation
 from squall.cluster.blobs import BadBlob, get_description
 from squall.cluster.counters import BadCounters, ComponentCounters, WorkerCounters
 from squall.cluster.records import Placement, TopologyRecord
-from squall.cluster.registry import Registry
+from squall.cluster.registry import Registry, name_of
 from squall.cluster.store import Store
-from squall.error_reports import KEPT, ErrorReport
 from squall.status import ComponentStatus, TopologyStatus
 from squall.telemetry import Histogram
 from topology_api.errors import NoSuchTopology
 
 _log = logging.getLogger(__name__)
 
+#: The state that is shown of a topology that cannot be read.
+BAD = "BAD"
 #: Topologies that are gone and still remembered.
 PAST = 4
 #: Why a spout that has no tasks at this moment does not emit, by the topology's state; in all other states: inactive.
 WITHOUT_TASKS = {"ACTIVE": "not open yet", "COMPLETED": "finished"}
 
-Incarnation = tuple[int, int]
 #: The components of a topology in the order of declaration: (id, kind).
 Components = tuple[tuple[str, str], ...]
-
-
-@dataclass
-class Counted:
-    """What was heard of one topology."""
-
-    #: The latest counters of each worker.
-    workers: dict[str, tuple[Incarnation, WorkerCounters]] = field(default_factory=dict)
-    #: Sums of the incarnations that are gone, and their latest errors; whose they are: worker -> its latest that is in them.
-    base: dict[str, ComponentCounters] = field(default_factory=dict)
-    reports: dict[str, deque[ErrorReport]] = field(default_factory=dict)
-    folded: dict[str, Incarnation] = field(default_factory=dict)
-
-    def count(self, worker: str, incarnation: Incarnation, counters: WorkerCounters) -> None:
-        """Take the counters of a worker, unless later ones are here already."""
-        if incarnation <= self.folded.get(worker, (-1, -1)):
-            return
-        last = self.workers.get(worker)
-        if last is not None:
-            if incarnation < last[0] or (incarnation == last[0] and counters.number < last[1].number):
-                return
-            if incarnation > last[0]:
-                self.fold(worker)
-        self.workers[worker] = incarnation, counters
-
-    def fold(self, worker: str) -> None:
-        """An incarnation is gone, and another will count on: keep what it has done, forget how it was."""
-        incarnation, counters = self.workers.pop(worker)
-        self.folded[worker] = incarnation
-        for component, done in counters.components.items():
-            self.base.setdefault(component, ComponentCounters()).add(done)
-        for report in counters.reports:
-            self.reports.setdefault(report.component, deque(maxlen=KEPT)).append(report)
-
-    def totals(self, component: str, living: Collection[tuple[str, Incarnation]]) -> ComponentCounters:
-        """All that a component has done; how it is at this moment, as far as `living` say so.
-
-        When none lives, how it was at the end: trees of a worker that was killed never had a verdict.
-        """
-        totals = ComponentCounters()
-        if component in self.base:
-            totals.add(self.base[component])
-        for worker, (incarnation, counters) in self.workers.items():
-            here = counters.components.get(component)
-            if here is None:
-                continue
-            totals.add(here)
-            if not living or (worker, incarnation) in living:
-                totals.add_present(here)
-        if not living:
-            totals.idle.clear()
-        return totals
-
-    def latest_reports(self) -> tuple[ErrorReport, ...]:
-        """The latest errors of all workers, the oldest first."""
-        found = [report for reports in self.reports.values() for report in reports]
-        found += [report for _, counters in self.workers.values() for report in counters.reports]
-        return tuple(sorted(found, key=lambda report: report.time))
 
 
 class Counters:
@@ -102,6 +47,8 @@ class Counters:
         self._topologies: dict[str, Counted] = {}
         #: Of the latest topologies that are gone, by name: how to make their final status.
         self._past: dict[str, Callable[[float], TopologyStatus]] = {}
+        #: Topologies of which something was counted since they were saved.
+        self._unsaved: set[str] = set()
 
     def count(
         self, topology_id: str, worker: str, incarnation: Incarnation, counters: WorkerCounters
@@ -109,6 +56,7 @@ class Counters:
         """Take the counters of a worker."""
         with self._lock:
             self._topologies.setdefault(topology_id, Counted()).count(worker, incarnation, counters)
+            self._unsaved.add(topology_id)
 
     def count_bytes(self, topology_id: str, worker: str, incarnation: Incarnation, data: bytes) -> None:
         """Take the counters that a worker process wrote; of bytes that are none a warning is left."""
@@ -124,6 +72,7 @@ class Counters:
             last = None if counted is None else counted.workers.get(worker)
             if counted is not None and last is not None and last[0][0] == version:
                 counted.fold(worker)
+                self._unsaved.add(topology_id)
 
     def status(
         self,
@@ -152,6 +101,40 @@ class Counters:
             if len(self._past) > PAST:
                 del self._past[next(iter(self._past))]
 
+    def keep(self, topology_ids: Collection[str], names: Collection[str] = ()) -> None:
+        """Forget all topologies but these, and those of these names."""
+        with self._lock:
+            for topology_id in list(self._topologies):
+                if topology_id not in topology_ids and name_of(topology_id) not in names:
+                    del self._topologies[topology_id]
+
+    def save(self, directory: Path) -> None:
+        """Write what has changed to a directory, which is made, and drop what it has of topologies that are gone.
+        OSError when that fails: what was not written is written the next time. One thread at a time."""
+        with self._lock:
+            ids = set(self._topologies)
+            unsaved = sorted(self._unsaved & ids)
+            self._unsaved.clear()
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            while unsaved:
+                with self._lock:  # the workers' counters are values; only the sums may change meanwhile
+                    counted = self._topologies.get(unsaved[-1], Counted())
+                    parts = counter_files.base_of(counted), dict(counted.folded), dict(counted.workers)
+                counter_files.write(directory, unsaved[-1], counter_files.encode(*parts))
+                unsaved.pop()
+        finally:
+            with self._lock:
+                self._unsaved.update(unsaved)
+        counter_files.remove_others(directory, ids)
+
+    def load(self, directory: Path) -> None:
+        """Take what was saved, of topologies of which nothing was heard since."""
+        found = counter_files.read_all(directory)
+        with self._lock:
+            for topology_id, counted in found.items():
+                self._topologies.setdefault(topology_id, counted)
+
     def last(self, name: str, now: float) -> TopologyStatus | None:
         """The final status of the latest topology of that name that is gone, while it is remembered."""
         with self._lock:
@@ -170,8 +153,11 @@ class Statuses:
         self._components: dict[str, Components] = {}
 
     def status(self, name: str) -> TopologyStatus:
-        """State and counters of a topology; NoSuchTopology for an unknown name."""
-        record = self._registry.topology(name)
+        """State and counters of a topology, the state BAD of one that cannot be read; NoSuchTopology for an unknown name."""
+        try:
+            record = whole(self._registry, name)
+        except BadTopology as error:
+            return TopologyStatus(name, BAD, {}, 0, (), error.reason, 0.0)
         if record is None:
             raise NoSuchTopology(name)
         try:

@@ -8,6 +8,7 @@ nothing. `activate` and `deactivate` may be said twice, and `kill` again, with a
 | ACTIVE | spouts run |
 | INACTIVE | spouts rest (or were never opened), what is in flight is worked off |
 | REBALANCING | waits for the drain before its tasks are placed anew, then goes back to the state before |
+| REPLACING | waits for the drain, and for its workers to be gone, before another version of it takes over |
 | COMPLETED | every source has ended and all is worked off; final until `kill` |
 | FAILED | a crash ended it; the error is kept until `kill` |
 | KILLED | waits for the drain, then for its workers to be gone; then the name is free |
@@ -26,39 +27,50 @@ from topology_api.errors import SquallError
 ACTIVE: Final = "ACTIVE"
 INACTIVE: Final = "INACTIVE"
 REBALANCING: Final = "REBALANCING"
+REPLACING: Final = "REPLACING"
 COMPLETED: Final = "COMPLETED"
 KILLED: Final = "KILLED"
 FAILED: Final = "FAILED"
 GONE: Final = "GONE"
 """Where `remove` leads: the record is no more. No record ever holds it."""
 
-STATES: Final = (ACTIVE, INACTIVE, REBALANCING, COMPLETED, FAILED, KILLED)
+STATES: Final = (ACTIVE, INACTIVE, REBALANCING, REPLACING, COMPLETED, FAILED, KILLED)
 
 USER_EVENTS: Final = ("activate", "deactivate", "rebalance", "kill")
-OWN_EVENTS: Final = ("rebalanced", "complete", "crash", "remove")
-EVENTS: Final = USER_EVENTS + OWN_EVENTS
+OWN_EVENTS: Final = ("rebalanced", "restore", "complete", "crash", "remove")
+EVENTS: Final = (*USER_EVENTS, "replace", *OWN_EVENTS)
+"""`replace` comes with the submission of another version; `restore`: that version does not take over, or did not run."""
 
 PREVIOUS: Final = "(previous)"
-"""Stands in the table for the state before the rebalance, ACTIVE or INACTIVE."""
+"""Stands in the table for the state before a rebalance or a replacement began."""
+_MAY_BE_PREVIOUS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {REBALANCING: (ACTIVE, INACTIVE), REPLACING: (ACTIVE, INACTIVE, COMPLETED, FAILED)}
+)
 
 TABLE: Final[Mapping[tuple[str, str], str]] = MappingProxyType(
     {
         (ACTIVE, "activate"): ACTIVE,
         (ACTIVE, "deactivate"): INACTIVE,
         (ACTIVE, "rebalance"): REBALANCING,
+        (ACTIVE, "replace"): REPLACING,
         (ACTIVE, "complete"): COMPLETED,
         (ACTIVE, "crash"): FAILED,
         (ACTIVE, "kill"): KILLED,
         (INACTIVE, "activate"): ACTIVE,
         (INACTIVE, "deactivate"): INACTIVE,
         (INACTIVE, "rebalance"): REBALANCING,
+        (INACTIVE, "replace"): REPLACING,
         (INACTIVE, "complete"): COMPLETED,  # its spouts had finished before they were told to rest
         (INACTIVE, "crash"): FAILED,
         (INACTIVE, "kill"): KILLED,
         (REBALANCING, "rebalanced"): PREVIOUS,
         (REBALANCING, "crash"): FAILED,
         (REBALANCING, "kill"): KILLED,
+        (REPLACING, "restore"): PREVIOUS,
+        (REPLACING, "kill"): KILLED,
+        (COMPLETED, "replace"): REPLACING,
         (COMPLETED, "kill"): KILLED,
+        (FAILED, "replace"): REPLACING,
         (FAILED, "kill"): KILLED,
         (KILLED, "kill"): KILLED,
         (KILLED, "remove"): GONE,
@@ -94,11 +106,11 @@ def allowed_events(state: str) -> tuple[str, ...]:
 def step(state: str, event: str, previous: str | None = None, name: str | None = None) -> str:
     """The state after the event, or `IllegalTransition`.
 
-    `previous` is what a REBALANCING record remembers; `name` is the topology's, for the message.
+    `previous` is what a REBALANCING or REPLACING record remembers; `name` is the topology's, for the message.
     """
     target = TABLE.get((state, event))
     if target == PREVIOUS:
-        target = previous if previous in (ACTIVE, INACTIVE) else None
+        target = previous if previous in _MAY_BE_PREVIOUS[state] else None
     if target is None:
         raise IllegalTransition(state, event, name)
     return target

@@ -3,53 +3,62 @@
 Every command does at once what can be done at once; `tick` does what has become due since: a deadline has
 passed, a worker has reported, a supervisor has come or gone. All state is in the store, so another Nimbus
 over the same store goes on where this one stopped; steps are written in an order that lets it (workers are
-noted as leaving before they are withdrawn; the record, which holds the name, goes last).
+noted as leaving before they are withdrawn; the record, which holds the name, goes last). A command that has been
+written is done, whatever fails afterwards.
 
 How a topology ends: `kill` sets a deadline; when every worker is drained, or the deadline has passed, the
 assignment is removed, which tells the workers to stop; when each has reported that it stopped, the record is
-removed and the name is free.
+removed and the name is free. How another version takes its name over: `nimbus.replacing`.
 
 What it does unasked: a supervisor that has fallen silent is given up, and its tasks go elsewhere; a topology that
-was squeezed into too few slots is rebalanced when there are more.
+was squeezed into too few slots is rebalanced when there are more; topologies leave drained supervisors, one after the
+other; what belongs to no topology is removed. What goes wrong with one topology keeps nothing from the others: it is
+tried again after a second, and one that cannot be read is left alone until it is killed.
 
-Not thread-safe: one thread, or one lock around it. Deadlines stand in the store as moments of the clock, so
-Nimbuses that may take over from each other need clocks that agree.
+Not thread-safe: one thread, or one lock around it. Deadlines stand in the store as moments of the clock of the Nimbus
+that leads; the next one sets them anew, so clocks need not agree.
 Must not know: user code. It never unpickles, it works from the typed description.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from typing import Any, cast
+from types import MappingProxyType
+from typing import cast
 
-from nimbus import placing, progress, rebalancing
+from nimbus import progress, rebalancing
+from nimbus.assigning import Assigner, Keys, workers_of
+from nimbus.clearing import BadTopology, clear, files_of_unreadable, sweep_orphans, whole
 from nimbus.counting import Counters, components_of
-from nimbus.lifecycle import ACTIVE, INACTIVE, KILLED, REBALANCING, step
+from nimbus.draining import set_drained
+from nimbus.intake import MESSAGE_TIMEOUT, Intake, Order, problems_of_wait
+from nimbus.lifecycle import ACTIVE, INACTIVE, KILLED, REBALANCING, REPLACING, step
 from nimbus.liveness import SignsOfLife
+from nimbus.placing import withdrawn
 from nimbus.progress import View
 from nimbus.rebalancing import WORKERS
-from nimbus.scheduler import Slot, schedule
-from nimbus.tasks import TaskSpec, number_tasks
+from nimbus.replacing import Replacements, check_proved
+from nimbus.stepping import take_step
+from nimbus.troubles import REST_SECS, Troubles
 from squall.clock import Clock
-from squall.cluster.blobs import BadBlob, get_description, put_bundle
-from squall.cluster.records import Assignment, Placement, SupervisorRecord, TopologyRecord, WorkerReport
+from squall.cluster import identity
+from squall.cluster.blobs import BadBlob, get_description
+from squall.cluster.records import SupervisorRecord, TopologyRecord, WorkerReport
 from squall.cluster.registry import Registry
-from squall.cluster.store import Exists, Store
-from topology_api.errors import InvalidConfig, NameTaken, NoSuchTopology
+from squall.cluster.store import Deposed, Store, StoreError, Unavailable
+from topology_api.errors import InvalidConfig, NoSuchTopology
 from topology_api.options import OPTIONS
 from topology_api.topology import Topology
 
 _log = logging.getLogger(__name__)
 
 SUPERVISOR_TIMEOUT = cast(float, OPTIONS["nimbus.supervisor.timeout.secs"].default)
+REPLACE_TIMEOUT = cast(float, OPTIONS["nimbus.replace.timeout.secs"].default)
 
-_MESSAGE_TIMEOUT = "topology.message.timeout.secs"
-_SETTINGS = (WORKERS, _MESSAGE_TIMEOUT)
-
-MakeKeys = Callable[[], Mapping[str, str]]
-"""Makes the keys of a topology's links: Nimbus hands them on and does not know what they are."""
+#: Seconds until what a submission that failed has left is swept: by then it is known whether it was taken in after all.
+SWEEP_AFTER = 30.0
 
 
 class Nimbus:
@@ -59,20 +68,38 @@ class Nimbus:
         self,
         store: Store,
         clock: Clock,
-        make_keys: MakeKeys | None = None,
+        *,
+        keyring: Keys | None = None,
+        counters: Counters | None = None,
         supervisor_timeout_secs: float = SUPERVISOR_TIMEOUT,
+        replace_timeout_secs: float = REPLACE_TIMEOUT,
+        calendar: Callable[[], float] | None = None,
     ) -> None:
+        """Take over whatever is in the store. `keyring`: makes and hands out the keys of topologies' links (None: there are
+        none); `counters`: what is known of what topologies have done; `calendar`: what users are told the time by (default:
+        the clock)."""
         self._store = store
         self._clock = clock
-        self._make_keys = make_keys
+        self._keys = keyring
+        self._calendar = clock.now if calendar is None else calendar
         self._registry = Registry(store)
         self._signs = SignsOfLife(supervisor_timeout_secs, clock.now())
         self._given_up: dict[str, SupervisorRecord] = {}
-        self._spread_enough: dict[str, object] = {}
+        self._assigner = Assigner(self._registry, keyring)
+        self._replacements = Replacements(
+            self._registry, self._assigner, replace_timeout_secs, _message_timeout
+        )
+        self._intake = Intake(self._registry, keyring, self._replacements)
+        self._troubles = Troubles()
         #: What workers count; may be read from any thread.
-        self.counters = Counters()
+        self.counters = Counters() if counters is None else counters
         self._changed = True  # whether the store may hold something that was not looked at
         self._due: float | None = None
+        self._sweep_at: float | None = None
+        #: The id of the cluster that the store holds.
+        self.cluster_id = identity.establish(store)
+        self._set_deadlines_anew(clock.now())
+        self._sweep()
         self._unwatch = store.watch("/", self._note_change)
 
     # Commands
@@ -83,45 +110,37 @@ class Nimbus:
         conf: Mapping[str, object],
         component_confs: Mapping[str, Mapping[str, object]],
         active: bool = True,
+        *,
+        submission: str = "",
+        files: Mapping[str, str] = MappingProxyType({}),
+        python: str = "",
+        replace: bool = False,
+        wait_secs: float | None = None,
     ) -> TopologyRecord:
         """Take a topology in under its name; `NameTaken` while another one has it.
 
-        `conf` and `component_confs` are merged: every option of Squall's is in them.
+        `conf` and `component_confs` are merged: every option of Squall's is in them. What comes again with the same
+        `submission` is the same. `replace`: when a topology has the name, this one takes over once that one has drained, for
+        which it has `wait_secs` (default: its message timeout).
         """
-        missing = [key for key in _SETTINGS if key not in conf]
-        if missing:  # a record without them could be neither placed nor killed
-            raise InvalidConfig([f"{key} is not set: submit takes a merged configuration" for key in missing])
-        now = self._clock.now()
-        name = topology.name
-        there = self._registry.topology(name)
-        if there is not None:
-            raise NameTaken(name, being_killed=there.state == KILLED)
-        topology_id = f"{name}-{self._registry.next_number('submissions')}-{int(now)}"
-        record = TopologyRecord(
-            id=topology_id,
-            name=name,
-            state=ACTIVE if active else INACTIVE,
-            previous=None,
-            conf=dict(conf),
-            component_confs={component: dict(own) for component, own in component_confs.items()},
-            tasks=tuple((spec.task, spec.component, spec.index) for spec in number_tasks(topology)),
-            version=0,
-            deadline=None,
-            error=None,
-            submitted=now,
-        )
-        put_bundle(self._store, topology_id, topology)
-        if self._make_keys is not None:
-            self._registry.save_keys(topology_id, self._make_keys())
+        record = self._intake.submitted(submission)
+        if record is not None:
+            self._follow_up()
+            return record
+        order = Order(topology, conf, component_confs, active, submission, files, python, replace, wait_secs)
         try:
-            self._registry.create_topology(record)
-        except Exists:
-            self._registry.remove_keys(topology_id)
-            self._registry.remove_bundle(topology_id)
-            raise NameTaken(name) from None
-        _log.info("%s: submitted as %s, %s", name, topology_id, record.state)
-        self.tick(now)
-        return self._registry.topology(name) or record
+            record = self._intake.take(order, self._calendar())
+        except StoreError:
+            # It may have been taken in all the same: what it brought is swept when that is known.
+            self._sweep_at = self._clock.now() + SWEEP_AFTER
+            self._changed = True
+            raise
+        self._follow_up()
+        return self._now_known(record)
+
+    def submitted(self, submission: str) -> TopologyRecord | None:
+        """The topology that was submitted with this key, if it is there."""
+        return self._intake.submitted(submission)
 
     def activate(self, name: str) -> None:
         """Let the spouts of a topology run."""
@@ -134,33 +153,51 @@ class Nimbus:
     def kill(self, name: str, wait_secs: float | None = None) -> None:
         """End a topology: it may drain for `wait_secs` (default: its message timeout), then its workers stop.
 
-        Said again, it may set another deadline; without `wait_secs` the deadline stays.
+        Said again, it may set another deadline; without `wait_secs` the deadline stays. One that cannot be read goes at once.
         """
-        if wait_secs is not None and not 0 <= wait_secs < float("inf"):
-            raise InvalidConfig([f"wait_secs must be 0 or more seconds, not {wait_secs!r}"])
-        record = self._existing(name)
+        _check_wait(wait_secs)
+        try:
+            record = self._existing(name)
+        except BadTopology as error:
+            cleared = clear(self._registry, name, error.reason, self._calendar())
+            self._sweep_at = self._clock.now()
+            if cleared is None:
+                self._follow_up()
+                return
+            record, wait_secs = cleared, 0.0
         if record.state == KILLED and wait_secs is None:
             return
         wait = _message_timeout(record) if wait_secs is None else wait_secs
-        self._command(name, "kill", deadline=self._clock.now() + wait)
+        self._command(name, "kill", deadline=self._clock.now() + wait, wait=wait)
 
     def rebalance(
-        self, name: str, workers: int | None = None, parallelism: Mapping[str, int] | None = None
+        self,
+        name: str,
+        workers: int | None = None,
+        parallelism: Mapping[str, int] | None = None,
+        wait_secs: float | None = None,
     ) -> None:
-        """Place all tasks of a topology anew once it has drained: over `workers` workers, with `parallelism` tasks for
-        the components that it names."""
+        """Place all tasks of a topology anew once it has drained, for which it has `wait_secs` (default: its message
+        timeout): over `workers` workers, with `parallelism` tasks for the components that it names."""
+        _check_wait(wait_secs)
         record = self._existing(name)
         problems = rebalancing.problems_of_rebalance(record, workers, parallelism)
         if problems:
             raise InvalidConfig(problems, f"the rebalance of topology {name!r}")
-        conf = dict(record.conf) if workers is None else {**record.conf, WORKERS: workers}
+        wait = _message_timeout(record) if wait_secs is None else wait_secs
         self._command(
             name,
             "rebalance",
-            deadline=self._clock.now() + _message_timeout(record),
-            conf=conf,
+            deadline=self._clock.now() + wait,
+            wait=wait,
+            conf=dict(record.conf) if workers is None else {**record.conf, WORKERS: workers},
             parallelism=rebalancing.changes_of(record, parallelism),
         )
+
+    def drain(self, supervisor_id: str, on: bool = True) -> None:
+        """Place nothing with a supervisor any more, and move what runs there, one topology after the other; not `on`: again."""
+        set_drained(self._registry, supervisor_id, on)
+        self._follow_up()
 
     # What workers and supervisors say
 
@@ -171,12 +208,12 @@ class Nimbus:
         """
         if report.worker != worker_id:
             raise ValueError(f"worker {worker_id!r} of {name!r} sent the report of {report.worker!r}")
-        record = self._registry.topology(name)
+        record = whole(self._registry, name)
         if record is None:
             return False
         wanted = (
-            *_workers(self._registry.assignment(record.id)),
-            *_workers(self._registry.leaving(record.id)),
+            *workers_of(self._registry.assignment(record.id)),
+            *workers_of(self._registry.leaving(record.id)),
         )
         if not any(progress.speaks_for(report, placement) for placement in wanted):
             return False
@@ -190,7 +227,7 @@ class Nimbus:
             if known != record:  # first: once the report is written it says nothing new
                 self._registry.update_topology(record, known)
             self._registry.save_report(record.id, report)
-        self.tick()
+        self._follow_up()
         return True
 
     def heard(self, supervisor_id: str) -> None:
@@ -199,11 +236,13 @@ class Nimbus:
         self._signs.awake(now)
         if self._signs.heard(supervisor_id, now):
             self._changed = True  # so that the next moment to look is known
-        record = self._given_up.pop(supervisor_id, None)
-        if record is not None and all(other.id != record.id for other in self._registry.supervisors()):
-            self._registry.save_supervisor(record)
-            _log.info("supervisor %s: heard again", supervisor_id)
-            self.tick(now)
+        record = self._given_up.get(supervisor_id)
+        if record is not None:
+            if all(other.id != record.id for other in self._registry.supervisors()):
+                self._registry.save_supervisor(record)
+                _log.info("supervisor %s: heard again", supervisor_id)
+            del self._given_up[supervisor_id]
+            self._follow_up()
 
     def count(self, topology_id: str, worker: str, incarnation: tuple[int, int], data: bytes) -> None:
         """Take the counters that a worker process wrote."""
@@ -216,8 +255,18 @@ class Nimbus:
         return self._existing(name)
 
     def topologies(self) -> list[TopologyRecord]:
-        """All topologies, the oldest submission first."""
+        """All topologies that can be read, the oldest submission first."""
         return self._registry.topologies()
+
+    def drained(self) -> set[str]:
+        """The supervisors that get no work."""
+        return self._registry.drained_supervisors()
+
+    def files_in_use(self) -> set[str]:
+        """The SHA-256 of every file that a topology has brought, those that wait for their name or may come back included."""
+        records = (*self._registry.topologies(), *self._replacements.records())
+        unreadable = [files_of_unreadable(self._registry, name) for name in self._registry.bad]
+        return {sha256 for record in records for sha256 in record.files.values()}.union(*unreadable)
 
     @property
     def due(self) -> float | None:
@@ -236,36 +285,86 @@ class Nimbus:
             while self._changed:  # a step writes, and so has itself looked at: this ends when none was due
                 self._changed = False
                 self._give_up_silent(moment)
-                for record in self._registry.topologies():
-                    self._advance(record, moment)
-                self._place_tasks()
-                self._spread_again(moment)
+                if self._sweep_at is not None and moment >= self._sweep_at:
+                    self._sweep()
+                self._each(self._advance, moment)
+                self._each(self._place, moment)
+                self._move_one(moment)
+                self._troubles.settle(moment)
                 self._due = self._next_deadline()
         except BaseException:
             self._changed = True  # the next tick tries again
+            self._due = moment + REST_SECS
             raise
 
     def close(self) -> None:
         """Stop listening to the store; the topologies stay as they are."""
         self._unwatch()
 
+    def _follow_up(self) -> None:
+        """Do what a command leads to. The command itself is done: a store that is away by now takes nothing from it."""
+        try:
+            self.tick()
+        except (Unavailable, Deposed) as error:
+            _log.warning("what follows is done later: %s", error)
+
+    # Taking over
+
+    def _set_deadlines_anew(self, now: float) -> None:
+        """A deadline that another Nimbus has set is a moment of its clock: the whole time is waited for again."""
+        for record in self._registry.topologies():
+            if record.deadline is not None:
+                wait = _message_timeout(record) if record.wait is None else record.wait
+                self._registry.update_topology(record, dataclasses.replace(record, deadline=now + wait))
+
+    def _sweep(self) -> None:
+        """Remove what belongs to no topology."""
+        self._sweep_at = None
+        records = self._registry.topologies()
+        self._replacements.drop_nameless({record.name for record in records} | set(self._registry.bad))
+        known = {record.id for record in records} | self._replacements.ids()
+        sweep_orphans(self._registry, self._keys, known)
+        self.counters.keep(known, self._registry.bad)
+
     # One topology, one step
+
+    def _each(self, do: Callable[[TopologyRecord, float], None], now: float) -> None:
+        """Do something with every topology, the oldest first; what goes wrong with one keeps nothing from the others."""
+        records = self._registry.topologies()
+        self._troubles.note_bad(self._registry.bad, {record.id for record in records})
+        for record in records:
+            if self._troubles.rests(record.id, now):
+                continue
+            try:
+                do(record, now)
+            except (Unavailable, Deposed):
+                raise  # the others would fare no better
+            except Exception as error:
+                self._troubles.note(record.id, record.name, error, now)
 
     def _advance(self, record: TopologyRecord, now: float) -> None:
         view = self._view(record)
         if self._forget_gone(view):
             view = self._view(record)
+        if self._replacements.advance(view, now):
+            self._sweep_at = now  # the versions that are no more left something
+            self._changed = True
+            return
         event = progress.event_due(view, now)
         if event == "remove":
             self._remove(view)
         elif event == "rebalanced":
             self._finish_rebalance(view)
         elif event == "crash":
-            self._step(record, event, error=progress.crash_of(view))
+            take_step(self._registry, record, event, error=progress.crash_of(view))
         elif event is not None:
-            self._step(record, event)
+            take_step(self._registry, record, event)
         elif progress.must_leave(view, now):
-            self._assign(view, {})
+            self._assigner.withdraw(view)
+
+    def _place(self, record: TopologyRecord, now: float) -> None:
+        if record.state in (ACTIVE, INACTIVE):
+            self._assigner.place(self._view(record))
 
     def _view(self, record: TopologyRecord) -> View:
         return View(
@@ -277,42 +376,36 @@ class Nimbus:
         )
 
     def _existing(self, name: str) -> TopologyRecord:
-        record = self._registry.topology(name)
+        record = whole(self._registry, name)
         if record is None:
             raise NoSuchTopology(name)
         return record
 
-    def _command(self, name: str, event: str, **changes: object) -> None:
-        self._step(self._existing(name), event, **changes)
-        self.tick()
+    def _now_known(self, record: TopologyRecord) -> TopologyRecord:
+        """The record as it stands by now, where that can be told."""
+        try:
+            known = whole(self._registry, record.name)
+        except (StoreError, BadTopology):
+            return record
+        return known if known is not None and known.id == record.id else record
 
-    def _step(self, record: TopologyRecord, event: str, **changes: object) -> None:
-        """Take the record through the table; what belonged to the state that it leaves goes."""
-        state = step(record.state, event, record.previous, record.name)
-        if state == record.state and not changes:
-            return  # said twice
-        previous = record.state if state == REBALANCING else None
-        settled: dict[str, Any] = {
-            "state": state,
-            "previous": previous,
-            "deadline": None,
-            "parallelism": {},
-            **changes,
-        }
-        self._registry.update_topology(record, replace(record, **settled))
-        _log.info("%s: %s, %s -> %s", record.name, event, record.state, state)
+    def _command(self, name: str, event: str, **changes: object) -> None:
+        record = self._existing(name)
+        check_proved(record, event)
+        take_step(self._registry, record, event, **changes)
+        self._follow_up()
 
     def _forget_gone(self, view: View) -> bool:
         """Forget the withdrawn workers that are gone, and what they said."""
         stay = progress.still_there(view)
         if view.leaving is None or stay == view.withdrawn:
             return False
-        for placement in placing.withdrawn(view.withdrawn, stay):
+        for placement in withdrawn(view.withdrawn, stay):
             if view.report_of(placement) is not None:
                 self._registry.remove_report(view.record.id, placement.worker)
-            if view.record.state in (ACTIVE, INACTIVE, REBALANCING):
+            if view.record.state in (ACTIVE, INACTIVE, REBALANCING, REPLACING):
                 self.counters.replaced(view.record.id, placement.worker, placement.incarnation[0])
-        self._registry.save_leaving(replace(view.leaving, placements=stay))
+        self._registry.save_leaving(dataclasses.replace(view.leaving, placements=stay))
         return True
 
     def _remove(self, view: View) -> None:
@@ -322,79 +415,55 @@ class Nimbus:
             self.counters.close(record, components_of(get_description(self._store, record.id)))
         except BadBlob as error:  # it goes all the same
             _log.warning("%s: its final counters are lost: %s", record.name, error)
-        for worker in view.reports:
-            self._registry.remove_report(record.id, worker)
-        self._spread_enough.pop(record.id, None)
-        self._registry.remove_keys(record.id)
-        self._registry.remove_bundle(record.id)
+        self._replacements.drop(record.name)
+        self._assigner.forget(record.id)
+        if self._keys is not None:
+            self._keys.forget(record.id)
+        self._registry.remove_all_of(record.id)
         self._registry.remove_topology(record)
         _log.info("%s: gone, the name is free", record.name)
 
     def _finish_rebalance(self, view: View) -> None:
         """Number the tasks anew, place all of them as if they were new, then go back to the state before."""
-        becomes = rebalancing.renumbered(view.record)
-        self._assign(view, self._scheduled(becomes, set(self._slots()), {}), becomes)
+        self._assigner.place_anew(view, rebalancing.renumbered(view.record))
         for placement in view.workers:
             report = self._registry.report(view.record.id, placement.worker)
             if report is not None and report.drained:  # what it drained for is over
-                self._registry.save_report(view.record.id, replace(report, drained=False))
-        self._step(self._existing(view.record.name), "rebalanced")
+                self._registry.save_report(view.record.id, dataclasses.replace(report, drained=False))
+        take_step(self._registry, self._existing(view.record.name), "rebalanced")
 
-    def _next_deadline(self) -> float | None:
-        deadlines = [
-            record.deadline
-            for record in self._registry.topologies()
-            if record.deadline is not None
-            and (record.state == REBALANCING or self._registry.assignment(record.id) is not None)
-        ]
-        if self._signs.due is not None:
-            deadlines.append(self._signs.due)
-        return min(deadlines, default=None)
-
-    def _note_change(self, path: str) -> None:
-        self._changed = True
-
-    # Where tasks run
-
-    def _place_tasks(self) -> None:
-        """Place what runs nowhere, the oldest topology first."""
-        slots = set(self._slots())
-        for record in self._registry.topologies():
-            workers = _workers(self._registry.assignment(record.id))
-            if record.state in (ACTIVE, INACTIVE) and not placing.all_run(record.tasks, workers, slots):
-                chosen = self._scheduled(record, slots, placing.tasks_by_slot(workers))
-                self._assign(self._view(record), chosen)
-
-    def _spread_again(self, now: float) -> None:
-        """Rebalance the oldest topology that was squeezed into too few slots and need not be now.
+    def _move_one(self, now: float) -> None:
+        """Rebalance the oldest topology that has workers on a drained supervisor; when there is none, the oldest one that was
+        squeezed into too few slots and need not be now.
 
         One at a time: what the first will take, the next cannot have.
         """
         records = self._registry.topologies()
-        if any(record.state == REBALANCING for record in records):
+        if any(record.state in (REBALANCING, REPLACING) for record in records):
             return
-        slots = set(self._slots())
-        for record in records:
-            workers = _workers(self._registry.assignment(record.id))
-            if record.state in (ACTIVE, INACTIVE) and self._is_squeezed(record, len(workers), slots):
-                _log.info("%s: there are slots again for more than its %d workers", record.name, len(workers))
-                self._step(record, "rebalance", deadline=now + _message_timeout(record))
-                return
-
-    def _is_squeezed(self, record: TopologyRecord, workers: int, slots: set[Slot]) -> bool:
-        """Whether a rebalance would give the topology more workers than it has."""
-        wanted = min(cast(int, record.conf[WORKERS]), len(record.tasks))
-        if not 0 < workers < wanted:
-            return False
-        free = slots - self._taken_from(record)
-        situation = (record.version, wanted, free)
-        if len(free) <= workers or self._spread_enough.get(record.id) == situation:
-            return False
-        # Free slots do not mean more workers: spread evenly over hosts, tasks may leave some of them out.
-        if len(self._scheduled(record, slots, {})) > workers:
-            return True
-        self._spread_enough[record.id] = situation
-        return False
+        candidates = [
+            record
+            for record in records
+            if record.state in (ACTIVE, INACTIVE)
+            and record.replaces is None
+            and not self._troubles.rests(record.id, now)
+        ]
+        for reason, applies in (
+            ("it leaves drained supervisors", self._assigner.must_move),
+            ("there are slots again for more workers than it has", self._assigner.is_squeezed),
+        ):
+            for record in candidates:
+                try:
+                    if not applies(record):
+                        continue
+                    _log.info("%s: %s", record.name, reason)
+                    wait = _message_timeout(record)
+                    take_step(self._registry, record, "rebalance", deadline=now + wait, wait=wait)
+                    return
+                except (Unavailable, Deposed):
+                    raise
+                except Exception as error:
+                    self._troubles.note(record.id, record.name, error, now)
 
     def _give_up_silent(self, now: float) -> None:
         """Remove the supervisors that have not been heard for too long; their tasks are placed elsewhere."""
@@ -403,54 +472,29 @@ class Nimbus:
             self._registry.remove_supervisor(record.id)
             _log.warning("supervisor %s: not heard for too long, its tasks go elsewhere", record.id)
 
-    def _slots(self) -> list[Slot]:
-        return placing.slots_of(self._registry.supervisors())
+    def _next_deadline(self) -> float | None:
+        deadlines = [
+            record.deadline
+            for record in self._registry.topologies()
+            if record.deadline is not None
+            and (
+                record.state == REBALANCING
+                or (record.replaces is not None and record.state in (ACTIVE, INACTIVE))
+                or self._registry.assignment(record.id) is not None
+            )
+        ]
+        moments = (self._signs.due, self._sweep_at, self._troubles.due)
+        return min([*deadlines, *(moment for moment in moments if moment is not None)], default=None)
 
-    def _scheduled(
-        self, record: TopologyRecord, slots: set[Slot], current: Mapping[int, Slot]
-    ) -> dict[Slot, tuple[int, ...]]:
-        """The scheduler's answer, with the slots that no other topology has."""
-        tasks = [TaskSpec(*row) for row in record.tasks]
-        wanted = cast(int, record.conf[WORKERS])
-        return schedule(tasks, wanted, slots - self._taken_from(record), current)
-
-    def _taken_from(self, record: TopologyRecord) -> set[Slot]:
-        """The slots of all other topologies, also those that a withdrawn worker has not left yet."""
-        others = [other.id for other in self._registry.topologies() if other.id != record.id]
-        return {
-            placing.slot_of(placement)
-            for other in others
-            for assignment in (self._registry.assignment(other), self._registry.leaving(other))
-            for placement in _workers(assignment)
-        }
-
-    def _assign(
-        self, view: View, chosen: Mapping[Slot, tuple[int, ...]], becomes: TopologyRecord | None = None
-    ) -> None:
-        """Write the workers of a topology: those that are to go, the record (as what it becomes), those that it has.
-
-        Until the last is written the record's version is not the assignment's, which tells hosts to look again.
-        """
-        record = view.record
-        becomes = record if becomes is None else becomes
-        same = {placing.slot_of(placement): placement.tasks for placement in view.workers} == chosen
-        if same and becomes == record:
-            return
-        version = self._registry.next_number("assignments") if chosen else record.version
-        placements = placing.placements_for(chosen, view.workers, view.withdrawn, version)
-        leaving = placing.withdrawn(dict.fromkeys((*view.withdrawn, *view.workers)), placements)
-        if leaving != view.withdrawn:
-            self._registry.save_leaving(Assignment(record.id, version, leaving))
-        becomes = replace(becomes, version=version)
-        if becomes != record:
-            self._registry.update_topology(record, becomes)
-        self._registry.save_assignment(Assignment(record.id, version, placements))
-        _log.info("%s: %d workers by assignment %d", record.name, len(placements), version)
-
-
-def _workers(assignment: Assignment | None) -> tuple[Placement, ...]:
-    return () if assignment is None else assignment.placements
+    def _note_change(self, path: str) -> None:
+        self._changed = True
 
 
 def _message_timeout(record: TopologyRecord) -> float:
-    return cast(float, record.conf[_MESSAGE_TIMEOUT])
+    return cast(float, record.conf[MESSAGE_TIMEOUT])
+
+
+def _check_wait(wait_secs: float | None) -> None:
+    problems = problems_of_wait(wait_secs)
+    if problems:
+        raise InvalidConfig(problems)

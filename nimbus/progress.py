@@ -13,7 +13,16 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import cast
 
-from nimbus.lifecycle import ACTIVE, COMPLETED, FAILED, INACTIVE, KILLED, REBALANCING, allowed_events
+from nimbus.lifecycle import (
+    ACTIVE,
+    COMPLETED,
+    FAILED,
+    INACTIVE,
+    KILLED,
+    REBALANCING,
+    REPLACING,
+    allowed_events,
+)
 from squall.cluster.records import Assignment, Placement, TopologyRecord, WorkerReport
 
 NOTES = 5
@@ -55,9 +64,9 @@ def speaks_for(report: WorkerReport, placement: Placement) -> bool:
 def settled(report: WorkerReport, record: TopologyRecord) -> WorkerReport:
     """The report as it is kept: a worker drains while its topology asks for it, and at no other time.
 
-    One that comes late, when the rebalance that it drained for is over, would count for the next one.
+    One that comes late, when what it drained for is over, would count for the next drain.
     """
-    if report.drained and record.state not in (REBALANCING, KILLED):
+    if report.drained and record.state not in (REBALANCING, REPLACING, KILLED):
         return replace(report, drained=False)
     return report
 
@@ -78,9 +87,9 @@ def event_due(view: View, now: float) -> str | None:
         return "crash"
     if state in (ACTIVE, INACTIVE) and _all_ended(view):
         return "complete"
-    if state == REBALANCING and _drained_or_late(view, now):
+    if state == REBALANCING and drained_or_late(view, now):
         return "rebalanced"
-    if state == KILLED and view.assignment is None and not still_there(view):
+    if state == KILLED and is_gone(view):
         return "remove"
     return None
 
@@ -90,7 +99,7 @@ def must_leave(view: View, now: float) -> bool:
     state = view.record.state
     if view.assignment is None:
         return False
-    return state in (COMPLETED, FAILED) or (state == KILLED and _drained_or_late(view, now))
+    return state in (COMPLETED, FAILED) or (state == KILLED and drained_or_late(view, now))
 
 
 def crash_of(view: View) -> str | None:
@@ -121,7 +130,23 @@ def _all_ended(view: View) -> bool:
     )
 
 
-def _drained_or_late(view: View, now: float) -> bool:
+def is_gone(view: View) -> bool:
+    """Whether nothing of the topology runs any more."""
+    return view.assignment is None and not still_there(view)
+
+
+def is_up(view: View) -> bool:
+    """Whether all tasks are placed, and every worker has opened them (while INACTIVE: has said that it is there)."""
+    reports = [view.report_of(placement) for placement in view.workers]
+    placed = sum(len(placement.tasks) for placement in view.workers)
+    return placed == len(view.record.tasks) and all(
+        report is not None and (report.opened or view.record.state == INACTIVE) and _is_current(report, view)
+        for report in reports
+    )
+
+
+def drained_or_late(view: View, now: float) -> bool:
+    """Whether nothing is pending any more, as far as workers can tell, or it was waited for long enough."""
     deadline = view.record.deadline
     if deadline is not None and now >= deadline:
         return True

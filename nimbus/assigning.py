@@ -1,0 +1,176 @@
+"""Where topologies run: which slots there are for whom, and the writing of assignments.
+
+A slot of a drained supervisor is there for the workers that it has, and takes no new ones. An assignment is written in
+an order that lets another Nimbus go on at any point: the keys for new supervisors, the workers that are to go, the record,
+the workers that the topology has.
+Must not know: states and deadlines, when tasks are to be placed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from typing import Protocol, cast
+
+from nimbus import placing
+from nimbus.progress import View
+from nimbus.rebalancing import WORKERS
+from nimbus.scheduler import Slot, schedule
+from nimbus.tasks import TaskSpec
+from squall.cluster.records import Assignment, BadRecord, Placement, SupervisorRecord, TopologyRecord
+from squall.cluster.registry import Registry
+from squall.cluster.store import TooBig
+
+_log = logging.getLogger(__name__)
+
+
+class Keys(Protocol):
+    """What Nimbus needs of `nimbus.keyring.KeyRing`."""
+
+    def make(self, topology_id: str) -> None:
+        """Make the keys of a new topology."""
+
+    def seal_for(self, topology_id: str, supervisors: Iterable[SupervisorRecord]) -> None:
+        """Let supervisors have a topology's keys."""
+
+    def forget(self, topology_id: str) -> None:
+        """Drop a topology's keys."""
+
+
+class Assigner:
+    """Gives slots to topologies."""
+
+    def __init__(self, registry: Registry, keys: Keys | None) -> None:
+        self._registry = registry
+        self._keys = keys
+        #: Of topologies that have fewer workers than they want: the situation in which more slots would not help.
+        self._spread_enough: dict[str, object] = {}
+
+    def forget(self, topology_id: str) -> None:
+        """A topology is gone."""
+        self._spread_enough.pop(topology_id, None)
+
+    def place(self, view: View) -> None:
+        """Place the tasks that run nowhere; the others stay where they are."""
+        slots = set(self._slots())
+        if not placing.all_run(view.record.tasks, view.workers, slots):
+            self.assign(view, self._completed(view, slots))
+
+    def place_anew(self, view: View, becomes: TopologyRecord) -> None:
+        """Place all tasks as if they were new; on drained supervisors only where there is nothing else at all."""
+        slots = self._usable(becomes) or set(self._slots()) - self._taken_from(becomes)
+        self.assign(view, self._scheduled(becomes, slots, {}), becomes)
+
+    def withdraw(self, view: View) -> None:
+        """Have all workers go."""
+        self.assign(view, {})
+
+    def is_squeezed(self, record: TopologyRecord) -> bool:
+        """Whether a rebalance would give the topology more workers than it has."""
+        workers = len(workers_of(self._registry.assignment(record.id)))
+        wanted = min(cast(int, record.conf[WORKERS]), len(record.tasks))
+        if not 0 < workers < wanted:
+            return False
+        free = self._usable(record)
+        situation = (record.version, wanted, free)
+        if len(free) <= workers or self._spread_enough.get(record.id) == situation:
+            return False
+        # Free slots do not mean more workers: spread evenly over hosts, tasks may leave some of them out.
+        if len(self._scheduled(record, free, {})) > workers:
+            return True
+        self._spread_enough[record.id] = situation
+        return False
+
+    def must_move(self, record: TopologyRecord) -> bool:
+        """Whether the topology has workers on a drained supervisor, and there is another place for them."""
+        drained = self._registry.drained_supervisors()
+        if not drained:
+            return False
+        placements = workers_of(self._registry.assignment(record.id))
+        on_drained = any(placement.supervisor in drained for placement in placements)
+        return on_drained and bool(self._usable(record))
+
+    def assign(
+        self, view: View, chosen: Mapping[Slot, tuple[int, ...]], becomes: TopologyRecord | None = None
+    ) -> None:
+        """Write the workers of a topology: those that are to go, the record (as what it becomes), those that it has.
+
+        Until the last is written the record's version is not the assignment's, which tells hosts to look again.
+        """
+        record = view.record
+        becomes = record if becomes is None else becomes
+        same = {placing.slot_of(placement): placement.tasks for placement in view.workers} == chosen
+        if same and becomes == record:
+            return
+        version = self._registry.next_number("assignments") if chosen else record.version
+        placements = placing.placements_for(chosen, view.workers, view.withdrawn, version)
+        leaving = placing.withdrawn(dict.fromkeys((*view.withdrawn, *view.workers)), placements)
+        self._hand_out_keys(record.id, placements)
+        if leaving != view.withdrawn:
+            self._registry.save_leaving(Assignment(record.id, version, leaving))
+        becomes = replace(becomes, version=version)
+        if becomes != record:
+            self._registry.update_topology(record, becomes)
+        self._registry.save_assignment(Assignment(record.id, version, placements))
+        _log.info("%s: %d workers by assignment %d", record.name, len(placements), version)
+
+    def _hand_out_keys(self, topology_id: str, placements: Collection[Placement]) -> None:
+        if self._keys is not None and placements:
+            supervisors = {placement.supervisor for placement in placements}
+            self._keys.seal_for(
+                topology_id, [each for each in self._registry.supervisors() if each.id in supervisors]
+            )
+
+    # Slots
+
+    def _slots(self) -> list[Slot]:
+        return placing.slots_of(self._registry.supervisors())
+
+    def _usable(self, record: TopologyRecord) -> set[Slot]:
+        """The slots that a topology may be placed in anew: no other has them, and they are not drained."""
+        drained = self._registry.drained_supervisors()
+        taken = self._taken_from(record)
+        return {slot for slot in self._slots() if slot not in taken and slot.supervisor not in drained}
+
+    def _taken_from(self, record: TopologyRecord) -> set[Slot]:
+        """The slots of all other topologies, also those that a withdrawn worker has not left yet."""
+        taken: set[Slot] = set()
+        for other in self._registry.placed_ids() - {record.id}:
+            for read in (self._registry.assignment, self._registry.leaving):
+                try:
+                    taken.update(placing.slot_of(placement) for placement in workers_of(read(other)))
+                except (BadRecord, TooBig):
+                    continue  # where its workers are nobody knows; their supervisors do not run two in a slot
+        return taken
+
+    def _completed(self, view: View, there: set[Slot]) -> dict[Slot, tuple[int, ...]]:
+        """Slots for all tasks of a topology, of which those that run stay where they are."""
+        record, drained = view.record, self._registry.drained_supervisors()
+        stay = {
+            placing.slot_of(placement): placement.tasks
+            for placement in view.workers
+            if placement.supervisor in drained and placing.slot_of(placement) in there
+        }
+        usable = self._usable(record)
+        if not stay:
+            return self._scheduled(record, usable, placing.tasks_by_slot(view.workers))
+        on_drained = {task for tasks in stay.values() for task in tasks}
+        others = tuple(row for row in record.tasks if row[0] not in on_drained)
+        rest = replace(record, tasks=others)
+        found = self._scheduled(rest, usable, placing.tasks_by_slot(view.workers), len(stay))
+        if others and not found:
+            return self._scheduled(record, usable | set(stay), placing.tasks_by_slot(view.workers))
+        return {**stay, **found}
+
+    def _scheduled(
+        self, record: TopologyRecord, slots: set[Slot], current: Mapping[int, Slot], fewer: int = 0
+    ) -> dict[Slot, tuple[int, ...]]:
+        """The scheduler's answer for as many workers as the topology wants, or so many fewer."""
+        tasks = [TaskSpec(*row) for row in record.tasks]
+        return schedule(tasks, cast(int, record.conf[WORKERS]) - fewer, slots, current)
+
+
+def workers_of(assignment: Assignment | None) -> tuple[Placement, ...]:
+    """The workers of an assignment; none without one."""
+    return () if assignment is None else assignment.placements

@@ -1,0 +1,73 @@
+"""What was heard of one topology: the latest counters of its workers, and the sums of those that are gone.
+
+Must not know: how counters come here, who asks.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from squall.cluster.counters import ComponentCounters, WorkerCounters
+from squall.error_reports import KEPT, ErrorReport
+
+Incarnation = tuple[int, int]
+
+
+@dataclass
+class Counted:
+    """What was heard of one topology."""
+
+    #: The latest counters of each worker.
+    workers: dict[str, tuple[Incarnation, WorkerCounters]] = field(default_factory=dict)
+    #: Sums of the incarnations that are gone, and their latest errors; whose they are: worker -> its latest that is in them.
+    base: dict[str, ComponentCounters] = field(default_factory=dict)
+    reports: dict[str, deque[ErrorReport]] = field(default_factory=dict)
+    folded: dict[str, Incarnation] = field(default_factory=dict)
+
+    def count(self, worker: str, incarnation: Incarnation, counters: WorkerCounters) -> None:
+        """Take the counters of a worker, unless later ones are here already."""
+        if incarnation <= self.folded.get(worker, (-1, -1)):
+            return
+        last = self.workers.get(worker)
+        if last is not None:
+            if incarnation < last[0] or (incarnation == last[0] and counters.number < last[1].number):
+                return
+            if incarnation > last[0]:
+                self.fold(worker)
+        self.workers[worker] = incarnation, counters
+
+    def fold(self, worker: str) -> None:
+        """An incarnation is gone, and another will count on: keep what it has done, forget how it was."""
+        incarnation, counters = self.workers.pop(worker)
+        self.folded[worker] = incarnation
+        for component, done in counters.components.items():
+            self.base.setdefault(component, ComponentCounters()).add(done)
+        for report in counters.reports:
+            self.reports.setdefault(report.component, deque(maxlen=KEPT)).append(report)
+
+    def totals(self, component: str, living: Collection[tuple[str, Incarnation]]) -> ComponentCounters:
+        """All that a component has done; how it is at this moment, as far as `living` say so.
+
+        When none lives, how it was at the end: trees of a worker that was killed never had a verdict.
+        """
+        totals = ComponentCounters()
+        if component in self.base:
+            totals.add(self.base[component])
+        for worker, (incarnation, counters) in self.workers.items():
+            here = counters.components.get(component)
+            if here is None:
+                continue
+            totals.add(here)
+            if not living or (worker, incarnation) in living:
+                totals.add_present(here)
+        if not living:
+            totals.idle.clear()
+        return totals
+
+    def latest_reports(self) -> tuple[ErrorReport, ...]:
+        """The latest errors of all workers, the oldest first."""
+        found = [report for reports in self.reports.values() for report in reports]
+        found += [report for _, counters in self.workers.values() for report in counters.reports]
+        return tuple(sorted(found, key=lambda report: report.time))

@@ -1,0 +1,47 @@
+"""Supervisors that are to get no work, before their host is taken down.
+
+Must not know: what runs there, who moves it away.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from squall.cluster.registry import Registry
+from topology_api.errors import SquallError
+
+_log = logging.getLogger(__name__)
+
+
+class NoSuchSupervisor(SquallError):
+    """No supervisor of this id is known here."""
+
+    def __init__(self, supervisor_id: str) -> None:
+        self.supervisor_id = supervisor_id
+        super().__init__(supervisor_id)
+
+    def __str__(self) -> str:
+        return (
+            f"there is no supervisor {self.supervisor_id!r}: `squall supervisors` lists those that are there"
+        )
+
+
+def set_drained(registry: Registry, supervisor_id: str, on: bool) -> None:
+    """Have a supervisor get no work any more, or again; `NoSuchSupervisor` for one that nobody has heard of."""
+    drained = registry.drained_supervisors()
+    if (supervisor_id in drained) == on:
+        if not on:
+            _check_known(registry, supervisor_id)
+        return
+    if on:
+        _check_known(registry, supervisor_id)
+        registry.save_drained(supervisor_id)
+        _log.info("supervisor %s: gets no work any more, what runs there moves away", supervisor_id)
+    else:
+        registry.remove_drained(supervisor_id)
+        _log.info("supervisor %s: may get work again", supervisor_id)
+
+
+def _check_known(registry: Registry, supervisor_id: str) -> None:
+    if all(record.id != supervisor_id for record in registry.supervisors()):
+        raise NoSuchSupervisor(supervisor_id)

@@ -1,0 +1,277 @@
+"""How another version takes over the name of a topology, and how the one before comes back when it does not run.
+
+The new version waits at /replacements/<name> while the old one drains (state REPLACING) and its workers go. Then the old
+record moves to /replaced/<name>, the new one takes the name, with `replaces` and a deadline, and is placed. It has proved
+that it runs when every worker has opened its tasks; then the old version goes for good. If it fails, or is not up by its
+deadline, its workers go and the old record has the name again, in the state that it had before.
+
+Every step is found from what stands in the store, and each is one write that matters, so a Nimbus that dies anywhere is
+followed by one that goes on. Nothing is cleaned up on the way: what belongs to a version that has no record any more is
+swept with all other orphans.
+
+| what stands in the store | step |
+|---|---|
+| a version waits for a topology that runs or has ended | `begin`: REPLACING |
+| REPLACING, drained or too late | `withdraw`: the workers go |
+| REPLACING, nothing runs any more | `take over`: the name passes to the version that waits |
+| REPLACING, and no version waits | `restore`: the state before |
+| the version that waits has the name, or the name is KILLED | `drop waiting` |
+| a version that is to prove itself is up, or has ended | `prove` |
+| it is not up by its deadline | `fail` |
+| it has FAILED and nothing of it runs any more | `roll back`: the version before has the name again |
+| a version before that nobody can come back to | `drop before` |
+
+Must not know: slots, who asked.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from nimbus.assigning import Assigner
+from nimbus.lifecycle import (
+    ACTIVE,
+    FAILED,
+    INACTIVE,
+    KILLED,
+    REPLACING,
+    IllegalTransition,
+    allowed_events,
+    step,
+)
+from nimbus.progress import NOTES, View, drained_or_late, is_gone, is_up
+from nimbus.stepping import take_step
+from squall.cluster.records import BadRecord, TopologyRecord
+from squall.cluster.registry import Registry
+from squall.cluster.store import TooBig
+from topology_api.errors import SquallError
+
+_log = logging.getLogger(__name__)
+
+#: The events that a topology takes while it is to prove that it runs.
+_WHILE_PROVING: Final = ("activate", "deactivate", "kill")
+
+
+class NotProved(IllegalTransition):
+    """A command to a topology that has just replaced its earlier version."""
+
+    def __str__(self) -> str:
+        return (
+            f"cannot {self.event} topology {self.name!r}: it has just replaced the version before and is to prove that it"
+            " runs; wait until its workers are up, or kill it"
+        )
+
+
+class ReplacementWaits(SquallError):
+    """Another version waits for the name already."""
+
+
+def check_proved(record: TopologyRecord, event: str) -> None:
+    """`NotProved` for an event that would disturb a topology's proof that it runs."""
+    if record.replaces is not None and record.state in (ACTIVE, INACTIVE) and event not in _WHILE_PROVING:
+        raise NotProved(record.state, event, record.name)
+
+
+def step_due(
+    view: View, waiting: TopologyRecord | None, before: TopologyRecord | None, now: float
+) -> str | None:
+    """The step of the table above that is due."""
+    record = view.record
+    if waiting is not None:
+        found = _while_waiting(view, waiting, now)
+    elif record.state == REPLACING:
+        found = "restore"
+    elif record.replaces is not None:
+        found = _while_proving(view, before, now)
+    else:
+        found = None
+    if found is None and before is not None and not _may_come_back(record, before):
+        found = "drop before"
+    return found
+
+
+def _while_waiting(view: View, waiting: TopologyRecord, now: float) -> str | None:
+    record = view.record
+    if waiting.id == record.id or record.state == KILLED:
+        return "drop waiting"
+    if record.state == REPLACING:
+        if view.assignment is not None:
+            return "withdraw" if drained_or_late(view, now) else None
+        return "take over" if is_gone(view) else None
+    if "replace" in allowed_events(record.state):
+        return "begin" if record.replaces is None else "drop waiting"
+    return None  # it is being rebalanced, and will take it afterwards
+
+
+def _while_proving(view: View, before: TopologyRecord | None, now: float) -> str | None:
+    record = view.record
+    if record.state == FAILED and before is not None:
+        return "roll back" if is_gone(view) else None
+    if record.state not in (ACTIVE, INACTIVE) or is_up(view):
+        return "prove"
+    return "fail" if record.deadline is None or now >= record.deadline else None
+
+
+def _may_come_back(record: TopologyRecord, before: TopologyRecord) -> bool:
+    return record.replaces == before.id or (record.id == before.id and record.state == REPLACING)
+
+
+class Replacements:
+    """Takes the steps."""
+
+    def __init__(
+        self, registry: Registry, assigner: Assigner, timeout_secs: float, default_wait: Callable[..., float]
+    ) -> None:
+        """`default_wait` of a record: how long it may drain when nothing else was said."""
+        self._registry = registry
+        self._assigner = assigner
+        self._timeout = timeout_secs
+        self._default_wait = default_wait
+
+    def check(self, record: TopologyRecord) -> None:
+        """Raise when the topology that has the name takes no replacement now."""
+        check_proved(record, "replace")
+        step(record.state, "replace", record.previous, record.name)
+        if self._waiting(record.name) is not None:
+            raise ReplacementWaits(
+                f"another version waits to replace topology {record.name!r} already: wait until it has, or kill it"
+            )
+
+    def wait_for_name(self, record: TopologyRecord) -> None:
+        """Have a version wait for its name; `advance` does the rest. `record.wait`: how long the one before may drain."""
+        self._registry.create_replacement(record)
+
+    def advance(self, view: View, now: float) -> bool:
+        """Take the step that is due; whether there was one."""
+        name = view.record.name
+        if view.record.state != REPLACING and view.record.replaces is None and not self._has_other(name):
+            return False
+        waiting, before = self._waiting(name), self._before(name)
+        due = step_due(view, waiting, before, now)
+        if due is not None:
+            self._take(due, view, waiting, before, now)
+        return due is not None
+
+    def drop(self, name: str) -> None:
+        """A topology goes: no version waits for its name, and none comes back."""
+        if self._has_other(name):
+            self._registry.remove_replacement(name)
+            self._registry.remove_replaced(name)
+
+    def ids(self) -> set[str]:
+        """The ids of all versions that wait or may come back."""
+        return {record.id for record in self.records()}
+
+    def records(self) -> list[TopologyRecord]:
+        """The versions that wait or may come back."""
+        waiting = [self._waiting(name) for name in self._registry.replacements()]
+        before = [self._before(name) for name in self._registry.all_replaced()]
+        return [record for record in (*waiting, *before) if record is not None]
+
+    def drop_nameless(self, names: set[str]) -> None:
+        """Drop the versions of names that no topology has."""
+        for name in {*self._registry.replacements(), *self._registry.all_replaced()} - names:
+            _log.warning(
+                "%s: a version that waited for this name, or had it before, is dropped: nobody has it", name
+            )
+            self.drop(name)
+
+    def _take(
+        self, due: str, view: View, waiting: TopologyRecord | None, before: TopologyRecord | None, now: float
+    ) -> None:
+        record, registry = view.record, self._registry
+        if due == "drop waiting":
+            registry.remove_replacement(record.name)
+        elif due == "drop before":
+            registry.remove_replaced(record.name)
+        elif due == "withdraw":
+            self._assigner.withdraw(view)
+        elif due == "prove":
+            registry.update_topology(record, replace(record, replaces=None, deadline=None, wait=None))
+            _log.info("%s: %s runs, the version before is dropped", record.name, record.id)
+        elif due == "fail":
+            error = f"it was not up within {self._timeout:g} s of taking over; {_what_is_missing(view)}"
+            take_step(registry, record, "crash", error=error)
+        elif due == "restore":
+            self._restore(view)
+        elif due == "begin" and waiting is not None:
+            wait = self._default_wait(record) if waiting.wait is None else waiting.wait
+            # What a topology FAILED of stays known, for the case that it comes back.
+            take_step(registry, record, "replace", deadline=now + wait, wait=wait)
+        elif due == "take over" and waiting is not None:
+            self._take_over(record, waiting, now)
+        elif due == "roll back" and before is not None:
+            self._roll_back(record, before)
+
+    def _take_over(self, record: TopologyRecord, waiting: TopologyRecord, now: float) -> None:
+        self._registry.save_replaced(record)
+        becomes = replace(waiting, replaces=record.id, deadline=now + self._timeout, wait=self._timeout)
+        self._registry.update_topology(record, becomes)
+        _log.info("%s: %s takes over from %s", record.name, waiting.id, record.id)
+        self._registry.remove_replacement(record.name)
+
+    def _roll_back(self, record: TopologyRecord, before: TopologyRecord) -> None:
+        note = f"the version {record.id} was rolled back, and this one runs again: {record.error}"
+        back = _restored(before, note)
+        self._registry.update_topology(record, back)
+        _log.warning("%s: %s", record.name, note)
+        self._registry.remove_replaced(record.name)
+
+    def _restore(self, view: View) -> None:
+        """Nothing waits any more: back to the state before, with what the workers drained for forgotten."""
+        record = view.record
+        for placement in view.workers:
+            report = self._registry.report(record.id, placement.worker)
+            if report is not None and report.drained:
+                self._registry.save_report(record.id, replace(report, drained=False))
+        self._registry.update_topology(
+            record, _restored(record, "the version that was to replace this one is gone")
+        )
+        _log.warning("%s: no version waits to replace it any more", record.name)
+
+    def _has_other(self, name: str) -> bool:
+        return name in self._registry.replacements() or name in self._registry.all_replaced()
+
+    def _waiting(self, name: str) -> TopologyRecord | None:
+        try:
+            return self._registry.replacement(name)
+        except (BadRecord, TooBig) as error:
+            _log.error(
+                "%s: the version that was to replace it cannot be read and is dropped: %s", name, error
+            )
+            self._registry.remove_replacement(name)
+            return None
+
+    def _before(self, name: str) -> TopologyRecord | None:
+        try:
+            return self._registry.replaced(name)
+        except (BadRecord, TooBig) as error:
+            _log.error("%s: the version before cannot be read and does not come back: %s", name, error)
+            self._registry.remove_replaced(name)
+            return None
+
+
+def _restored(record: TopologyRecord, note: str) -> TopologyRecord:
+    return replace(
+        record,
+        state=step(record.state, "restore", record.previous, record.name),
+        previous=None,
+        deadline=None,
+        wait=None,
+        notes=(*record.notes, note)[-NOTES:],
+    )
+
+
+def _what_is_missing(view: View) -> str:
+    if not view.workers:
+        return "there was no slot for it"
+    unopened = [
+        placement.worker
+        for placement in view.workers
+        if (report := view.report_of(placement)) is None or not report.opened
+    ]
+    notes = f"; {view.record.notes[-1]}" if view.record.notes else ""
+    return f"its workers {', '.join(unopened) or '(none)'} had not opened their tasks{notes}"

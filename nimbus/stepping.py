@@ -1,0 +1,36 @@
+"""One step in the life of a topology: through the table, and written.
+
+Must not know: when a step is due.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import Any
+
+from nimbus.lifecycle import ACTIVE, INACTIVE, KILLED, REBALANCING, REPLACING, step
+from squall.cluster.records import TopologyRecord
+from squall.cluster.registry import Registry
+
+_log = logging.getLogger(__name__)
+
+
+def take_step(registry: Registry, record: TopologyRecord, event: str, **changes: object) -> None:
+    """Take the record through the table; what belonged to the state that it leaves goes."""
+    state = step(record.state, event, record.previous, record.name)
+    if state == record.state and not changes:
+        return  # said twice
+    settled: dict[str, Any] = {
+        "state": state,
+        "previous": record.state if state in (REBALANCING, REPLACING) else None,
+        "deadline": None,
+        "wait": None,
+        "parallelism": {},
+    }
+    if state == KILLED:
+        settled["replaces"] = None  # whatever was before does not come back
+    elif record.replaces is not None and state in (ACTIVE, INACTIVE):
+        del settled["deadline"], settled["wait"]  # by then it has to have proved that it runs
+    registry.update_topology(record, replace(record, **(settled | changes)))
+    _log.info("%s: %s, %s -> %s", record.name, event, record.state, state)

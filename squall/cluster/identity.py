@@ -1,0 +1,67 @@
+"""Whose store this is: a cluster has an id, which its daemons remember.
+
+The first leader writes it to /cluster. A daemon that remembers another one, or finds none where it remembers one (the store
+was emptied, or it is another), does nothing with that store: a Nimbus does not lead, a supervisor keeps its workers.
+Must not know: where a daemon keeps what it remembers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable
+from uuid import uuid4
+
+from squall.cluster import paths
+from squall.cluster.records import FORMAT
+from squall.cluster.store import Exists, Store
+from topology_api.errors import SquallError
+
+
+class OtherCluster(SquallError):
+    """The store holds another cluster than the one that is remembered, or none."""
+
+
+def check(store: Store, remembered: str | None) -> str:
+    """The id of the store's cluster, "" while it has none and none is remembered; or `OtherCluster`."""
+    found = store.get(paths.CLUSTER)
+    if found is None:
+        if remembered:
+            raise OtherCluster(
+                f"the store is empty, and this daemon belongs to cluster {remembered}: if the data comes back, it goes on"
+                " by itself; if it is lost for good, begin anew with `squall nimbus --new-cluster`"
+            )
+        return ""
+    cluster_id = _id_in(found[0])
+    if remembered and cluster_id != remembered:
+        raise OtherCluster(
+            f"the store holds cluster {cluster_id}, and this daemon belongs to cluster {remembered}: check which"
+            " ZooKeeper and which root it is given, or give it a state directory of its own for the other cluster"
+        )
+    return cluster_id
+
+
+def establish(store: Store, new_id: Callable[[], str] = lambda: uuid4().hex) -> str:
+    """The id of the store's cluster, which gets one if it has none. For a leader; `OtherCluster` for what it cannot read."""
+    found = check(store, None)
+    if found:
+        return found
+    with contextlib.suppress(Exists):  # by a call of ours that was not answered, or by another leader
+        store.create(paths.CLUSTER, json.dumps({"id": new_id(), "format": FORMAT}).encode())
+    return check(store, None)
+
+
+def _id_in(data: bytes) -> str:
+    try:
+        body = json.loads(data)
+        cluster_id, format_ = body["id"], body["format"]
+    except (ValueError, TypeError, KeyError):
+        raise OtherCluster(f"{paths.CLUSTER} holds no cluster's id but {data!r:.80}") from None
+    if not isinstance(cluster_id, str) or not cluster_id:
+        raise OtherCluster(f"{paths.CLUSTER} holds no cluster's id but {cluster_id!r:.80}")
+    if format_ != FORMAT:
+        raise OtherCluster(
+            f"the cluster's records are of format {format_!r:.20}, this Squall reads format {FORMAT}: all daemons of a cluster"
+            " should be of one release"
+        )
+    return cluster_id
