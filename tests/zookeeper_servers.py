@@ -21,6 +21,7 @@ from types import TracebackType
 from typing import TypeVar
 
 import pytest
+from kazoo.client import KazooClient
 
 from squall.cluster.zookeeper import ZooKeeperStore
 from squall.cluster.zookeeper.server import NoServer, ServerPlan, find_jars, find_java
@@ -225,6 +226,16 @@ class Ensemble:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+
+def expire(store: ZooKeeperStore) -> None:
+    """Have the server end a store's session now: somebody else takes it over, and closes it."""
+    assert store._client is not None
+    session = eventually(lambda: store._client is not None and store._client.client_id)
+    other = KazooClient(store.servers, client_id=session)
+    other.start(PATIENCE_SECS)
+    other.stop()
+    other.close()
 
 
 @pytest.fixture(scope="session")

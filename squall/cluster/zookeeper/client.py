@@ -28,9 +28,10 @@ from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 from squall.cluster.store import StoreError, Unavailable
 from squall.cluster.znodes import Check, Make, Node, Step, StepFailed, Why, Write
 
-# Kazoo logs requests, and so credentials and values, and a line for each attempt to connect.
 _log = logging.getLogger(__name__)
-_log.setLevel(logging.CRITICAL)
+# Kazoo logs requests, and so credentials and values, and a line for each attempt to connect.
+_kazoo_log = logging.getLogger(f"{__name__}.kazoo")
+_kazoo_log.setLevel(logging.CRITICAL)
 
 _NOT_REACHED: Final = (
     exceptions.AuthFailedError,
@@ -81,9 +82,13 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo has no
         return super().create_connection(*args, timeout=min(timeout, self._connect_secs), **options)
 
     def spawn(self, func: Callable[..., None], *args: Any, **options: Any) -> threading.Thread:
-        thread = threading.Thread(
-            target=func, args=args, kwargs=options, name="squall-zookeeper", daemon=True
-        )
+        def run() -> None:
+            try:
+                func(*args, **options)
+            except Exception as error:
+                _log.warning("a thread of the connection to ZooKeeper ended with %r", error)
+
+        thread = threading.Thread(target=run, name="squall-zookeeper", daemon=True)
         thread.start()
         return thread
 
@@ -135,12 +140,12 @@ class Client(KazooClient):  # type: ignore[misc]
             default_acl=OPEN_ACL_UNSAFE if credentials is None else CREATOR_ALL_ACL,
             auth_data=None if credentials is None else [("digest", ":".join(credentials))],
             connection_retry=KazooRetry(max_tries=-1, delay=0.05, backoff=2, max_delay=0.5),
-            logger=_log,
+            logger=_kazoo_log,
         )
         self.servers = servers
         self.session_secs = session_secs
         self.changed = changed
-        self._connection = _Connection(self, self._conn_retry.copy(), logger=_log)
+        self._connection = _Connection(self, self._conn_retry.copy(), logger=_kazoo_log)
         self.add_listener(lambda now: state(now.lower()))
         self.start_async()
 

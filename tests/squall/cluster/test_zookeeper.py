@@ -1,0 +1,443 @@
+"""What becomes of a store in ZooKeeper when servers freeze, die and lose everything, sessions end, and somebody is not welcome.
+
+What it promises besides stands in test_store.py, where it is tested beside the other stores.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.security import make_digest_acl_credential
+
+import squall.cluster.zookeeper.store as store_module
+from squall.clock import RealClock
+from squall.cluster import paths
+from squall.cluster.leadership import GuardedStore, Leadership, Presence
+from squall.cluster.store import Conflict, Deposed, Exists, Unavailable
+from squall.cluster.zookeeper import NoAccess, ZooKeeperStore
+from squall.cluster.zookeeper.client import Call
+from tests.zookeeper_servers import PATIENCE_SECS, Ensemble, ZooKeeperServer, eventually, expire, free_ports
+
+pytestmark = pytest.mark.slow
+
+Open = Callable[..., ZooKeeperStore]
+ALICE = ("alice", "a:secret:of-hers")
+
+
+@pytest.fixture
+def opened(zookeeper_root: str) -> Iterator[Open]:
+    """Opens stores at a server, in the root of this test; they are closed with the test."""
+    stores: list[ZooKeeperStore] = []
+
+    def opener(servers: str, **options: object) -> ZooKeeperStore:
+        store = ZooKeeperStore(servers, **{"root": zookeeper_root, "session_secs": 4.0, **options})  # type: ignore[arg-type]
+        stores.append(store)
+        store.start(PATIENCE_SECS)
+        return store
+
+    yield opener
+    for store in stores:
+        store.close()
+
+
+@pytest.fixture(scope="module")
+def own_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
+    """A server that may be hurt; each test leaves it running."""
+    with ZooKeeperServer(tmp_path_factory.mktemp("own-zookeeper")) as server:
+        yield server
+
+
+def tried(call: Callable[[], object]) -> bool:
+    """Whether a call was answered."""
+    try:
+        call()
+    except Unavailable:
+        return False
+    return True
+
+
+def test_a_frozen_server_costs_one_call_its_limit_and_the_next_ones_nothing(
+    opened: Open, own_server: ZooKeeperServer
+) -> None:
+    store = opened(own_server.servers, call_secs=0.3)
+    store.put("/a", b"before")
+    own_server.freeze()
+    try:
+        with pytest.raises(Unavailable, match=r"/a: .* has not answered within 0.3 seconds"):
+            store.put("/a", b"during")
+        assert not store.connected
+        for _ in range(100):  # at 0.3 s each the test would take too long
+            with pytest.raises(Unavailable, match="does not answer"):
+                store.get("/a")
+    finally:
+        own_server.thaw()
+    eventually(lambda: tried(lambda: store.get("/a")))
+    found = store.get("/a")
+    assert found is not None and found[0] == b"during"  # it said timeout, and was done
+
+
+def test_a_store_can_be_closed_while_its_server_is_frozen(opened: Open, own_server: ZooKeeperServer) -> None:
+    store = opened(own_server.servers)
+    own_server.freeze()
+    try:
+        store.close()
+        with pytest.raises(Unavailable, match="closed"):
+            store.get("/a")
+    finally:
+        own_server.thaw()
+
+
+def test_a_server_that_was_killed_and_came_back_has_the_same_session(
+    opened: Open, own_server: ZooKeeperServer
+) -> None:
+    store = opened(own_server.servers)
+    store.create("/e", b"x", ephemeral=True)
+    told: list[str] = []
+    states: list[str] = []
+    store.on_state(states.append)
+    own_server.kill()
+    eventually(lambda: not store.connected)
+    with pytest.raises(Unavailable):
+        store.get("/e")
+    store.watch("/e", told.append)
+    own_server.start()
+    eventually(lambda: told == ["/e"])  # whatever it missed: it is told its prefix
+    assert store.owns("/e")
+    assert states == ["suspended", "connected"]
+    store.put("/e", b"y")
+    eventually(lambda: told == ["/e", "/e"])  # and it hears of changes again
+
+
+def test_a_server_that_comes_back_empty_is_an_empty_store_with_a_new_session(
+    opened: Open, own_server: ZooKeeperServer
+) -> None:
+    store = opened(own_server.servers)
+    store.put("/a", b"x")
+    presence = Presence(store, "/presence/s1", b"1")
+    assert presence.keep(0.0)
+    told: list[str] = []
+    store.watch("/", told.append)
+    own_server.wipe()
+    eventually(lambda: "/" in told)
+    assert store.get("/a") is None
+    assert store.children("/") == []
+    assert presence.keep(0.0)
+    assert store.owns("/presence/s1")
+
+
+def test_after_the_end_of_a_session_there_is_another_and_watches_are_told(
+    opened: Open, zookeeper: ZooKeeperServer
+) -> None:
+    store, other = opened(zookeeper.servers), opened(zookeeper.servers)
+    store.create("/e", b"x", ephemeral=True)
+    told: list[str] = []
+    states: list[str] = []
+    store.watch("/a/b", told.append)
+    store.on_state(states.append)
+    expire(store)
+    eventually(lambda: told == ["/a/b"])
+    assert states == ["suspended", "lost", "connected"]
+    assert other.get("/e") is None
+    assert not store.owns("/e")
+    store.create("/e", b"y", ephemeral=True)
+    assert store.owns("/e")
+
+
+def test_a_session_that_ends_in_the_middle_of_calls_leaves_nothing_that_belongs_to_nobody(
+    opened: Open, zookeeper: ZooKeeperServer
+) -> None:
+    store, other = opened(zookeeper.servers), opened(zookeeper.servers)
+    made: list[str] = []
+    refused: list[str] = []
+    enough = threading.Event()
+
+    def make() -> None:
+        number = 0
+        while not enough.is_set():
+            number += 1
+            try:
+                store.create(f"/e/{number}", b"x", ephemeral=True)
+                made.append(f"/e/{number}")
+            except Unavailable:
+                refused.append(f"/e/{number}")
+
+    thread = threading.Thread(target=make)
+    thread.start()
+    try:
+        for _ in range(3):
+            before = len(made)
+            eventually(lambda before=before: len(made) > before + 20)  # type: ignore[misc]
+            expire(store)
+            eventually(lambda: refused)
+            refused.clear()
+        before = len(made)
+        eventually(lambda: len(made) > before + 20)
+    finally:
+        enough.set()
+        thread.join(PATIENCE_SECS)
+    left = eventually(lambda: tried(store.fresh)) and other.children("/e")
+    assert left, "the last session made none"
+    assert len(left) < len(made)  # those of the sessions before are gone
+    assert all(store.owns(f"/e/{name}") for name in left)
+
+
+def test_a_rival_leads_after_the_end_of_a_leaders_session_and_late_writes_are_refused(
+    opened: Open, zookeeper: ZooKeeperServer
+) -> None:
+    stores = [opened(zookeeper.servers), opened(zookeeper.servers)]
+    clock = RealClock()
+    old, rival = (Leadership(store, name, clock) for store, name in zip(stores, ("old", "rival")))
+    guard = eventually(lambda: old.round(clock.now()))
+    assert rival.round(clock.now()) is None
+    expire(stores[0])
+    later = eventually(lambda: rival.round(clock.now()))
+    assert guard is not None and later is not None and later.version > guard.version
+    eventually(lambda: stores[0].connected)
+    with pytest.raises(Deposed):
+        GuardedStore(stores[0], guard, lambda: True).put("/a", b"late")
+    assert old.round(clock.now()) is None
+    assert eventually(lambda: old.leader() == rival.leader() == "rival")
+
+
+def test_presence_comes_back_by_itself_after_the_end_of_a_session(
+    opened: Open, zookeeper: ZooKeeperServer
+) -> None:
+    store, other = opened(zookeeper.servers), opened(zookeeper.servers)
+    clock = RealClock()
+    presence = Presence(store, paths.presence("s1"), b"1")
+    eventually(lambda: presence.keep(clock.now()))
+    expire(store)
+    eventually(lambda: other.get(paths.presence("s1")) is None)
+    eventually(lambda: presence.keep(clock.now()) and store.owns(paths.presence("s1")))
+
+
+def test_an_ensemble_that_loses_its_leader_keeps_session_and_every_write_that_it_confirmed(
+    opened: Open, tmp_path: Path
+) -> None:
+    with Ensemble(tmp_path) as ensemble:
+        store, other = opened(ensemble.servers), opened(ensemble.servers)
+        store.create("/e", b"x", ephemeral=True)
+        version = store.create("/n", b"0")
+        confirmed = 0
+        ensemble.kill(ensemble.leader())
+        while confirmed < 20:
+            try:
+                version = store.put("/n", str(confirmed + 1).encode(), version)
+                confirmed += 1
+            except Unavailable:  # done or not: read again before deciding
+                found = eventually(lambda: (tried(store.fresh) and tried_value(store, "/n")) or None)
+                assert found is not None and int(found[0]) in (confirmed, confirmed + 1)
+                confirmed, version = int(found[0]), found[1]
+        other.fresh()
+        assert other.get("/n") == (b"20", version)
+        assert store.owns("/e")
+
+
+def tried_value(store: ZooKeeperStore, path: str) -> tuple[bytes, int] | None:
+    try:
+        return store.get(path)
+    except Unavailable:
+        return None
+
+
+def test_a_connection_that_gave_up_is_begun_anew(opened: Open, zookeeper: ZooKeeperServer) -> None:
+    store = opened(zookeeper.servers)
+    store.put("/a", b"x")
+    client = store._client
+    assert client is not None
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("xids do not match")
+
+    client._connection._read_socket = fail
+    assert not tried(lambda: store.put("/b", b"x"))
+    eventually(lambda: store._client is not client and store.connected)
+    eventually(lambda: tried(lambda: store.put("/c", b"x")))
+    assert store.get("/a") is not None
+
+
+def test_what_was_read_is_not_asked_for_again_until_somebody_changes_it(
+    opened: Open, zookeeper: ZooKeeperServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, other = opened(zookeeper.servers), opened(zookeeper.servers)
+    other.put("/a/b", b"x")
+    told: list[str] = []
+    store.watch("/a/b", told.append)
+    store.fresh()
+    asked: list[str] = []
+    read, names = Call.read, Call.names
+
+    def noting_read(call: Call, path: str) -> tuple[bytes, int] | None:
+        asked.append(path)
+        return read(call, path)
+
+    def noting_names(call: Call, path: str) -> list[str]:
+        asked.append(path)
+        return names(call, path)
+
+    monkeypatch.setattr(Call, "read", noting_read)
+    monkeypatch.setattr(Call, "names", noting_names)
+    for _ in range(5):
+        store.get("/a/b"), store.get("/nothing"), store.children("/a")
+    assert asked == ["/a/b", "/nothing", "/a"]
+    other.put("/a/b", b"y")
+    eventually(lambda: told)
+    found = store.get("/a/b")
+    assert found is not None and found[0] == b"y"
+    store.children("/a"), store.get("/nothing")
+    assert asked[3:] == ["/a/b", "/a"]  # what somebody else wrote beside is still known
+
+
+def test_a_change_that_nobody_was_told_of_is_seen_after_a_while(
+    opened: Open, zookeeper: ZooKeeperServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_module, "MEMORY_SECS", 0.3)
+    store, other = opened(zookeeper.servers), opened(zookeeper.servers)
+    version = store.put("/a", b"x")
+    assert store.get("/a") == (b"x", version)
+    client = store._client
+    assert client is not None
+    client.changed = lambda path: None
+    newer = other.put("/a", b"y")
+    eventually(lambda: store.get("/a") == (b"y", newer))
+
+
+def test_a_refused_write_forgets_what_it_was_refused_for(opened: Open, zookeeper: ZooKeeperServer) -> None:
+    store, other = opened(zookeeper.servers), opened(zookeeper.servers)
+    version = store.put("/a", b"x")
+    store.get("/a"), store.get("/b")
+    client = store._client
+    assert client is not None
+    client.changed = lambda path: None  # nobody is told: what is remembered is old from here on
+    newer = other.put("/a", b"y")
+    other.create("/b", b"z")
+    with pytest.raises(Conflict):
+        store.put("/a", b"mine", version)
+    assert store.get("/a") == (b"y", newer)
+    with pytest.raises(Exists):
+        store.create("/b", b"mine")
+    assert store.get("/b") == (b"z", 0)
+
+
+def test_with_credentials_every_node_is_for_their_owner_alone(
+    opened: Open, zookeeper: ZooKeeperServer, zookeeper_root: str
+) -> None:
+    root = f"{zookeeper_root}/deeper"
+    store = opened(zookeeper.servers, root=root, credentials=ALICE)
+    store.put("/a/b/c", b"x")
+    store.create("/a/b", b"y")
+    store.create("/e/f", b"x", ephemeral=True)
+    store.put("/gone/far", b"x")
+    store.delete("/gone/far")
+    hers = make_digest_acl_credential(*ALICE)
+    walker = KazooClient(zookeeper.servers, auth_data=[("digest", ":".join(ALICE))])
+    walker.start(PATIENCE_SECS)
+    try:
+        nodes = [zookeeper_root]
+        for node in nodes:
+            entries, _ = walker.get_acls(node)
+            assert [(entry.id.scheme, entry.id.id, entry.perms) for entry in entries] == [
+                ("digest", hers, 31)
+            ], node
+            nodes += [f"{node}/{name}" for name in walker.get_children(node)]
+    finally:
+        walker.stop()
+        walker.close()
+    assert sorted(node.removeprefix(root) for node in nodes if node.startswith(root + "/")) == [
+        "/a", "/a/b", "/a/b/c", "/e", "/e/f",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("credentials", [None, ("alice", "guessed"), ("mallory", ALICE[1])])
+def test_other_credentials_are_told_so_at_the_start(
+    opened: Open, zookeeper: ZooKeeperServer, zookeeper_root: str, credentials: tuple[str, str] | None
+) -> None:
+    opened(zookeeper.servers, credentials=ALICE).put("/a", b"x")
+    store = ZooKeeperStore(zookeeper.servers, root=zookeeper_root, credentials=credentials)
+    with pytest.raises(NoAccess, match="does not allow this with these credentials"):
+        store.start(PATIENCE_SECS)
+    with pytest.raises(Unavailable, match="closed"):
+        store.get("/a")
+
+
+def test_a_root_that_is_open_to_everybody_is_no_place_for_a_store_with_credentials(
+    opened: Open, zookeeper: ZooKeeperServer, zookeeper_root: str
+) -> None:
+    opened(zookeeper.servers).put("/a", b"x")
+    with pytest.raises(NoAccess, match=f"{zookeeper_root} .* is open to everybody"):
+        opened(zookeeper.servers, credentials=ALICE)
+
+
+def test_credentials_are_in_no_log_and_no_error(
+    zookeeper: ZooKeeperServer, zookeeper_root: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(1)
+    logging.getLogger("kazoo").setLevel(1)
+    store = ZooKeeperStore(zookeeper.servers, root=zookeeper_root, credentials=ALICE)
+    store.start(PATIENCE_SECS)
+    store.put("/a", b"canary-in-a-value")
+    expire(store)
+    eventually(lambda: tried(lambda: store.get("/a")))
+    store.close()
+    with pytest.raises(NoAccess) as caught:
+        ZooKeeperStore(zookeeper.servers, root=zookeeper_root, credentials=("alice", "wrong-canary")).start(
+            PATIENCE_SECS
+        )
+    logged = "\n".join(record.getMessage() for record in caplog.records if record.name.startswith("squall"))
+    assert "ZooKeeper at" in logged
+    for text in (logged, str(caught.value), repr(store)):
+        assert ALICE[1] not in text and "canary" not in text
+
+
+def test_where_nothing_listens_the_start_ends_in_time_and_says_where() -> None:
+    where = f"127.0.0.1:{free_ports(1)[0]}"
+    store = ZooKeeperStore(where)
+    for _ in range(2):  # and it may be tried again
+        with pytest.raises(Unavailable, match=f"no ZooKeeper answered at {where} within 0.2 seconds"):
+            store.start(0.2)
+    assert not store.connected
+
+
+def test_a_server_that_listens_and_says_nothing_is_given_up_in_time() -> None:
+    with socket.socket() as mute:
+        mute.bind(("127.0.0.1", 0))
+        mute.listen()
+        where = f"127.0.0.1:{mute.getsockname()[1]}"
+        with pytest.raises(Unavailable, match=where):
+            ZooKeeperStore(where).start(0.3)
+
+
+def test_a_store_waits_for_its_server_and_has_the_length_of_session_that_it_grants(
+    tmp_path: Path, zookeeper_root: str
+) -> None:
+    server = ZooKeeperServer(tmp_path)
+    store = ZooKeeperStore(server.servers, root=zookeeper_root, session_secs=60)
+    assert store.session_secs == 60
+    late = threading.Thread(target=server.start)
+    late.start()
+    try:
+        store.start(PATIENCE_SECS)
+        assert store.session_secs == 5  # 20 ticks of 250 ms
+    finally:
+        late.join(PATIENCE_SECS)
+        store.close()
+        server.kill()
+
+
+def test_no_thread_is_left_when_a_store_is_closed(zookeeper: ZooKeeperServer, zookeeper_root: str) -> None:
+    def threads() -> set[threading.Thread]:
+        return {thread for thread in threading.enumerate() if thread.name.startswith("squall-zookeeper")}
+
+    before = threads()
+    store = ZooKeeperStore(zookeeper.servers, root=zookeeper_root)
+    store.start(PATIENCE_SECS)
+    assert threads() - before
+    store.close()
+    store.close()
+    eventually(lambda: not threads() - before)
