@@ -86,6 +86,7 @@ class NimbusDaemon:
         tls.check_bind(settings.host, files is not None, settings.insecure)
         self._ca = tls.ca(settings.conf)
         self._listener = listen(settings.host, settings.port)
+        self._stopped = False
         try:
             self._state = State(settings.state)
         except BaseException:
@@ -150,19 +151,19 @@ class NimbusDaemon:
         self._server.start()
 
     def run(self) -> None:
-        """Begin, and serve HTTP in this thread until `ask_to_stop`; then end as `stop` does."""
+        """Begin, and serve HTTP in this thread until `ask_to_stop`; `stop` it then."""
         self._begin()
-        try:
-            self._server.run()
-        finally:
-            self.stop()
+        self._server.run()
 
     def ask_to_stop(self) -> None:
         """Have `run` return; may be called from a signal handler."""
         self._server.stop()
 
     def stop(self) -> None:
-        """Let another one lead, end, and let go of the state directory."""
+        """Let another one lead, end, and let go of the state directory. Again, it does nothing."""
+        if self._stopped:
+            return
+        self._stopped = True
         try:
             self._driver.stop(self._control.stop, STOP_SECS)
         except SquallError as error:  # the store does not answer: the lead ends with the session

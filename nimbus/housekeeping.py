@@ -67,7 +67,8 @@ class Housekeeping:
         #: sha256 -> since when no Nimbus that is there has had it.
         self._nowhere: dict[str, float] = {}
         self._told: set[str] = set()
-        self._gone: set[str] = set()
+        #: The topologies that were there at the last look.
+        self._known: set[str] = set()
 
     def start(self) -> None:
         """Begin."""
@@ -81,7 +82,8 @@ class Housekeeping:
         for cancel in self._unwatch:
             cancel()
         self._woken.set()
-        self._thread.join(1.0)
+        if self._thread.is_alive():
+            self._thread.join(1.0)
         self._save()
 
     def lacks(self) -> str | None:
@@ -158,6 +160,10 @@ class Housekeeping:
         return False
 
     def _collect(self) -> None:
+        known = {record.id for record in every_record(self._registry)[0]}
+        # Those of the look before too: what is read may be some seconds old.
+        self._counters.keep(known | self._known, self._registry.bad)
+        self._known = known
         needed, whole = needed_files(self._registry)
         if not whole:
             return  # what a record says that cannot be read is not known
@@ -198,6 +204,12 @@ class _Pipe:
 
 def needed_files(registry: Registry) -> tuple[Mapping[str, str], bool]:
     """(SHA-256 -> the name of a topology that needs it, whether that is all: every record could be read)."""
+    records, whole = every_record(registry)
+    return {sha256: record.name for record in records for sha256 in record.files.values()}, whole
+
+
+def every_record(registry: Registry) -> tuple[list[TopologyRecord], bool]:
+    """(the records of all topologies, those that wait for a name or may come back too, whether every one could be read)."""
     records: list[TopologyRecord | None] = list(registry.topologies())
     whole = not registry.bad
     for names, read in (
@@ -209,6 +221,4 @@ def needed_files(registry: Registry) -> tuple[Mapping[str, str], bool]:
                 records.append(read(name))
             except (BadRecord, TooBig):
                 whole = False
-    return {
-        sha256: record.name for record in records if record is not None for sha256 in record.files.values()
-    }, whole
+    return [record for record in records if record is not None], whole

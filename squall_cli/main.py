@@ -69,7 +69,7 @@ COMMANDS: dict[str, Entry] = {
     "supervisors": Entry(
         "List the hosts of a cluster and their slots.", _from("squall_cli.supervisors", "supervisors")
     ),
-    "nimbus": Entry("Start a master.", _later),
+    "nimbus": Entry("Start a master.", _from("squall_cli.nimbus", "nimbus")),
     "supervisor": Entry(
         "Start the agent of a host that runs workers.", _from("squall_cli.supervisor", "supervisor")
     ),

@@ -1,0 +1,89 @@
+"""`squall nimbus`: a master, until a signal ends it. Any number of them may run for one cluster: one leads at a time.
+
+Must not know: what a master does.
+"""
+
+from __future__ import annotations
+
+import signal
+
+import click
+
+from squall_cli.daemon_options import daemon_settings, host_port, log_to_stderr, make_store, state_place
+
+_HELP = """Start a master of a cluster, until Ctrl-C or SIGTERM.
+
+Several may run for one cluster, each with a --state of its own: one of them leads, and when it dies another one does. They
+all answer what is asked; what changes something is redirected to the one that leads. Topologies run on while none of them
+does.
+
+\b
+Examples:
+  squall nimbus --zookeeper 127.0.0.1:2181
+  squall nimbus --zookeeper zk1:2181,zk2:2181,zk3:2181 --listen 0.0.0.0:6627 \\
+      --advertise https://nimbus-1.example.org:6627 --config squall.yaml
+"""
+
+
+@click.command(help=_HELP)
+@click.option(
+    "--zookeeper", metavar="HOST:PORT,...", help="The ZooKeeper servers.  [default: the site's file]"
+)
+@click.option(
+    "--listen",
+    callback=host_port,
+    metavar="HOST:PORT",
+    default="127.0.0.1:6627",
+    show_default=True,
+    help="Where it answers HTTP; port 0 is a free one.",
+)
+@click.option(
+    "--advertise",
+    metavar="URL",
+    help="The URL that others reach it by.  [default: by --listen and this host's name]",
+)
+@click.option(
+    "--state",
+    metavar="DIR",
+    type=click.Path(file_okay=False),
+    help="Where it keeps its files.  [default: ~/.local/state/squall/nimbus]",
+)
+@click.option("--insecure", is_flag=True, help="Listen to other machines without a TLS certificate.")
+@click.option(
+    "--new-cluster",
+    is_flag=True,
+    help="Belong to the cluster that ZooKeeper holds now, or begin one there if it holds none.",
+)
+@click.option("--config", metavar="FILE", help="The site's file.  [default: conf/squall.yaml, if there]")
+def nimbus(
+    zookeeper: str | None,
+    listen: tuple[str, int],
+    advertise: str | None,
+    state: str | None,
+    insecure: bool,
+    new_cluster: bool,
+    config: str | None,
+) -> None:
+    from nimbus.daemon import NimbusDaemon, NimbusSettings
+
+    conf = daemon_settings(config)
+    settings = NimbusSettings(
+        state=state_place("nimbus", state),
+        host=listen[0].strip("[]"),
+        port=listen[1],
+        advertise=advertise,
+        insecure=insecure,
+        new_cluster=new_cluster,
+        conf=conf,
+    )
+    log_to_stderr()
+    store = make_store(zookeeper, conf)
+    daemon = NimbusDaemon(store, settings)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, frame: daemon.ask_to_stop())
+    try:
+        store.start()
+        daemon.run()
+    finally:
+        daemon.stop()
+        store.close()
