@@ -1,0 +1,165 @@
+"""Every route of Nimbus, with every kind of credentials that do not allow it: it says no before it has looked at anything."""
+
+from __future__ import annotations
+
+import re
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from nimbus.http.app import make_app
+from nimbus.http.desk import Desk
+from nimbus.http.gate import NIMBUS, OPERATOR, SUPERVISOR, Gate
+from nimbus.http.table import TABLE, Endpoint
+from squall.cluster import paths
+from squall.cluster.memory import InMemoryStore
+from squall.cluster.records import NimbusRecord, SupervisorRecord, encode
+from squall.sealing import (
+    NIMBUS_TO_NIMBUS,
+    NIMBUS_TO_SUPERVISOR,
+    SUPERVISOR_TO_NIMBUS,
+    KeyPair,
+    daemon_header,
+)
+from squall.tokens import bearer, make_token
+from tests.security.asking import Answer, ask
+
+TOKEN, EARLIER_TOKEN = make_token(), make_token()
+ME, SUPERVISOR_PAIR, NIMBUS_PAIR, STRANGER = (KeyPair.make() for _ in range(4))
+ROUTES = [pytest.param(endpoint, id=f"{endpoint.method} {endpoint.path}") for endpoint in TABLE]
+CLOSED = [
+    pytest.param(endpoint, id=f"{endpoint.method} {endpoint.path}") for endpoint in TABLE if endpoint.who
+]
+
+
+class Touched(AssertionError):
+    """Somebody went past the gate."""
+
+
+class Untouchable:
+    """A desk that nobody may look at."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise Touched(name)
+
+
+@pytest.fixture
+def store() -> InMemoryStore:
+    store = InMemoryStore()
+    record = SupervisorRecord("s1", "host", 4, public_key=SUPERVISOR_PAIR.public)
+    store.put(paths.supervisor("s1"), encode(record))
+    store.put(paths.supervisor("keyless"), encode(SupervisorRecord("keyless", "host", 4)))
+    store.put(paths.supervisor("low"), encode(SupervisorRecord("low", "host", 4, public_key="00" * 32)))
+    store.put(paths.supervisor("broken"), b"no record")
+    store.put(paths.nimbus("n2"), encode(NimbusRecord("n2", "http://n2:1", "host", NIMBUS_PAIR.public)))
+    return store
+
+
+@pytest.fixture
+def app(store: InMemoryStore) -> Any:
+    return make_app(cast(Desk, Untouchable()), Gate(lambda: TOKEN, ME, store))
+
+
+def path_of(endpoint: Endpoint) -> str:
+    return re.sub(r"\{(\w+)\}", lambda found: "0" * 64 if found[1] == "sha256" else "s1", endpoint.path)
+
+
+def asked(app: Any, endpoint: Endpoint, authorization: str | None) -> Answer:
+    return ask(
+        app, endpoint.method, path_of(endpoint), authorization, b"{}" if endpoint.method == "POST" else b""
+    )
+
+
+def of_supervisor(
+    pair: KeyPair = SUPERVISOR_PAIR, name: str = "s1", context: str = SUPERVISOR_TO_NIMBUS
+) -> str:
+    return daemon_header(name, pair.token_with(ME.public, context))
+
+
+FALSE = {
+    "nothing": None,
+    "an empty header": "",
+    "a false token": bearer(make_token()),
+    "the token before it was renewed": bearer(EARLIER_TOKEN),
+    "the token cut short": bearer(TOKEN[:-1]),
+    "the token with more behind it": bearer(TOKEN + "x"),
+    "an empty token": "Bearer ",
+    "the token by another scheme": f"Basic {TOKEN}",
+    "the token alone": TOKEN,
+    "the token as a daemon": f"Squall-Daemon operator:{TOKEN}",
+    "a daemon without a token": "Squall-Daemon s1:",
+    "a daemon that nobody knows": of_supervisor(name="s9"),
+    "a stranger under a supervisor's id": of_supervisor(STRANGER),
+    "a supervisor under a Nimbus's id": of_supervisor(name="n2"),
+    "a supervisor without a key": of_supervisor(name="keyless"),
+    "a supervisor with a worthless key": daemon_header("low", "0" * 64),
+    "a supervisor whose record is broken": of_supervisor(name="broken"),
+    "a token of the other direction": of_supervisor(context=NIMBUS_TO_SUPERVISOR),
+    "a supervisor as a Nimbus": of_supervisor(context=NIMBUS_TO_NIMBUS),
+    "an id that leads elsewhere in the store": of_supervisor(name="../nimbuses/n2"),
+    "an id without end": daemon_header("s" * 5000, "0" * 64),
+    "letters of no alphabet": "Bearer \xff\xfe",
+}
+
+
+@pytest.mark.parametrize("kind", FALSE)
+@pytest.mark.parametrize("endpoint", CLOSED)
+def test_no_route_is_open_to_who_has_no_right(app: Any, endpoint: Endpoint, kind: str) -> None:
+    answer = asked(app, endpoint, FALSE[kind])
+    assert answer.status == 401
+    assert answer.headers["www-authenticate"] == "Bearer"
+    if endpoint.method != "HEAD":
+        assert answer.error["kind"] == "Unauthorized"
+        assert TOKEN not in answer.data.decode()
+
+
+@pytest.mark.parametrize("endpoint", CLOSED)
+def test_a_daemon_may_only_what_is_for_daemons(app: Any, endpoint: Endpoint) -> None:
+    of_nimbus = daemon_header("n2", NIMBUS_PAIR.token_with(ME.public, NIMBUS_TO_NIMBUS))
+    for kind, header in ((SUPERVISOR, of_supervisor()), (NIMBUS, of_nimbus)):
+        answer = asked(app, endpoint, header)
+        assert (answer.status != 401) == (kind in endpoint.who), (kind, answer)
+
+
+@pytest.mark.parametrize("endpoint", CLOSED)
+def test_an_operator_may_everything_but_speak_for_a_supervisor(app: Any, endpoint: Endpoint) -> None:
+    answer = asked(app, endpoint, bearer(TOKEN))
+    assert (answer.status != 401) == (OPERATOR in endpoint.who)
+    assert (OPERATOR in endpoint.who) or endpoint.path.endswith("/reports")
+
+
+def test_a_supervisor_does_not_speak_for_another_one(store: InMemoryStore) -> None:
+    desk = SimpleNamespace(control=SimpleNamespace(leading=True))
+    app = make_app(cast(Desk, desk), Gate(lambda: TOKEN, ME, store))
+    answer = ask(app, "POST", "/api/v1/supervisors/s2/reports", of_supervisor(), b"{}")
+    assert (answer.status, answer.error["message"]) == (401, "only supervisor 's2' sends its reports")
+
+
+def test_what_is_open_to_anybody_is_known_by_name() -> None:
+    assert {endpoint.path for endpoint in TABLE if not endpoint.who} == {"/health", "/api/v1/openapi.json"}
+
+
+@pytest.mark.parametrize(
+    "method", ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT"]
+)
+@pytest.mark.parametrize("endpoint", ROUTES)
+def test_no_other_method_of_a_route_goes_past_the_gate(app: Any, endpoint: Endpoint, method: str) -> None:
+    answer = ask(app, method, path_of(endpoint))
+    open_to_all = {each.method for each in TABLE if each.path == endpoint.path and not each.who}
+    assert answer.status in (401, 405) or method in {*open_to_all, "HEAD"}
+    assert answer.status in (401, 405) or open_to_all
+
+
+@pytest.mark.parametrize(
+    "path", ["/api/v1/topologies/", "/api/v1//topologies", "//api/v1/topologies", "/api/v1/./topologies", "/API/v1/topologies",
+             "/api/v1/topologies%2F", "/api/v1/health/../topologies", "/health/../api/v1/topologies", "/", "/docs", "/api"],
+)  # fmt: skip
+def test_no_other_spelling_of_a_path_goes_past_the_gate(app: Any, path: str) -> None:
+    assert ask(app, "GET", path).status in (401, 404, 405)
+
+
+def test_a_nimbus_that_does_not_know_the_token_yet_lets_nobody_in(store: InMemoryStore) -> None:
+    app = make_app(cast(Desk, Untouchable()), Gate(lambda: None, ME, store))
+    for given in ("", "None", TOKEN):
+        assert ask(app, "GET", "/api/v1/topologies", f"Bearer {given}").status in (401, 503)
