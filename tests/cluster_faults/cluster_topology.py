@@ -1,0 +1,31 @@
+"""What the tests of clusters submit: the ledger's topology, from arguments as `squall submit FILE -- ARGS` gives them.
+
+    squall submit cluster_topology.py -- books=/tmp/books rate=300 workers=2
+
+Must not know: clusters, faults.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.faults.ledger_topology import ledger_topology
+from topology_api import Topology
+
+#: As `tests.faults.running.QUICK`: liveness in seconds.
+QUICK: dict[str, object] = {
+    "topology.worker.timeout.secs": 3,
+    "topology.message.timeout.secs": 10,
+    "topology.max.spout.pending": 500,
+}
+
+
+def topology(*arguments: str) -> Topology:
+    """The ledger's topology with these NAME=VALUE arguments."""
+    given = dict(argument.split("=", 1) for argument in arguments)
+    options: dict[str, Any] = {
+        name: int(given[name]) for name in ("workers", "spouts", "bolts", "size", "keys") if name in given
+    }
+    if "rate" in given:
+        options["rate"] = None if given["rate"] == "none" else float(given["rate"])
+    return ledger_topology(given["books"], name=given.get("name", "ledger"), conf=dict(QUICK), **options)

@@ -1,0 +1,295 @@
+"""A cluster of real daemons on this machine, for tests: Nimbuses and supervisors as processes over a ZooKeeper that is given.
+
+Each daemon may be asked to stop, killed, frozen, thawed and started again over the same state. All of it lies in one folder,
+is bound to loopback addresses and free ports, and ends with the cluster, workers included.
+Must not know: what runs in the cluster, which faults are made.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from squall.http_client import Client, Unreachable
+from squall.tokens import find_token
+from supervisor.directories import PROCESS, Started, read_started
+from tests.faults import leaks
+from tests.zookeeper_servers import free_ports
+
+ROOT = Path(__file__).resolve().parents[2]
+#: Seconds that anything may take which has no bound of its own.
+CAP = 60.0
+PACE = 0.05
+#: Liveness in seconds instead of half minutes, so that tests need not wait.
+QUICK: Mapping[str, object] = {
+    "squall.zookeeper.session.timeout.secs": 4,
+    "nimbus.supervisor.timeout.secs": 12,
+    "supervisor.worker.lease.secs": 9,
+    "nimbus.replace.timeout.secs": 30,
+}
+
+
+class Daemon:
+    """One daemon, started again and again over the same arguments."""
+
+    def __init__(
+        self, name: str, arguments: Sequence[str], folder: Path, environment: Mapping[str, str]
+    ) -> None:
+        self.name = name
+        self.arguments = list(arguments)
+        self.log = folder / f"{name}.log"
+        self._environment = dict(environment)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._frozen = False
+
+    @property
+    def pid(self) -> int:
+        """Of the process that runs, or ran last."""
+        assert self._process is not None, f"{self.name} was never started"
+        return self._process.pid
+
+    @property
+    def runs(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> None:
+        """Start it; what it says goes to its log, after what earlier ones said."""
+        assert not self.runs, f"{self.name} runs already"
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "squall_cli", *self.arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=self.log.parent,
+                env=self._environment,
+                start_new_session=True,
+            )
+        self._frozen = False
+
+    def stop(self, seconds: float = 15.0) -> int:
+        """Ask it to stop, and wait; its exit status."""
+        self.signal(signal.SIGTERM)
+        return self.wait(seconds)
+
+    def kill(self) -> None:
+        """End it at once."""
+        self.signal(signal.SIGKILL)
+        self.wait()
+
+    def freeze(self) -> None:
+        self.signal(signal.SIGSTOP)
+        self._frozen = True
+
+    def thaw(self) -> None:
+        self.signal(signal.SIGCONT)
+        self._frozen = False
+
+    def signal(self, number: int) -> None:
+        assert self._process is not None and self.runs, f"{self.name} does not run:\n{self.text()[-2000:]}"
+        self._process.send_signal(number)
+
+    def wait(self, seconds: float = 15.0) -> int:
+        assert self._process is not None
+        try:
+            return self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            pytest.fail(f"{self.name} does not end:\n{self.text()[-3000:]}")
+
+    def end(self) -> None:
+        """Whatever it does: it ends."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.kill()
+            self._process.wait(15.0)
+
+    def text(self) -> str:
+        return self.log.read_text(errors="replace") if self.log.exists() else ""
+
+
+class Daemons:
+    """The daemons of one cluster."""
+
+    def __init__(
+        self,
+        folder: Path,
+        zookeeper: str | Sequence[str],
+        *,
+        nimbuses: int = 1,
+        supervisors: int = 2,
+        slots: int = 2,
+        site: Mapping[str, object] = {},
+        root: str | None = None,
+    ) -> None:
+        """`zookeeper`: where ZooKeeper is for all daemons, or for each of them (first the Nimbuses)."""
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        self.mark = uuid.uuid4().hex
+        self.root = root or f"/test-{self.mark[:12]}"
+        self.site_file = folder / "squall.yaml"
+        self.site = {**QUICK, "squall.zookeeper.root": self.root, **site}
+        self.site_file.write_text(yaml.safe_dump(dict(self.site)))
+        self.environment = self._environment()
+        count = nimbuses + supervisors
+        servers = [zookeeper] * count if isinstance(zookeeper, str) else list(zookeeper)
+        self.urls = [f"http://127.0.0.1:{port}" for port in free_ports(nimbuses)]
+        self.nimbuses = [
+            self._daemon(
+                f"nimbus-{number}",
+                "nimbus",
+                servers[number - 1],
+                "--listen",
+                url.removeprefix("http://"),
+            )
+            for number, url in enumerate(self.urls, 1)
+        ]
+        self.supervisors = [
+            self._daemon(
+                f"supervisor-{number}",
+                "supervisor",
+                servers[nimbuses + number - 1],
+                "--slots",
+                str(slots),
+                "--host",
+                f"host-{number}",
+            )
+            for number in range(1, supervisors + 1)
+        ]
+        self.client = Client(self.urls, self._authorization, timeout=20.0)
+
+    def _environment(self) -> dict[str, str]:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("SQUALL_")}
+        home = self.folder / "home"
+        home.mkdir(exist_ok=True)
+        return {
+            **kept,
+            "PYTHONPATH": str(ROOT),
+            "HOME": str(home),
+            "XDG_STATE_HOME": str(home / "state"),
+            leaks.MARK: self.mark,
+        }
+
+    def _daemon(self, name: str, command: str, servers: str, *arguments: str) -> Daemon:
+        state = self.folder / name
+        common = ["--zookeeper", servers, "--state", str(state), "--config", str(self.site_file)]
+        return Daemon(name, [command, *common, *arguments], self.folder, self.environment)
+
+    def _authorization(self, url: str) -> str | None:
+        token = find_token(url, self.environment, self.site)
+        return None if token is None else f"Bearer {token}"
+
+    # Life
+
+    def start(self) -> None:
+        """Start all, and wait until a Nimbus leads and all supervisors are there."""
+        for daemon in (*self.nimbuses, *self.supervisors):
+            daemon.start()
+        self.wait_for(lambda: len(self.supervisors_there()) == len(self.supervisors), "all supervisors")
+
+    def __enter__(self) -> Daemons:
+        try:
+            self.start()
+        except BaseException:
+            self.end()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """End all daemons and all workers, whatever they do."""
+        for daemon in (*self.nimbuses, *self.supervisors):
+            daemon.end()
+        for process in leaks.processes(self.mark, str(self.folder)):
+            os.kill(process.pid, signal.SIGKILL)
+
+    # What is there
+
+    def get(self, path: str, **query: object) -> Any:
+        """The answer of the cluster's API, None while nobody gives one."""
+        try:
+            return self.client.get(path, **query)
+        except Unreachable:
+            return None
+
+    def supervisors_there(self) -> list[str]:
+        """The ids of the supervisors that Nimbus knows."""
+        found = self.asked(lambda: self.client.get("supervisors"))
+        return [] if found is None else [one["id"] for one in found["supervisors"] if one["connected"]]
+
+    def leader(self) -> int | None:
+        """Which Nimbus leads, by its position; None while nobody does, or nobody answers."""
+        found = self.asked(lambda: self.client.get("cluster"))
+        if found is None or found["leader"] is None or found["leader"]["url"] not in self.urls:
+            return None
+        return self.urls.index(found["leader"]["url"])
+
+    def asked(self, question: Callable[[], Any]) -> Any:
+        """The answer of a question, None when it was refused or nobody was there to answer."""
+        from topology_api import SquallError
+
+        try:
+            return question()
+        except SquallError:
+            return None
+
+    def processes(self, supervisor: int | None = None) -> dict[Path, Started]:
+        """The worker processes that the supervisors say they started and that run: directory -> process."""
+        which = self.supervisors if supervisor is None else [self.supervisors[supervisor]]
+        found = {}
+        for daemon in which:
+            for path in (self.folder / daemon.name).glob(f"topologies/*/workers/*/{PROCESS}"):
+                started = read_started(path.parent)
+                if started is not None and leaks.state_of(started.pid) not in (None, "Z"):
+                    found[path.parent] = started
+        return found
+
+    def living_workers(self) -> list[leaks.Process]:
+        """All worker processes that run, known to a supervisor or not."""
+        found = leaks.processes(self.mark, str(self.folder))
+        return [process for process in found if " -m worker " in f"{process.command} "]
+
+    # Commands and waits
+
+    def squall(self, *arguments: str, cap: float = CAP) -> subprocess.CompletedProcess[str]:
+        """Run a command of `squall` against this cluster."""
+        return subprocess.run(
+            [sys.executable, "-m", "squall_cli", *arguments],
+            env={**self.environment, "SQUALL_NIMBUS": ",".join(self.urls)},
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            timeout=cap,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+
+    def wait_for(self, question: Callable[[], Any], what: str, cap: float = CAP) -> float:
+        """Wait until something is so; the seconds that it took."""
+        began = time.monotonic()
+        while not question():
+            if time.monotonic() - began > cap:
+                pytest.fail(f"{what}: not within {cap:g} s\n{self.report()}")
+            time.sleep(PACE)
+        return time.monotonic() - began
+
+    def report(self) -> str:
+        """What the daemons said last, for a test that failed."""
+        parts = []
+        for daemon in (*self.nimbuses, *self.supervisors):
+            lines = daemon.text().splitlines()[-25:]
+            parts += [
+                f"{daemon.name} ({'runs' if daemon.runs else 'has ended'}):",
+                *(f"  {line}" for line in lines),
+            ]
+        return "\n".join(parts)

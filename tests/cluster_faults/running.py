@@ -1,0 +1,155 @@
+"""A cluster of daemons that runs the ledger's topology, for the tests that make faults.
+
+`with ledger_cluster(tmp_path, zookeeper, ...) as run:` starts the daemons, submits the topology with `squall submit`, and waits
+until tuples flow. After the body the source ends, the topology completes, its ledger must add up, and `squall kill` leaves
+nothing: no process, no file, nothing in the store. Waits are for events, with generous caps.
+Must not know: the faults.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from squall.cluster import paths
+from squall.cluster.zookeeper import ZooKeeperStore
+from tests.cluster_faults.daemons import CAP, Daemons
+from tests.faults.ledger import Account, account, read
+from tests.faults.ledger_topology import STOP
+from tests.faults.running import Tally
+
+FILE = Path(__file__).with_name("cluster_topology.py")
+#: What stays in the store when no topology is there.
+LASTING = ("cluster", "counters", "leadership", "nimbuses", "presence", "supervisors")
+
+
+@dataclass
+class ClusterRun:
+    """A topology that runs in a cluster of daemons, and its ledger."""
+
+    daemons: Daemons
+    books: Path
+    name: str
+    tally: Tally
+    total: Account = field(default_factory=Account)
+    #: Processes that stood still until their tasks were others', and when they went on.
+    thawed: dict[int, int] = field(default_factory=dict)
+
+    def status(self) -> Any:
+        """As the API tells it; None while nobody does."""
+        return self.daemons.asked(lambda: self.daemons.client.get(f"topologies/{self.name}"))
+
+    def state(self) -> str | None:
+        found = self.status()
+        return None if found is None else str(found["state"])
+
+    def wait_for(self, question: Callable[[], Any], what: str, cap: float = CAP) -> float:
+        """Wait until something is so; the seconds that it took."""
+        began = time.monotonic()
+        while not question():
+            if time.monotonic() - began > cap:
+                pytest.fail(f"{what}: not within {cap:g} s\n{self.report()}")
+            time.sleep(0.05)
+        return time.monotonic() - began
+
+    def flows(self, more: int = 50, cap: float = CAP) -> float:
+        """Wait until so many more tuples are acked; the seconds that it took."""
+        least = self.tally.of("A") + more
+        return self.wait_for(lambda: self.tally.of("A") >= least, f"{more} more acked tuples", cap)
+
+    def flows_for(self, seconds: float, longest_gap: float) -> None:
+        """Tuples are acked all the time: no pause of `longest_gap` seconds in it (this is what is tested, not a wait)."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            self.flows(1, longest_gap)
+
+    def failed(self) -> int:
+        """How many emissions have failed so far."""
+        return self.tally.of("F")
+
+    def drain(self, cap: float = CAP) -> Account:
+        """Have the source end, wait until the topology is completed; the ledger, which must be right."""
+        (self.books / STOP).touch()
+        self.wait_for(lambda: self.state() == "COMPLETED", f"the completion of {self.name}", cap)
+        self.total = account(read(self.books), self.thawed)
+        assert not self.total.problems, self.report()
+        return self.total
+
+    def kill(self) -> None:
+        """`squall kill`: all of it goes."""
+        done = self.daemons.squall("kill", self.name, "-w", "0", "--wait")
+        assert done.returncode == 0, f"{done.stdout}{done.stderr}\n{self.report()}"
+        assert self.state() is None
+        self.wait_for(lambda: not self.daemons.living_workers(), "the end of all workers")
+        left = [
+            path
+            for daemon in self.daemons.supervisors
+            for path in (self.daemons.folder / daemon.name).glob("topologies/*")
+        ]
+        self.wait_for(lambda: not any(path.exists() for path in left), "the removal of the workers' files")
+
+    def report(self) -> str:
+        """What is known, for a test that failed."""
+        lines = [f"the ledger so far: {account(read(self.books), self.thawed)}", f"status: {self.status()!r}"]
+        for directory in self.daemons.processes():
+            for path in (directory / "worker.log", directory / "output.log"):
+                if path.exists():
+                    text = path.read_text(errors="replace").splitlines()[-12:]
+                    lines += [f"{directory.name}/{path.name}: {line}" for line in text]
+        return "\n".join([*lines, self.daemons.report()])
+
+
+@contextmanager
+def ledger_cluster(
+    tmp_path: Path,
+    zookeeper: str | Sequence[str],
+    *,
+    direct: str | None = None,
+    site: Mapping[str, object] = {},
+    nimbuses: int = 1,
+    supervisors: int = 2,
+    slots: int = 2,
+    **options: object,
+) -> Iterator[ClusterRun]:
+    """`direct`: where ZooKeeper is for the check of what is left, when daemons reach it another way. `options`: what
+    `cluster_topology.topology` takes."""
+    books = tmp_path / "books"
+    books.mkdir()
+    daemons = Daemons(
+        tmp_path / "cluster", zookeeper, nimbuses=nimbuses, supervisors=supervisors, slots=slots, site=site
+    )
+    with daemons:
+        run = ClusterRun(daemons, books, str(options.get("name", "ledger")), Tally(books))
+        arguments = [f"books={books}", *(f"{name}={value}" for name, value in options.items())]
+        done = daemons.squall("submit", str(FILE), "--wait", "--", *arguments)
+        assert done.returncode == 0, f"{done.stdout}{done.stderr}\n{daemons.report()}"
+        run.flows()
+        yield run
+        if not run.total.emitted:
+            run.drain()
+        if run.state() is not None:
+            run.kill()
+        if direct or isinstance(zookeeper, str):
+            check_store(run, direct or str(zookeeper))
+
+
+def check_store(run: ClusterRun, servers: str) -> None:
+    """Nothing of the topology is in the store any more."""
+    store = ZooKeeperStore(servers, root=run.daemons.root)
+    store.start(10.0)
+    try:
+        run.wait_for(
+            lambda: (
+                set(store.children("/")) <= {*LASTING, paths.KEYS.strip("/")}
+                and store.children(paths.KEYS) in ([], [paths.OPERATOR])
+            ),
+            f"an empty store (there are {store.children('/')})",
+        )
+    finally:
+        store.close()

@@ -1,0 +1,56 @@
+"""A value in ZooKeeper that is none of ours, or too big: its topology is marked bad, and the others run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from squall.cluster import paths
+from squall.cluster.zookeeper import ZooKeeperStore
+from tests.cluster_faults.running import FILE, ClusterRun, ledger_cluster
+from tests.zookeeper_servers import ZooKeeperServer
+
+pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(180)]
+
+
+@contextmanager
+def store_of(run: ClusterRun, servers: str) -> Iterator[ZooKeeperStore]:
+    store = ZooKeeperStore(servers, root=run.daemons.root)
+    store.start(10.0)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def states(run: ClusterRun) -> dict[str, str]:
+    """The state of each topology that is listed."""
+    return {one["name"]: one["state"] for one in run.daemons.get("topologies")["topologies"]}
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [b"\x00\xff nonsense", b'{"kind":"TopologyRecord","format":99}', b"x" * 900_000],
+    ids=["nonsense", "of a newer format", "big"],
+)
+def test_a_bad_record_is_told_of_and_stops_no_other_topology(
+    bad: bytes, tmp_path: Path, zookeeper: ZooKeeperServer
+) -> None:
+    with ledger_cluster(tmp_path, zookeeper.servers, slots=4) as run:
+        books = tmp_path / "second"
+        books.mkdir()
+        done = run.daemons.squall("submit", str(FILE), "--wait", "--", f"books={books}", "name=second")
+        assert done.returncode == 0, done.stderr
+        with store_of(run, zookeeper.servers) as store:
+            store.put(paths.topology("second"), bad)
+        run.wait_for(lambda: states(run).get("second") == "BAD", "that it is told of")
+        run.flows_for(3.0, longest_gap=2.0)
+        assert states(run)[run.name] == "ACTIVE"
+        done = run.daemons.squall("kill", "second", "-w", "0", "--wait")
+        assert done.returncode == 0, done.stderr
+        run.wait_for(lambda: "second" not in states(run), "that it is gone")
+        run.wait_for(lambda: len(run.daemons.living_workers()) == 2, "the end of its workers")
+        assert run.failed() == 0

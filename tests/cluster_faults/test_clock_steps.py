@@ -1,0 +1,62 @@
+"""The wall clock of every daemon steps by an hour, forth and back: nothing ends early, nothing waits for ever."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cluster_faults.running import ledger_cluster
+from tests.zookeeper_servers import ZooKeeperServer
+
+pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(180)]
+
+#: Stands in a folder of PYTHONPATH, so that each process of the cluster has another wall clock than this machine.
+CLOCK = """
+import os, time
+_file, _real = os.environ.get("STEPPED_CLOCK"), time.time
+
+def _offset():
+    try:
+        with open(_file) as file:
+            return float(file.read() or 0)
+    except (OSError, ValueError):
+        return 0.0
+
+if _file:
+    time.time = lambda: _real() + _offset()
+    time.time_ns = lambda: int((_real() + _offset()) * 1e9)
+"""
+
+
+def test_steps_of_the_wall_clock_change_nothing(
+    tmp_path: Path, zookeeper: ZooKeeperServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offset = tmp_path / "offset"
+    offset.write_text("0")
+    shim = tmp_path / "shim"
+    shim.mkdir()
+    (shim / "sitecustomize.py").write_text(CLOCK)
+    monkeypatch.setenv("STEPPED_CLOCK", str(offset))
+    monkeypatch.setattr("tests.cluster_faults.daemons.ROOT", f"{shim}:{Path(__file__).resolve().parents[2]}")
+    with ledger_cluster(tmp_path, zookeeper.servers, nimbuses=2) as run:
+        before = {started.pid for started in run.daemons.processes().values()}
+        for step in (3600, -3600, 0):
+            offset.write_text(str(step))
+            run.flows_for(3.0, longest_gap=2.0)
+            assert run.state() == "ACTIVE"
+        # A drain that is under way when the clock steps ends when it would have ended.
+        offset.write_text("0")
+        assert {started.pid for started in run.daemons.processes().values()} == before
+        run.drain()
+        run.daemons.client.delete(f"topologies/{run.name}", wait_secs=5)
+        offset.write_text("-3600")
+        old = run.daemons.leader()
+        assert old is not None
+        run.daemons.nimbuses[old].kill()
+        began = time.monotonic()
+        run.wait_for(lambda: run.daemons.leader() == 1 - old, "the other Nimbus", 25.0)
+        run.wait_for(lambda: run.state() is None, "the end of the topology", 30.0)
+        assert time.monotonic() - began < 45.0
+        assert not run.total.failed

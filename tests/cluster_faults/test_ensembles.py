@@ -1,0 +1,34 @@
+"""Two Nimbuses, two supervisors and a ZooKeeper of three servers, which loses one of them: the leader."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cluster_faults.running import ledger_cluster
+from tests.zookeeper_servers import Ensemble
+
+pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(180)]
+
+
+def test_an_ensemble_that_loses_its_leader_disturbs_nothing(tmp_path: Path) -> None:
+    with (
+        Ensemble(tmp_path / "zk", 3) as ensemble,
+        ledger_cluster(tmp_path, ensemble.servers, nimbuses=2, workers=4) as run,
+    ):
+        before = {started.pid for started in run.daemons.processes().values()}
+        lost = ensemble.leader()
+        ensemble.kill(lost)
+        run.flows_for(5.0, longest_gap=2.0)
+        run.wait_for(lambda: run.daemons.leader() is not None, "a leading Nimbus", 15.0)
+        done = run.daemons.squall("deactivate", run.name)
+        assert done.returncode == 0, done.stderr
+        run.wait_for(lambda: run.state() == "INACTIVE", "INACTIVE")
+        done = run.daemons.squall("activate", run.name)
+        assert done.returncode == 0, done.stderr
+        run.flows()
+        ensemble.start(lost)
+        run.flows()
+        assert {started.pid for started in run.daemons.processes().values()} == before
+        assert run.failed() == 0

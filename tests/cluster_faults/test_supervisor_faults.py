@@ -1,0 +1,151 @@
+"""Supervisors killed again and again, hosts that go and come back, disks that are full."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.cluster_faults.daemons import QUICK
+from tests.cluster_faults.running import ClusterRun, ledger_cluster
+from tests.zookeeper_servers import ZooKeeperServer
+
+pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(180)]
+
+
+def check_slots(run: ClusterRun) -> None:
+    """No slot of a supervisor has two processes, and each process that runs is known to its supervisor."""
+    for number in range(len(run.daemons.supervisors)):
+        slots = Counter(started.slot for started in run.daemons.processes(number).values())
+        assert not [slot for slot, times in slots.items() if times > 1], slots
+    known = {started.pid for started in run.daemons.processes().values()}
+    assert {process.pid for process in run.daemons.living_workers()} <= known
+
+
+def test_workers_outlive_twenty_deaths_of_their_supervisor(
+    tmp_path: Path, zookeeper: ZooKeeperServer
+) -> None:
+    with ledger_cluster(tmp_path, zookeeper.servers, supervisors=1, slots=4) as run:
+        before = {started.pid for started in run.daemons.processes().values()}
+        assert len(before) == 2
+        daemon = run.daemons.supervisors[0]
+        for turn in range(20):
+            daemon.kill()
+            daemon.start()
+            if turn % 5 == 4:  # the other times it is killed while it starts
+                run.wait_for(lambda: run.daemons.supervisors_there(), "the supervisor", 30.0)
+            check_slots(run)
+        run.wait_for(lambda: run.daemons.supervisors_there(), "the supervisor", 30.0)
+        run.flows()
+        assert {started.pid for started in run.daemons.processes().values()} == before
+        assert run.failed() == 0
+
+
+def test_tasks_of_a_host_that_is_gone_move_and_its_old_workers_count_for_nothing(
+    tmp_path: Path, zookeeper: ZooKeeperServer
+) -> None:
+    with ledger_cluster(tmp_path, zookeeper.servers, slots=2) as run:
+        daemons = run.daemons
+        lost = next(number for number in (0, 1) if daemons.processes(number))
+        pids = [daemons.supervisors[lost].pid, *(one.pid for one in daemons.processes(lost).values())]
+        before = {started.pid for started in daemons.processes().values()}
+        for pid in pids:  # the host stands still, as one that lost its network does for everybody else
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            began = time.monotonic()
+
+            def others() -> set[int]:
+                return {one.pid for one in daemons.processes(1 - lost).values()} - before
+
+            run.wait_for(others, "the tasks' new workers", 40.0)
+            limit = float(str(QUICK["nimbus.supervisor.timeout.secs"])) + 5.0
+            assert time.monotonic() - began <= limit + 5.0
+            run.flows(200)
+        finally:
+            moment = time.monotonic_ns()
+            run.thawed.update(dict.fromkeys(pids[1:], moment))
+            for pid in reversed(pids):
+                os.kill(pid, signal.SIGCONT)
+        run.wait_for(lambda: not any(map(is_worker, pids[1:])), "the end of the old workers", 30.0)
+        run.flows()
+        check_slots(run)
+
+
+def is_worker(pid: int) -> bool:
+    try:
+        return b"worker" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+
+
+def test_a_full_disk_stops_no_worker_that_runs(tmp_path: Path, zookeeper: ZooKeeperServer) -> None:
+    state = tmp_path / "cluster" / "supervisor-1"
+    state.mkdir(parents=True)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(state)], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip("only root can mount a small disk")
+    try:
+        with ledger_cluster(tmp_path, zookeeper.servers, supervisors=1, slots=4) as run:
+            before = {started.pid for started in run.daemons.processes().values()}
+            filler = state / "filler"
+            fill(filler)
+            run.flows_for(6.0, longest_gap=2.0)
+            assert {started.pid for started in run.daemons.processes().values()} == before
+            run.wait_for(
+                lambda: "No space left" in run.daemons.supervisors[0].text(), "a word about the disk", 20.0
+            )
+            filler.unlink()
+            run.flows_for(12.0, longest_gap=2.0)  # longer than the lease
+            assert run.failed() == 0
+    finally:
+        subprocess.run(["umount", "-l", str(state)], check=True)
+
+
+def fill(path: Path) -> None:
+    """Write until there is no room."""
+    with path.open("wb", buffering=0) as file:
+        try:
+            while file.write(b"x" * 65536):
+                pass
+        except OSError:
+            return
+
+
+def names(run: ClusterRun) -> list[str]:
+    """The topologies that are listed."""
+    return [one["name"] for one in run.daemons.get("topologies")["topologies"]]
+
+
+def folders(run: ClusterRun) -> set[str]:
+    """What supervisors keep of topologies."""
+    return {
+        path.name
+        for daemon in run.daemons.supervisors
+        for path in (run.daemons.folder / daemon.name).glob("topologies/*")
+    }
+
+
+def test_killing_while_it_starts_leaves_nothing(tmp_path: Path, zookeeper: ZooKeeperServer) -> None:
+    with ledger_cluster(tmp_path, zookeeper.servers, slots=4) as run:
+        from tests.cluster_faults.running import FILE
+
+        for turn in range(4):
+            name = f"short-{turn}"
+            books = tmp_path / name
+            books.mkdir()
+            done = run.daemons.squall("submit", str(FILE), "--", f"books={books}", f"name={name}")
+            assert done.returncode == 0, done.stderr
+            time.sleep(0.15 * turn)  # each time it is killed a little later in its start
+            run.daemons.client.delete(f"topologies/{name}", wait_secs=0)
+        run.wait_for(lambda: names(run) == [run.name], "the end of the killed ones")
+        run.wait_for(
+            lambda: len(run.daemons.living_workers()) == 2, "that only the workers of the run are there"
+        )
+        run.wait_for(lambda: not any("short" in name for name in folders(run)), "the removal of their files")

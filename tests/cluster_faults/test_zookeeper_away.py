@@ -1,0 +1,75 @@
+"""ZooKeeper frozen, gone, or empty: tuples keep flowing, commands say so at once, and all goes on when it is back."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cluster_faults.cluster_topology import QUICK
+from tests.cluster_faults.running import FILE, ClusterRun, ledger_cluster
+from tests.zookeeper_servers import ZooKeeperServer
+
+pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(180)]
+
+#: Seconds without ZooKeeper: longer than a session lives, and than a lease would without its supervisor.
+AWAY = 12.0
+
+
+def submit_is_refused(run: ClusterRun) -> None:
+    """A submit answers within five seconds (and what Python needs to start) that the cluster cannot take it."""
+    began = time.monotonic()
+    done = run.daemons.squall("submit", str(FILE), "--name", "other", "--", f"books={run.books}")
+    seconds = time.monotonic() - began
+    assert done.returncode == 1
+    assert "unavailable" in done.stderr.lower() or "cannot be reached" in done.stderr.lower(), done.stderr
+    assert seconds < 10.0, f"it took {seconds:.1f} s: {done.stderr}"
+
+
+def is_whole_again(run: ClusterRun) -> None:
+    """A command is obeyed again, and the workers are the same ones."""
+    run.wait_for(lambda: run.daemons.leader() is not None, "a leader", 20.0)
+    run.wait_for(
+        lambda: len(run.daemons.supervisors_there()) == len(run.daemons.supervisors), "all supervisors", 20.0
+    )
+    assert run.state() == "ACTIVE"
+
+
+@pytest.mark.parametrize("how", ["frozen", "gone"])
+def test_tuples_flow_while_zookeeper_is_away_and_it_recovers(how: str, tmp_path: Path) -> None:
+    with ZooKeeperServer(tmp_path / "zk") as server, ledger_cluster(tmp_path, server.servers) as run:
+        before = {started.pid for started in run.daemons.processes().values()}
+        server.freeze() if how == "frozen" else server.kill()
+        began = time.monotonic()
+        run.flows_for(2.0, longest_gap=2.0)
+        submit_is_refused(run)
+        run.flows_for(max(0.0, began + AWAY - time.monotonic()), longest_gap=2.0)
+        server.thaw() if how == "frozen" else server.start()
+        is_whole_again(run)
+        run.flows()
+        assert {started.pid for started in run.daemons.processes().values()} == before
+        assert run.failed() == 0
+
+
+def test_no_worker_is_killed_when_zookeeper_comes_back_empty(tmp_path: Path) -> None:
+    with ZooKeeperServer(tmp_path / "zk") as server, ledger_cluster(tmp_path, server.servers) as run:
+        before = {started.pid for started in run.daemons.processes().values()}
+        server.kill()
+        server.wipe()
+        server.start()
+        run.flows_for(AWAY, longest_gap=2.0)
+        assert {started.pid for started in run.daemons.processes().values()} == before
+        assert run.failed() == 0
+        said = "".join(daemon.text() for daemon in run.daemons.nimbuses)
+        assert "empty" in said, said[-2000:]
+        assert "empty" in run.daemons.supervisors[0].text()
+        # What to do then is the operator's decision; here the source ends, and the workers with their daemons.
+        run.daemons.end()
+        run.total.emitted = 1
+
+
+def test_the_quick_settings_are_those_of_the_worker_tests() -> None:
+    from tests.faults.running import QUICK as WORKERS
+
+    assert dict(WORKERS) == QUICK
