@@ -25,6 +25,7 @@ from squall import worker_files
 from squall.clock import Clock
 from squall.cluster.records import Placement, SupervisorRecord
 from squall.cluster.registry import Registry
+from squall.cluster.store import StoreError
 from squall.sealing import KeyPair
 from squall.worker_files import Incarnation, Keys, Orders
 from supervisor import exits, processes
@@ -327,7 +328,7 @@ class Supervisor:
     def _start_process(self, view: TopologyView, hosted: HostedWorker, provision: Provision) -> None:
         incarnation = hosted.next_incarnation()
         directory = self.directories.make_worker(*hosted.key)
-        keys = self._keys_of(hosted.topology_id)
+        keys = self._keys_of(hosted.topology_id, directory)
         if keys is not None:
             worker_files.write(directory, worker_files.KEYS, keys, 0o600)
         hosted.write_lease(self._lease)
@@ -345,8 +346,17 @@ class Supervisor:
             self._time,
         )
 
-    def _keys_of(self, topology_id: str) -> Keys | None:
+    def _keys_of(self, topology_id: str, directory: Path) -> Keys | None:
         """The keys of a topology's links, None in a cluster without them."""
+        try:
+            return self._keys_in_store(topology_id)
+        except StoreError:
+            before = worker_files.read_keys(directory)  # of the process before; they stay the same
+            if before is None:
+                raise
+            return before
+
+    def _keys_in_store(self, topology_id: str) -> Keys | None:
         if self._key_pair is None:
             plain = self.registry.keys(topology_id)
             return None if plain is None else Keys(**plain)

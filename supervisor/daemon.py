@@ -89,6 +89,7 @@ class SupervisorDaemon:
             self._lock.release()
             raise
         self._end_workers = False
+        self._hurried = False
         self._stopping = False
         self._released = False
         self._thread: threading.Thread | None = None
@@ -174,6 +175,11 @@ class SupervisorDaemon:
         if self._thread is not None:
             self._thread.join()
 
+    def hurry(self) -> None:
+        """Workers that are to end with it get no more time for that; may be called from any thread."""
+        self._hurried = True
+        self._waker.wake()
+
     def release(self) -> None:
         """Give back what it holds, if it does not run (any more): its directory and its address."""
         if self._released:
@@ -236,7 +242,7 @@ class SupervisorDaemon:
             )
             return
         end = self._clock.now() + self._settings.limits.stop + PATIENCE
-        while not self._closed() and self._clock.now() < end:
+        while not self._closed() and self._clock.now() < end and not self._hurried:
             self._waker.wait(0.01)
         if not self._closed() and not supervisor.kill_all():
             _log.error("supervisor %s: workers do not end though they were killed", self.id)

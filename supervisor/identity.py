@@ -61,6 +61,12 @@ class StateLock:
         """Another process may use the directory."""
         os.close(self._descriptor)
 
+    def __enter__(self) -> StateLock:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.release()
+
 
 def own_id(state: Path, host: str) -> str:
     """The id in a state directory, which is made when it is not there."""

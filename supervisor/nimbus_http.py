@@ -21,7 +21,7 @@ from squall.cluster import paths
 from squall.cluster.records import NimbusRecord, WorkerReport, encode
 from squall.cluster.registry import Registry
 from squall.cluster.store import Store
-from squall.http_client import Client, at
+from squall.http_client import Client, Refused, at
 from squall.sealing import (
     NIMBUS_TO_SUPERVISOR,
     SUPERVISOR_TO_NIMBUS,
@@ -42,6 +42,10 @@ AGAIN: Final = 0.5
 _WARN_EVERY: Final = 60.0
 #: Seconds that a Nimbus has to answer, and to send a piece of a file.
 ANSWER: Final = 5.0
+#: Answers that will not change when the same is said again.
+_NEVER: Final = (400, 413, 422)
+#: Workers whose counters are sent in one go.
+_AT_ONCE: Final = 64
 #: Workers' incarnations whose last counters are kept.
 _REMEMBERED: Final = 4096
 FILE: Final = 60.0
@@ -203,7 +207,11 @@ class HttpNimbusLink:
         """What a sender is to send now; None: nothing."""
         with self._lock:
             leads = sender.record.id == self._leader
-            counters, sender.counters = sender.counters, {}
+            counters = dict(list(sender.counters.items())[:_AT_ONCE])
+            for key in counters:
+                del sender.counters[key]
+            if sender.counters:
+                sender.woken.set()  # for the rest
             reports: dict[tuple[str, str], WorkerReport] = {}
             beat = False
             if leads:
@@ -220,7 +228,6 @@ class HttpNimbusLink:
             self._reports = {**what["reports"], **self._reports}
             self._beat |= what["beat"]
             sender.counters = {**what["counters"], **sender.counters}
-            sender.busy = False
 
 
 class _Sender:
@@ -259,7 +266,11 @@ class _Sender:
             except Exception as error:  # nobody else would send
                 if not isinstance(error, (SquallError, OSError)):
                     _log.exception("what is to be told to Nimbus %s cannot be sent", self.record.id)
-                self._link.give_back(self, what)
+                if isinstance(error, Refused) and error.status in _NEVER:
+                    _log.error("Nimbus %s does not take what it was told: %s", self.record.id, error)
+                else:
+                    self._link.give_back(self, what)
+                self.busy = False
                 self._failed(error)
                 self._closed.wait(AGAIN)
                 self.woken.set()

@@ -95,8 +95,16 @@ class Outlook:
         """Look no more. `for_good`: this supervisor is not to be known any more; otherwise it comes back."""
         self._unwatch()
         self._presence.leave()
-        if for_good:
+        if not for_good:
+            return
+        try:
             self.registry.remove_supervisor(self.record.id)
+        except SquallError as error:
+            _log.warning(
+                "supervisor %s cannot be taken out of the store, and is given up later: %s",
+                self.record.id,
+                error,
+            )
 
     def _note(self, path: str) -> None:
         """Something has changed; most of what others do does not concern us."""

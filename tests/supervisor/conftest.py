@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.supervisor.daemons import Cluster, cluster_in
 from tests.supervisor.hosts import Hosts
 
 
@@ -29,3 +30,12 @@ def make_hosts(tmp_path: Path) -> Iterator[Callable[..., Hosts]]:
 def hosts(make_hosts: Callable[..., Hosts]) -> Hosts:
     """One supervisor with two slots."""
     return make_hosts()
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    """A Nimbus that is reached by HTTP, and supervisor daemons."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "home" / "state"))
+    with cluster_in(tmp_path / "states") as made:
+        yield made

@@ -1,0 +1,221 @@
+"""The supervisor daemon runs what Nimbus places with it, tells what becomes of it over HTTP, and leaves its workers when it goes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import time
+from pathlib import Path
+
+import pytest
+
+from squall.cluster import paths
+from squall.cluster.memory import InMemoryStore
+from squall.tls import InsecureBind
+from squall.worker_files import KEYS, LEASE, read_orders
+from supervisor.daemon import SupervisorDaemon
+from supervisor.identity import BadState, KnownCluster, StateLock, own_id, own_keys
+from supervisor.log_server import CannotListen
+from tests.supervisor.daemons import Cluster, alive
+
+
+def test_what_is_placed_runs_and_what_becomes_of_it_is_told_over_http(cluster: Cluster) -> None:
+    daemon = cluster.start()
+    cluster.submit()
+    cluster.until(lambda: cluster.opened("w1", "w2"))
+    record = cluster.registry.supervisors()[0]
+    assert (record.id, record.host, record.slots, record.beats) == (daemon.id, "s1", 2, True)
+    assert record.url == daemon.url
+    assert set(record.versions) == {"squall", "python", "cloudpickle"}
+    assert record.resources["cpus"] >= 1
+    assert cluster.store.get(paths.presence(daemon.id)) is not None
+    assert cluster.nimbus.refused == []
+    cluster.until(lambda: {each["worker"] for each in cluster.nimbus.said("counters")} == {"w1", "w2"})
+    pids = cluster.pids()
+    cluster.kill()
+    cluster.until(lambda: cluster.registry.topology("words") is None)
+    cluster.until(lambda: not any(map(alive, pids.values())))
+    cluster.until(lambda: not list((cluster.tmp / "s1" / "topologies").iterdir()))
+
+
+def test_keys_come_sealed_and_stand_in_the_workers_directory_only(cluster: Cluster) -> None:
+    cluster.start()
+    record = cluster.submit(workers=1)
+    cluster.until(lambda: cluster.opened("w1"))
+    (keys,) = (cluster.tmp / "s1").rglob(KEYS)
+    assert stat.S_IMODE(keys.stat().st_mode) == 0o600
+    secret = keys.read_text().split('"secret":"')[1][:40]
+    children = cluster.store.children(paths.keys(record.id))
+    assert children, "there are sealed copies"
+    for child in children:
+        found = cluster.store.get(f"{paths.keys(record.id)}/{child}")
+        assert found is not None and secret.encode() not in found[0]
+
+
+def test_workers_go_on_when_the_daemon_stops_and_the_next_one_takes_them_over(cluster: Cluster) -> None:
+    first = cluster.start()
+    cluster.submit()
+    cluster.until(lambda: cluster.opened("w1", "w2"))
+    pids = cluster.pids()
+    cluster.stop(first)
+    assert cluster.pids() == pids
+    assert cluster.store.get(paths.presence(first.id)) is None, "it is not connected"
+    assert [record.id for record in cluster.registry.supervisors()] == [first.id], "it comes back"
+    second = cluster.start()
+    assert second.id == first.id
+    cluster.nimbus.do(lambda nimbus: nimbus.deactivate("words"))
+    directory = next((cluster.tmp / "s1").rglob("orders.json")).parent
+
+    def paused() -> bool:
+        orders = read_orders(directory)
+        return orders is not None and orders.asked == "pause"
+
+    cluster.until(paused, "workers that were taken over do what they are asked")
+    assert cluster.pids() == pids
+    assert cluster.nimbus.notes() == []
+
+
+def test_a_daemon_that_is_to_end_its_workers_ends_them_and_is_known_no_more(cluster: Cluster) -> None:
+    daemon = cluster.start()
+    cluster.submit()
+    cluster.until(lambda: cluster.opened("w1", "w2"))
+    pids = cluster.pids()
+    cluster.stop(daemon, end_workers=True)
+    assert not any(map(alive, pids.values()))
+    assert cluster.registry.supervisors() == []
+    assert cluster.store.get(paths.presence(daemon.id)) is None
+
+
+def test_workers_go_on_while_the_store_is_away(cluster: Cluster) -> None:
+    cluster.start()
+    cluster.submit(fake={"w2": "once die 3"})
+    cluster.until(lambda: cluster.opened("w1") and cluster.pids().keys() == {"w1", "w2"})
+    pids = cluster.pids()
+    cluster.seen["s1"].away = True
+    lease = next((cluster.tmp / "s1").rglob(LEASE))
+    before = lease.read_bytes()
+    cluster.until(lambda: lease.read_bytes() != before, "leases are given on")
+    os.kill(pids["w1"], signal.SIGKILL)
+    cluster.until(lambda: cluster.pids().get("w1") not in (None, pids["w1"]), "a dead worker is replaced")
+    cluster.seen["s1"].away = False
+    cluster.submit("more", workers=1)
+    cluster.kill()
+    cluster.until(lambda: cluster.opened("w1", name="more"), "it goes on with what has changed")
+
+
+def test_a_daemon_that_starts_while_the_store_is_away_keeps_the_workers_alive(cluster: Cluster) -> None:
+    first = cluster.start()
+    cluster.submit()
+    cluster.until(lambda: cluster.opened("w1", "w2"))
+    pids = cluster.pids()
+    cluster.stop(first)
+    store = cluster.seen["s1"]
+    store.away = True
+    daemon = SupervisorDaemon(store, cluster.settings())
+    cluster.daemons.append(daemon)
+    lease = next((cluster.tmp / "s1").rglob(LEASE))
+    before = lease.read_bytes()
+    daemon.start()
+    cluster.until(lambda: lease.read_bytes() != before, "leases are given on")
+    store.away = False
+    cluster.kill()
+    cluster.until(lambda: not any(map(alive, pids.values())), "they are its own again")
+
+
+def test_no_worker_ends_because_the_store_comes_back_empty(cluster: Cluster) -> None:
+    cluster.start()
+    cluster.submit()
+    cluster.until(lambda: cluster.opened("w1", "w2"))
+    pids = cluster.pids()
+    wrapper = cluster.seen["s1"]
+    full, wrapper.store = wrapper.store, InMemoryStore()
+    wrapper.store.put("/topologies/other", b"x")
+    lease = next((cluster.tmp / "s1").rglob(LEASE))
+    for _ in range(3):  # seconds, each with a reading of the store
+        before = lease.read_bytes()
+        cluster.until(lambda before=before: lease.read_bytes() != before)  # type: ignore[misc]
+    assert cluster.pids() == pids
+    assert wrapper.store.children("/") == ["topologies"], "nothing was written to it"
+    wrapper.store = full
+    cluster.kill()
+    cluster.until(lambda: not any(map(alive, pids.values())), "the data came back, and it goes on")
+
+
+def test_workers_go_on_while_nimbus_is_away_and_it_hears_of_it_later(cluster: Cluster) -> None:
+    cluster.start()
+    cluster.submit(workers=1, fake={"w1": "once die 3"})
+    cluster.until(lambda: cluster.pids())
+    cluster.nimbus.down()
+    first = cluster.pids()
+    cluster.until(lambda: (pids := cluster.pids()) and pids != first, "it is started again")
+    cluster.nimbus.up()
+    cluster.until(lambda: cluster.opened("w1"))
+    assert any("exit status 3" in note or "status 3" in note for note in cluster.nimbus.notes())
+
+
+def test_a_change_reaches_workers_within_half_a_second(cluster: Cluster) -> None:
+    cluster.start()
+    cluster.submit(workers=1)
+    cluster.until(lambda: cluster.opened("w1"))
+    orders = next((cluster.tmp / "s1").rglob("orders.json")).parent
+    woken = 0
+    for _ in range(5):  # by a watch, not by a timer that happens to come: all of five
+        before = read_orders(orders)
+        assert before is not None
+        change = "deactivate" if before.asked == "run" else "activate"
+        cluster.nimbus.do(lambda nimbus, change=change: getattr(nimbus, change)("words"))
+        began = time.monotonic()
+        cluster.until(lambda before=before: read_orders(orders) != before)  # type: ignore[misc]
+        woken += time.monotonic() - began < 0.5
+    assert woken >= 1
+
+
+def test_two_daemons_never_share_a_state_directory(cluster: Cluster) -> None:
+    cluster.start()
+    with pytest.raises(BadState, match=rf"in use by process {os.getpid()}: give each supervisor its own"):
+        SupervisorDaemon(cluster.store.session(), cluster.settings())
+
+
+def test_a_daemon_listens_to_other_machines_only_with_a_certificate(cluster: Cluster) -> None:
+    with pytest.raises(InsecureBind):
+        SupervisorDaemon(cluster.store.session(), cluster.settings(listen=("0.0.0.0", 0)))
+    with StateLock(cluster.tmp / "s1"):
+        pass  # and holds nothing after that
+
+
+def test_an_address_that_is_taken_is_named(cluster: Cluster) -> None:
+    first = cluster.start()
+    port = int(first.url.rpartition(":")[2])
+    with pytest.raises(CannotListen, match=rf"127\.0\.0\.1:{port} cannot be listened on \(--listen\)"):
+        SupervisorDaemon(cluster.store.session(), cluster.settings("s2", listen=("127.0.0.1", port)))
+
+
+def test_id_and_keys_stay_with_the_state_directory(tmp_path: Path) -> None:
+    assert own_id(tmp_path, "a host!") == own_id(tmp_path, "another")
+    assert own_id(tmp_path, "").startswith("a-host-")
+    assert own_keys(tmp_path).public == own_keys(tmp_path).public
+    assert stat.S_IMODE((tmp_path / "key").stat().st_mode) == 0o600
+    (tmp_path / "id").write_text("../etc\n")
+    with pytest.raises(BadState, match="holds no id"):
+        own_id(tmp_path, "x")
+
+
+def test_a_supervisor_belongs_to_the_first_cluster_that_it_sees(tmp_path: Path) -> None:
+    answers = {"": "", "a": "a"}
+    asked: list[str | None] = []
+
+    def check(store: object, remembered: str | None) -> str:
+        asked.append(remembered)
+        return answers[remembered or ""]
+
+    known = KnownCluster(tmp_path, check)
+    known.admit(InMemoryStore())
+    assert not (tmp_path / "cluster").exists(), "there is no cluster yet"
+    answers[""] = "a"
+    known.admit(InMemoryStore())
+    KnownCluster(tmp_path, check).admit(InMemoryStore())
+    assert asked == [None, None, "a"]
+    known.forget()
+    KnownCluster(tmp_path, check).admit(InMemoryStore())
+    assert asked[-1] is None
