@@ -6,6 +6,7 @@ import json
 import shutil
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -108,7 +109,7 @@ def wheel(folder: Path) -> None:
 def test_requirements_are_installed_from_wheels_and_a_build_that_fails_is_told(tmp_path: Path) -> None:
     folder = project(
         tmp_path / "project",
-        "\ndef say(word):\n    import squall_test_shout\n    return squall_test_shout.shout(word)\n",
+        "\ndef say(word):\n    from squall_test_shout import shout\n    return shout(word)\n",
     )
     wheel(folder / "wheels")
     (folder / "requirements.txt").write_text("squall-test-shout==1.0\n")
@@ -150,7 +151,7 @@ def test_a_new_version_takes_over_and_one_that_does_not_come_up_gives_way(tmp_pa
     folder = project(tmp_path / "project", "\ndef say(word):\n    return 'first ' + word\n")
     out = tmp_path / "out.txt"
 
-    def submit(cluster: SmallCluster, *options: str) -> tuple[int, dict[str, str], str]:
+    def submit(cluster: SmallCluster, *options: str) -> tuple[int, dict[str, Any], str]:
         arguments = ("submit", "my_topology.py", "--wait", "--json", *options, "--", str(out))
         done = cluster.squall(*arguments, cwd=folder)
         return done.returncode, json.loads(done.stdout or "{}"), done.stderr
