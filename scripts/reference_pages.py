@@ -1,6 +1,6 @@
-"""Writes the pages of docs/ that are made from the code: API reference, options, and the life of a topology.
+"""Writes the pages of docs/ that are made from the code: API reference, options, the life of a topology, HTTP API.
 
-    python scripts/reference_pages.py        # after a change of docstrings, options or the life-cycle table
+    python scripts/reference_pages.py        # after a change of docstrings, options or tables
 
 What they say stands in docstrings and tables, nowhere else; tests/repository/test_reference_pages.py checks that the
 pages are up to date. This script must not know what any of it means.
@@ -220,7 +220,18 @@ def states() -> str:
     )
 
 
-PAGES = {"docs/api.md": api, "docs/options.md": options, "docs/states.md": states}
+def http_api() -> str:
+    from nimbus.http.openapi import as_markdown
+
+    return WRITTEN + as_markdown()
+
+
+PAGES = {
+    "docs/api.md": api,
+    "docs/options.md": options,
+    "docs/states.md": states,
+    "docs/http-api.md": http_api,
+}
 
 
 def main() -> None:

@@ -152,7 +152,7 @@ def _page() -> Iterator[str]:
     yield ""
     yield "Nimbus answers HTTP, as the `squall` command, and anyone's `curl`, ask it:"
     yield ""
-    yield "```"
+    yield "```text"
     yield 'curl -H "Authorization: Bearer $(cat TOKEN_FILE)" http://127.0.0.1:6627/api/v1/topologies'
     yield "```"
     yield ""

@@ -29,7 +29,8 @@ MAY_IMPORT = {
     "pyarrow": ("squall_io/spark/",),
     "pyspark": ("squall_io/spark/",),
     "rich": ("squall_cli/",),
-    "uvicorn": ("supervisor/log_server.py",),
+    "starlette": ("nimbus/http/",),
+    "uvicorn": ("nimbus/http/server.py", "supervisor/log_server.py"),
     "yaml": ("squall/settings.py", "squall_cli/"),
     "zmq": ("squall/transport/sockets.py",),
 }
