@@ -73,8 +73,10 @@ COMMANDS: dict[str, Entry] = {
     "supervisor": Entry(
         "Start the agent of a host that runs workers.", _from("squall_cli.supervisor", "supervisor")
     ),
-    "dev": Entry("Start a small cluster on this machine.", _later),
-    "zookeeper": Entry("Start a ZooKeeper server for development.", _later),
+    "dev": Entry("Start a small cluster on this machine.", _from("squall_cli.dev", "dev")),
+    "zookeeper": Entry(
+        "Start a ZooKeeper server for development.", _from("squall_cli.zookeeper", "zookeeper")
+    ),
     "config": Entry(
         "Show the settings in force and where each comes from.", _from("squall_cli.config", "config")
     ),

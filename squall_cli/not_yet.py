@@ -43,8 +43,6 @@ RUN = "`squall run FILE` runs a topology on this machine"
 
 LATER: dict[str, Later] = {
     "nimbus": Later((ZOOKEEPER, listen("127.0.0.1:6627"), STATE, CONFIG), NO_DAEMON, RUN),
-    "dev": Later((listen("127.0.0.1:6627"), SLOTS, STATE, CONFIG), NO_DAEMON, RUN),
-    "zookeeper": Later((listen("127.0.0.1:2181"), STATE), NO_DAEMON, RUN),
 }
 
 

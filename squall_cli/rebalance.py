@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from squall_cli import cluster_client, completion
+from squall_cli.coming_up import LEAVING
 from squall_cli.figures import plural
 from squall_cli.lifecycle import pending_trees, wait_secs_option
 
@@ -101,7 +102,7 @@ def wait_until_placed(client: Client, name: str) -> str:
             raise SquallError(f"{name} has FAILED: {status['error']}")
         if state not in ("ACTIVE", "INACTIVE"):
             raise SquallError(f"{name} is {state} by now: its rebalance is not waited for any longer")
-        there = status["workers"]
+        there = [worker for worker in status["workers"] if worker["state"] not in LEAVING]
         opened = sum(bool(worker["opened"]) for worker in there)
         if there and opened == len(there):
             return state, ""

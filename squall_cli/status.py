@@ -31,6 +31,8 @@ Examples:
 
 #: In a file or a pipe a table is as wide as it likes.
 NO_LIMIT: Final = 1000
+#: Of what was said about its workers, the latest; --json has all that is kept.
+MOST_NOTES: Final = 3
 WORKER_COLUMNS: Final = (
     Column("WORKER"),
     Column("HOST", elastic=True),
@@ -79,7 +81,7 @@ def head(found: Mapping[str, Any], width: int) -> list[Line]:
     facts = f" for {duration(found['uptime_secs'])}" if found.get("uptime_secs") is not None else ""
     workers = found["workers"]
     if workers:
-        hosts = len({worker["host"] for worker in workers})
+        hosts = len({worker["host"] for worker in workers if worker["host"]})
         facts += f", {plural(len(workers), 'worker')} on {plural(hosts, 'host')}"
     title: Line = (
         (harmless(str(found["name"])), "head"),
@@ -106,13 +108,13 @@ def worker_table(workers: list[Mapping[str, Any]]) -> Table:
 
 
 def worker_row(worker: Mapping[str, Any]) -> list[Cell]:
-    state = str(worker.get("state") or ("running" if worker["opened"] else "starting"))
+    state = str(worker["state"])
     restarts = int(worker["incarnation"][1])
     return [
         str(worker["worker"]),
-        str(worker["host"]),
+        str(worker["host"] or "-"),  # its supervisor is gone
         str(worker["slot"]),
-        (state, "" if worker["opened"] else "warn"),
+        (state, "" if state == "RUNNING" else "warn"),
         (str(restarts), "warn" if restarts else "dim"),
         tasks_text(worker["tasks"]),
     ]
@@ -145,7 +147,7 @@ def trouble(found: Mapping[str, Any], width: int) -> Iterator[Line]:
         if values.get("first_failure"):
             line = f"the first tree of {component} that failed for good: {values['first_failure']}"
             yield ((cropped(harmless(line), width), "warn"),)
-    for note in found.get("notes") or ():
+    for note in (found.get("notes") or ())[-MOST_NOTES:]:
         yield ((cropped(harmless(str(note)), width), ""),)
 
 

@@ -27,7 +27,7 @@ def component(kind: str = "bolt", **values: Any) -> dict[str, Any]:
 def worker(name: str, host: str = "host-1", slot: int = 0, **values: Any) -> dict[str, Any]:
     return {
         "worker": name, "supervisor": f"id-of-{host}", "host": host, "slot": slot, "incarnation": [1, 0],
-        "tasks": [[1, "words", 0], [2, "count", 0]], "opened": True, "state": "running", **values,
+        "tasks": [[1, "words", 0], [2, "count", 0]], "opened": True, "state": "RUNNING", **values,
     }  # fmt: skip
 
 

@@ -96,15 +96,15 @@ def test_status_shows_components_workers_errors_and_notes(nimbus: FakeNimbus, ru
     status["components"]["count"]["errors"] = 3
     status["errors"] = ["count[2] of topology 'word_count': execute() raised ValueError: no\n  at a.py:3"]
     status["notes"] = ["worker word_count-w2 on host-2 was killed"]
-    status["workers"][1].update(opened=False, state="building", incarnation=[1, 2])
+    status["workers"][1].update(opened=False, state="STARTING", incarnation=[1, 2])
     result = run("status word_count")
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
     assert lines[0] == "word_count  ACTIVE for 12 min 34 s, 2 workers on 2 hosts  (word_count-1)"
     words = [line.split() for line in lines]
     assert ["words", "spout", "1", "120,000", "119,000", "0", "30", "2.00ms", "40.0ms"] in words
-    assert ["word_count-w1", "host-1", "0", "running", "0", "words", "1,", "count", "2"] in words
-    assert ["word_count-w2", "host-2", "0", "building", "2", "count", "3"] in words
+    assert ["word_count-w1", "host-1", "0", "RUNNING", "0", "words", "1,", "count", "2"] in words
+    assert ["word_count-w2", "host-2", "0", "STARTING", "2", "count", "3"] in words
     assert lines[-3:] == [
         "3 errors in count, the newest: execute() raised ValueError: no",
         "`squall errors word_count` shows them.",
@@ -204,7 +204,10 @@ def test_rebalance_wait_returns_when_the_new_workers_run(nimbus: FakeNimbus, run
     status = nimbus.topologies["word_count"]
     nimbus.changes += [
         lambda: None,
-        lambda: status.update(state="ACTIVE", workers=[worker("w3", opened=False), worker("w4")]),
+        lambda: status.update(
+            state="ACTIVE",
+            workers=[worker("w3", opened=False), worker("w4"), worker("w1", opened=False, state="STOPPING")],
+        ),
         lambda: status["workers"][0].update(opened=True),
     ]
     result = run("rebalance word_count --wait")

@@ -1,0 +1,261 @@
+"""`squall dev`: a small cluster on this machine, in one process: Nimbus, a supervisor, and the workers that it starts.
+
+The store is embedded, so neither ZooKeeper nor Java is needed. With --state what was submitted is there again the next
+time; without it a temporary directory goes with the process. Ctrl-C ends the workers too: nothing is left.
+Must not know: how Nimbus and the supervisor work.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from squall import __version__
+from squall_cli.cluster_client import DEFAULT_URL, config_option
+from squall_cli.daemon_options import daemon_settings, host_port
+from squall_cli.interrupts import EndNow, Interrupts
+from topology_api.errors import SquallError
+
+if TYPE_CHECKING:
+    from nimbus.daemon import NimbusDaemon
+    from squall.cluster.memory import InMemoryStore
+    from squall.cluster.sqlite import SqliteStore
+    from supervisor.daemon import SupervisorDaemon
+
+#: Seconds that Nimbus has to lead, with nobody to compete with.
+START_SECS: Final = 20.0
+#: Seconds between two looks whether a signal has come.
+PAUSE: Final = 0.1
+LOG: Final = "squall-dev.log"
+STORE: Final = "store.sqlite"
+
+HELP = """Start a small cluster on this machine, for trying things: Nimbus and a supervisor in one process, no ZooKeeper.
+
+Ctrl-C ends it with all its workers. Without --state nothing is kept; with it topologies go on when it is started again.
+
+\b
+Examples:
+  squall dev
+  squall dev --slots 8 --state ~/squall-dev
+  squall dev --listen 127.0.0.1:0           # a free port; the first lines say which
+"""
+
+
+@click.command(help=HELP)
+@click.option(
+    "--listen",
+    callback=host_port,
+    metavar="HOST:PORT",
+    default=DEFAULT_URL.partition("//")[2],
+    show_default=True,
+    help="Where Nimbus listens; port 0 is a free one.",
+)
+@click.option(
+    "--slots",
+    type=click.IntRange(min=1, max=10_000),
+    default=4,
+    show_default=True,
+    help="How many workers may run.",
+)
+@click.option(
+    "--state",
+    metavar="DIR",
+    type=click.Path(file_okay=False),
+    help="Keep everything there.  [default: a temporary directory, removed at the end]",
+)
+@click.option("--insecure", is_flag=True, help="Listen to other machines without a TLS certificate.")
+@config_option
+def dev(listen: tuple[str, int], slots: int, state: str | None, insecure: bool, config: str | None) -> None:
+    conf = daemon_settings(config)
+    with Interrupts() as interrupts, ExitStack() as stack:
+        directory = stack.enter_context(state_directory(state))
+        stack.enter_context(log_to(directory / LOG))
+        cluster = DevCluster(directory, conf, listen, slots, insecure, kept=state is not None)
+        stack.callback(cluster.end, interrupts)
+        cluster.start(lambda: interrupts.count > 0)
+        if not interrupts.count:
+            click.echo(opening(cluster.url, slots, directory, state, conf))
+        try:
+            while not interrupts.count:
+                time.sleep(PAUSE)
+        except EndNow:
+            pass
+        click.echo(f"{interrupts.name}: ending, with all workers (Ctrl-C again: at once)")
+
+
+class DevCluster:
+    """Nimbus and a supervisor over a store of their own."""
+
+    def __init__(
+        self,
+        directory: Path,
+        conf: Mapping[str, Any],
+        listen: tuple[str, int],
+        slots: int,
+        insecure: bool,
+        kept: bool,
+    ) -> None:
+        from nimbus.daemon import NimbusDaemon, NimbusSettings
+        from squall_cli.supervisor import LEASE, check_lease
+        from supervisor.daemon import SupervisorDaemon, SupervisorSettings
+        from supervisor.provisions import Limits
+
+        check_lease(dict(conf))
+        host, port = listen
+        self.store: InMemoryStore | SqliteStore = make_store(directory if kept else None)
+        self.supervisor: SupervisorDaemon | None = None
+        self.nimbus: NimbusDaemon | None = None
+        try:
+            self.nimbus = NimbusDaemon(
+                self.store.session(),
+                NimbusSettings(directory / "nimbus", host, port, insecure=insecure, conf=conf),
+            )
+            self.url = self.nimbus.url
+            self.supervisor = SupervisorDaemon(
+                self.store.session(),
+                SupervisorSettings(
+                    state=directory / "supervisor",
+                    slots=slots,
+                    lease_secs=float(conf[LEASE]),
+                    ca=None if conf["squall.tls.ca"] is None else str(conf["squall.tls.ca"]),
+                    packages=Limits(
+                        int(conf["nimbus.package.limit.bytes"]),
+                        int(conf["nimbus.package.unpacked.limit.bytes"]),
+                    ),
+                ),
+            )
+        except BaseException:
+            self.close_store()
+            raise
+
+    def start(self, cancelled: Callable[[], bool]) -> None:
+        """Returns when topologies can be submitted, or when nobody wants them any more."""
+        assert self.nimbus is not None and self.supervisor is not None
+        self.nimbus.start()
+        self.supervisor.start()
+        end = time.monotonic() + START_SECS
+        while not self.ready() and not cancelled():
+            if time.monotonic() > end:
+                raise SquallError(f"Nimbus does not lead after {START_SECS:g} s: the log says why")
+            time.sleep(0.01)
+
+    def ready(self) -> bool:
+        """Whether Nimbus leads and has a supervisor."""
+        assert self.nimbus is not None
+        return self.nimbus.leading and self.nimbus.token is not None and bool(self.nimbus.views.supervisors())
+
+    def end(self, interrupts: Interrupts) -> None:
+        """End the workers, then the daemons; at once after a second signal."""
+        interrupts.hold()
+        nimbus, supervisor = self.nimbus, self.supervisor
+        assert nimbus is not None and supervisor is not None
+        ending = threading.Thread(
+            target=supervisor.stop, kwargs={"end_workers": True}, name="squall-dev-end", daemon=True
+        )
+        ending.start()
+        while ending.is_alive():
+            if interrupts.count > 1:
+                supervisor.hurry()
+            ending.join(PAUSE)
+        token = nimbus.token
+        nimbus.stop()
+        forget_token(self.url, token)
+        self.close_store()
+
+    def close_store(self) -> None:
+        close = getattr(self.store, "close", None)
+        if close is not None:
+            close()
+
+
+def make_store(directory: Path | None) -> InMemoryStore | SqliteStore:
+    """In a file of the directory, or in memory when nothing is to be kept."""
+    if directory is None:
+        from squall.cluster.memory import InMemoryStore
+
+        return InMemoryStore()
+    from squall.cluster.sqlite import SqliteStore
+
+    return SqliteStore(directory / STORE)
+
+
+@contextmanager
+def state_directory(given: str | None) -> Iterator[Path]:
+    """The directory that was named, or a temporary one."""
+    if given is not None:
+        directory = Path(given).absolute()
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        yield directory
+        return
+    directory = Path(tempfile.mkdtemp(prefix="squall-dev-"))
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+@contextmanager
+def log_to(file: Path) -> Iterator[None]:
+    """Everything that the daemons log goes into a file, warnings to stderr too."""
+    form = logging.Formatter("%(asctime)s %(levelname)s %(message)s")
+    everything, warnings = logging.FileHandler(file, delay=True), logging.StreamHandler(sys.stderr)
+    warnings.setLevel(logging.WARNING)
+    root = logging.getLogger()
+    root.setLevel(logging.INFO)
+    for name in ("uvicorn", "asyncio"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    for handler in (everything, warnings):
+        handler.setFormatter(form)
+        root.addHandler(handler)
+    try:
+        yield
+    finally:
+        for handler in (everything, warnings):
+            root.removeHandler(handler)
+            handler.close()
+
+
+def forget_token(url: str, token: str | None) -> None:
+    """Remove the token from its user's place: it opens nothing any more."""
+    from squall.tokens import read_token, user_place
+
+    place = user_place(url, os.environ)
+    if place is not None:
+        with suppress(SquallError, OSError):
+            if read_token(place) == token:
+                place.unlink()
+
+
+def opening(url: str, slots: int, directory: Path, state: str | None, conf: Mapping[str, Any]) -> str:
+    """What is said when everything is ready: one screen."""
+    where = "" if url == DEFAULT_URL else f"  export SQUALL_NIMBUS={url}\n"
+    if state is None:
+        kept = f"Its files are in {directory} and go with it; --state DIR keeps them."
+    else:
+        kept = f"Its files are in {directory}: topologies go on with the next `squall dev --state {state}`."
+    token = conf.get("squall.token.file") or directory / "nimbus" / "token"
+    return f"""\
+Squall {__version__}: a cluster of one host, with Nimbus at {url} and {slots} worker slots.
+
+In another terminal:
+{where}  squall submit examples/word_count.py --wait
+  squall list
+  squall status word-count
+  squall logs word-count -f
+  squall kill word-count --wait
+
+{kept}
+What it does stands in {directory / LOG}.
+Other users of this machine need the token in {token}.
+Ctrl-C ends it, with all topologies and workers."""
