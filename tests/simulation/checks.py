@@ -17,7 +17,7 @@ from squall.cluster.records import Assignment, BadRecord, Placement, TopologyRec
 from squall.cluster.store import Guard, below
 from squall.worker_files import WHAT_A_STATE_ASKS
 from tests.simulation.daemons import Agent, Candidate
-from tests.simulation.machines import IdleProgram, VirtualProcess
+from tests.simulation.machines import VirtualProcess
 from tests.simulation.sessions import Observer
 from tests.simulation.timeline import Actor
 
@@ -73,8 +73,9 @@ class Watcher(Observer):
         value = self.world.server.store._tree.values.get(path)
         if below(paths.TOPOLOGIES, path):
             self.check_record(path, None if value is None else value[0])
-        elif below(paths.ASSIGNMENTS, path) and value is not None:
-            self.check_assignment(value[0])
+        elif below(paths.ASSIGNMENTS, path):
+            topology_id = paths.unquoted(path.rpartition("/")[2])
+            self.note_superseded(topology_id, () if value is None else self.check_assignment(value[0]))
         elif path == paths.LEADER and value is not None:
             self.leaders.append(value[0].decode())
 
@@ -128,7 +129,17 @@ class Watcher(Observer):
             if orders is not None and orders.topology_id == before.id and process.machine.name in there:
                 raise self.broken(f"{before.name} is gone, and {process.name} of it still runs")
 
-    def check_assignment(self, data: bytes) -> None:
+    def note_superseded(self, topology_id: str, placements: tuple[Placement, ...]) -> None:
+        """Processes whose tasks are others' from now on."""
+        there = {(place.worker, place.incarnation[0]) for place in placements}
+        for process in self.world.processes.all():
+            if process.identity is None or process.identity[0] != topology_id:
+                continue
+            _, worker, incarnation = process.identity
+            if (worker, incarnation[0]) not in there:
+                self.world.superseded(process)
+
+    def check_assignment(self, data: bytes) -> tuple[Placement, ...]:
         """Each task has one owner in an assignment; a version is given once; no slot has two workers."""
         found = decode(Assignment, data)
         tasks = [task for place in found.placements for task in place.tasks]
@@ -149,6 +160,7 @@ class Watcher(Observer):
             raise self.broken(f"{found.topology_id}: assignment {found.version} after a later one")
         self.versions[found.topology_id] = found.version
         self.check_slots()
+        return found.placements
 
     def check_slots(self) -> None:
         """No two topologies have the same slot."""
@@ -172,7 +184,7 @@ class Watcher(Observer):
         self.starts += 1
         orders = worker_files.read_orders(process.directory)
         assert orders is not None
-        process.slot = own_slot(orders)
+        process.slot, process.topology = own_slot(orders), orders.topology
         process.identity = (orders.topology_id, orders.worker, orders.incarnation)
         for other in self.world.processes.all():
             if other is process or other.identity is None:
@@ -209,7 +221,7 @@ def problems_at_rest(world: World) -> list[str]:
     """What is not yet as it should be some time after the last fault."""
     problems = []
     leader = world.leader
-    if leader is None or not leader.leads:
+    if leader is None or not leader.control.leading:
         return ["nobody leads"]
     registry = world.registry
     there = {record.id for record in registry.supervisors()}
@@ -262,7 +274,7 @@ def problems_of_topology(
             problems.append(f"{name}: worker {place.worker} is not open")
         elif process.machine.name != place.supervisor or process.slot != place.slot:
             problems.append(f"{name}: worker {place.worker} runs elsewhere")
-        elif isinstance(process.program, IdleProgram):
+        else:
             problems += problems_of_peers(world, name, process)
     return problems
 
@@ -279,7 +291,7 @@ def problems_of_peers(world: World, name: str, process: VirtualProcess) -> list[
         known = process.orders.addresses.get(place.worker)
         if other is None:
             problems.append(f"{name}: {process.name} takes {place.worker} for {place.incarnation}")
-        elif isinstance(other.program, IdleProgram) and known != other.program.address:
+        elif other.program is not None and known != other.program.address:
             problems.append(f"{name}: {process.name} knows {place.worker} at {known}")
     return problems
 

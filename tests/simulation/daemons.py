@@ -1,27 +1,30 @@
 """The daemons of the simulated cluster: their real cores, each in an actor of its own.
 
-A `Candidate` is a Nimbus daemon: `Leadership`, and while it leads a `Nimbus` over a `GuardedStore`. An `Agent` is a supervisor
-daemon: `Supervisor` over the disk of its machine, and its `Presence`. A supervisor reaches Nimbus by a `Link`, which may lose,
+A `Candidate` is a Nimbus daemon: its `Control`, which stands in elections and runs the master while it leads. An `Agent` is a
+supervisor daemon: a `Supervisor` over the disk of its machine. A supervisor reaches Nimbus by a `Link`, which may lose,
 double and delay what it carries, and answers nothing.
 Must not know: which faults there are, what is checked.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from random import Random
 from typing import Any, Final
 
+from nimbus.control import Control
 from nimbus.master import Nimbus
-from squall.cluster import paths
-from squall.cluster.leadership import GuardedStore, Leadership, Presence
-from squall.cluster.records import NimbusRecord, WorkerReport, encode
+from squall.cluster import identity, paths
+from squall.cluster.leadership import Leadership
+from squall.cluster.records import NimbusRecord, WorkerReport
 from squall.cluster.registry import Registry
-from squall.cluster.store import Guard
+from squall.cluster.store import Store
 from squall.worker_files import Incarnation
 from supervisor.agent import Supervisor
+from supervisor.identity import KnownCluster
 from supervisor.plan import Limits
 from tests.simulation.machines import Machine
 from tests.simulation.sessions import Chances, Server, SimulatedSession
@@ -30,26 +33,76 @@ from topology_api.errors import SquallError
 
 SUPERVISOR_TIMEOUT_SECS: Final = 15.0
 LEASE_SECS: Final = 10.0
+REPLACE_TIMEOUT_SECS: Final = 15.0
 #: Seconds that something takes from one process to another.
 LATENCY: Final = (0.001, 0.02)
 #: Seconds from a change to the look at it: changes come in crowds.
 SOON_SECS: Final = 0.02
 
 
+class Memory:
+    """What a Nimbus keeps on its disk: the cluster that it belongs to."""
+
+    def __init__(self) -> None:
+        self.cluster: str | None = None
+
+
+class NoOffice:
+    """A leader without keys and files; see `nimbus.control.Office`."""
+
+    def begin(self, store: Store) -> None:
+        """See `Office`."""
+
+    def look(self, now: float) -> None:
+        """See `Office`."""
+
+    def end(self) -> None:
+        """See `Office`."""
+
+    def next_time(self, now: float) -> float:
+        """See `Office`."""
+        return math.inf
+
+
 class Candidate(Actor):
     """A Nimbus daemon."""
 
-    def __init__(self, line: Timeline, id: str, server: Server, chances: Chances, random: Random) -> None:
+    def __init__(
+        self, line: Timeline, id: str, server: Server, chances: Chances, random: Random, memory: Memory
+    ) -> None:
         super().__init__(line, id, -random.uniform(0, 1e6))
         self.session = SimulatedSession(server, self, chances, random)
-        self.leadership = Leadership(self.session, id, self)
-        record = NimbusRecord(id, f"http://{id}", id)
-        self.presence = Presence(self.session, paths.nimbus(id), encode(record))
-        self.guard: Guard | None = None
-        self.nimbus: Nimbus | None = None
+        self.memory = memory
         self._wakes_at: float | None = None
-        self.session.watch("/", lambda path: self.wake_in(SOON_SECS))
+        self.control = Control(
+            self.session,
+            NimbusRecord(id, f"http://{id}", id),
+            self,
+            self._make_master,
+            NoOffice(),
+            self._why_not,
+            lambda: self.wake_in(SOON_SECS),
+        )
         self.wake_in(random.uniform(0, 0.5))
+
+    def _make_master(self, store: Store) -> Nimbus:
+        master = Nimbus(
+            store,
+            self,
+            supervisor_timeout_secs=SUPERVISOR_TIMEOUT_SECS,
+            replace_timeout_secs=REPLACE_TIMEOUT_SECS,
+            calendar=lambda: self.line.now,
+        )
+        self.memory.cluster = master.cluster_id
+        return master
+
+    def _why_not(self) -> str | None:
+        try:
+            found = identity.check(self.session, self.memory.cluster)
+        except identity.OtherCluster as error:
+            return str(error)
+        self.memory.cluster = found or self.memory.cluster
+        return None
 
     def wake_in(self, seconds: float) -> None:
         """Have it look around then at the latest."""
@@ -62,50 +115,24 @@ class Candidate(Actor):
         if self._wakes_at is not None and self.line.now < self._wakes_at:
             return  # another one is to come
         self._wakes_at = None
-        try:
-            self.round()
-        except SquallError:
-            self.wake_in(0.5)
-        now = self.now()
-        times = [self.leadership.next_time(now), self.presence.next_time(now)]
-        if self.nimbus is not None and self.nimbus.due is not None:
-            times.append(self.nimbus.due)
-        self.wake_in(min(5.0, max(SOON_SECS, min(times) - now)))
+        self.control.round()
+        self._sleep()
 
-    def round(self) -> None:
-        """What the control thread of the daemon does in a turn."""
-        now = self.now()
-        self.presence.keep(now)
-        guard = self.leadership.round(now)
-        if guard != self.guard:
-            self.guard = guard
-            self.close()
-        if guard is None:
-            return
-        if self.nimbus is None:
-            store = GuardedStore(self.session, guard, lambda: self.leadership.leading(self.now()))
-            self.nimbus = Nimbus(store, self, supervisor_timeout_secs=SUPERVISOR_TIMEOUT_SECS)
-        self.nimbus.tick()
-
-    def close(self) -> None:
-        """It does not lead any more."""
-        if self.nimbus is not None:
-            self.nimbus.close()
-            self.nimbus = None
+    def _sleep(self) -> None:
+        due = self.control.next_time()
+        self.wake_in(1.0 if due is None else min(1.0, max(SOON_SECS, due - self.now())))
 
     @property
-    def leads(self) -> bool:
-        """Whether it takes commands."""
-        return self.nimbus is not None and self.leadership.leading(self.now())
+    def leadership(self) -> Leadership:
+        """Its part in the elections."""
+        return self.control._leadership
 
     def command(self, do: Callable[[Nimbus], Any]) -> Any:
         """What an operator asks of it."""
-        if self.nimbus is None or not self.leads:
-            raise NotLeading(f"{self.name} does not lead")
         try:
-            return do(self.nimbus)
+            return self.control.lead(do)
         finally:
-            self.wake_in(0.0)
+            self._sleep()
 
     def say(self, do: Callable[[Nimbus], Any]) -> None:
         """What a supervisor tells it."""
@@ -113,10 +140,6 @@ class Candidate(Actor):
             self.command(do)
         except SquallError:
             return
-
-
-class NotLeading(SquallError):
-    """This Nimbus takes no commands."""
 
 
 @dataclass
@@ -206,6 +229,7 @@ class Agent(Actor):
         self.machine = machine
         machine.supervisor = self
         self.session = SimulatedSession(server, self, chances, random)
+        known = KnownCluster(machine.disk)
         self.supervisor = Supervisor(
             machine.name,
             machine.name,
@@ -219,6 +243,7 @@ class Agent(Actor):
             limits=Limits(start=20.0, stop=5.0),
             command=no_command,
             kernel_kills=lambda: None,
+            admit=lambda: known.admit(self.session),
             wake=lambda: self.wake_in(SOON_SECS),
         )
         self._wakes_at: float | None = None

@@ -63,6 +63,10 @@ class Flags:
 class Program(Protocol):
     """What runs in a virtual process. It raises `Ended` to end."""
 
+    @property
+    def address(self) -> tuple[str, str]:
+        """Where its peers reach it."""
+
     def take_orders(self, orders: Orders) -> None:
         """The orders are these from now on."""
 
@@ -132,6 +136,7 @@ class VirtualProcess(Actor):
         #: (topology id, worker, incarnation) and slot, for those who check who owns what.
         self.identity: tuple[str, str, tuple[int, int]] | None = None
         self.slot = -1
+        self.topology: str | None = None
         self.number = 0
         self._told: Flags | None = None
         self._next_beat = 0.0

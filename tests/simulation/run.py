@@ -26,14 +26,16 @@ from random import SystemRandom
 from typing import Final
 
 from tests.simulation import story
-from tests.simulation.checks import Broken, Watcher, left_over, problems_at_rest
+from tests.simulation.checks import Broken, Watcher, left_over, problems_at_rest, slots_in_use
 from tests.simulation.machines import in_place_of_real_ones
 from tests.simulation.story import Step, all_is_well, settings_of, story_of
+from tests.simulation.tuples import BOOKS, problems_of_book, real_workers
 from tests.simulation.world import World
 
 #: Simulated seconds after the last fault until all is as it should be, and from the last kill until nothing is left.
 RECOVERY_SECS: Final = 120.0
 REMOVAL_SECS: Final = 90.0
+COMPLETION_SECS: Final = 120.0
 #: Seconds for which nothing may be wrong any more.
 REST_SECS: Final = 4.0
 #: Events that are worked off in one run at most: more are a loop without end.
@@ -88,7 +90,7 @@ def run(seed: int, directory: Path, without: Collection[int] = (), verbose: bool
             raise Broken(f"{MOST_EVENTS} events, and no end")
 
     world.line.after_event = after_event
-    with in_place_of_real_ones(world.processes):
+    with in_place_of_real_ones(world.processes), real_workers():
         try:
             tell(world, steps)
         except Broken as broken:
@@ -96,6 +98,7 @@ def run(seed: int, directory: Path, without: Collection[int] = (), verbose: bool
         except Exception as error:
             where = "".join(traceback.format_exception(error)[-8:])
             outcome.problem = f"at {world.line.now:.3f} s: {type(error).__name__}: {error}\n{where}"
+    world.close()
     note(f"{world.line.events} events, {watcher.writes} writes, {watcher.starts} starts, {watcher.leaders}")
     outcome.digest = digest.hexdigest()
     outcome.events, outcome.simulated = world.line.events, world.line.now
@@ -113,7 +116,9 @@ def tell(world: World, steps: list[Step]) -> None:
     all_is_well(world)
     rest(world)
     check_submissions(world)
-    world.closing = True
+    if world.settings.tuples:
+        check_books(world)
+    world.give_up_asking()
     for record in world.registry.topologies():
         story.kill(world, record.name, 1.0)
     wait_for(world, REMOVAL_SECS, lambda: left_over(world), "is left when everything was killed")
@@ -140,6 +145,30 @@ def wait_for(world: World, seconds: float, problems: object, what: str) -> None:
             listed = "\n  ".join(found)
             raise Broken(f"this {what} ({seconds:g} s of it):\n  {listed}")
         world.line.run(world.line.now + 0.5)
+
+
+def check_books(world: World) -> None:
+    """Have every topology come to its end, and see whether what its tasks wrote down adds up."""
+    for record in world.registry.topologies():
+        BOOKS[world.book_of(record.name)].stopping = True
+        if record.state == "INACTIVE":
+            story.activate(world, record.name)
+    free = world.settings.machines * world.settings.slots - slots_in_use(world)
+
+    def incomplete() -> list[str]:
+        return [
+            f"{record.name} is {record.state}"
+            for record in world.registry.topologies()
+            if record.state != "COMPLETED" and (free or world.registry.assignment(record.id) is not None)
+        ]
+
+    wait_for(world, COMPLETION_SECS, incomplete, "is not complete")
+    for record in world.registry.topologies():
+        indexes = {index for _, component, index in record.tasks if component == "lines"}
+        book = BOOKS[world.book_of(record.name)]
+        problems = problems_of_book(book, record.state == "COMPLETED", indexes)
+        if problems:
+            raise Broken("the ledger of {}: {}".format(record.name, "; ".join(problems)))
 
 
 def check_submissions(world: World) -> None:

@@ -302,6 +302,8 @@ class Server:
         self.up = True
         self.observer = Observer()
         self.sessions: list[SimulatedSession] = []
+        #: Whether they have come back without what they held.
+        self.empty = False
         self._kept: Any = None
 
     def lose_everything(self) -> None:
@@ -310,6 +312,7 @@ class Server:
         for session in list(self.sessions):
             session.end_early()
             session.connected = False
+        self.empty = True
         self._kept = (dict(tree.values), {path: dict(names) for path, names in tree.names.items()})
         with tree.lock:
             tree.values.clear()
@@ -318,6 +321,9 @@ class Server:
 
     def find_everything(self) -> None:
         """The old servers are back, with what stood in them but what belonged to sessions: those are over."""
+        if not self.empty:
+            return
+        self.empty = False
         tree = self.store._tree
         for session in list(self.sessions):
             session.end_early()

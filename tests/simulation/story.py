@@ -19,6 +19,8 @@ from tests.simulation.world import Settings, World
 #: Seconds between the first step and the last, at most.
 LENGTH: Final = 60.0
 NAMES: Final = ("alpha", "beta", "gamma")
+#: The part of all stories in which workers are real; they take some thirty times as long as the others.
+WITH_TUPLES: Final = 0.04
 #: What operators ask; what stands here twice they ask twice as often.
 COMMANDS: Final = (
     *("submit", "submit", "kill", "resubmit", "resubmit", "rebalance", "rebalance", "rebalance", "rebalance"),
@@ -50,6 +52,7 @@ def settings_of(seed: int) -> Settings:
     if random.random() < 0.3:
         habits = replace(habits, boot=(0.5, 8.0), drain=(0.05, 10.0), stop=(0.01, 8.0), kill=(0.1, 10.0))
     return Settings(
+        tuples=random.random() < WITH_TUPLES,
         candidates=random.choice([1, 2, 2, 3]),
         machines=random.choice([1, 2, 3, 3, 4]),
         slots=random.choice([1, 2, 2, 4]),
@@ -130,7 +133,7 @@ def rough(random: Random) -> tuple[Any, ...]:
         "late_event": bad(0.3),
     }
     links = {"lose": bad(0.3), "double": bad(0.3), "late": bad(0.2)}
-    return random.uniform(5.0, 40.0), sessions, links
+    return random.uniform(5.0, 40.0), sessions, links, (bad(0.1), bad(0.1), bad(0.1))
 
 
 def seconds(random: Random, most: float) -> float:
@@ -165,6 +168,7 @@ FAULTS: Final[dict[str, Make]] = {
     "pause worker": lambda r, s, at: Step(at, "pause_worker", (r.random(), seconds(r, 30))),
     "cut link": lambda r, s, at: Step(at, "cut_link", (a_machine(r, s), a_nimbus(r, s), seconds(r, 40))),
     "store down": lambda r, s, at: Step(at, "store_down", (seconds(r, 40),)),
+    "store empty": lambda r, s, at: Step(at, "store_empty", (seconds(r, 30),)),
     "disk full": lambda r, s, at: Step(at, "disk_full", (a_machine(r, s), seconds(r, 30))),
 }
 
@@ -278,6 +282,8 @@ def cut_link(world: World, machine: str, nimbus: str, secs: float) -> None:
 
 def cut_machine(world: World, name: str, secs: float) -> None:
     cut(world, world.agents[name], secs)
+    world.air.cut.add(name)
+    world.line.after(secs, world.nature, lambda: world.air.cut.discard(name))
     for nimbus in world.candidate_names:
         cut_link(world, name, nimbus, secs)
 
@@ -309,6 +315,14 @@ def store_down(world: World, secs: float) -> None:
     world.line.after(secs, world.nature, heal)
 
 
+def store_empty(world: World, secs: float) -> None:
+    """The store comes back empty, and later with all that it held."""
+    if world.server.empty or not world.server.up:
+        return
+    world.server.lose_everything()
+    world.line.after(secs, world.nature, world.server.find_everything)
+
+
 def disk_full(world: World, name: str, secs: float) -> None:
     machine = world.machines[name]
     machine.full = True
@@ -319,12 +333,20 @@ def disk_full(world: World, name: str, secs: float) -> None:
     world.line.after(secs, world.nature, heal)
 
 
-def rough_time(world: World, secs: float, sessions: dict[str, float], links: dict[str, float]) -> None:
+def rough_time(
+    world: World,
+    secs: float,
+    sessions: dict[str, float],
+    links: dict[str, float],
+    air: tuple[float, float, float],
+) -> None:
+    world.air.be(air)
     for chances in world.chances.values():
         chances.__dict__.update(sessions)
     world.link_chances.__dict__.update(links)
 
     def calm() -> None:
+        world.air.be((0.0, 0.0, 0.0))
         for chances in world.chances.values():
             chances.calm()
         cut = world.link_chances.cut
@@ -337,9 +359,12 @@ def rough_time(world: World, secs: float, sessions: dict[str, float], links: dic
 def all_is_well(world: World) -> None:
     """The last fault is over: everything is back, and nothing goes wrong any more."""
     world.server.up = True
+    world.server.find_everything()
     for chances in world.chances.values():
         chances.calm()
     world.link_chances.calm()
+    world.air.cut.clear()
+    world.air.be((0.0, 0.0, 0.0))
     for machine in world.machines.values():
         machine.full = False
         machine.dies_starting = None
@@ -351,6 +376,7 @@ def all_is_well(world: World) -> None:
     for process in world.processes.all():
         process.thaws_at = 0.0
     world.habits.stillborn = 0.0
+    world.give_up_asking()
     for name in world.candidate_names:
         world.start_candidate(name)
     for name in world.machine_names:
@@ -386,5 +412,6 @@ DOINGS: Final[dict[str, Callable[..., None]]] = {
     "pause_worker": pause_worker,
     "cut_link": cut_link,
     "store_down": store_down,
+    "store_empty": store_empty,
     "disk_full": disk_full,
 }

@@ -6,7 +6,6 @@ Must not know: what is checked, which faults come when (`tests.simulation.story`
 
 from __future__ import annotations
 
-import inspect
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -20,10 +19,11 @@ from squall.cluster import paths
 from squall.cluster.records import TopologyRecord
 from squall.cluster.registry import Registry
 from squall.worker_files import Orders
-from tests.simulation.daemons import Agent, Candidate, LinkChances
+from tests.simulation.daemons import Agent, Candidate, LinkChances, Memory
 from tests.simulation.machines import Habits, IdleProgram, Machine, Processes, Program, VirtualProcess
 from tests.simulation.sessions import Chances, Server
 from tests.simulation.timeline import Actor, Timeline
+from tests.simulation.tuples import BOOKS, Air, Book, TupleProgram, tuple_topology
 from topology_api.errors import InvalidConfig, NameTaken, NoSuchTopology, SquallError
 from topology_api.options import defaults
 from topology_api.topology import ComponentSpec, GroupingSpec, StreamSpec, Subscription, Topology
@@ -40,6 +40,7 @@ class Asked:
     answer: Any = None
     refused: SquallError | None = None
     tries: int = 0
+    given_up: bool = False
 
 
 @dataclass
@@ -50,6 +51,8 @@ class Settings:
     machines: int = 3
     slots: int = 2
     habits: Habits = field(default_factory=Habits)
+    #: Whether workers are real ones, and there are tuples.
+    tuples: bool = False
 
 
 def idle_topology(name: str, spouts: int, bolts: int) -> Topology:
@@ -68,6 +71,8 @@ class World:
 
     def __init__(self, seed: str, directory: Path, settings: Settings) -> None:
         self.seed = seed
+        #: No two runs have the same.
+        self.run_key = f"{seed}/{directory}"
         self.settings = settings
         self.line = Timeline()
         self.nature = Actor(self.line, "nature")
@@ -78,7 +83,7 @@ class World:
         self.finite: dict[str, float] = {}
         self.asked: list[Asked] = []
         self.lives = 0
-        #: Nothing but kills is asked for any more.
+        #: Nothing is submitted any more.
         self.closing = False
         self.processes = Processes(self.line, self.random("processes"), settings.habits, self.program)
         self.processes.machines = [Machine(name, directory / name) for name in self.machine_names]
@@ -87,6 +92,8 @@ class World:
             machine.disk.mkdir(parents=True)
         self.candidates: dict[str, Candidate] = {}
         self.agents: dict[str, Agent] = {}
+        self.memories: dict[str, Memory] = {}
+        self.air = Air(self.random("air"))
         #: Told of what is done to the cluster.
         self.log: Callable[[str], None] = lambda text: None
 
@@ -119,7 +126,10 @@ class World:
         if there is None or not there.alive:
             self.lives += 1
             random = self.random(f"{name}/{self.lives}")
-            self.candidates[name] = Candidate(self.line, name, self.server, self.chances[name], random)
+            memory = self.memories.setdefault(name, Memory())
+            self.candidates[name] = Candidate(
+                self.line, name, self.server, self.chances[name], random, memory
+            )
 
     def start_agent(self, name: str) -> None:
         """Start a supervisor daemon, if none runs."""
@@ -140,6 +150,8 @@ class World:
 
     def program(self, process: VirtualProcess, orders: Orders) -> Program:
         """What runs in a process."""
+        if self.settings.tuples:
+            return TupleProgram(process, orders, self.air, BOOKS[self.book_of(orders.topology)])
         return IdleProgram(process, self.settings.habits, self.finite.get(orders.topology))
 
     def wipe_disk(self, name: str) -> None:
@@ -187,7 +199,7 @@ class World:
                 self.line.after(0.005, self.nature, lambda: answer(value, refused))
 
         def attempt() -> None:
-            if asked.answered is not None or self.line.now > until or (self.closing and what != "kill"):
+            if asked.answered is not None or asked.given_up or self.line.now > until:
                 return
             asked.tries += 1
             candidate = (
@@ -199,6 +211,12 @@ class World:
 
         attempt()
         return asked
+
+    def give_up_asking(self) -> None:
+        """What was not answered so far is not asked again."""
+        self.closing = True
+        for asked in self.asked:
+            asked.given_up = True
 
     def submit(
         self,
@@ -217,18 +235,16 @@ class World:
             "topology.message.timeout.secs": 5,
             "topology.worker.timeout.secs": 8,
         }
-        if finite is not None:
+        if finite is not None and not self.settings.tuples:
             self.finite[name] = finite
         topology = self.make_topology(name, spouts, bolts)
-        further: dict[str, Any] = {"submission": f"{name}/{len(self.asked)}"}
-        if replace:
-            further |= {"replace": True, "wait_secs": wait_secs}
-        known = inspect.signature(Nimbus.submit).parameters
-        further = {key: value for key, value in further.items() if key in known}
+        key = f"{name}/{len(self.asked)}"
 
         def do(nimbus: Nimbus) -> TopologyRecord:
             confs = {spec.id: conf for spec in topology.components}
-            return nimbus.submit(topology, conf, confs, active=active, **further)
+            return nimbus.submit(
+                topology, conf, confs, active, submission=key, replace=replace, wait_secs=wait_secs
+            )
 
         return self.ask("replace" if replace else "submit", name, do)
 
@@ -247,9 +263,7 @@ class World:
 
     def drain(self, supervisor: str, on: bool) -> None:
         """Have a supervisor get no work, or work again."""
-        drain = getattr(Nimbus, "drain", None)
-        if drain is not None:
-            self.ask("drain" if on else "undrain", supervisor, lambda nimbus: drain(nimbus, supervisor, on))
+        self.ask("drain" if on else "undrain", supervisor, lambda nimbus: nimbus.drain(supervisor, on))
 
     @property
     def habits(self) -> Habits:
@@ -258,7 +272,28 @@ class World:
 
     def make_topology(self, name: str, spouts: int, bolts: int) -> Topology:
         """What is submitted."""
-        return idle_topology(name, spouts, bolts)
+        if not self.settings.tuples:
+            return idle_topology(name, spouts, bolts)
+        key = self.book_of(name)
+        BOOKS.setdefault(key, Book(self.line))
+        return tuple_topology(key, name, spouts, bolts, self.random(f"{name}/pause").uniform(0.05, 0.5))
+
+    # What tasks write down
+
+    def book_of(self, name: str) -> str:
+        """The key of what the topologies of a name write down."""
+        return f"{self.run_key}/{name}"
+
+    def superseded(self, process: VirtualProcess) -> None:
+        """A process's tasks are others' from now on."""
+        if self.settings.tuples and process.identity is not None and process.topology is not None:
+            book = BOOKS[self.book_of(process.topology)]
+            book.superseded.setdefault(process.pid, book.moment)
+
+    def close(self) -> None:
+        """The run is over."""
+        for key in [key for key in BOOKS if key.startswith(f"{self.run_key}/")]:
+            del BOOKS[key]
 
 
 def paths_free(world: World, name: str) -> bool:

@@ -1,0 +1,413 @@
+"""Runs with tuples: virtual processes that run the real worker (`worker.daemon.Daemon` over `worker.Worker` and `Exchange`),
+joined by a network in memory, and a ledger of all that was emitted, seen and told.
+
+The loop of the real worker is its own here too; what is pretended is its process: the heartbeat's thread, the sleep between
+rounds, sockets. A spout goes on where the lives of its task before it stopped, as one with a durable source does.
+Must not know: the store, supervisors, which faults there are.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Any, Final, NoReturn
+from unittest import mock
+
+from squall.cluster.blobs import read_bundle
+from squall.transport.carrier import Parts
+from squall.transport.exchange import Exchange
+from squall.transport.loopback import LoopbackCarrier, LoopbackNetwork
+from squall.transport.streams import Streams
+from squall.worker_files import Address, Orders
+from tests.faults import ledger
+from tests.faults.ledger import Entry, Life
+from tests.simulation.machines import Ended, Flags, VirtualProcess
+from tests.simulation.timeline import Timeline
+from tests.worker.lossy_carrier import Faults, LossyCarrier
+from topology_api import Bolt, Context, Failure, Spout, Topology, TopologyBuilder, Tuple
+from worker.daemon import Daemon
+from worker.heartbeat import Flags as WorkerFlags
+from worker.plan import WorkerPlan
+from worker.runners import InlineRunner
+from worker.simulated_async import SimulatedAsync
+from worker.startup import orders_topology, plan_of
+from worker.worker import Worker
+
+#: Rounds of a worker's loop in one event; one that has more to do goes on in the next.
+ROUNDS: Final = 200
+#: Seconds between two such events, and those that a message takes.
+TURN_SECS: Final = 0.002
+#: Calls of next_tuple within one instant: calls take no simulated time.
+CALLS_AN_INSTANT: Final = 50
+KEYS: Final = 7
+
+
+# The topology, and what it writes down
+
+
+@dataclass
+class Book:
+    """What the tasks of the topologies of one name have written down."""
+
+    line: Timeline
+    lives: list[Life] = field(default_factory=list)
+    entries: list[list[Entry]] = field(default_factory=list)
+    #: The process that runs now.
+    pid: int = 0
+    #: Spouts emit nothing new any more, and finish when all is settled.
+    stopping: bool = False
+    #: Processes whose tasks were given to others, and when.
+    superseded: dict[int, int] = field(default_factory=dict)
+
+    def begin(self, role: str, index: int) -> list[Entry]:
+        """A task begins a life."""
+        self.entries.append([])
+        self.lives.append(Life(role, index, len(self.lives), self.pid, ()))
+        return self.entries[-1]
+
+    @property
+    def moment(self) -> int:
+        """Now, in nanoseconds."""
+        return int(self.line.now * 1e9)
+
+    def read(self) -> list[Life]:
+        """All lives, the oldest first."""
+        return [
+            replace(life, entries=tuple(entries))
+            for life, entries in zip(self.lives, self.entries, strict=True)
+        ]
+
+
+#: By the name of a run and of a topology. Components are pickled, and find what they write to here.
+BOOKS: dict[str, Book] = {}
+
+
+class Numbers(Spout):
+    """Writes down each emission before it is made, and each verdict when it comes."""
+
+    outputs = ("number", "key")
+    replay = None
+
+    def __init__(self, book: str, pause: float) -> None:
+        self.book, self.pause = book, pause
+
+    def open(self, context: Context) -> None:
+        book = BOOKS[self.book]
+        lives = ledger.lives_of(book.read(), ledger.SPOUT, context.index)
+        emitted = {entry.number for life in lives for entry in life.of("E")}
+        acked = {entry.number for life in lives for entry in life.of("A")}
+        self.now = context.now
+        self.next = max(emitted, default=context.index * ledger.STRIDE - 1) + 1
+        self.again = deque(sorted(emitted - acked))
+        self.attempts: dict[int, int] = {}
+        self.unsettled = 0
+        self.due = context.now()
+        self.life = book.begin(ledger.SPOUT, context.index)
+
+    def write(self, kind: str, *values: object) -> None:
+        self.life.append(Entry(kind, BOOKS[self.book].moment, tuple(map(str, values))))
+
+    def next_tuple(self) -> float | None:
+        if self.again:
+            self.send(self.again.popleft())
+        elif BOOKS[self.book].stopping:
+            if not self.unsettled:
+                self.finish()
+            return self.pause
+        else:
+            wait = self.due - self.now()
+            if wait > 0:
+                return wait
+            self.due = self.now() + self.pause
+            self.next += 1
+            self.send(self.next - 1)
+        return None
+
+    def send(self, number: int) -> None:
+        attempt = self.attempts.get(number, 0) + 1
+        self.attempts[number] = attempt
+        self.write("E", number, attempt)
+        self.unsettled += 1
+        self.emit((number, number % KEYS), message_id=(number, attempt))
+
+    def ack(self, message_id: Any) -> None:
+        self.write("A", *message_id)
+        self.unsettled -= 1
+        self.attempts.pop(message_id[0], None)
+
+    def fail(self, message_id: Any, failure: Failure) -> None:
+        self.write("F", *message_id, failure.reason)
+        self.unsettled -= 1
+        self.again.append(message_id[0])
+
+
+class Relay(Bolt):
+    """Hands each tuple on."""
+
+    outputs = ("number", "key")
+
+    def execute(self, tup: Tuple) -> None:
+        self.emit(tup.values)
+
+
+class Sink(Bolt):
+    """Writes down each tuple before it is acked."""
+
+    def __init__(self, book: str) -> None:
+        self.book = book
+
+    def prepare(self, context: Context) -> None:
+        self.life = BOOKS[self.book].begin(ledger.SINK, context.index)
+
+    def execute(self, tup: Tuple) -> None:
+        number = tup["number"]
+        kind = "S" if tup["key"] == number % KEYS else "W"
+        self.life.append(Entry(kind, BOOKS[self.book].moment, (str(number), repr(tup.values))))
+
+
+def tuple_topology(book: str, name: str, spouts: int, bolts: int, pause: float) -> Topology:
+    """Numbers, a relay (shuffle), a sink (fields)."""
+    builder = TopologyBuilder(name)
+    builder.set_spout("lines", Numbers(book, pause), parallelism=spouts)
+    builder.set_bolt("count", Relay(), parallelism=max(1, bolts)).shuffle_grouping("lines")
+    builder.set_bolt("sink", Sink(book), parallelism=max(1, bolts)).fields_grouping("count", "key")
+    return builder.build()
+
+
+# The network
+
+
+class Network(LoopbackNetwork):
+    """Messages in memory; who gets one is woken a moment later."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.owners: dict[Address, TupleProgram] = {}
+
+    def carry(self, address: Address, channel: int, parts: Parts) -> None:
+        """See `LoopbackNetwork`."""
+        super().carry(address, channel, parts)
+        owner = self.owners.get(address)
+        if owner is not None:
+            owner.turn_in(TURN_SECS)
+
+
+class Air:
+    """What is between machines: which of them hear each other, and how bad it is."""
+
+    def __init__(self, random: Random) -> None:
+        self.network = Network()
+        self.random = random
+        self.cut: set[str] = set()
+        #: Chances of a message to be lost, doubled, overtaken.
+        self.chances = (0.0, 0.0, 0.0)
+        self.faults: list[Faults] = []
+
+    def carrier(self, program: TupleProgram) -> LossyCarrier:
+        """What moves the messages of a process."""
+        inner = LoopbackCarrier(self.network)
+        self.network.owners[inner.address] = program
+        faults = Faults(Random(self.random.random()), *self.chances)
+        machine = program.process.machine.name
+
+        def cut(address: Address, channel: int) -> bool:
+            owner = self.network.owners.get(address)
+            if owner is None:
+                return False
+            there = owner.process.machine.name
+            return machine != there and (machine in self.cut or there in self.cut)
+
+        faults.cut = cut
+        self.faults.append(faults)
+        return LossyCarrier(inner, faults)
+
+    def be(self, chances: tuple[float, float, float]) -> None:
+        """From now on it is as bad as this."""
+        self.chances = chances
+        for faults in self.faults:
+            faults.chances = (*chances, 0.0)
+
+
+# The process
+
+
+class Beat:
+    """Stands in for the heartbeat's thread: keeps what the loop says."""
+
+    def __init__(self, flags: WorkerFlags) -> None:
+        self.flags = flags
+
+    def tell(self, flags: WorkerFlags) -> None:
+        """See `Heartbeat`."""
+        self.flags = flags
+
+    stop = tell
+
+
+class Words:
+    """Stands in for `LastWords`."""
+
+    def end(self, status: int, reason: str, details: str = "", orderly: bool = False) -> NoReturn:
+        """See `LastWords`."""
+        raise Ended(status, reason)
+
+
+class NoWaiter:
+    """Nothing sleeps here."""
+
+    def wait(self, seconds: float | None) -> None:
+        """See `Waiter`."""
+
+    def wake(self) -> None:
+        """See `Waiter`."""
+
+
+class TupleProgram:
+    """A real worker in a virtual process."""
+
+    def __init__(self, process: VirtualProcess, orders: Orders, air: Air, book: Book) -> None:
+        assert process.lease is not None
+        self.process = process
+        self.book = book
+        self.carrier = air.carrier(self)
+        self.turn_at: float | None = None
+        topology = orders_topology(read_bundle(orders.bundle), orders)
+        directory = str(process.directory)
+        plan = simulated_plan_of(orders, topology, directory)
+        lease, waiter = process.lease, NoWaiter()
+        worker = Worker(
+            plan,
+            lease,
+            lambda peer, frame: exchange.send(peer, frame),
+            InlineRunner(),
+            SimulatedAsync(lease.now),
+            waiter.wake,
+            inline=True,
+        )
+        exchange = Exchange(
+            plan.worker,
+            plan.incarnation,
+            self.carrier,
+            lease,
+            Streams.of(plan.topology, plan.component_of),
+            str(plan.conf["topology.transport.codec"]),
+            worker.window_of,
+            worker.peers,
+            int(plan.conf["topology.cycle.buffer"]),
+        )
+        last_words: Any = Words()
+        self.daemon = Daemon(
+            directory, orders, topology, worker, exchange, waiter, lease, last_words, lambda held: None
+        )
+        beat: Any = Beat(WorkerFlags(orders.number, "pause", orders.version))
+        self.daemon.heartbeat = beat
+
+    @property
+    def address(self) -> Address:
+        """See `Program`."""
+        return self.carrier.address
+
+    def take_orders(self, orders: Orders) -> None:
+        """See `Program`."""
+        self.book.pid = self.process.pid
+        self.daemon.take_orders(orders)
+        self.turn_in(0.0)
+
+    def look(self) -> None:
+        """See `Program`."""
+        self.turn_in(0.0)
+
+    def turn_in(self, seconds: float) -> None:
+        """Have the loop go on then at the latest."""
+        moment = self.process.line.now + seconds
+        if self.process.alive and (self.turn_at is None or moment < self.turn_at):
+            self.turn_at = moment
+            self.process.line.at(moment, self.process, self._turn)
+
+    def _turn(self) -> None:
+        if self.turn_at is not None and self.process.line.now < self.turn_at:
+            return  # another one is to come
+        self.turn_at = None
+        self.process.guarded(self._rounds)
+
+    def _rounds(self) -> None:
+        self.book.pid = self.process.pid
+        for _ in range(ROUNDS):
+            if not (self.daemon.round() or self.daemon.tell_flags()):
+                break
+        else:
+            self.turn_in(TURN_SECS)
+            return
+        self.turn_in(max(TURN_SECS, self.daemon.seconds_to_wait()))
+
+    def flags(self) -> Flags:
+        """See `Program`."""
+        said = self.daemon.heartbeat.flags
+        return Flags(
+            said.asked,
+            said.version,
+            said.opened,
+            said.ended,
+            said.drained,
+            said.stopped,
+            said.crash,
+            said.finished,
+            self.address,
+        )
+
+    def next_time(self) -> float | None:
+        """See `Program`. It has turns of its own."""
+        return None
+
+    def die(self) -> None:
+        """See `Program`."""
+        self.carrier.close()
+
+
+def simulated_plan_of(orders: Orders, topology: Topology, directory: str) -> WorkerPlan:
+    """The plan of a worker for which calls take no time."""
+    return replace(plan_of(orders, topology, directory), calls_an_instant=CALLS_AN_INSTANT)
+
+
+@contextmanager
+def real_workers() -> Iterator[None]:
+    """Workers are real in this block."""
+    with (
+        mock.patch("worker.daemon.plan_of", simulated_plan_of),
+        mock.patch("worker.daemon.gc", mock.Mock()),
+    ):
+        yield
+
+
+# What it adds up to
+
+
+def problems_of_book(book: Book, complete: bool, tasks: set[int]) -> list[str]:
+    """What does not add up. `complete`: the topology is, so every emission of the spouts with these indexes has a verdict."""
+    result = ledger.Account()
+    lives = book.read()
+    spouts, sinks = ledger.lives_of(lives, ledger.SPOUT), ledger.lives_of(lives, ledger.SINK)
+    seen = {entry.number for life in sinks for entry in life.of("S")}
+    emitted = {entry.number for life in spouts for entry in life.of("E")}
+    acked = {entry.number for life in spouts for entry in life.of("A")}
+    result.note("acked but never seen by a sink", acked - seen)
+    result.note("seen by a sink but never emitted", seen - emitted)
+    result.note("seen with values that are not its own", [e for life in sinks for e in life.of("W")])
+    for life in spouts:
+        ledger.judge(life, result)
+    if complete:
+        # What a process does of which nobody takes notice any more concerns itself alone.
+        counted = [until(life, book.superseded.get(life.pid)) for life in spouts]
+        for index in sorted(tasks):
+            ledger.succession(ledger.lives_of(counted, ledger.SPOUT, index), acked, result)
+    return result.problems
+
+
+def until(life: Life, moment: int | None) -> Life:
+    """A life up to a moment."""
+    if moment is None:
+        return life
+    return replace(life, entries=tuple(entry for entry in life.entries if entry.at <= moment))
