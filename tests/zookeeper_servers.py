@@ -24,7 +24,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from squall.cluster.zookeeper import ZooKeeperStore
-from squall.cluster.zookeeper.server import NoServer, ServerPlan, find_jars, find_java
+from squall.cluster.zookeeper.server import NoServer, ServerPlan, ask, find_jars, find_java, mode
 
 #: How long a machine under load may take for what takes a second or two on an idle one.
 PATIENCE_SECS = 60.0
@@ -124,17 +124,11 @@ class ZooKeeperServer:
 
     def tell(self, word: str) -> str:
         """The answer to one of ZooKeeper's four-letter words; "" while it answers nobody."""
-        try:
-            with socket.create_connection(("127.0.0.1", self.plan.port), timeout=5) as connection:
-                connection.sendall(word.encode())
-                return b"".join(iter(lambda: connection.recv(65536), b"")).decode()
-        except OSError:
-            return ""
+        return ask("127.0.0.1", self.plan.port, word)
 
     def mode(self) -> str | None:
         """ "standalone", "leader" or "follower", None while it serves nobody."""
-        lines = [line for line in self.tell("srvr").splitlines() if line.startswith("Mode: ")]
-        return lines[0].removeprefix("Mode: ") if lines else None
+        return mode("127.0.0.1", self.plan.port)
 
     def figures(self) -> dict[str, str]:
         """What it says of itself (`mntr`)."""

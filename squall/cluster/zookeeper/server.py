@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -48,12 +49,17 @@ class ServerPlan:
     settings: Mapping[str, str] = field(default_factory=dict)
     """Further lines of the configuration."""
 
+    @property
+    def address(self) -> str:
+        """Where clients reach it."""
+        return f"{self.host}:{self.port}"
+
     def configuration(self) -> str:
         """The text of its configuration file."""
         lines = {
             "dataDir": str(self.folder / "data"),
             "clientPort": str(self.port),
-            "clientPortAddress": self.host,
+            "clientPortAddress": self.host.strip("[]"),
             "tickTime": str(self.tick_millis),
             "admin.enableServer": "false",
             "4lw.commands.whitelist": "ruok,srvr,stat,mntr",
@@ -82,7 +88,6 @@ class ServerPlan:
             f"-Xmx{memory}",
             "-XX:+UseSerialGC",
             "-XX:TieredStopAtLevel=1",  # it starts in half the time
-            "-Djava.net.preferIPv4Stack=true",
             "-Dorg.apache.logging.log4j.level=WARN",
             "-Dzookeeper.preAllocSize=1024",  # kilobytes; by default each log begins with 64 MB of nothing
             "-cp",
@@ -117,3 +122,19 @@ def find_java(environ: Mapping[str, str] = os.environ) -> str:
         where = f"in JAVA_HOME ({home})" if home else "on the path"
         raise NoServer(f"there is no `java` {where}: ZooKeeper needs Java 11 or newer")
     return found
+
+
+def ask(host: str, port: int, word: str, timeout: float = 5.0) -> str:
+    """A server's answer to one of ZooKeeper's four-letter words; "" while none answers."""
+    try:
+        with socket.create_connection((host.strip("[]"), port), timeout=timeout) as connection:
+            connection.sendall(word.encode())
+            return b"".join(iter(lambda: connection.recv(65536), b"")).decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def mode(host: str, port: int, timeout: float = 5.0) -> str | None:
+    """What a server is at present: "standalone", "leader" or "follower", None while it serves nobody."""
+    lines = [line for line in ask(host, port, "srvr", timeout).splitlines() if line.startswith("Mode: ")]
+    return lines[0].removeprefix("Mode: ") if lines else None

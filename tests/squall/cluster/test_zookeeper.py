@@ -234,9 +234,9 @@ def test_an_ensemble_that_loses_its_leader_keeps_session_and_every_write_that_it
                 found = eventually(lambda: (tried(store.fresh) and tried_value(store, "/n")) or None)
                 assert found is not None and int(found[0]) in (confirmed, confirmed + 1)
                 confirmed, version = int(found[0]), found[1]
-        other.fresh()
-        assert other.get("/n") == (b"20", version)
-        assert store.owns("/e")
+        eventually(lambda: tried(other.fresh))
+        assert eventually(lambda: tried_value(other, "/n")) == (b"20", version)
+        assert eventually(lambda: tried(store.fresh)) and store.owns("/e")
 
 
 def tried_value(store: ZooKeeperStore, path: str) -> tuple[bytes, int] | None:

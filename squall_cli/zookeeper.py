@@ -1,0 +1,196 @@
+"""`squall zookeeper`: a ZooKeeper server in the foreground, for development, for tests and for trying a cluster.
+
+It is a Java process of its own, which ends with this one's signals. Must not know: what is kept in it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import signal
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import click
+
+from squall.cluster.zookeeper.server import NoServer, ServerPlan, find_jars, find_java, mode
+from squall.tls import InsecureBind, is_loopback
+from squall_cli.daemon_options import host_port, state_place
+
+_HELP = """Start a ZooKeeper server for development, until Ctrl-C or SIGTERM.
+
+It needs Java, and ZooKeeper's jars: PySpark has them, or --jars names the lib folder of a ZooKeeper release. What it keeps
+is there again when it is started with the same --state. For a cluster that matters, run ZooKeeper as its own documentation
+says; Squall takes any from 3.6 on.
+
+\b
+Examples:
+  squall zookeeper
+  squall zookeeper --listen 127.0.0.1:2182 --state /tmp/zk-2 --server 2 \\
+      --ensemble 127.0.0.1:2881:3881,127.0.0.1:2882:3882,127.0.0.1:2883:3883
+"""
+#: How long the server has to end in good order.
+_END_SECS: Final = 5.0
+_LOOK_SECS: Final = 0.2
+_LOG_LINES: Final = 10
+
+
+def ensemble_of(ctx: click.Context, option: click.Parameter, value: str | None) -> tuple[str, ...]:
+    """The callback of --ensemble."""
+    members = tuple(value.split(",")) if value else ()
+    for member in members:
+        parts = member.rsplit(":", 2)
+        if len(parts) != 3 or not parts[0] or not all(port.isdigit() for port in parts[1:]):
+            raise click.BadParameter(
+                f"{member!r} is not HOST:PORT:PORT (for the others' data and for elections), such as 10.0.0.1:2888:3888",
+                ctx,
+                option,
+            )
+    return members
+
+
+@click.command(help=_HELP)
+@click.option(
+    "--listen",
+    callback=host_port,
+    metavar="HOST:PORT",
+    default="127.0.0.1:2181",
+    show_default=True,
+    help="Where it serves clients; port 0 is a free one.",
+)
+@click.option(
+    "--state",
+    metavar="DIR",
+    type=click.Path(file_okay=False),
+    help="Where it keeps its files.  [default: ~/.local/state/squall/zookeeper]",
+)
+@click.option(
+    "--jars",
+    metavar="DIR",
+    type=click.Path(file_okay=False),
+    help="Where ZooKeeper's jars are.  [default: $SQUALL_ZOOKEEPER_JARS, else PySpark's]",
+)
+@click.option("--server", metavar="N", type=click.IntRange(min=1), help="Which server of --ensemble this is.")
+@click.option(
+    "--ensemble",
+    callback=ensemble_of,
+    metavar="HOST:PORT:PORT,...",
+    help="All servers of an ensemble, number 1 first.",
+)
+@click.option("--insecure", is_flag=True, help="Listen to other machines: whoever reaches it can change all.")
+def zookeeper(
+    listen: tuple[str, int],
+    state: str | None,
+    jars: str | None,
+    server: int | None,
+    ensemble: tuple[str, ...],
+    insecure: bool,
+) -> None:
+    if (server is None) != (not ensemble) or (server or 0) > len(ensemble):
+        raise click.UsageError(
+            "--server N says which of the servers of --ensemble this is: give both, or none."
+        )
+    host, port = listen
+    check_hosts([host, *(member.rsplit(":", 2)[0] for member in ensemble)], insecure)
+    folder = state_place("zookeeper", state)
+    java, found = find_java(), find_jars(jars)
+    with held(folder):
+        plan = ServerPlan(folder, host, free_port(host, port), server or 1, ensemble)
+        plan.write()
+        serve(plan, plan.command(java, found))
+
+
+def check_hosts(hosts: list[str], insecure: bool) -> None:
+    """Refuse to be reached from other machines unmeant: ZooKeeper lets in everybody."""
+    outside = [host for host in hosts if not is_loopback(host)]
+    if not outside:
+        return
+    danger = f"{outside[0]} can be reached from other machines, and a ZooKeeper without further measures lets everybody in"
+    if not insecure:
+        raise InsecureBind(
+            f"{danger}: listen on 127.0.0.1, or say --insecure if nobody else is on that network and "
+            "squall.zookeeper.credentials.file is set"
+        )
+    click.echo(f"--insecure: {danger}.", err=True)
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Keep a second server out of the folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("ab") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise NoServer(
+                f"{folder} belongs to a server that runs: end it, or choose another --state"
+            ) from error
+        yield
+
+
+def free_port(host: str, port: int) -> int:
+    """The port, after a look whether it can be had; a free one for 0."""
+    bare = host.strip("[]")
+    with socket.socket(socket.AF_INET6 if ":" in bare else socket.AF_INET) as trial:
+        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server does
+        try:
+            trial.bind((bare, port))
+        except OSError as error:
+            raise NoServer(
+                f"cannot listen on {host}:{port}: {error.strerror or error}; choose another --listen"
+            ) from error
+        return int(trial.getsockname()[1])
+
+
+def serve(plan: ServerPlan, command: list[str]) -> None:
+    """Run the server until a signal comes, or until it ends by itself, which is an error."""
+    enough = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, lambda *_: enough.set())
+    log = plan.folder / "server.log"
+    with log.open("wb") as output:
+        # A session of its own: Ctrl-C comes here alone, and here it is decided how the server ends.
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+        )
+    try:
+        watch(plan, process, enough)
+    finally:
+        process.terminate()
+        try:
+            process.wait(_END_SECS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+    if not enough.is_set():
+        last = "\n".join(f"  {line}" for line in log.read_text(errors="replace").splitlines()[-_LOG_LINES:])
+        raise NoServer(f"the server ended with status {process.returncode}. The end of {log}:\n{last}")
+
+
+def watch(plan: ServerPlan, process: subprocess.Popen[bytes], enough: threading.Event) -> None:
+    """Say what the server is whenever that changes."""
+    number = f"server {plan.number} of {len(plan.ensemble)}, " if plan.ensemble else ""
+    said: str | None = None
+    if plan.ensemble:
+        click.echo(
+            f"ZooKeeper ({number}{plan.address}) is started; it serves when more than half of them run."
+        )
+    while process.poll() is None and not enough.wait(_LOOK_SECS):
+        now = mode(plan.host, plan.port, timeout=1.0)
+        if now == said:
+            continue
+        if now is None:
+            click.echo(f"ZooKeeper ({number}{plan.address}) does not serve.", err=True)
+        elif said is None:
+            as_what = f" as {now}" if plan.ensemble else ""
+            click.echo(
+                f"ZooKeeper ({number}{plan.address}) serves{as_what}. Its files: {plan.folder}. Ctrl-C ends it."
+            )
+        else:
+            click.echo(f"ZooKeeper ({number}{plan.address}) is now {now}.")
+        said = now

@@ -1,0 +1,195 @@
+"""`squall zookeeper` runs a server until a signal comes, keeps what it was told, and says in a line what it lacks."""
+
+from __future__ import annotations
+
+import queue
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from squall.cluster.zookeeper import ZooKeeperStore
+from squall.cluster.zookeeper.server import JARS_VARIABLE, ServerPlan
+from squall_cli.main import squall
+from tests.squall_cli.run_process import environment
+from tests.zookeeper_servers import PATIENCE_SECS, eventually, free_ports, java_and_jars
+
+
+def run(*arguments: str, **environ: str) -> Result:
+    return CliRunner().invoke(squall, ["zookeeper", *arguments], prog_name="squall", env=environ)
+
+
+class Foreground:
+    """`squall zookeeper` in a process of its own, and the lines that it prints."""
+
+    def __init__(self, *arguments: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "squall_cli", "zookeeper", *arguments],
+            env=environment(PYTHONUNBUFFERED="1"),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self.lines: queue.Queue[str] = queue.Queue()
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        with self.process.stdout as output:
+            for line in output:
+                self.lines.put(line.rstrip())
+
+    def line(self) -> str:
+        return self.lines.get(timeout=PATIENCE_SECS)
+
+    def end(self, how: signal.Signals) -> int:
+        self.process.send_signal(how)
+        try:
+            return self.process.wait(PATIENCE_SECS)
+        finally:
+            self._reader.join(PATIENCE_SECS)
+
+
+@contextmanager
+def foreground(*arguments: str) -> Iterator[Foreground]:
+    java_and_jars()
+    started = Foreground(*arguments)
+    try:
+        yield started
+    finally:
+        if started.process.poll() is None:
+            started.end(signal.SIGTERM)
+
+
+@pytest.mark.slow
+def test_it_serves_until_a_signal_and_has_everything_again_when_it_is_started_anew(tmp_path: Path) -> None:
+    where = f"127.0.0.1:{free_ports(1)[0]}"
+    for turn, how in enumerate((signal.SIGINT, signal.SIGTERM)):
+        with foreground("--listen", where, "--state", str(tmp_path / "state")) as server:
+            assert (
+                server.line() == f"ZooKeeper ({where}) serves. Its files: {tmp_path}/state. Ctrl-C ends it."
+            )
+            store = ZooKeeperStore(where)
+            store.start(PATIENCE_SECS)
+            if turn == 0:
+                store.put("/a", b"kept")
+            assert store.get("/a") == (b"kept", 0)
+            store.close()
+            assert server.end(how) == 0
+            assert server.lines.empty()
+
+
+@pytest.mark.slow
+def test_three_of_them_are_an_ensemble(tmp_path: Path) -> None:
+    ports = free_ports(9)
+    members = ",".join(f"127.0.0.1:{ports[n]}:{ports[n + 3]}" for n in range(3))
+    started = []
+    try:
+        for n in range(3):
+            arguments = ("--listen", f"127.0.0.1:{ports[n + 6]}", "--state", str(tmp_path / str(n)))
+            started.append(Foreground(*arguments, "--server", str(n + 1), "--ensemble", members))
+        assert "server 1 of 3" in started[0].line()
+        store = ZooKeeperStore(",".join(f"127.0.0.1:{port}" for port in ports[6:]))
+        store.start(PATIENCE_SECS)
+        store.put("/a", b"x")
+        store.close()
+        assert "serves as " in started[0].line()
+    finally:
+        statuses = [server.end(signal.SIGTERM) for server in started]
+    assert statuses == [0, 0, 0]
+
+
+@pytest.mark.slow
+def test_a_second_server_is_kept_out_of_the_folder(tmp_path: Path) -> None:
+    with foreground("--listen", "127.0.0.1:0", "--state", str(tmp_path)) as server:
+        assert "serves" in server.line()
+        result = run("--listen", "127.0.0.1:0", "--state", str(tmp_path))
+    assert result.exit_code == 1
+    assert f"{tmp_path} belongs to a server that runs" in result.stderr
+
+
+@pytest.mark.slow
+def test_a_server_that_ends_by_itself_is_an_error_that_shows_the_end_of_its_log(tmp_path: Path) -> None:
+    java_and_jars()
+    data = tmp_path / "state" / "data" / "version-2"
+    data.mkdir(parents=True)
+    (data / "log.1").write_bytes(b"this is no log of transactions" * 100)
+    with foreground("--listen", "127.0.0.1:0", "--state", str(tmp_path / "state")) as server:
+        status = eventually(lambda: server.process.poll())
+        said = server.line()
+    assert status == 1
+    assert said.startswith("squall zookeeper: the server ended with status ")
+
+
+def test_a_port_that_is_taken_is_said_before_anything_is_started(tmp_path: Path) -> None:
+    java_and_jars()
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        where = f"127.0.0.1:{taken.getsockname()[1]}"
+        result = run("--listen", where, "--state", str(tmp_path))
+    assert result.exit_code == 1
+    assert f"cannot listen on {where}" in result.stderr
+
+
+def test_without_java_or_jars_it_says_what_to_install(tmp_path: Path) -> None:
+    result = run("--state", str(tmp_path), JAVA_HOME=str(tmp_path))
+    assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
+    assert "there is no `java` in JAVA_HOME" in result.stderr
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "java").touch(mode=0o755)
+    for arguments, environ in ((("--jars", str(tmp_path)), {}), ((), {JARS_VARIABLE: str(tmp_path)})):
+        result = run("--state", str(tmp_path), *arguments, JAVA_HOME=str(tmp_path), **environ)
+        assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
+        assert f"{tmp_path} holds no ZooKeeper" in result.stderr
+        assert "`spark`" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--listen", "0.0.0.0:0"),
+        ("--server", "1", "--ensemble", "0.0.0.0:1:2,127.0.0.1:3:4"),
+        ("--server", "1", "--ensemble", "192.0.2.7:1:2"),
+    ],
+)
+def test_it_is_not_reached_from_other_machines_unless_it_was_told_so(
+    arguments: tuple[str, ...], tmp_path: Path
+) -> None:
+    result = run(*arguments, "--state", str(tmp_path))
+    assert result.exit_code == 1
+    assert "can be reached from other machines" in result.stderr and "--insecure" in result.stderr
+    allowed = run(*arguments, "--insecure", "--state", str(tmp_path), JAVA_HOME=str(tmp_path))
+    assert "--insecure: " in allowed.stderr and "there is no `java`" in allowed.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--server", "1"),
+        ("--ensemble", "127.0.0.1:1:2"),
+        ("--server", "2", "--ensemble", "127.0.0.1:1:2"),
+        ("--server", "0", "--ensemble", "127.0.0.1:1:2"),
+        ("--server", "1", "--ensemble", "127.0.0.1:1"),
+        ("--server", "1", "--ensemble", "127.0.0.1:one:2"),
+        ("--listen", "2181"),
+    ],
+)
+def test_wrong_usage_is_told_apart(arguments: tuple[str, ...]) -> None:
+    assert run(*arguments).exit_code == 2
+
+
+def test_the_configuration_names_every_server_of_an_ensemble(tmp_path: Path) -> None:
+    plan = ServerPlan(tmp_path, "127.0.0.1", 2182, 2, ("a:1:2", "b:3:4", "[::1]:5:6"))
+    lines = plan.write().read_text().splitlines()
+    assert {"clientPort=2182", "server.1=a:1:2", "server.2=b:3:4", "server.3=[::1]:5:6"} < set(lines)
+    assert (tmp_path / "data" / "myid").read_text() == "2\n"
