@@ -1,0 +1,93 @@
+"""A cluster of daemons with everything closed: HTTPS, ZooKeeper's credentials, a token; and all of its secrets by name.
+
+Must not know: what is looked for where.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from kazoo.client import KazooClient
+
+from squall.http_client import Client
+from squall.private_files import write_private
+from tests.certificates import make_certificates
+from tests.cluster_faults.daemons import Daemons
+
+USER = "squall"
+TOPOLOGY = Path(__file__).with_name("guarded_topology.py")
+
+
+class ClosedCluster(Daemons):
+    """Two Nimbuses and two supervisors. `secrets`: what must not be seen, by what it is."""
+
+    def __init__(self, folder: Path, zookeeper: str) -> None:
+        made = {name: f"c4n4ry-{secrets.token_hex(8)}" for name in ("zookeeper", "token", "conf")}
+        private = folder / "private"
+        self.files = {name: private / name for name in made}
+        for name, secret in made.items():
+            write_private(self.files[name], f"{USER}:{secret}" if name == "zookeeper" else secret)
+        tls = make_certificates(folder / "tls")
+        self.secrets = {**made, "tls": Path(tls.key).read_text().splitlines()[1]}
+        site = {
+            "squall.zookeeper.credentials.file": str(self.files["zookeeper"]),
+            "squall.token.file": str(self.files["token"]),
+            "squall.tls.certificate": tls.certificate,
+            "squall.tls.key": tls.key,
+            "squall.tls.ca": tls.ca,
+        }
+        super().__init__(folder, zookeeper, nimbuses=2, supervisors=2, site=site)
+        self.zookeeper = zookeeper
+        self.urls = [url.replace("http://", "https://") for url in self.urls]
+        self.client = Client(self.urls, self._authorization, tls.ca, timeout=20.0)
+        self.ca = tls.ca
+
+    def __enter__(self) -> ClosedCluster:
+        super().__enter__()
+        return self
+
+    def end(self) -> None:
+        """End all daemons, workers and connections."""
+        super().end()
+        self.client.close()
+
+    def run_topology(self) -> None:
+        """Submit the topology and wait until its workers have made errors."""
+        done = self.command("submit", str(TOPOLOGY), "--wait", "--", str(self.files["conf"]))
+        assert done[0] == 0, done
+        self.wait_for(lambda: self.client.get("topologies/guarded/errors")["errors"], "errors")
+        for number, keys in enumerate(sorted(self.folder.rglob("keys.json"))):
+            self.secrets[f"link key {number}"] = json.loads(keys.read_text())["secret"]
+        for key in sorted(self.folder.rglob("key")):
+            self.secrets[f"key of {key.parent.name}"] = key.read_text().strip()
+
+    def command(self, *arguments: str) -> tuple[int, str]:
+        """The exit status of a command, and all that it printed."""
+        name, *rest = arguments
+        done = self.squall(name, "--config", str(self.site_file), *rest)
+        return done.returncode, done.stdout + done.stderr
+
+    @contextmanager
+    def in_zookeeper(self, password: str | None) -> Iterator[KazooClient]:
+        """A client of ZooKeeper with this password, or with none."""
+        auth = [] if password is None else [("digest", f"{USER}:{password}")]
+        client = KazooClient(self.zookeeper, auth_data=auth)
+        client.start(20.0)
+        try:
+            yield client
+        finally:
+            client.stop()
+            client.close()
+
+    def nodes(self, client: KazooClient) -> list[str]:
+        """The paths of all nodes of this cluster."""
+        found, left = [], [self.root]
+        while left:
+            path = left.pop()
+            found.append(path)
+            left += [f"{path}/{child}" for child in client.get_children(path)]
+        return found
