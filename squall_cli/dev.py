@@ -48,7 +48,7 @@ Ctrl-C ends it with all its workers. Without --state nothing is kept; with it to
 Examples:
   squall dev
   squall dev --slots 8 --state ~/squall-dev
-  squall dev --listen 127.0.0.1:0           # a free port; the first lines say which
+  squall dev --listen 127.0.0.1:0    # a free port; the first line says which
 """
 
 

@@ -22,8 +22,8 @@ each topology that has workers there is rebalanced, one after the other: no tupl
 
 \b
 Examples:
-  squall drain host-3 --wait      # then stop its supervisor, and do what is to be done
-  squall drain host-3 --undo      # work may go there again, with the next rebalance
+  squall drain host-3 --wait      # then its supervisor may be stopped
+  squall drain host-3 --undo      # a rebalance may place work there again
 """
 
 

@@ -129,8 +129,8 @@ Its workers stay, and so does what its bolts hold in memory; `squall activate` l
 \b
 Examples:
   squall deactivate word_count
-  squall deactivate word_count --wait       # returns when nothing is in flight any more
-  squall deactivate word_count -w 30        # the same, but exit status 1 when that takes more than 30 s
+  squall deactivate word_count --wait    # until nothing is in flight any more
+  squall deactivate word_count -w 30     # the same; exit status 1 after 30 s
 """
 
 

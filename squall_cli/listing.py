@@ -18,7 +18,7 @@ HELP = """List the topologies of a cluster.
 \b
 Examples:
   squall list
-  squall list --json | jq -r '.topologies[] | select(.state == "FAILED") | .name'
+  squall list --json | jq '.topologies[] | select(.state == "FAILED") | .name'
 """
 
 #: How a state is shown; others as they are.

@@ -25,23 +25,17 @@ class Entry:
     """One line of `squall --help`, and how to get at the command itself."""
 
     text: str
-    load: Callable[[str, str], click.Command]  # (name, text) -> command
+    load: Callable[[], click.Command]
 
 
-def _from(module: str, attribute: str) -> Callable[[str, str], click.Command]:
+def _from(module: str, attribute: str) -> Callable[[], click.Command]:
     """Gets a command out of its module, which is imported then."""
 
-    def load(name: str, text: str) -> click.Command:
+    def load() -> click.Command:
         command: click.Command = getattr(import_module(module), attribute)
         return command
 
     return load
-
-
-def _later(name: str, text: str) -> click.Command:
-    from squall_cli.not_yet import command
-
-    return command(name, text)
 
 
 COMMANDS: dict[str, Entry] = {
@@ -103,7 +97,7 @@ class Squall(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         entry = COMMANDS.get(cmd_name)
-        return None if entry is None else entry.load(cmd_name, entry.text)
+        return None if entry is None else entry.load()
 
     def shell_complete(
         self, ctx: click.Context, incomplete: str

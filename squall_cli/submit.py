@@ -68,7 +68,7 @@ or be listed in --requirements.
 Examples:
   squall submit word_count.py -- /data/book.txt
   squall submit word_count.py --wait --name books -o topology.workers=4
-  squall submit my_app.topologies:clicks --include plugins --resource words.txt
+  squall submit app.topologies:clicks --include plugins --resource words.txt
   squall submit clicks.py --requirements requirements.txt --wheels wheels
   squall submit clicks.py --replace --wait
 
@@ -181,27 +181,24 @@ def check_usage(asked: Asked) -> None:
 
 
 def load(asked: Asked, layers: Layers) -> tuple[Topology, Package]:
-    """The topology of the user's file, and what travels with it."""
+    """The topology of the user's file, and what travels with it. All paths are read before that file runs: it may change the
+    working folder."""
     source = parse_source(asked.source)
+    if source.file is not None:
+        source = replace(source, file=Path(os.path.abspath(source.file)))
+    resources = [Resource.parse(text) for text in asked.resource]
+    requirements = None if asked.requirements is None else read_requirements(Path(asked.requirements))
+    wheels = () if asked.wheels is None else find_wheels(Path(asked.wheels))
     before = Before.now()
-    home = Path.cwd() if source.file is None else source.file.parent
-    includes = included(asked.include, home)
+    includes = included(asked.include, Path.cwd() if source.file is None else source.file.parent)
     topology = load_topology(asked.source, asked.arguments)
     if asked.name is not None:
         topology = topology.renamed(asked.name)
-    confs = [
-        layers.site,
-        layers.environment,
-        topology.conf,
-        *(component.conf for component in topology.components),
-    ]
-    confs += [layers.overrides.topology, *layers.overrides.components.values()]
-    package = gather(source, before, includes, [Resource.parse(text) for text in asked.resource], confs)
-    return topology, replace(
-        package,
-        requirements=None if asked.requirements is None else read_requirements(Path(asked.requirements)),
-        wheels=() if asked.wheels is None else find_wheels(Path(asked.wheels)),
-    )
+    confs = [layers.site, layers.environment, topology.conf, layers.overrides.topology]
+    confs += [component.conf for component in topology.components]
+    confs += layers.overrides.components.values()
+    package = gather(source, before, includes, resources, confs)
+    return topology, replace(package, requirements=requirements, wheels=wheels)
 
 
 def made(asked: Asked, layers: Layers, topology: Topology, files: tuple[Packed, ...]) -> Submission:

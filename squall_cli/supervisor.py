@@ -35,7 +35,7 @@ squall drain SUPERVISOR.
 Examples:
   squall supervisor --zookeeper 127.0.0.1:2181
   squall supervisor --zookeeper zk1:2181,zk2:2181,zk3:2181 --slots 8 \\
-      --host worker-1.example.org --bind 0.0.0.0 --listen 0.0.0.0:6628 --config squall.yaml
+      --host worker-1.example.org --bind 0.0.0.0 --listen 0.0.0.0:6628
 """
 
 
@@ -131,7 +131,8 @@ def check_lease(conf: dict[str, Any]) -> None:
     if lease + MARGIN > timeout:
         raise InvalidConfig(
             [
-                f"{LEASE!r} is {lease:g} and {TIMEOUT!r} is {timeout:g}: X to another host, so give a lease of {max(timeout - MARGIN, 0):g} or less"
+                f"{LEASE!r} is {lease:g} and {TIMEOUT!r} is {timeout:g}: workers must have ended {MARGIN:g} s before"
+                f" their tasks go to another host, so give a lease of {max(timeout - MARGIN, 0):g} or less"
             ]
         )
 
