@@ -149,10 +149,11 @@ def import_file(source: Source) -> ModuleType:
     conflict = name_conflict(path)
     if conflict is not None:
         raise CannotLoad(conflict)
-    add_to_path(str(path.resolve().parent))
+    whole = path.resolve()  # the file may change the working folder
+    add_to_path(str(whole.parent))
     module = imported(source)
     found = getattr(module, "__file__", None)
-    if found is None or not same_file(found, path):
+    if found is None or not same_file(found, whole):
         raise CannotLoad(
             f"{path}: Python finds {found or 'another module'} under the name {source.module!r} first; rename one of the two"
         )

@@ -56,11 +56,13 @@ class Resource:
 
     @classmethod
     def parse(cls, text: str) -> Resource:
-        """Read `PATH` or `PATH=NAME`; a path that is there as it stands is taken so."""
+        """Read `PATH` or `PATH=NAME`; a path that is there as it stands is taken so. CannotShip when there is nothing."""
         path, equals, name = text.rpartition("=")
         if not equals or os.path.exists(text):
-            return cls(Path(text))
-        return cls(Path(path), name)
+            path, name = text, ""
+        if not os.path.exists(path):
+            raise CannotShip(f"--resource {path}: there is no such file or folder")
+        return cls(Path(os.path.abspath(path)), name or None)
 
 
 @dataclass(frozen=True)
@@ -179,10 +181,7 @@ def add_resource(modules: Modules, resource: Resource, source: Source) -> None:
         raise CannotShip(
             f"{text}: {source.shown} is installed and does not travel, so nothing can be put beside it"
         )
-    path = Path(os.path.abspath(resource.path))
-    if not path.exists():
-        raise CannotShip(f"{text}: there is no such file or folder")
-    name = resource.name
+    path, name = resource.path, resource.name
     if name is None:
         name = path.relative_to(file.parent).as_posix() if path.is_relative_to(file.parent) else path.name
     folder = place.rpartition("/")[0]
@@ -238,14 +237,20 @@ def read_requirements(path: Path) -> Path:
                 f"--requirements {path}, line {number}: {line.strip()!r} points to a file of this machine, which no host has;"
                 " write the packages out (`pip freeze` lists them), and ship built ones with --wheels DIR"
             )
-    return path
+    return Path(os.path.abspath(path))
 
 
 def find_wheels(folder: Path) -> tuple[Path, ...]:
     """The wheels in a folder; CannotShip when there are none."""
     if not folder.is_dir():
         raise CannotShip(f"--wheels {folder}: there is no such folder")
-    wheels = tuple(sorted(path for path in folder.iterdir() if path.suffix == ".whl" and path.is_file()))
+    wheels = tuple(
+        sorted(
+            path
+            for path in Path(os.path.abspath(folder)).iterdir()
+            if path.suffix == ".whl" and path.is_file()
+        )
+    )
     if not wheels:
         raise CannotShip(
             f"--wheels {folder}: there is no wheel (*.whl) in it; `pip wheel -r requirements.txt -w {folder}` makes them"

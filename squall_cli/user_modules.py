@@ -107,12 +107,13 @@ def find_modules(
         if name not in NOBODYS:
             add_loaded(found, name)
     folders = user_folders()
+    loaded = {file_of(module) for module in list(sys.modules.values())}
     read: set[str] = set()
-    look_up(found, also, folders)
+    look_up(found, also, folders, True)
     while unread := [place for place in found.files if place not in read]:
         read.update(unread)
-        sources = [found.files[place] for place in unread if place.endswith(".py")]
-        look_up(found, {name for source in sources for name in imported_names(source)}, folders)
+        for source in [found.files[place] for place in unread if place.endswith(".py")]:
+            look_up(found, imported_names(source), folders, str(source) in loaded)
     return found
 
 
@@ -210,21 +211,22 @@ def imported_names(source: Path) -> set[str]:
     return names
 
 
-def look_up(found: Modules, names: Iterable[str], folders: list[str]) -> None:
-    """Add what imports of these names would find in the user's folders, and note which libraries they are of."""
+def look_up(found: Modules, names: Iterable[str], folders: list[str], in_use: bool) -> None:
+    """Add what imports of these names would find in the user's folders, and note which libraries they are of; but not
+    those that only files name which are there because the rest of their package is (its tests, say)."""
     there = {place.partition("/")[0].partition(".")[0] for place in found.files}
     for name in sorted(set(names)):
         if name in there or name in OURS or name in sys.stdlib_module_names:
             continue
         loaded = file_of(sys.modules.get(name)) or next(iter(portions_of(sys.modules.get(name))), None)
         if loaded is not None:
-            if is_installed(loaded):
+            if in_use and is_installed(loaded):
                 found.libraries.add(name)
             continue
         spec = PathFinder.find_spec(name, folders)
         if spec is None or not add_spec(found, name, spec):
             installed = PathFinder.find_spec(name, [folder for folder in sys.path if folder not in folders])
-            if installed is not None and installed.origin is not None:
+            if in_use and installed is not None and installed.origin is not None:
                 found.libraries.add(name)
 
 

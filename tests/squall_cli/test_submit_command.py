@@ -117,6 +117,16 @@ def test_with_json_stdout_holds_nothing_else(nimbus: TakingNimbus, project: Path
     assert "the user's file is loaded" in done.stderr
 
 
+def test_a_file_that_changes_the_working_folder_does_not_move_what_was_typed(
+    nimbus: TakingNimbus, project: Path
+) -> None:
+    (project / "my_helper.py").write_text("import os\nos.chdir('/')\n")
+    done = submit(nimbus, project, "--resource", "words.txt", "--requirements", "requirements.txt")
+    assert done.returncode == 0, done.stderr
+    code = check(nimbus.folder / only(nimbus).files["code"], 1 << 20, 1 << 20)
+    assert code.names == ("my_helper.py", "my_words.py", "words.txt")
+
+
 def test_replace_is_passed_on_with_how_long_the_old_one_may_drain(
     nimbus: TakingNimbus, project: Path
 ) -> None:

@@ -196,6 +196,17 @@ def test_what_is_installed_is_named_and_does_not_travel(tmp_path: Path) -> None:
     assert package.libraries == ("their_late", "their_library")
 
 
+def test_libraries_of_a_packages_tests_are_not_asked_of_the_hosts(tmp_path: Path) -> None:
+    files = {
+        "my_topology.py": "import my_package\n" + TOPOLOGY,
+        "my_package/__init__.py": "",
+        "my_package/tests/test_it.py": "import pytest\n",
+    }
+    _, package = submitted(str(write(tmp_path, files) / "my_topology.py"))
+    assert "my_package/tests/test_it.py" in package.code
+    assert package.libraries == ()
+
+
 def test_libraries_of_squalls_own_stay_behind_wherever_pip_has_put_them(tmp_path: Path) -> None:
     files = {
         "zmq/__init__.py": "",
