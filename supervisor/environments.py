@@ -59,6 +59,8 @@ _MOST_REQUIREMENTS: Final = 1024 * 1024
 _MOST_WHEELS: Final = 8 * 1024 * 1024 * 1024
 #: Whoever writes down what a script needs often names Squall too, which is here already.
 _OURSELVES: Final = re.compile(r"\s*squall\s*([=<>!~;#].*)?", re.IGNORECASE)
+#: The first pip that knows --python.
+_PIP_FOR_OTHERS: Final = (22, 3)
 #: What of our own environment the tools must not see: they would take our packages for installed there.
 _HIDDEN: Final = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "PIP_TARGET", "PIP_USER", "PIP_PREFIX")
 
@@ -159,10 +161,10 @@ class Environments:
             for name, command in self._steps(directory, python):
                 log.write(f"$ {' '.join(command)}\n".encode())
                 log.flush()
-                status = self._run(command, directory, log)
-                if status:
-                    log.flush()
-                    raise BuildFailed(f"{name} ended with {_ending(status)}{_tail(directory / LOG)}")
+                begin = log.tell()
+                ending = self._run(command, directory, log)
+                if ending:
+                    raise BuildFailed(f"{name} ended with {ending}{_tail(directory / LOG, begin)}")
                 if name == "pip" or name == "uv":
                     _add_our_folders(directory / "venv")
 
@@ -183,15 +185,20 @@ class Environments:
                 ("uv", [self._uv, "pip", "install", "--no-progress", "--python", str(python), *what]),
                 ("the check that workers can run there", check),
             ]
-        pip = [str(python), "-m", "pip", "install", "--no-input", "--disable-pip-version-check"]
+        how = ["--no-input", "--disable-pip-version-check", "--progress-bar", "off"]
+        if _own_pip_serves_others():
+            make = [self._python, "-m", "venv", "--without-pip", venv]
+            pip = [self._python, "-m", "pip", "--python", str(python)]
+        else:
+            make, pip = [self._python, "-m", "venv", venv], [str(python), "-m", "pip"]
         return [
-            ("venv", [self._python, "-m", "venv", venv]),
-            ("pip", [*pip, "--progress-bar", "off", *what]),
+            ("venv", make),
+            ("pip", [*pip, "install", *how, *what]),
             ("the check that workers can run there", check),
         ]
 
-    def _run(self, command: Sequence[str], directory: Path, log: BinaryIO) -> int:
-        """Run one step; its status."""
+    def _run(self, command: Sequence[str], directory: Path, log: BinaryIO) -> str:
+        """Run one step; how it ended, "" when all is well."""
         environ = {name: value for name, value in os.environ.items() if name not in _HIDDEN}
         with self._lock:  # so that `close` sees every process
             if self._closed:
@@ -208,15 +215,24 @@ class Environments:
             self._building.add(process.pid)
         try:
             _note_builder(directory, process.pid)
-            return process.wait(LONGEST_STEP)
+            return _ending(process.wait(LONGEST_STEP))
         except subprocess.TimeoutExpired:
-            raise BuildFailed(f"it was not done after {LONGEST_STEP:.0f} s{_tail(directory / LOG)}") from None
+            return f"SIGKILL, since it was not done after {LONGEST_STEP:.0f} s"
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)  # also what it left behind
             process.wait()
             with self._lock:
                 self._building.discard(process.pid)
+
+
+def _own_pip_serves_others() -> bool:
+    """Whether our own pip can install into an environment, which then needs none: that saves seconds."""
+    try:
+        major, minor = importlib.metadata.version("pip").split(".")[:2]
+        return (int(major), int(minor)) >= _PIP_FOR_OTHERS
+    except (importlib.metadata.PackageNotFoundError, ValueError):
+        return False
 
 
 def constraints() -> tuple[str, ...]:
@@ -272,14 +288,14 @@ def _end_builder(directory: Path) -> None:
 
 
 def _ending(status: int) -> str:
-    return f"status {status}" if status > 0 else signal.Signals(-status).name
+    return "" if not status else f"status {status}" if status > 0 else signal.Signals(-status).name
 
 
-def _tail(log: Path) -> str:
-    """The last lines of a log, each on a line of its own."""
+def _tail(log: Path, begin: int) -> str:
+    """The last lines of a log from there on, each on a line of its own."""
     try:
         with open(log, "rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
+            file.seek(max(begin, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
             text = file.read().decode("utf-8", "replace")
     except OSError:
         return ""

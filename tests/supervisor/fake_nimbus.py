@@ -41,6 +41,8 @@ class FakeNimbus:
         self.posts: list[dict[str, Any]] = []
         self.files: dict[str, bytes] = {}
         self.refused: list[str] = []
+        #: The keys of supervisors, also of one that has left.
+        self.known: dict[str, str] = {}
         self.answer_with = 200
         self.server: ThreadingHTTPServer | None = None
         self.master: Nimbus | None = None
@@ -96,12 +98,12 @@ class FakeNimbus:
 
     def knows(self, header: str | None) -> str | None:
         """The supervisor that shows this."""
+        self.known |= {record.id: record.public_key for record in self.registry.supervisors()}
         found = read_daemon_header(header or "")
-        for record in self.registry.supervisors():
-            if found is not None and record.id == found[0]:
-                ok = self.pair.is_token_of(record.public_key, SUPERVISOR_TO_NIMBUS, found[1])
-                return record.id if ok else None
-        return None
+        if found is None or found[0] not in self.known:
+            return None
+        shown = self.pair.is_token_of(self.known[found[0]], SUPERVISOR_TO_NIMBUS, found[1])
+        return found[0] if shown else None
 
     def take(self, supervisor: str, body: dict[str, Any]) -> None:
         with self.lock:

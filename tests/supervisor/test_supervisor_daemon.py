@@ -1,4 +1,4 @@
-"""The supervisor daemon runs what Nimbus places with it, tells what becomes of it over HTTP, and leaves its workers when it goes."""
+"""The supervisor daemon runs what Nimbus places with it, tells by HTTP what becomes of it, and goes without its workers."""
 
 from __future__ import annotations
 
@@ -163,8 +163,9 @@ def test_a_change_reaches_workers_within_half_a_second(cluster: Cluster) -> None
     for _ in range(5):  # by a watch, not by a timer that happens to come: all of five
         before = read_orders(orders)
         assert before is not None
-        change = "deactivate" if before.asked == "run" else "activate"
-        cluster.nimbus.do(lambda nimbus, change=change: getattr(nimbus, change)("words"))
+        with cluster.nimbus.lock:
+            change = "deactivate" if before.asked == "run" else "activate"
+            getattr(cluster.nimbus.nimbus, change)("words")
         began = time.monotonic()
         cluster.until(lambda before=before: read_orders(orders) != before)  # type: ignore[misc]
         woken += time.monotonic() - began < 0.5

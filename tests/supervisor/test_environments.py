@@ -1,0 +1,207 @@
+"""What a topology requires is installed once, beside our own versions of what workers need; a failure shows its log."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from squall import worker_files
+from squall.process_stat import stat_of
+from supervisor import environments
+from supervisor.environments import BUILDER, LOG, READY, BuildFailed, Environment, Environments, constraints
+from tests.supervisor.hosts import ROOT
+from tests.supervisor.programs import runs, until
+from tests.supervisor.wheels import archive, make_wheel, sha256
+
+
+class Shipped:
+    """Files by their digests, as `fetched` gives them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir()
+        self.fetched: list[str] = []
+
+    def put(self, data: bytes) -> str:
+        (self.folder / sha256(data)).write_bytes(data)
+        return sha256(data)
+
+    def requirements(self, *lines: str) -> str:
+        return self.put("".join(f"{line}\n" for line in lines).encode())
+
+    def wheels(self, *wheels: Path) -> str:
+        return self.put(archive(self.folder, {wheel.name: wheel for wheel in wheels}))
+
+    @contextlib.contextmanager
+    def __call__(self, digest: str) -> Iterator[Path]:
+        self.fetched.append(digest)
+        yield self.folder / digest
+
+
+@pytest.fixture
+def shipped(tmp_path: Path) -> Shipped:
+    return Shipped(tmp_path / "shipped")
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Iterator[Environments]:
+    found = Environments(tmp_path / "environments", uv="")
+    yield found
+    found.close()
+
+
+def environment_of(made: Environments, requirements: str, wheels: str | None = None) -> Environment:
+    files = {"requirements": requirements} | ({} if wheels is None else {"wheels": wheels})
+    found = made.of(files)
+    assert found is not None
+    return found
+
+
+def said_by(python: str, program: str, folder: Path) -> str:
+    """What a program prints in an environment, run as a worker is."""
+    environment = {**os.environ, "PYTHONPATH": ""}
+    done = subprocess.run(
+        [python, "-c", program], cwd=folder, env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@pytest.mark.slow
+def test_an_environment_holds_what_was_shipped_and_finds_squall_after_it(
+    tmp_path: Path, made: Environments, shipped: Shipped
+) -> None:
+    shipped_wheels = shipped.wheels(
+        make_wheel(tmp_path, "tiny_words", requires="tinier"), make_wheel(tmp_path, "tinier", "2.5")
+    )
+    needed = environment_of(made, shipped.requirements("tiny_words==1.0", "squall>=99"), shipped_wheels)
+    python = made.make(needed, shipped)
+    text = "import tiny_words, tinier, msgspec, worker.process, sys; print(tiny_words.version, tinier.version, sys.prefix)"
+    assert said_by(python, text, tmp_path).split() == ["1.0", "2.5", str(made.root / needed.key / "venv")]
+    log = made.log(needed.key).read_text()
+    assert "$ " in log and "tiny_words" in log
+    assert (made.root / needed.key / READY).exists()
+    assert made.make(needed, shipped) == python
+    assert len(shipped.fetched) == 2, "it is built once"
+    assert Environments(made.root, uv="").make(needed, shipped) == python, "and found by the next supervisor"
+    assert len(shipped.fetched) == 2
+
+
+@pytest.mark.slow
+def test_another_version_of_what_workers_need_is_refused_and_the_end_of_the_log_says_so(
+    tmp_path: Path, made: Environments, shipped: Shipped
+) -> None:
+    wheels = shipped.wheels(make_wheel(tmp_path, "msgspec", "0.0.1"))
+    needed = environment_of(made, shipped.requirements("msgspec==0.0.1"), wheels)
+    with pytest.raises(BuildFailed, match=r"pip ended with status 1\n") as failure:
+        made.make(needed, shipped)
+    assert "msgspec==0.0.1" in str(failure.value)
+    assert "$ " not in str(failure.value), "what pip said, and not how it was called"
+    assert "msgspec==0.0.1" in made.log(needed.key).read_text()
+    assert not (made.root / needed.key / READY).exists()
+    assert not (made.root / needed.key / "venv").exists(), "half an environment is none"
+
+
+def test_what_workers_need_is_held_to_our_own_versions() -> None:
+    assert f"msgspec=={version('msgspec')}" in constraints()
+    assert f"pyzmq=={version('pyzmq')}" in constraints()
+
+
+@pytest.mark.slow
+def test_workers_need_no_other_package_than_those_that_are_held() -> None:
+    program = (
+        "import sys, worker.process; from importlib.metadata import packages_distributions as owners;"
+        "found = owners(); print(*sorted({d for m in {m.partition('.')[0] for m in sys.modules} for d in found.get(m, ())}))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
+    )
+    extra = set(done.stdout.lower().split()) - set(environments.WORKERS_NEED) - {"squall"}
+    # cloudpickle takes typing_extensions where it happens to be.
+    assert extra - {"setuptools", "pip", "typing_extensions"} == set(), "name them in WORKERS_NEED"
+
+
+def test_the_same_requirements_have_one_environment_and_others_another(made: Environments) -> None:
+    one = environment_of(made, "r1").key
+    assert environment_of(made, "r1").key == one
+    others = {environment_of(made, "r2").key, environment_of(made, "r1", "w1").key}
+    assert len(others | {one}) == 3
+    assert made.of({"code": "c1"}) is None
+
+
+def test_requirements_that_are_no_text_are_refused(made: Environments, shipped: Shipped) -> None:
+    with pytest.raises(BuildFailed, match="not UTF-8"):
+        made.make(environment_of(made, shipped.put(b"\xff\xfe\x00")), shipped)
+
+
+def slow_python(tmp_path: Path) -> str:
+    """A "Python" that only says its pid and waits: a builder that takes long."""
+    program = tmp_path / "slow-python"
+    program.write_text(
+        f"#!/bin/sh\necho $$ > {tmp_path}/pid.new; mv {tmp_path}/pid.new {tmp_path}/pid\nexec sleep 1000\n"
+    )
+    program.chmod(0o755)
+    return str(program)
+
+
+def test_what_is_being_built_ends_with_the_supervisor(tmp_path: Path, shipped: Shipped) -> None:
+    made = Environments(tmp_path / "environments", uv="", python=slow_python(tmp_path))
+    failures: list[Exception] = []
+
+    def build() -> None:
+        try:
+            made.make(environment_of(made, shipped.requirements("x")), shipped)
+        except BuildFailed as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=build)
+    thread.start()
+    until(lambda: (tmp_path / "pid").exists())
+    pid = int((tmp_path / "pid").read_text())
+    made.close()
+    thread.join(30)
+    assert not runs(pid)
+    assert failures and "SIGKILL" in str(failures[0])
+    with pytest.raises(BuildFailed, match="the supervisor ends"):
+        made.make(environment_of(made, shipped.requirements("x")), shipped)
+
+
+def test_what_a_killed_supervisor_was_building_is_ended_by_the_next(tmp_path: Path) -> None:
+    made = Environments(tmp_path / "environments", uv="")
+    directory = made.root / "key"
+    (directory / "venv" / "lib").mkdir(parents=True)
+    builder = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+    try:
+        stat = stat_of(builder.pid)
+        assert stat is not None
+        worker_files.write(directory, BUILDER, {"pid": builder.pid, "started": stat.started})
+        (directory / LOG).write_text("what was said so far\n")
+        made.sweep()
+        assert builder.wait(30) == -9
+        assert not (directory / "venv").exists()
+        assert (directory / LOG).exists(), "the log can still be read"
+    finally:
+        builder.kill()
+        builder.wait()
+
+
+def test_uv_is_used_where_it_is(tmp_path: Path, shipped: Shipped) -> None:
+    uv = tmp_path / "uv"
+    uv.write_text(
+        '#!/bin/sh\necho called with "$@"\n'
+        f'[ "$1" != venv ] || exec {sys.executable} -m venv --without-pip "$5"\n'
+    )
+    uv.chmod(0o755)
+    made = Environments(tmp_path / "environments", uv=str(uv))
+    needed = environment_of(made, shipped.requirements("x"))
+    python = made.make(needed, shipped)
+    log = made.log(needed.key).read_text()
+    assert "called with venv" in log and f"--python {python} -r requirements.txt -c constraints.txt" in log

@@ -1,0 +1,172 @@
+"""The logs of workers are read by Nimbus, over HTTP, and by nobody else; a request never leaves the workers' directories."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from squall.cluster.memory import InMemoryStore
+from squall.cluster.records import NimbusRecord
+from squall.cluster.registry import Registry
+from squall.sealing import NIMBUS_TO_SUPERVISOR, SUPERVISOR_TO_NIMBUS, KeyPair, daemon_header
+from supervisor.directories import Directories
+from supervisor.log_server import Logs, LogServer
+from supervisor.nimbus_http import Nimbuses
+from tests.flaky_store import FlakyStore
+
+
+class Served:
+    """A log server with one worker, and who asks it."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        self.directories = Directories(tmp_path)
+        self.worker = self.directories.make_worker("words-1-0", "w1")
+        (self.worker / "worker.log").write_text("one\ntwo\nthree\n")
+        (self.worker / "output.log").write_text("written past Python\n")
+        self.built = tmp_path / "build.log"
+        (tmp_path / "key").write_text("a secret of the supervisor\n")
+        self.nimbus, self.own = KeyPair.make(), KeyPair.make()
+        self.store = FlakyStore(InMemoryStore())
+        Registry(self.store).save_nimbus(NimbusRecord("n1", "http://n1:6627", "n1", self.nimbus.public))
+        nimbuses = Nimbuses(self.store, "s1", self.own)
+        logs = Logs(self.directories, lambda topology_id: self.built if topology_id == "words-1-0" else None)
+        self.server = LogServer("127.0.0.1", 0, logs, nimbuses.comes_from_one)
+        self.server.start()
+        self.header = daemon_header("n1", self.nimbus.token_with(self.own.public, NIMBUS_TO_SUPERVISOR))
+
+    def ask(self, path: str, header: str | None = None, method: str = "GET") -> tuple[int, dict[str, Any]]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=30)
+        try:
+            connection.putrequest(method, path, skip_accept_encoding=True)
+            shown = self.header if header is None else header
+            if shown:
+                connection.putheader("Authorization", shown)
+            connection.endheaders()
+            answer = connection.getresponse()
+            return answer.status, json.loads(answer.read())
+        finally:
+            connection.close()
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    found = Served(tmp_path / "state")
+    yield found
+    found.server.stop()
+
+
+def test_a_nimbus_reads_the_log_of_a_worker(served: Served) -> None:
+    status, answer = served.ask("/logs/words-1-0/w1?offset=4&limit=4")
+    assert status == 200
+    assert answer == {
+        "worker": "w1", "incarnation": None, "offset": 4, "next_offset": 8, "size": 14, "text": "two\n",
+    }  # fmt: skip
+    assert served.ask("/logs/words-1-0/w1?offset=-7")[1]["text"] == "three\n"
+    assert served.ask("/logs/words-1-0/w1?file=output")[1]["text"] == "written past Python\n"
+
+
+def test_the_log_of_the_building_of_an_environment_is_read_the_same_way(served: Served) -> None:
+    assert served.ask("/logs/words-1-0/w1?file=build")[0] == 404
+    served.built.write_text("ERROR: no matching distribution\n")
+    assert served.ask("/logs/words-1-0/w1?file=build")[1]["text"] == "ERROR: no matching distribution\n"
+    assert served.ask("/logs/other-1-0/w1?file=build")[0] == 404
+
+
+def credentials(served: Served) -> dict[str, str]:
+    stranger = KeyPair.make()
+    good = served.header.rpartition(":")[2]
+    return {
+        "none": "",
+        "a stranger's": daemon_header("n1", stranger.token_with(served.own.public, NIMBUS_TO_SUPERVISOR)),
+        "of nobody": daemon_header("n2", good),
+        "for the other way": daemon_header("n1", served.nimbus.token_with(served.own.public, SUPERVISOR_TO_NIMBUS)),
+        "an operator's": "Bearer x",
+        "garbage": "Squall-Daemon ::::",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "which", ["none", "a stranger's", "of nobody", "for the other way", "an operator's", "garbage"]
+)
+def test_nobody_but_a_nimbus_reads_anything(served: Served, which: str) -> None:
+    status, answer = served.ask("/logs/words-1-0/w1", credentials(served)[which])
+    assert status == 401
+    assert answer["error"]["kind"] == "Unauthorized"
+    assert "one" not in json.dumps(answer["error"]["message"]).split()
+
+
+def test_anybody_may_ask_whether_it_is_there(served: Served) -> None:
+    assert served.ask("/health", "") == (200, {"status": "ok"})
+
+
+def test_a_nimbus_that_was_known_reads_while_the_store_is_away(served: Served) -> None:
+    assert served.ask("/logs/words-1-0/w1")[0] == 200
+    served.store.away = True
+    assert served.ask("/logs/words-1-0/w1")[0] == 200
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/logs/../key",
+        "/logs/words-1-0/..",
+        "/logs/words-1-0/../../../key",
+        "/logs/words-1-0/..%2F..%2F..%2Fkey",
+        "/logs/%2e%2e/%2e%2e",
+        "/logs/..%2F../key",
+        "/logs/words-1-0/w1/../../../../key",
+        "/logs/words-1-0/%00",
+        "/logs//w1",
+        "/logs/words-1-0/",
+        "/logs/words-1-0",
+        "/",
+        "//etc/passwd",
+        "/logs/words-1-0/" + "x" * 300,
+    ],
+)
+def test_no_path_leads_out_of_the_workers_directories(served: Served, path: str) -> None:
+    status, answer = served.ask(path)
+    assert status == 404
+    assert "secret" not in json.dumps(answer)
+
+
+@pytest.mark.parametrize("name", ["../../../../key", "%2e%2e%2fkey", "worker.log", "", "key"])
+def test_no_other_file_of_the_directory_is_read(served: Served, name: str) -> None:
+    status, _ = served.ask(f"/logs/words-1-0/w1?file={name}")
+    assert status == (200 if name == "" else 400)
+
+
+@pytest.mark.parametrize(
+    "query", ["offset=x", "limit=1e9", "offset=--1", "offset=" + "9" * 30, "limit=%C2%B2"]
+)
+def test_what_is_no_number_is_named(served: Served, query: str) -> None:
+    status, answer = served.ask(f"/logs/words-1-0/w1?{query}")
+    assert status == 400
+    assert "give a whole number" in answer["error"]["message"]
+
+
+def test_logs_are_only_read(served: Served) -> None:
+    for method in ("DELETE", "PUT", "POST"):
+        assert served.ask("/logs/words-1-0/w1", method=method)[0] == 405
+    assert (served.worker / "worker.log").exists()
+
+
+def test_a_link_that_user_code_made_in_its_directory_is_no_log(served: Served) -> None:
+    (served.worker / "worker.log").unlink()
+    (served.worker / "worker.log").symlink_to(served.directories.root.parent / "key")
+    assert served.ask("/logs/words-1-0/w1")[0] == 404
+
+
+def test_it_ends_though_somebody_holds_a_connection(served: Served) -> None:
+    with socket.create_connection(("127.0.0.1", served.server.port)) as held:
+        held.sendall(b"GET /health HTTP/1.1\r\n")
+        assert served.ask("/health")[0] == 200
+        served.server.stop()
+        with pytest.raises(OSError):
+            socket.create_connection(("127.0.0.1", served.server.port), timeout=5).close()
