@@ -248,6 +248,10 @@ class Nimbus:
         """Take the counters that a worker process wrote."""
         self.counters.count_bytes(topology_id, worker, incarnation, data)
 
+    def given_up(self, supervisor_id: str) -> SupervisorRecord | None:
+        """The record of a supervisor that is given up for its silence; may be called from any thread."""
+        return self._given_up.get(supervisor_id)
+
     # What is there
 
     def topology(self, name: str) -> TopologyRecord:
@@ -319,12 +323,12 @@ class Nimbus:
 
     def _sweep(self) -> None:
         """Remove what belongs to no topology."""
-        self._sweep_at = None
         records = self._registry.topologies()
         self._replacements.drop_nameless({record.name for record in records} | set(self._registry.bad))
         known = {record.id for record in records} | self._replacements.ids()
         sweep_orphans(self._registry, self._keys, known)
         self.counters.keep(known, self._registry.bad)
+        self._sweep_at = None
 
     # One topology, one step
 
@@ -346,10 +350,14 @@ class Nimbus:
         view = self._view(record)
         if self._forget_gone(view):
             view = self._view(record)
+        sweep_at, self._sweep_at = (
+            self._sweep_at,
+            now,
+        )  # a step, also one that fails, leaves something of a version
         if self._replacements.advance(view, now):
-            self._sweep_at = now  # the versions that are no more left something
             self._changed = True
             return
+        self._sweep_at = sweep_at
         event = progress.event_due(view, now)
         if event == "remove":
             self._remove(view)
@@ -477,11 +485,7 @@ class Nimbus:
             record.deadline
             for record in self._registry.topologies()
             if record.deadline is not None
-            and (
-                record.state == REBALANCING
-                or (record.replaces is not None and record.state in (ACTIVE, INACTIVE))
-                or self._registry.assignment(record.id) is not None
-            )
+            and progress.waits(record, self._registry.assignment(record.id) is not None)
         ]
         moments = (self._signs.due, self._sweep_at, self._troubles.due)
         return min([*deadlines, *(moment for moment in moments if moment is not None)], default=None)

@@ -94,6 +94,12 @@ def event_due(view: View, now: float) -> str | None:
     return None
 
 
+def waits(record: TopologyRecord, has_workers: bool) -> bool:
+    """Whether something comes of it when the topology's deadline has passed."""
+    proves_itself = record.replaces is not None and record.state in (ACTIVE, INACTIVE)
+    return has_workers or proves_itself or record.state == REBALANCING
+
+
 def must_leave(view: View, now: float) -> bool:
     """Whether the workers are to be withdrawn."""
     state = view.record.state

@@ -211,12 +211,17 @@ def states() -> str:
         + "# The life of a topology\n\nA topology is in one of these states:\n\n"
         + meanings
         + "\n\nWhat happens to it is an event. A cell says which state follows; an empty one is refused and changes"
-        + " nothing.\n`activate`, `deactivate`, `rebalance` and `kill` are yours; the others are the cluster's own:"
-        + " all tasks placed anew,\nevery source ended and worked off, a crash, the last worker gone. A topology that"
-        + " had to run in fewer workers than it\nwants, for want of slots, is also rebalanced by the cluster, once there"
-        + " are more.\n\n"
+        + " nothing.\n`activate`, `deactivate`, `rebalance` and `kill` are yours, and so is `replace`: it comes with"
+        + " `squall submit --replace`.\nThe others are the cluster's own: all tasks placed anew, the version before comes"
+        + " back, every source ended and worked off,\na crash, the last worker gone. A topology that had to run in fewer"
+        + " workers than it wants, for want of slots, is also\nrebalanced by the cluster once there are more, and so is one"
+        + " that has workers on a drained supervisor.\n\n"
         + lifecycle.as_markdown()
-        + "\n`GONE` is no state: the name is free again. `(previous)` is the state before the rebalance.\n"
+        + "\n`GONE` is no state: the name is free again. `(previous)` is the state before the rebalance or the"
+        + " replacement.\nA version that takes a name over is another topology with a life of its own, which begins as ACTIVE or"
+        + " INACTIVE. Until all\nits workers are up it takes no `rebalance` and no `replace`; if it fails before that, the version"
+        + " before comes back.\n"
+        + "A topology whose record in ZooKeeper cannot be read is listed as BAD; `kill` removes it.\n"
     )
 
 

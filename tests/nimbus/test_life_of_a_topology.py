@@ -356,15 +356,19 @@ def test_another_nimbus_over_the_same_store_goes_on_where_the_first_stopped(play
         more KILLED until 9
           w1 s1/2 (2,0): 1
         @ 6 another nimbus
-        = nothing changes
-        @ 9 tick
         words COMPLETED
           leaving w1 s1/0 (1,0): 1
           leaving w2 s1/1 (1,0): 2
-        more KILLED until 9
-          leaving w1 s1/2 (2,0): 1
-        @ 10 another nimbus
+        more KILLED until 10
+          w1 s1/2 (2,0): 1
+        @ 9.9 tick
         = nothing changes
+        @ 10 tick
+        words COMPLETED
+          leaving w1 s1/0 (1,0): 1
+          leaving w2 s1/1 (1,0): 2
+        more KILLED until 10
+          leaving w1 s1/2 (2,0): 1
         @ 11 report more w1 stopped
         words COMPLETED
           leaving w1 s1/0 (1,0): 1

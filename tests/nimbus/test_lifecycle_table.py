@@ -18,6 +18,7 @@ from nimbus.lifecycle import (
     KILLED,
     PREVIOUS,
     REBALANCING,
+    REPLACING,
     STATES,
     TABLE,
     IllegalTransition,
@@ -73,8 +74,20 @@ def test_a_rebalance_that_does_not_know_the_state_before_raises(previous: str | 
         step(REBALANCING, "rebalanced", previous)
 
 
-def test_completion_and_failure_are_only_ever_followed_by_kill() -> None:
-    assert allowed_events(COMPLETED) == allowed_events(FAILED) == ("kill",)
+@pytest.mark.parametrize("previous", [ACTIVE, INACTIVE, COMPLETED, FAILED])
+def test_a_version_that_comes_back_is_in_the_state_before_the_replacement(previous: str) -> None:
+    assert step(previous, "replace") == REPLACING
+    assert step(REPLACING, "restore", previous) == previous
+
+
+@pytest.mark.parametrize("previous", [None, KILLED, REBALANCING])
+def test_a_version_that_cannot_have_been_replaced_does_not_come_back(previous: str | None) -> None:
+    with pytest.raises(IllegalTransition):
+        step(REPLACING, "restore", previous)
+
+
+def test_completion_and_failure_are_only_ever_followed_by_kill_or_another_version() -> None:
+    assert allowed_events(COMPLETED) == allowed_events(FAILED) == ("kill", "replace")
 
 
 def test_from_every_state_kill_and_then_remove_lead_out() -> None:

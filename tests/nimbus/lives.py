@@ -1,0 +1,311 @@
+"""Whole lives of topologies, lived over a store that fails once: at one write of Nimbus, in one of three ways.
+
+Nimbus dies before that write (which is after the one before), and another one takes over; or the store says that it timed
+out, having done the write or not, and whoever spoke to Nimbus says the same again. The hosts are played here: they do what
+the store asks of them and report it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+from nimbus.master import Nimbus
+from squall.clock import ManualClock
+from squall.cluster.memory import InMemoryStore
+from squall.cluster.records import Placement, SupervisorRecord, TopologyRecord, WorkerReport
+from squall.cluster.registry import Registry
+from squall.cluster.store import Unavailable
+from squall.worker_files import WHAT_A_STATE_ASKS
+from tests.flaky_store import AFTER, BEFORE, FlakyStore
+from topology_api.errors import SquallError
+from topology_api.options import defaults
+from topology_api.topology import ComponentSpec, StreamSpec, Topology
+
+WORDS = Topology(
+    "words",
+    {},
+    (ComponentSpec("lines", "spout", 3, {}, {"default": StreamSpec(("line",))}),),
+    {"lines": b"no pickle"},
+)
+REPLACE_SECS: Final = 60.0
+#: By then everything that rests or waits for its time has been tried again.
+LONG: Final = 35.0
+STEP: Final = 5.0
+
+
+class Death(BaseException):
+    """The Nimbus that was writing is no more."""
+
+
+#: How a write fails: what is raised, and whether the write was done.
+WAYS: Final[dict[str, tuple[type[BaseException], str]]] = {
+    "dies before": (Death, BEFORE),
+    "not done, timeout": (Unavailable, BEFORE),
+    "done, but timeout": (Unavailable, AFTER),
+}
+
+
+class Keys:
+    """Keys that are in the store, so that it is seen when they stay there."""
+
+    def __init__(self, store: FlakyStore) -> None:
+        self.registry = Registry(store)
+
+    def make(self, topology_id: str) -> None:
+        self.registry.save_sealed_keys(topology_id, "nimbus", b"sealed")
+
+    def seal_for(self, topology_id: str, supervisors: Iterable[SupervisorRecord]) -> None:
+        for supervisor in supervisors:
+            if self.registry.sealed_keys(topology_id, supervisor.id) is None:
+                self.registry.save_sealed_keys(topology_id, supervisor.id, b"sealed")
+
+    def forget(self, topology_id: str) -> None:
+        self.registry.remove_keys(topology_id)
+
+
+class Life:
+    """A cluster in which one write fails."""
+
+    def __init__(self, write: int = 0, way: str = "dies before") -> None:
+        self.inner = InMemoryStore()
+        self.registry = Registry(self.inner)  # of those who look on, and of the hosts
+        for name in ("s1", "s2"):
+            self.registry.save_supervisor(SupervisorRecord(name, name, 3))
+        self.clock = ManualClock()
+        self.store = FlakyStore(self.inner)
+        self.store.error, how = WAYS[way]
+        self.closed_doors: set[str] = set()
+        self.crashing: set[str] = set()
+        if write:
+            self.store.fail_write(write, how)
+        self.nimbus = self._take_over()
+
+    # Commands
+
+    def submit(self, key: str, replace: bool = False) -> str:
+        """Submit "words" (again); the id that it got."""
+        ids: list[str] = []
+        conf = defaults() | {"topology.workers": 3}
+        self.does(
+            lambda: ids.append(
+                self.nimbus.submit(WORDS, conf, {}, submission=key, replace=replace, files={"code": key}).id
+            )
+        )
+        return ids[-1]
+
+    def does(self, command: Callable[[], object]) -> None:
+        """Have something done; when that fails it is said once more, to whoever is Nimbus by then."""
+        try:
+            command()
+            return
+        except Death:
+            self.nimbus.close()
+            self.nimbus = self._take_over()
+        except Unavailable:
+            pass
+        with contextlib.suppress(SquallError):  # what was done already is refused, or harmless
+            command()
+
+    def _take_over(self) -> Nimbus:
+        while True:
+            try:
+                return Nimbus(
+                    self.store, self.clock, keyring=Keys(self.store), replace_timeout_secs=REPLACE_SECS
+                )
+            except (Death, Unavailable):
+                continue
+
+    # Time, and the hosts
+
+    def passes(self, seconds: float) -> None:
+        """Time goes by, and the hosts do what they are asked."""
+        until = self.clock.now() + seconds
+        while self.clock.now() < until:
+            self.settle()
+            self.clock.move_to(self.clock.now() + STEP)
+            for name in ("s1", "s2"):
+                self.does(lambda name=name: self.nimbus.heard(name))  # type: ignore[misc]
+            self.does(self.nimbus.tick)
+        self.settle()
+
+    def settle(self) -> None:
+        """The hosts do what they are asked until nothing changes any more."""
+        after = self.everything()
+        for _ in range(30):
+            before = after
+            for record in self.registry.topologies():
+                self._hosts_report(record)
+            self.does(self.nimbus.tick)
+            after = self.everything()
+            if after == before:
+                return
+        raise AssertionError("the cluster does not come to rest")
+
+    def _hosts_report(self, record: TopologyRecord) -> None:
+        asked = WHAT_A_STATE_ASKS[record.state]
+        for placed in self._placements(record.id, leaving=False):
+            self._say(record, placed, drained=asked == "drain")
+        for placed in self._placements(record.id, leaving=True):
+            self._say(record, placed, stopped=True)
+
+    def _say(
+        self, record: TopologyRecord, placed: Placement, drained: bool = False, stopped: bool = False
+    ) -> None:
+        report = WorkerReport(
+            placed.worker,
+            placed.incarnation,
+            opened=record.id not in self.closed_doors,
+            ended=False,
+            drained=drained,
+            stopped=stopped,
+            crash="it crashed" if record.id in self.crashing else None,
+        )
+        if self.registry.report(record.id, placed.worker) != report:
+            self.does(lambda: self.nimbus.report(record.name, placed.worker, report))
+
+    # What stands in the store
+
+    def everything(self) -> list[tuple[str, bytes]]:
+        """Every value of the store."""
+        return sorted(_values(self.inner, "/"))
+
+    def record(self) -> TopologyRecord:
+        """The record that has the name."""
+        record = self.registry.topology("words")
+        assert record is not None
+        return record
+
+    def running(self) -> list[int]:
+        """The tasks that are placed."""
+        placements = self._placements(self.record().id, leaving=False)
+        return sorted(task for placed in placements for task in placed.tasks)
+
+    def _placements(self, topology_id: str, leaving: bool) -> list[Placement]:
+        read = self.registry.leaving if leaving else self.registry.assignment
+        assignment = read(topology_id)
+        return [] if assignment is None else list(assignment.placements)
+
+    def runs(self, topology_id: str, state: str = "ACTIVE") -> None:
+        """The topology of that id has the name, runs in whole, and no other is known."""
+        self.settle()
+        record = self.record()
+        assert (record.id, record.state, record.deadline) == (topology_id, state, None)
+        assert self.running() == [1, 2, 3]
+        if self.registry.known_ids() != {topology_id}:  # of a submission that was not known to have failed
+            self.passes(LONG)
+        assert self.registry.known_ids() == {topology_id}
+
+    def ends(self) -> None:
+        """Kill what is there, and look whether anything is left."""
+        self.does(lambda: self.nimbus.kill("words"))
+        self.passes(LONG)
+        assert self.nimbus.topologies() == []
+        assert set(self.inner.children("/")) <= {"cluster", "counters", "drained", "supervisors"}
+        assert self.nimbus.files_in_use() == set()
+
+
+def _values(store: InMemoryStore, path: str) -> Iterator[tuple[str, bytes]]:
+    found = store.get(path)
+    if found is not None:
+        yield path, found[0]
+    for name in store.children(path):
+        yield from _values(store, f"{path.rstrip('/')}/{name}")
+
+
+# The lives
+
+
+def rebalanced(life: Life) -> None:
+    """Submitted, rested, rebalanced, loses a host, ends."""
+    first = life.submit("one")
+    life.settle()
+    life.does(lambda: life.nimbus.deactivate("words"))
+    life.does(lambda: life.nimbus.activate("words"))
+    life.does(lambda: life.nimbus.rebalance("words", workers=2))
+    life.runs(first)
+    life.does(lambda: life.registry.remove_supervisor("s2"))
+    life.runs(first)
+    life.registry.save_supervisor(SupervisorRecord("s2", "s2", 3))
+    life.ends()
+
+
+def replaced(life: Life) -> None:
+    """Another version takes over and runs."""
+    first = life.submit("one")
+    life.settle()
+    second = life.submit("two", replace=True)
+    assert first != second
+    life.runs(second)
+    assert life.nimbus.files_in_use() == {"two"}
+    life.ends()
+
+
+def rolled_back(life: Life) -> None:
+    """Another version takes over and crashes."""
+    first = life.submit("one")
+    life.settle()
+    second = life.submit("two", replace=True)
+    life.crashing.add(second)
+    life.passes(5)
+    life.runs(first)
+    assert any("it crashed" in note for note in life.record().notes)
+    life.ends()
+
+
+def not_up_in_time(life: Life) -> None:
+    """Another version takes over and never opens its tasks."""
+    first = life.submit("one")
+    life.does(lambda: life.nimbus.deactivate("words"))
+    life.settle()
+    second = life.submit("two", replace=True)
+    life.closed_doors.add(second)
+    life.passes(REPLACE_SECS / 2)
+    assert life.record().id == second
+    life.passes(2 * REPLACE_SECS)  # and a Nimbus that takes over waits for as long again
+    life.runs(first, "INACTIVE")
+    assert any("was not up within 60 s" in note for note in life.record().notes)
+    life.ends()
+
+
+def killed_while_it_waits(life: Life) -> None:
+    """Killed while another version waits for its drain."""
+    life.submit("one")
+    life.submit("two", replace=True)
+    life.ends()
+
+
+def killed_while_it_proves_itself(life: Life) -> None:
+    """Killed when the other version has taken over, and is not up yet."""
+    life.submit("one")
+    second = life.submit("two", replace=True)
+    life.closed_doors.add(second)
+    life.settle()
+    life.ends()
+
+
+def drained(life: Life) -> None:
+    """Its host is to be taken down."""
+    first = life.submit("one")
+    life.settle()
+    life.does(lambda: life.nimbus.drain("s1"))
+    life.runs(first)
+    assert {placed.supervisor for placed in life._placements(first, leaving=False)} == {"s2"}
+    life.does(lambda: life.nimbus.drain("s1", on=False))
+    assert life.nimbus.drained() == set()
+    life.ends()
+
+
+LIVES: Final[dict[str, Callable[[Life], None]]] = {
+    life.__name__: life
+    for life in (
+        rebalanced,
+        replaced,
+        rolled_back,
+        not_up_in_time,
+        killed_while_it_waits,
+        killed_while_it_proves_itself,
+        drained,
+    )
+}
