@@ -26,7 +26,7 @@ from nimbus.master import Nimbus
 from squall.clock import Clock
 from squall.cluster import paths
 from squall.cluster.leadership import GuardedStore, Leadership, Presence
-from squall.cluster.records import NimbusRecord, encode
+from squall.cluster.records import NimbusRecord, SupervisorRecord, encode
 from squall.cluster.store import Deposed, Guard, Store, Unavailable
 from topology_api.errors import SquallError
 
@@ -95,6 +95,11 @@ class Control:
     def leading(self) -> bool:
         """Whether this Nimbus leads at this moment."""
         return self._master is not None and self._leadership.leading(self._clock.now())
+
+    def given_up(self, supervisor_id: str) -> SupervisorRecord | None:
+        """The record of a supervisor that this leader has given up for its silence."""
+        master = self._master
+        return None if master is None else master.given_up(supervisor_id)
 
     # The control thread
 

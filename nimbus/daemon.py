@@ -54,8 +54,9 @@ class NimbusSettings:
     """What a Nimbus is told.
 
     state: its directory. host, port: where it listens (port 0: any free one). advertise: the URL that others reach it by.
-    insecure: whether it may listen to other machines without HTTPS. new_cluster: forget which cluster it belonged to. conf:
-    the site's options (defaults for those that are not in it). environ: where the user's own places are looked up.
+    insecure: whether it may listen to other machines without HTTPS. new_cluster: forget which cluster it belonged to.
+    new_token: give the operators another token when it first leads. conf: the site's options (defaults for those that are
+    not in it). environ: where the user's own places are looked up.
     """
 
     state: Path
@@ -64,6 +65,7 @@ class NimbusSettings:
     advertise: str | None = None
     insecure: bool = False
     new_cluster: bool = False
+    new_token: bool = False
     conf: Mapping[str, object] = field(default_factory=dict)
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
 
@@ -124,6 +126,7 @@ class NimbusDaemon:
             self._urls(),
             settings.environ,
             settings.conf,
+            settings.new_token,
         )
         self._control = Control(
             store, self.me, clock, self._make_master, self._secrets, self._why_not, self._driver.wake
@@ -140,7 +143,7 @@ class NimbusDaemon:
             self._ask_supervisor,
             self.store_state,
         )
-        gate = Gate(lambda: self._secrets.token, state.pair, store)
+        gate = Gate(lambda: self._secrets.token, state.pair, store, self._control.given_up)
         self._server = HttpServer(make_app(desk, gate), self._listener, server_files)
 
     # Life

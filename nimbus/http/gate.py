@@ -2,8 +2,7 @@
 
 An operator shows the token of the cluster. A daemon shows what only it and this Nimbus can make of their key pairs
 (`squall.sealing`); its public key stands in its record, so whoever may write to the store says who is a daemon. A
-supervisor that was given up for its silence has no record, and must be heard all the same: the key that it was known
-by is remembered while this process lives.
+supervisor that was given up for its silence has no record there, and must be heard all the same: the leader remembers it.
 Must not know: what is asked.
 """
 
@@ -38,10 +37,17 @@ class Caller:
 class Gate:
     """Tells callers by what they show. Any thread may ask."""
 
-    def __init__(self, token: Callable[[], str | None], pair: KeyPair, store: Store) -> None:
+    def __init__(
+        self,
+        token: Callable[[], str | None],
+        pair: KeyPair,
+        store: Store,
+        given_up: Callable[[str], SupervisorRecord | None] = lambda supervisor_id: None,
+    ) -> None:
         self._token = token
         self._pair = pair
         self._store = store
+        self._given_up = given_up
         #: path of a daemon's record -> its bytes, and the public key in them.
         self._known: dict[str, tuple[bytes, str]] = {}
 
@@ -63,7 +69,9 @@ class Gate:
         if found is None:
             raise Unauthorized("this takes the operators' token: `Authorization: Bearer TOKEN`")
         daemon_id, shown = found
-        supervisor = self._key_in(SupervisorRecord, paths.supervisor(daemon_id), remembered=True)
+        supervisor = self._key_in(SupervisorRecord, paths.supervisor(daemon_id))
+        if not supervisor and (record := self._given_up(daemon_id)) is not None:
+            supervisor = record.public_key
         if supervisor and self._pair.is_token_of(supervisor, SUPERVISOR_TO_NIMBUS, shown):
             return Caller(SUPERVISOR, daemon_id)
         nimbus = self._key_in(NimbusRecord, paths.nimbus(daemon_id))
@@ -71,14 +79,12 @@ class Gate:
             return Caller(NIMBUS, daemon_id)
         raise Unauthorized(f"no daemon {daemon_id!r:.200} is known by what it shows")
 
-    def _key_in(
-        self, kind: type[SupervisorRecord] | type[NimbusRecord], path: str, remembered: bool = False
-    ) -> str:
+    def _key_in(self, kind: type[SupervisorRecord] | type[NimbusRecord], path: str) -> str:
         """The public key in a record; "" where there is none."""
         found = self._store.get(path)
-        known = self._known.get(path)
         if found is None:
-            return known[1] if known is not None and remembered else ""
+            return ""
+        known = self._known.get(path)
         if known is None or known[0] != found[0]:
             try:
                 known = found[0], decode(kind, found[0]).public_key

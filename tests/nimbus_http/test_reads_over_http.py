@@ -1,0 +1,220 @@
+"""What can be read of a cluster and its topologies, over real HTTP."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from typing import Any
+
+import pytest
+
+from nimbus.daemon import NimbusDaemon
+from squall.cluster import paths
+from squall.cluster.memory import InMemoryStore
+from squall.error_reports import ErrorReport
+from squall.http_client import Client, Refused, at
+from squall.versions import own_versions
+from tests.nimbus_http.nimbuses import PlayedSupervisor, counters_of, submission, words
+
+BOOM = ErrorReport("words", "count", 2, "execute", "ValueError: boom", "words.py:7", (), None, 1.0)
+
+
+@pytest.fixture
+def running(client: Client, supervisor: PlayedSupervisor) -> PlayedSupervisor:
+    """A topology "words" whose worker is up and has counted."""
+    client.post("topologies", submission(words(conf={"db.password": "swordfish", "greeting": "hello"})))
+    supervisor.assignment()
+    assert supervisor.say() == []
+    supervisor.send(counters=counters_of(supervisor, 7, (BOOM,)))
+    return supervisor
+
+
+def test_the_cluster_is_told_in_numbers(client: Client, leader: NimbusDaemon, running: object) -> None:
+    told = client.get("cluster")
+    assert told["leader"] == {"id": leader.me.id, "url": leader.url}
+    assert [each["leader"] for each in told["nimbuses"]] == [True]
+    assert (told["supervisors"], told["topologies"], told["tasks"]) == (1, 1, 3)
+    assert told["slots"] == {"total": 2, "used": 1, "free": 1}
+    assert told["version"] == own_versions()["squall"] and told["python"] == own_versions()["python"]
+    assert told["store"] == {"kind": "memory", "connected": True}
+    assert len(told["id"]) == 32 and told["uptime_secs"] >= 0
+
+
+def test_supervisors_are_told_with_their_workers(client: Client, running: PlayedSupervisor) -> None:
+    [told] = client.get("supervisors")["supervisors"]
+    assert (told["id"], told["host"], told["slots"], told["used"]) == ("s1", "host-s1", 2, 1)
+    assert told["drained"] is False and told["connected"] is False
+    [worker] = told["workers"]
+    assert worker == {"topology": "words", "worker": worker["worker"], "slot": worker["slot"], "tasks": 3}
+
+
+def test_topologies_are_listed_with_the_sums_of_their_counters(client: Client, running: object) -> None:
+    [told] = client.get("topologies")["topologies"]
+    assert {key: told[key] for key in ("name", "state", "tasks", "workers", "components")} == {
+        "name": "words", "state": "ACTIVE", "tasks": 3, "workers": 1, "components": 2,
+    }  # fmt: skip
+    assert (told["emitted"], told["acked"], told["failed"], told["pending"]) == (7, 7, 0, 0)
+    assert told["error"] is None and told["uptime_secs"] >= 0
+
+
+def test_a_topology_is_told_with_its_workers(client: Client, running: PlayedSupervisor) -> None:
+    told = client.get("topologies/words")
+    assert told["id"] == running.assignment().topology_id and told["state"] == "ACTIVE"
+    assert told["components"]["lines"]["emitted"] == 7
+    assert "boom" in told["errors"][0]
+    [worker] = told["workers"]
+    assert worker["tasks"] == [[1, "lines", 0], [2, "count", 0], [3, "count", 1]]
+    assert (worker["supervisor"], worker["host"], worker["state"]) == ("s1", "host-s1", "RUNNING")
+    assert worker["opened"] is True and worker["incarnation"] == [1, 0]
+    assert client.get("topologies/words/workers") == {"workers": [worker]}
+
+
+def test_a_component_is_told_with_its_tasks_and_what_it_reads(client: Client, running: object) -> None:
+    told = client.get("topologies/words/components/count")
+    assert (told["id"], told["kind"], told["parallelism"]) == ("count", "bolt", 2)
+    assert [(task["task"], task["index"], task["host"]) for task in told["tasks"]] == [
+        (2, 0, "host-s1"),
+        (3, 1, "host-s1"),
+    ]
+    assert told["inputs"] == [{"source": "lines", "stream": "default", "grouping": "shuffle", "fields": []}]
+    assert told["conf"]["db.password"] == "(hidden)" and told["conf"]["greeting"] == "hello"
+
+
+def test_errors_are_told_as_values_and_as_text_for_people(client: Client, running: object) -> None:
+    [told] = client.get("topologies/words/errors")["errors"]
+    assert (told["component"], told["task"], told["place"]) == ("count", 2, "words.py:7")
+    assert told["text"] == BOOM.render()
+    assert client.get("topologies/words/errors", component="count")["errors"] == [told]
+    assert client.get("topologies/words/errors", component="lines") == {"errors": []}
+
+
+def test_configurations_are_told_without_their_secrets(client: Client, running: object) -> None:
+    told = client.get("topologies/words/configuration")
+    assert told["conf"]["greeting"] == "hello" and told["conf"]["topology.workers"] == 1
+    assert set(told["component_confs"]) == {"lines", "count"}
+    assert "swordfish" not in json.dumps(told)
+    assert client.get("configuration")["conf"]["nimbus.supervisor.timeout.secs"] == 30
+
+
+def test_counters_are_told_of_each_worker(client: Client, running: PlayedSupervisor) -> None:
+    told = client.get("topologies/words/counters")
+    assert told["components"]["lines"]["emitted"] == 7
+    [worker] = told["workers"]
+    assert worker["components"]["lines"]["emitted"] == 7 and worker["incarnation"] == [1, 0]
+
+
+def test_a_number_that_json_does_not_have_is_told_as_text(client: Client, running: PlayedSupervisor) -> None:
+    [row] = counters_of(running, 8, number=2)
+    row["counters"]["components"]["lines"]["gauges"] = {"ratio": "NaN"}
+    running.send(counters=[row])
+    metrics = client.get("topologies/words/components/lines")["metrics"]
+    assert metrics == {"ratio": "NaN"}
+
+
+def test_prometheus_gets_counters_of_each_component(client: Client, running: object) -> None:
+    page = client.get_text("/metrics")
+    assert 'squall_component_emitted_total{topology="words",component="lines"} 7' in page.splitlines()
+    assert 'squall_topology_state{topology="words",state="ACTIVE"} 1' in page.splitlines()
+    assert "# TYPE squall_component_emitted_total counter" in page
+    assert "squall_slots 2" in page and "squall_slots_used 1" in page
+
+
+def test_health_and_the_openapi_document_need_no_credentials(leader: NimbusDaemon) -> None:
+    stranger = Client([leader.url])
+    assert stranger.get("/health") == {
+        "status": "ok",
+        "leading": True,
+        "store": {"kind": "memory", "connected": True},
+    }
+    document = stranger.get("openapi.json")
+    assert document["openapi"].startswith("3.") and "/api/v1/topologies/{name}" in document["paths"]
+    stranger.close()
+
+
+def test_a_record_that_cannot_be_read_is_listed_as_bad_and_can_be_killed(
+    client: Client, store: InMemoryStore, running: object
+) -> None:
+    store.put(paths.topology("broken"), b"no record at all")
+    listed = {each["name"]: each for each in client.get("topologies")["topologies"]}
+    assert listed["words"]["state"] == "ACTIVE"
+    assert listed["broken"]["state"] == "BAD" and "no TopologyRecord" in listed["broken"]["error"]
+    told = client.get("topologies/broken")
+    assert told["state"] == "BAD" and told["workers"] == []
+    with pytest.raises(Refused, match="squall kill broken") as refused:
+        client.post("topologies/broken/activate")
+    assert (refused.value.status, refused.value.kind) == (409, "BadTopology")
+    client.delete("topologies/broken")
+    assert [each["name"] for each in client.get("topologies")["topologies"]] == ["words"]
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("topologies/nobody", "NoSuchTopology"),
+        ("topologies/nobody/workers", "NoSuchTopology"),
+        ("topologies/nobody/errors", "NoSuchTopology"),
+        ("topologies/nobody/counters", "NoSuchTopology"),
+        ("topologies/nobody/configuration", "NoSuchTopology"),
+        ("topologies/nobody/components/lines", "NoSuchTopology"),
+        ("topologies/words/components/nothing", "NotFound"),
+        ("topologies/words/errors?component=nothing", "NotFound"),
+        ("topologies/words/workers/w99/log", "NotFound"),
+        (f"files/{'0' * 64}", "NotFound"),
+        ("nothing", "NotFound"),
+        ("topologies/", "NotFound"),
+    ],
+)
+def test_what_is_not_there_is_404_by_name(client: Client, running: object, path: str, kind: str) -> None:
+    with pytest.raises(Refused) as refused:
+        client.get(path)
+    assert (refused.value.status, refused.value.kind) == (404, kind)
+    assert refused.value.message
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "topologies/words?colour=red",
+        "topologies/words/workers/w1/log?offset=soon",
+        "topologies/words/workers/w1/log?limit=0",
+        "topologies/words/workers/w1/log?file=secrets",
+        f"files/{'Z' * 64}",
+    ],
+)
+def test_a_query_that_is_not_as_described_is_400(client: Client, running: object, path: str) -> None:
+    with pytest.raises(Refused) as refused:
+        client.get(path)
+    assert (refused.value.status, refused.value.kind) == (400, "BadRequest")
+
+
+def test_a_method_that_a_path_does_not_take_is_405_and_says_which_it_takes(leader: NimbusDaemon) -> None:
+    status, headers, body = raw(leader, "PATCH", "/api/v1/topologies")
+    assert status == 405 and body["error"]["kind"] == "WrongMethod"
+    assert {"GET", "POST"} <= set(headers["allow"].replace(",", " ").split())
+
+
+def test_without_credentials_everything_else_is_401(leader: NimbusDaemon) -> None:
+    status, headers, body = raw(leader, "GET", "/api/v1/topologies")
+    assert (status, body["error"]["kind"]) == (401, "Unauthorized")
+    assert headers["www-authenticate"] == "Bearer"
+
+
+def test_names_with_signs_of_their_own_are_one_name(client: Client, supervisor: PlayedSupervisor) -> None:
+    name = "a b%2Fü"
+    client.post("topologies", submission(words(name)))
+    assert client.get(at("topologies", name))["name"] == name
+
+
+def raw(
+    daemon: NimbusDaemon, method: str, path: str, body: bytes | None = None, **headers: str
+) -> tuple[int, dict[str, str], Any]:
+    """A request without our client."""
+    connection = http.client.HTTPConnection(daemon.url.removeprefix("http://"), timeout=10)
+    try:
+        connection.request(method, path, body, headers)
+        response = connection.getresponse()
+        data = response.read()
+        found = {name.lower(): value for name, value in response.getheaders()}
+        return response.status, found, json.loads(data) if data else None
+    finally:
+        connection.close()
