@@ -38,7 +38,7 @@ from worker.worker import Worker
 
 #: Rounds of a worker's loop in one event; one that has more to do goes on in the next.
 ROUNDS: Final = 200
-#: Seconds between two such events, and those that a message takes.
+#: Seconds between two such events.
 TURN_SECS: Final = 0.002
 #: Calls of next_tuple within one instant: calls take no simulated time.
 CALLS_AN_INSTANT: Final = 50
@@ -183,8 +183,10 @@ def tuple_topology(book: str, name: str, spouts: int, bolts: int, pause: float) 
 class Network(LoopbackNetwork):
     """Messages in memory; who gets one is woken a moment later."""
 
-    def __init__(self) -> None:
+    def __init__(self, latency: float) -> None:
         super().__init__()
+        #: Seconds until who gets a message looks at it.
+        self.latency = latency
         self.owners: dict[Address, TupleProgram] = {}
 
     def carry(self, address: Address, channel: int, parts: Parts) -> None:
@@ -192,14 +194,14 @@ class Network(LoopbackNetwork):
         super().carry(address, channel, parts)
         owner = self.owners.get(address)
         if owner is not None:
-            owner.turn_in(TURN_SECS)
+            owner.turn_in(self.latency)
 
 
 class Air:
     """What is between machines: which of them hear each other, and how bad it is."""
 
     def __init__(self, random: Random) -> None:
-        self.network = Network()
+        self.network = Network(random.choice([0.002, 0.02, 0.2]))
         self.random = random
         self.cut: set[str] = set()
         #: Chances of a message to be lost, doubled, overtaken.

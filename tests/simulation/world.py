@@ -276,7 +276,9 @@ class World:
             return idle_topology(name, spouts, bolts)
         key = self.book_of(name)
         BOOKS.setdefault(key, Book(self.line))
-        return tuple_topology(key, name, spouts, bolts, self.random(f"{name}/pause").uniform(0.05, 0.5))
+        return tuple_topology(
+            key, name, spouts, bolts, self.random(f"{name}/pause").choice([0.01, 0.05, 0.3])
+        )
 
     # What tasks write down
 
