@@ -22,6 +22,8 @@ from topology_api.topology import Topology
 #: Seconds for which a submission whose answer got lost is sent again: a standby leads long before.
 PATIENCE: Final = 30.0
 PAUSE: Final = 1.0
+#: The kind of a refusal of Nimbus that does not say whether it was done: it took too long.
+BUSY: Final = "Busy"
 #: How often files are sent anew: to a Nimbus that took over, or over a connection that broke.
 ATTEMPTS: Final = 3
 
@@ -140,12 +142,13 @@ def progress_of(file: Packed, now: Say) -> Callable[[int], None]:
 def post(client: Client, submission: Submission, say: Say, clock: Callable[[], float]) -> Any:
     """Nimbus's answer to the submission. Once it may have arrived, only an answer tells whether it has."""
     body = submission.body()
-    began, unsure = clock(), None
+    began = clock()
+    unsure: Unreachable | Refused | None = None
     while True:
         try:
             return client.post("topologies", body)
         except (Unreachable, Refused) as error:
-            if isinstance(error, Unreachable) and error.sent:
+            if error.kind == BUSY if isinstance(error, Refused) else error.sent:
                 unsure = error
             if unsure is None or (isinstance(error, Refused) and error.status != 503):
                 raise

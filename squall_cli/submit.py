@@ -202,12 +202,13 @@ def load(asked: Asked, layers: Layers) -> tuple[Topology, Package]:
 
 
 def made(asked: Asked, layers: Layers, topology: Topology, files: tuple[Packed, ...]) -> Submission:
-    """What is sent; InvalidConfig with all problems of the settings."""
+    """What is sent; InvalidConfig with all problems of the settings, or what Nimbus itself would say to it."""
+    from nimbus.submission import read_submission
     from squall.settings import merged
     from squall_cli.submission import Submission
 
     conf, component_confs = merged(topology, layers.site, layers.environment, layers.overrides)
-    return Submission(
+    submission = Submission(
         key=uuid.uuid4().hex,
         topology=topology,
         conf=conf,
@@ -217,6 +218,8 @@ def made(asked: Asked, layers: Layers, topology: Topology, files: tuple[Packed, 
         replace=asked.replaces,
         wait_secs=asked.wait_secs,
     )
+    read_submission(submission.body())
+    return submission
 
 
 def sent(client: Client, patient: Client, submission: Submission, package: Package, steps: Steps) -> Accepted:
@@ -231,7 +234,7 @@ def sent(client: Client, patient: Client, submission: Submission, package: Packa
             sending.check_versions(client, name)
             accepted = sending.submit(patient, submission, steps.say, steps.now)
     except Refused as error:
-        if error.status == 413 and submission.files:
+        if error.status == 413:  # a file, since the submission itself was looked at here
             raise SquallError(f"{error}; the largest files that would travel: {largest(package)}") from None
         raise
     if submission.files:

@@ -98,7 +98,7 @@ class TakingHandler(Handler):
         data = self.rfile.read(size)
         if size > self.nimbus.limit:
             self.send(
-                413, {"error": {"kind": "FileTooLarge", "message": "the file is too large", "problems": []}}
+                413, {"error": {"kind": "TooLarge", "message": "the file is too large", "problems": []}}
             )
             return
         assert hashlib.sha256(data).hexdigest() == sha256

@@ -138,9 +138,11 @@ def test_replace_is_passed_on_with_how_long_the_old_one_may_drain(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fault", ["lost on the way", "answer lost"])
+@pytest.mark.parametrize(
+    "fault", ["lost on the way", "answer lost", Refusal(503, "Busy", "not done in time")]
+)
 def test_an_answer_that_gets_lost_makes_one_topology_all_the_same(
-    nimbus: TakingNimbus, project: Path, fault: str
+    nimbus: TakingNimbus, project: Path, fault: str | Refusal
 ) -> None:
     nimbus.faults.extend([fault, Refusal(503, "NoLeader", "no Nimbus leads"), fault])
     done = submit(nimbus, project, "--json")
@@ -228,6 +230,7 @@ def test_pickles_over_the_limit_are_refused_with_the_way_out(nimbus: TakingNimbu
     text = refused(nimbus, project, "--", "words", "5000000")
     assert "the largest is 'words'" in text
     assert "--resource" in text
+    assert not nimbus.asked
 
 
 def test_another_python_is_named_before_anything_is_sent(nimbus: TakingNimbus, project: Path) -> None:
