@@ -107,11 +107,13 @@ class Supervisor:
         provisions: Provisioner | None = None,
         admit: Callable[[], object] = lambda: None,
         wake: Callable[[], object] = lambda: None,
+        last_words: Callable[[], object] = lambda: None,
     ) -> None:
         """`state`: a directory of this supervisor's own. `host`: its name for the scheduler; where `bind` means every address,
         also the name that others reach its workers by. `python_path`: where workers find modules (default: where we do).
         `command`: a Python, and what it runs in a worker's directory. `key_pair`: opens what topologies' keys are sealed with.
-        `admit` raises when the store is another cluster's. `wake` is called, from any thread, when `sync` has work to do."""
+        `admit` raises when the store is another cluster's. `wake` is called, from any thread, when `sync` has work to do,
+        `last_words` before it leaves for good: Nimbus listens to those that it knows."""
         self.id = id
         public = "" if key_pair is None else key_pair.public
         self.record = SupervisorRecord(id, host, slots, beats=True, public_key=public)
@@ -126,7 +128,7 @@ class Supervisor:
         self._kernel_kills = exits.KernelKills(kernel_kills)
         self._key_pair = key_pair
         self._provisions = provisions or Provisions(state, registry.store)
-        self._admit, self._wake = admit, wake
+        self._admit, self._wake, self._last_words = admit, wake, last_words
         self._hosted: dict[Key, HostedWorker] = {}
         self._outlook: Outlook | None = None
         self._reporter = Reporter(nimbus, id)
@@ -239,6 +241,8 @@ class Supervisor:
 
     def _leave(self, for_good: bool = True) -> None:
         self._left = True
+        if for_good:
+            self._last_words()
         if self._outlook is not None:
             outlook, self._outlook = self._outlook, None
             outlook.leave(for_good)

@@ -126,6 +126,7 @@ class SupervisorDaemon:
             provisions=self._provisions,
             admit=lambda: cluster.admit(store),
             wake=self._waker.wake,
+            last_words=lambda: self._link.flush(LAST_WORDS_SECS),
         )
         logs = Logs(supervisor.directories, self._provisions.build_log)
         self._logs = LogServer(*settings.listen, logs, nimbuses.comes_from_one, settings.tls)
@@ -246,7 +247,6 @@ class SupervisorDaemon:
             self._waker.wait(0.01)
         if not self._closed() and not supervisor.kill_all():
             _log.error("supervisor %s: workers do not end though they were killed", self.id)
-        self._link.flush(LAST_WORDS_SECS)
         _log.info("supervisor %s has ended with its workers", self.id)
 
     def _closed(self) -> bool:

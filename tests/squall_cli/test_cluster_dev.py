@@ -1,0 +1,210 @@
+"""`squall dev` with real daemons and workers: every command against it, and nothing is left when it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from squall.process_stat import all_processes
+from tests.squall_cli.run_process import CAP, Running, environment, running_squall
+
+TOPOLOGY = '''
+"""Numbers without end, a hundred at a time."""
+from topology_api import Bolt, Fields, Spout, TopologyBuilder
+
+class Numbers(Spout):
+    outputs = Fields("number")
+    def open(self, context):
+        self.number = 0
+        self.pending = set()
+    def next_tuple(self):
+        if len(self.pending) < 100:
+            self.number += 1
+            self.pending.add(self.number)
+            self.emit((self.number,), message_id=self.number)
+    def ack(self, message_id):
+        self.pending.discard(message_id)
+    def fail(self, message_id, failure):
+        self.pending.discard(message_id)
+
+class Halve(Bolt):
+    outputs = Fields("number")
+    def prepare(self, context):
+        print("ready to halve")
+    def execute(self, tup):
+        if tup["number"] == 50:
+            raise ValueError("fifty is not halved")
+        self.emit((tup["number"] / 2,))
+
+builder = TopologyBuilder("halves")
+builder.set_spout("numbers", Numbers())
+builder.set_bolt("halve", Halve(), parallelism=2).shuffle_grouping("numbers")
+topology = builder.build()
+'''
+
+
+class Dev:
+    """A cluster of `squall dev`, and commands that ask it."""
+
+    def __init__(self, process: Running, home: Path) -> None:
+        self.process = process
+        self.home = home
+        process.wait_for("Ctrl-C ends it")
+        first = next(line for line in process.lines if "Nimbus at" in line)
+        self.url = first.partition("Nimbus at ")[2].split()[0]
+        self.state = Path(
+            next(line for line in process.lines if line.startswith("What it does")).split()[-1].rstrip(".")
+        ).parent
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """A command in a process of its own, as the same user."""
+        return subprocess.run(
+            [sys.executable, "-m", "squall_cli", *arguments],
+            env=environment(HOME=str(self.home), SQUALL_NIMBUS=self.url),
+            cwd=self.home,
+            capture_output=True,
+            text=True,
+            timeout=CAP,
+            check=False,
+        )
+
+    def ask(self, *arguments: str) -> dict[str, object]:
+        """What a command says as JSON."""
+        result = self.run(*arguments, "--json")
+        assert result.returncode == 0, result.stderr
+        answer: dict[str, object] = json.loads(result.stdout)
+        return answer
+
+
+@contextmanager
+def dev(home: Path, *arguments: str) -> Iterator[Dev]:
+    (home / "halves.py").write_text(TOPOLOGY)
+    with running_squall(
+        "dev", "--listen", "127.0.0.1:0", *arguments, HOME=str(home), TMPDIR=str(home)
+    ) as process:
+        yield Dev(process, home)
+
+
+def wait_until(true: Callable[[], bool]) -> None:
+    end = time.monotonic() + CAP
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def processes_of(directory: Path) -> set[int]:
+    """Processes that have a path below that directory among their arguments: workers, and what they started."""
+    found = set()
+    for stat in all_processes():
+        try:
+            arguments = Path(f"/proc/{stat.pid}/cmdline").read_bytes()
+        except OSError:
+            continue
+        if os.fsencode(directory) in arguments and stat.living:
+            found.add(stat.pid)
+    return found
+
+
+@pytest.mark.slow
+def test_a_topology_is_submitted_watched_changed_and_killed(tmp_path: Path) -> None:
+    with dev(tmp_path, "--slots", "3") as cluster:
+        submitted = cluster.run("submit", "halves.py", "--wait", "-o", "topology.workers=2")
+        assert submitted.returncode == 0, submitted.stderr
+        assert "halves" in cluster.run("list").stdout
+        status = cluster.run("status", "halves").stdout
+        assert status.startswith("halves  ACTIVE for ")
+        assert "2 workers on 1 host" in status
+        assert "ready to halve" in cluster.run("logs", "halves", "--component", "halve").stdout
+        assert "process" in cluster.run("logs", "halves", "--worker", "w1").stdout
+        wait_until(lambda: "fifty is not halved" in cluster.run("errors", "halves").stdout)
+        top = cluster.ask("top", "--delay", "1")
+        assert isinstance(top["rate"], float) and top["rate"] > 0
+        used = cluster.run("supervisors")
+        assert "halves 2" in used.stdout
+        assert "2 of 3 slots used, 1 free" in used.stderr
+
+        placed = cluster.run("rebalance", "halves", "-n", "3", "-e", "halve=4", "--wait")
+        assert (placed.returncode, placed.stdout) == (0, "halves is ACTIVE again.\n")
+        workers = cluster.ask("status", "halves")["workers"]
+        assert isinstance(workers, list)
+        assert len([each for each in workers if each["state"] == "RUNNING"]) == 3
+        assert sum(task[1] == "halve" for each in workers for task in each["tasks"]) == 4
+
+        assert cluster.run("deactivate", "halves", "--wait").stdout == "halves is INACTIVE.\n"
+        assert cluster.ask("list")["topologies"][0]["pending"] == 0  # type: ignore[index]
+        assert cluster.run("activate", "halves").stdout == "halves is ACTIVE.\n"
+        refused = cluster.run("rebalance", "halves", "-e", "halv=4")
+        assert refused.returncode == 1
+        assert "did you mean 'halve'?" in refused.stderr
+
+        assert cluster.run("kill", "halves", "--wait").stdout == "halves is gone.\n"
+        assert cluster.ask("list") == {"topologies": []}
+        assert "2 of 3" not in cluster.run("supervisors").stderr
+
+
+@pytest.mark.slow
+def test_ctrl_c_leaves_no_process_no_file_and_no_token(tmp_path: Path) -> None:
+    with dev(tmp_path) as cluster:
+        assert cluster.run("submit", "halves.py", "--wait").returncode == 0
+        assert processes_of(cluster.state)
+        assert cluster.state.is_dir()
+        cluster.process.signal(signal.SIGINT)
+        assert cluster.process.end() == 0
+        assert cluster.process.lines[-1].startswith("Ctrl-C: ending, with all workers")  # and no complaint
+        assert processes_of(cluster.state) == set()
+        assert [path for path in tmp_path.rglob("*") if path.is_file()] == [tmp_path / "halves.py"]
+
+
+@pytest.mark.slow
+def test_with_a_state_directory_topologies_go_on_the_next_time(tmp_path: Path) -> None:
+    kept = str(tmp_path / "kept")
+    with dev(tmp_path, "--state", kept) as cluster:
+        assert cluster.run("submit", "halves.py", "--wait").returncode == 0
+        cluster.process.signal(signal.SIGTERM)
+        assert cluster.process.end() == 0
+    with dev(tmp_path, "--state", kept) as cluster:
+        acked = []
+
+        def goes_on() -> bool:
+            acked.append(cluster.ask("list")["topologies"][0]["acked"])  # type: ignore[index]
+            return bool(acked[-1] > acked[0])
+
+        wait_until(goes_on)
+        assert cluster.run("kill", "halves", "-w", "0", "--wait").returncode == 0
+
+
+@pytest.mark.slow
+def test_two_of_them_do_not_share_a_state_directory_or_a_port(tmp_path: Path) -> None:
+    with dev(tmp_path, "--state", str(tmp_path / "kept")) as cluster:
+        port = cluster.url.rpartition(":")[2]
+        second = cluster.run("dev", "--listen", f"127.0.0.1:{port}")
+        assert second.returncode == 1
+        assert f"cannot listen at 127.0.0.1:{port}" in second.stderr
+        second = cluster.run("dev", "--listen", "127.0.0.1:0", "--state", str(tmp_path / "kept"))
+        assert second.returncode == 1
+        assert str(tmp_path / "kept") in second.stderr
+        assert cluster.run("list").returncode == 0
+
+
+def test_listening_to_other_machines_in_the_clear_is_refused(tmp_path: Path) -> None:
+    result = subprocess.run(
+        [sys.executable, "-m", "squall_cli", "dev", "--listen", "0.0.0.0:0"],
+        env=environment(HOME=str(tmp_path), TMPDIR=str(tmp_path)),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=CAP,
+        check=False,
+    )
+    assert result.returncode == 1
+    assert result.stderr.startswith("squall dev: 0.0.0.0 can be reached from other machines")
+    assert list(tmp_path.iterdir()) == []
