@@ -1,6 +1,7 @@
 """Counts the words of a file: the first topology to read.
 
     squall run examples/word_count.py -- README.md
+    squall submit examples/word_count.py --wait    # to a cluster, where it counts the words of this file
 
 It teaches the three things that every topology is made of. A spout reads a source and emits tuples; a bolt takes
 tuples and may emit others; groupings say which task of a bolt gets a tuple. Here any task of `split` may take a
@@ -20,7 +21,8 @@ class Lines(Spout):
         self.path = path
 
     def open(self, context):  # runs once in the task, before the first next_tuple
-        self.file = open(self.path, encoding="utf-8")
+        # On a cluster this is a file of the host that the task runs on; this file is there too: it travels with the topology.
+        self.file = open(self.path or __file__, encoding="utf-8")
         self.lines = enumerate(self.file)
 
     def next_tuple(self):  # called again and again; emitting nothing is fine
@@ -54,7 +56,7 @@ class Count(Bolt):
         self.emit((word, count))
 
 
-def topology(path="README.md"):
+def topology(path=None):
     builder = TopologyBuilder("word-count")
     builder.set_spout("lines", Lines(path))
     builder.set_bolt("split", Split(), parallelism=2).shuffle_grouping("lines")

@@ -252,8 +252,8 @@ In another terminal:
 {where}  squall submit examples/word_count.py --wait
   squall list
   squall status word-count
-  squall logs word-count -f
   squall kill word-count --wait
+`squall --help` lists all commands.
 
 {kept}
 What it does stands in {directory / LOG}.

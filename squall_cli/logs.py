@@ -86,7 +86,7 @@ def logs(
         found = reader.last(lines, follow)
         if not follow:
             if not found and not reader.could_read:
-                raise SquallError(f"no log of {name} could be read")
+                raise SquallError(reader.nothing())
             show(found, as_json, len(reader.tails) > 1, one_document=True)
             return
         show(found, as_json, len(reader.tails) > 1)
@@ -134,6 +134,15 @@ class Reader:
             worker for worker in self.tails if worker not in {str(each["worker"]) for each in there}
         ]:
             del self.tails[worker]
+
+    def nothing(self) -> str:
+        """Why there is no log at all."""
+        if self.tails:
+            return f"no log of {self.name} could be read"
+        from squall.http_client import at
+
+        state = self.client.get(at("topologies", self.name))["state"]
+        return f"{self.name} is {state} and has no workers at the moment; a worker's log goes with it"
 
     def no_such(self, kind: str, name: str, there: list[str]) -> str:
         from topology_api.wording import listed, nearest

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from squall.process_stat import all_processes
-from tests.squall_cli.run_process import CAP, Running, environment, running_squall
+from tests.squall_cli.run_process import CAP, ROOT, Running, environment, running_squall
 
 TOPOLOGY = '''
 """Numbers without end, a hundred at a time."""
@@ -149,6 +150,38 @@ def test_a_topology_is_submitted_watched_changed_and_killed(tmp_path: Path) -> N
         assert cluster.run("kill", "halves", "--wait").stdout == "halves is gone.\n"
         assert cluster.ask("list") == {"topologies": []}
         assert "2 of 3" not in cluster.run("supervisors").stderr
+
+
+@pytest.mark.slow
+def test_what_the_opening_says_works_as_it_stands_there(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    with dev(tmp_path) as cluster:
+        said = [line.split()[1:] for line in cluster.process.lines if line.startswith("  squall ")]
+        assert [arguments[0] for arguments in said] == ["submit", "list", "status", "kill"]
+        for arguments in said:
+            done = cluster.run(*arguments)
+            assert done.returncode == 0, done.stderr
+            assert "word-count" in done.stdout
+
+
+@pytest.mark.slow
+def test_a_second_ctrl_c_does_not_wait_for_a_call_that_does_not_return(tmp_path: Path) -> None:
+    with dev(tmp_path) as cluster:
+        (tmp_path / "stuck.py").write_text(
+            TOPOLOGY.replace('"halves"', '"stuck"').replace(
+                "if tup", "__import__('time').sleep(3600)\n        if tup"
+            )
+        )
+        assert cluster.run("submit", "stuck.py").returncode == 0
+        wait_until(lambda: "ready to halve" in cluster.run("logs", "stuck").stdout)
+        cluster.process.signal(signal.SIGINT)
+        cluster.process.wait_for("Ctrl-C: ending")
+        cluster.process.signal(signal.SIGINT)
+        began = time.monotonic()
+        assert cluster.process.end() == 0
+        assert time.monotonic() - began < 8.0, "a worker has 10 s to stop, and they were waited for"
+        assert processes_of(cluster.state) == set()
+        assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["halves.py", "stuck.py"]
 
 
 @pytest.mark.slow

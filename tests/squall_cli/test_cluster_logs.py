@@ -173,6 +173,13 @@ def test_a_log_that_cannot_be_read_leaves_the_others(nimbus: FakeNimbus) -> None
     assert result.stderr.endswith("squall logs: no log of word_count could be read\n")
 
 
+def test_a_topology_without_workers_has_no_log_and_it_says_why(nimbus: FakeNimbus) -> None:
+    nimbus.topologies["word_count"].update(state="COMPLETED", workers=[])
+    result = run("logs word_count")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith("squall logs: word_count is COMPLETED and has no workers at the moment")
+
+
 def test_json_holds_the_lines_taken_apart(nimbus: FakeNimbus) -> None:
     lines = json.loads(run("logs word_count --json").stdout)["lines"]
     assert lines[1] == {
