@@ -16,6 +16,7 @@ from typing import Final
 
 from nimbus.keyring import KeyRing, MakeKeys
 from squall.clock import Clock
+from squall.cluster import paths
 from squall.cluster.registry import Registry
 from squall.cluster.store import Store
 from squall.private_files import BadPrivateFile
@@ -24,7 +25,7 @@ from squall.tokens import FILE, OPTION, read_token, write_token
 
 _log = logging.getLogger(__name__)
 
-#: Seconds between two looks: how late a Nimbus that has just come gets its copies.
+#: Seconds between two looks, though nobody has told of a change.
 LOOK_SECS: Final = 1.0
 
 
@@ -42,7 +43,9 @@ class Secrets:
         urls: Iterable[str],
         environ: Mapping[str, str],
         site: Mapping[str, object],
+        new_token: bool = False,
     ) -> None:
+        """`new_token`: the operators get another one when this Nimbus leads for the first time."""
         self._make_ring: Callable[[Store], KeyRing] = lambda over: KeyRing(
             Registry(over), pair, nimbus_id, make_keys
         )
@@ -55,6 +58,10 @@ class Secrets:
         self._environ = environ
         self._site = site
         self._next = -math.inf
+        self._new_token = new_token
+        self._unwatch = [
+            store.watch(path, self._changed) for path in (paths.NIMBUSES, paths.keys(paths.OPERATOR))
+        ]
         #: The operators' token, None while it is not known yet.
         self.token: str | None = None
 
@@ -70,6 +77,9 @@ class Secrets:
     def begin(self, store: Store) -> None:
         """A term begins: there is a token from now on."""
         self._leading = self._make_ring(store)
+        if self._new_token:
+            self._take(self._leading.renew_token())
+            self._new_token = False
         self._take(self._leading.settle_token(self._offered()))
         self._next = -math.inf
 
@@ -89,6 +99,14 @@ class Secrets:
     def next_time(self, now: float) -> float:
         """When `look` has something to do."""
         return max(now, self._next)
+
+    def close(self) -> None:
+        """Look at nothing more."""
+        for cancel in self._unwatch:
+            cancel()
+
+    def _changed(self, path: str) -> None:
+        self._next = -math.inf
 
     def _take(self, token: str | None) -> None:
         if token is None or token == self.token:

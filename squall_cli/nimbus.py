@@ -54,6 +54,11 @@ Examples:
     is_flag=True,
     help="Belong to the cluster that ZooKeeper holds now, or begin one there if it holds none.",
 )
+@click.option(
+    "--new-token",
+    is_flag=True,
+    help="Make another token for the operators when it first leads; the one before is refused from then on.",
+)
 @click.option("--config", metavar="FILE", help="The site's file.  [default: conf/squall.yaml, if there]")
 def nimbus(
     zookeeper: str | None,
@@ -62,6 +67,7 @@ def nimbus(
     state: str | None,
     insecure: bool,
     new_cluster: bool,
+    new_token: bool,
     config: str | None,
 ) -> None:
     from nimbus.daemon import NimbusDaemon, NimbusSettings
@@ -74,6 +80,7 @@ def nimbus(
         advertise=advertise,
         insecure=insecure,
         new_cluster=new_cluster,
+        new_token=new_token,
         conf=conf,
     )
     log_to_stderr()
