@@ -58,7 +58,7 @@ def pack(files: Mapping[str, Path | bytes], target: Path) -> str:
     names = Names()
     with (
         open(target, "wb") as raw,
-        gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as packed,
+        gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=raw, mtime=0) as packed,
         tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as tar,
     ):
         for name in sorted(files):
