@@ -81,6 +81,11 @@ TABLE: Final = (
     Row(500, "Failed", (SquallError,)),
 )
 
+#: What is said, with the reason, while the store is away.
+UNAVAILABLE: Final = (
+    "the cluster is unavailable at the moment: its ZooKeeper does not answer. What runs goes on; ask again when it is back"
+)
+
 #: What each status means, for the documents.
 MEANINGS: Final = {
     400: "the request cannot be read",
@@ -102,7 +107,8 @@ def answer_of(error: BaseException) -> tuple[int, dict[str, Any]]:
     for row in TABLE:
         if isinstance(error, row.errors):
             problems = tuple(str(problem) for problem in getattr(error, "problems", ()))
-            return row.status, _body(row.kind, str(error), problems)
+            text = f"{UNAVAILABLE} ({error})" if isinstance(error, Unavailable) else str(error)
+            return row.status, _body(row.kind, text, problems)
     return 500, _body("Failed", "an error in Nimbus itself: its log has the traceback")
 
 
