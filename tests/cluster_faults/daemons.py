@@ -208,6 +208,7 @@ class Daemons:
 
     def end(self) -> None:
         """End all daemons and all workers, whatever they do."""
+        self.client.close()
         for daemon in (*self.nimbuses, *self.supervisors):
             daemon.end()
         for process in leaks.processes(self.mark, str(self.folder)):

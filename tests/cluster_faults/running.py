@@ -45,6 +45,10 @@ class ClusterRun:
         """As the API tells it; None while nobody does."""
         return self.daemons.asked(lambda: self.daemons.client.get(f"topologies/{self.name}"))
 
+    def status_of(self, name: str) -> Any:
+        """Of any topology, which is there."""
+        return self.daemons.client.get(f"topologies/{name}")
+
     def state(self) -> str | None:
         found = self.status()
         return None if found is None else str(found["state"])

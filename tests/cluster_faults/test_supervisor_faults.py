@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
+import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.cluster_faults.daemons import QUICK
-from tests.cluster_faults.running import ClusterRun, ledger_cluster
+from tests.cluster_faults.running import FILE, ClusterRun, ledger_cluster
+from tests.faults.ledger_topology import STOP
 from tests.zookeeper_servers import ZooKeeperServer
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(180)]
@@ -95,27 +100,51 @@ def test_a_full_disk_stops_no_worker_that_runs(tmp_path: Path, zookeeper: ZooKee
         with ledger_cluster(tmp_path, zookeeper.servers, supervisors=1, slots=4) as run:
             before = {started.pid for started in run.daemons.processes().values()}
             filler = state / "filler"
-            fill(filler)
-            run.flows_for(6.0, longest_gap=2.0)
-            assert {started.pid for started in run.daemons.processes().values()} == before
-            run.wait_for(
-                lambda: "No space left" in run.daemons.supervisors[0].text(), "a word about the disk", 20.0
-            )
-            filler.unlink()
-            run.flows_for(12.0, longest_gap=2.0)  # longer than the lease
+            with kept_full(filler):
+                run.flows_for(12.0, longest_gap=2.0)  # longer than the lease, and than a worker may be silent
+                assert {started.pid for started in run.daemons.processes().values()} == before
+                submit_another(run, tmp_path)
+                run.wait_for(
+                    lambda: "No space left" in str(run.status_of("other")["notes"]), "a word about the disk"
+                )
+            run.wait_for(lambda: run.status_of("other")["state"] == "COMPLETED", "that there is room again")
+            run.flows_for(3.0, longest_gap=2.0)
+            assert before <= {started.pid for started in run.daemons.processes().values()}
+            assert run.daemons.squall("kill", "other", "-w", "0", "--wait").returncode == 0
             assert run.failed() == 0
     finally:
         subprocess.run(["umount", "-l", str(state)], check=True)
 
 
-def fill(path: Path) -> None:
-    """Write until there is no room."""
-    with path.open("wb", buffering=0) as file:
-        try:
-            while file.write(b"x" * 65536):
-                pass
-        except OSError:
-            return
+@contextmanager
+def kept_full(path: Path) -> Iterator[None]:
+    """A disk without any room: what others free is taken at once."""
+    ended = threading.Event()
+
+    def fill() -> None:
+        with path.open("wb", buffering=0) as file:
+            while not ended.wait(0.002):
+                with contextlib.suppress(OSError):
+                    while file.write(b"x" * 4096):
+                        pass
+
+    thread = threading.Thread(target=fill)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+        path.unlink()
+
+
+def submit_another(run: ClusterRun, folder: Path) -> None:
+    """A second topology, which ends as soon as it has begun."""
+    books = folder / "other"
+    books.mkdir()
+    (books / STOP).touch()
+    done = run.daemons.squall("submit", str(FILE), "--", f"books={books}", "name=other")
+    assert done.returncode == 0, done.stderr
 
 
 def names(run: ClusterRun) -> list[str]:
@@ -134,8 +163,6 @@ def folders(run: ClusterRun) -> set[str]:
 
 def test_killing_while_it_starts_leaves_nothing(tmp_path: Path, zookeeper: ZooKeeperServer) -> None:
     with ledger_cluster(tmp_path, zookeeper.servers, slots=4) as run:
-        from tests.cluster_faults.running import FILE
-
         for turn in range(4):
             name = f"short-{turn}"
             books = tmp_path / name
