@@ -3,6 +3,8 @@
 A value is a node's data; a node without data is no value, only a way to values below it. The nodes on the way are made in one
 transaction with the value that they lead to. The last value below takes them with it, as far as that goes: what a crash
 leaves is an empty node, which holds nothing, may be listed, and goes with the next delete of its path or of one below.
+A node on the way is at version 0, and one that was made for a value at 1 or more: so a node that was empty a moment ago is
+never taken for one that somebody has made anew for a value since, and removed with it.
 Everything here is a few attempts at one transaction each, repeated when somebody else was faster; it ends because `Nodes`
 gives up after a time. Must not know: how nodes are reached, what the values mean.
 """
@@ -41,10 +43,9 @@ class Check:
 
 @dataclass(frozen=True)
 class Make:
-    """Make a node where there is none."""
+    """Make a node without data where there is none."""
 
     path: str
-    data: bytes
     ephemeral: bool = False
 
 
@@ -113,17 +114,16 @@ def put(
             if expected is not None:
                 raise Conflict(path, expected, _version(nodes.look(path))) from failed
         try:
-            return _make(nodes, guard, Make(path, data))
+            return _make(nodes, guard, path, data)
         except StepFailed as failed:
             _only(failed, path, Why.MISSING, Why.THERE)
 
 
 def create(nodes: Nodes, path: str, data: bytes, ephemeral: bool, guard: Guard | None) -> int:
     """`Store.create`."""
-    make = Make(path, data, ephemeral)
     while True:
         try:
-            return _make(nodes, guard, make)
+            return _make(nodes, guard, path, data, ephemeral)
         except StepFailed as failed:
             _only(failed, path, Why.MISSING, Why.THERE)
             node = nodes.look(path) if failed.why is Why.THERE else None
@@ -133,7 +133,7 @@ def create(nodes: Nodes, path: str, data: bytes, ephemeral: bool, guard: Guard |
             raise Exists(path)
         try:  # a node on the way to others becomes a value
             if ephemeral:
-                return _commit(nodes, guard, Remove(path, node.version), make)
+                return _commit(nodes, guard, Remove(path, node.version), *_value(path, data, ephemeral))
             return _commit(nodes, guard, Write(path, data, node.version))
         except StepFailed as failed:
             if failed.why is Why.CHILDREN:
@@ -191,22 +191,27 @@ def _clear_way(nodes: Nodes, path: str) -> None:
         return
 
 
-def _make(nodes: Nodes, guard: Guard | None, make: Make) -> int:
-    """Make a node, and those above it that are missing."""
+def _make(nodes: Nodes, guard: Guard | None, path: str, data: bytes, ephemeral: bool = False) -> int:
+    """Make a node with a value, and those above it that are missing."""
+    value = _value(path, data, ephemeral)
     try:
-        return _commit(nodes, guard, make)
+        return _commit(nodes, guard, *value)
     except StepFailed as failed:
         if failed.why is not Why.MISSING:
             raise
-    way: list[Make] = []
-    path = above(make.path)
-    while nodes.look(path) is None:
-        if path == "/":
+    way: list[Step] = []
+    upwards = above(path)
+    while nodes.look(upwards) is None:
+        if upwards == "/":
             nodes.make_root()
             break
-        way.insert(0, Make(path, b""))
-        path = above(path)
-    return _commit(nodes, guard, *way, make)
+        way.insert(0, Make(upwards))
+        upwards = above(upwards)
+    return _commit(nodes, guard, *way, *value)
+
+
+def _value(path: str, data: bytes, ephemeral: bool) -> tuple[Step, Step]:
+    return Make(path, ephemeral), Write(path, data, 0)
 
 
 def _commit(nodes: Nodes, guard: Guard | None, *steps: Step) -> int:

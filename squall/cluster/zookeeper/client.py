@@ -20,7 +20,7 @@ from typing import Any, Final
 from kazoo import exceptions
 from kazoo.client import CLOSED_STATES, KazooClient
 from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
-from kazoo.protocol.connection import ConnectionHandler
+from kazoo.protocol.connection import CREATED_EVENT, ConnectionHandler
 from kazoo.protocol.serialization import Connect, Watch, int_struct, write_string
 from kazoo.retry import KazooRetry
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
@@ -115,14 +115,15 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
 
     def _read_watch_event(self, data: bytes, offset: int) -> None:
         event, _ = Watch.deserialize(data, offset)
-        self.client.changed(event.path)
+        self.client.changed(event.path, event.type != CREATED_EVENT)
 
 
 class Client(KazooClient):  # type: ignore[misc]
     """A client that begins at once to connect, and goes on until `end`. Both callbacks come from its own threads, before
     any answer that the server gave after what they tell of: they must return at once.
 
-    changed(path): a node was made, changed or removed. state(text): "connected", "suspended" or "lost".
+    changed(path, data): a node was made, changed or removed; without data it was made, as one step on the way to a value, and
+    the value itself comes next (`squall.cluster.znodes`). state(text): "connected", "suspended" or "lost".
     """
 
     def __init__(
@@ -130,7 +131,7 @@ class Client(KazooClient):  # type: ignore[misc]
         servers: str,
         session_secs: float,
         credentials: tuple[str, str] | None,
-        changed: Callable[[str], None],
+        changed: Callable[[str, bool], None],
         state: Callable[[str], None],
     ) -> None:
         super().__init__(
@@ -237,7 +238,7 @@ class Call:
             if isinstance(step, Check):
                 transaction.check(path, step.version)
             elif isinstance(step, Make):
-                transaction.create(path, step.data, ephemeral=step.ephemeral)
+                transaction.create(path, b"", ephemeral=step.ephemeral)
             elif isinstance(step, Write):
                 transaction.set_data(path, step.data, step.version)
             else:

@@ -252,10 +252,11 @@ class ZooKeeperStore:
             self.servers, self._wanted_secs, self._credentials, self._node_changed, self._state_changed
         )
 
-    def _node_changed(self, full: str) -> None:
+    def _node_changed(self, full: str, data: bool) -> None:
         path = full[len(self._root) :] or "/"
         self._cache.changed(path)
-        self._notes.put(_Changed(path))
+        if data:
+            self._notes.put(_Changed(path))
 
     def _state_changed(self, state: str) -> None:
         self._settled = False  # before the cache is closed: see the end of _settle

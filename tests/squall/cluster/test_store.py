@@ -1,86 +1,18 @@
-"""What every store promises. A further store joins by another branch of `opened`.
-
-A watch may be told by another thread, later, and of the nodes on the way to a value besides: so these tests wait until it was
-told what it must be told, and know that it was told all before when it is told of a last write.
-"""
+"""What every store promises of values, versions and watches."""
 
 from __future__ import annotations
 
 import pickle
 import threading
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from squall.cluster.memory import InMemoryStore
-from squall.cluster.sqlite import SqliteStore
-from squall.cluster.store import (
-    MOST_BYTES,
-    Conflict,
-    Deposed,
-    Exists,
-    Guard,
-    Store,
-    StoreError,
-    TooBig,
-    Unavailable,
-    below,
-    remove_tree,
-)
-from squall.cluster.zookeeper import ZooKeeperStore
-from tests.zookeeper_servers import PATIENCE_SECS, ZooKeeperServer, eventually
-
-STORES = ["memory", "sqlite", pytest.param("zookeeper", marks=pytest.mark.slow)]
-
-Session = Callable[[], Store]
-
-
-@pytest.fixture(params=STORES)
-def session(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Session]:
-    """Opens sessions over the same values; all end with the test."""
-    opened: list[SqliteStore | ZooKeeperStore] = []
-    if request.param == "zookeeper":
-        server: ZooKeeperServer = request.getfixturevalue("zookeeper")
-        root: str = request.getfixturevalue("zookeeper_root")
-
-        def open_session() -> Store:
-            store = ZooKeeperStore(server.servers, root=root, session_secs=4)
-            store.start(PATIENCE_SECS)
-            opened.append(store)
-            return store
-
-    elif request.param == "sqlite":
-        file = SqliteStore(tmp_path / "store.sqlite")
-        opened.append(file)
-        open_session = file.session
-    else:
-        open_session = InMemoryStore().session
-    yield open_session
-    for store in reversed(opened):
-        store.close()
-
-
-@pytest.fixture
-def store(session: Session) -> Store:
-    return session()
-
-
-def end(store: Store) -> None:
-    """End a session, as the death of its process would."""
-    assert isinstance(store, (InMemoryStore, SqliteStore, ZooKeeperStore))
-    if isinstance(store, InMemoryStore):
-        store.expire()
-    else:
-        store.close()
-
-
-def told_of(told: list[str], last: str) -> list[str]:
-    """What a watch was told before it was told of the last write."""
-    eventually(lambda: told and told[-1] == last)
-    return told[:-1]
+from squall.cluster.store import MOST_BYTES, Conflict, Exists, Store, StoreError, TooBig, below, remove_tree
+from tests.squall.cluster.store_sessions import told_of
+from tests.zookeeper_servers import eventually
 
 
 def test_what_was_put_is_read_back(store: Store) -> None:
@@ -276,137 +208,6 @@ def test_no_increment_is_lost_among_writers_that_name_the_version_they_read(stor
     run_together([add] * 4)
     found = store.get("/sum")
     assert found is not None and found[0] == b"200"
-
-
-def test_sessions_see_the_same_values(session: Session) -> None:
-    one, two = session(), session()
-    one.put("/a", b"x")
-    assert two.get("/a") == one.get("/a")
-    told: list[str] = []
-    two.watch("/", told.append)
-    one.put("/a", b"y")
-    told_of(told, "/a")
-    assert two.get("/a") == one.get("/a")
-
-
-def test_a_write_is_no_conflict_with_what_this_session_read_too_long_ago(session: Session) -> None:
-    one, two = session(), session()
-    version = one.create("/a", b"x")
-    one.get("/a")
-    version = two.put("/a", b"y", version)
-    for _ in range(3):
-        try:
-            assert one.put("/a", b"z", version) != version
-            break
-        except Conflict:  # from what one remembers; then it reads anew
-            found = one.get("/a")
-            assert found is not None
-            version = found[1]
-    else:
-        pytest.fail("a conflict is not read away")
-
-
-def test_an_ephemeral_value_goes_with_its_session_and_others_stay(session: Session) -> None:
-    one, two = session(), session()
-    one.create("/e/one", b"x", ephemeral=True)
-    one.create("/p/one", b"x")
-    two.create("/e/two", b"x", ephemeral=True)
-    told: list[str] = []
-    two.watch("/e", told.append)
-    end(one)
-    eventually(lambda: "/e/one" in told)
-    assert two.get("/e/one") is None
-    assert two.children("/e") == ["two"]
-    assert two.get("/p/one") is not None
-
-
-def test_a_session_knows_its_own_ephemeral_values(session: Session) -> None:
-    one, two = session(), session()
-    one.create("/e", b"x", ephemeral=True)
-    one.create("/p", b"x")
-    assert one.owns("/e")
-    assert not two.owns("/e")
-    assert not one.owns("/p")
-    assert not one.owns("/nowhere")
-    one.put("/e", b"y")
-    two.put("/e", b"z")
-    assert one.owns("/e")
-    with pytest.raises(Exists):
-        two.create("/e", b"x", ephemeral=True)
-
-
-def test_an_ephemeral_value_that_was_removed_belongs_to_nobody_when_it_is_made_anew(session: Session) -> None:
-    one, two = session(), session()
-    one.create("/e", b"x", ephemeral=True)
-    two.delete("/e")
-    assert not one.owns("/e")
-    two.create("/e", b"y", ephemeral=True)
-    end(one)
-    assert two.owns("/e")
-    assert two.get("/e") is not None
-
-
-def test_a_session_that_has_ended_answers_nothing(session: Session) -> None:
-    store = session()
-    store.put("/a", b"x")
-    end(store)
-    for call in (
-        lambda: store.get("/a"),
-        lambda: store.children("/"),
-        lambda: store.owns("/a"),
-        lambda: store.put("/a", b"y"),
-        lambda: store.create("/b", b"y"),
-        lambda: store.delete("/a"),
-    ):
-        with pytest.raises(Unavailable):
-            call()
-
-
-def test_a_write_whose_guard_holds_is_done(store: Store) -> None:
-    guard = Guard("/epoch", store.put("/epoch", b"1"))
-    version = store.put("/a", b"one", guard=guard)
-    assert store.put("/a", b"two", version, guard) != version
-    store.create("/b/c", b"x", guard=guard)
-    store.create("/e", b"x", ephemeral=True, guard=guard)
-    assert store.owns("/e")
-    store.delete("/b/c", guard=guard)
-    store.delete("/nowhere", guard=guard)
-    assert store.children("/") == ["a", "e", "epoch"]
-
-
-def test_a_write_whose_guard_does_not_hold_any_more_is_refused_and_changes_nothing(store: Store) -> None:
-    old = Guard("/epoch", store.put("/epoch", b"1"))
-    store.put("/epoch", b"2")
-    version = store.put("/a", b"x")
-    for guard in (old, Guard("/nowhere", 0)):
-        for write in (
-            lambda: store.put("/a", b"y", guard=guard),  # noqa: B023 - called at once
-            lambda: store.put("/a", b"y", version, guard),  # noqa: B023
-            lambda: store.put("/a", b"y", 99, guard),  # noqa: B023
-            lambda: store.put("/new/b", b"y", guard=guard),  # noqa: B023
-            lambda: store.create("/new/b", b"y", guard=guard),  # noqa: B023
-            lambda: store.create("/a", b"y", guard=guard),  # noqa: B023
-            lambda: store.delete("/a", guard=guard),  # noqa: B023
-            lambda: store.delete("/a", 99, guard),  # noqa: B023
-            lambda: store.delete("/nowhere", guard=guard),  # noqa: B023
-        ):
-            with pytest.raises(Deposed):
-                write()
-    assert store.get("/a") == (b"x", version)
-    assert store.children("/") == ["a", "epoch"]
-
-
-def test_what_a_guarded_write_reads_wrong_is_still_a_conflict(store: Store) -> None:
-    guard = Guard("/epoch", store.put("/epoch", b"1"))
-    store.put("/a", b"x")
-    with pytest.raises(Conflict):
-        store.put("/a", b"y", 99, guard)
-    with pytest.raises(Conflict):
-        store.delete("/a", 99, guard)
-    with pytest.raises(Conflict):
-        store.put("/nowhere", b"y", 0, guard)
-    with pytest.raises(Exists):
-        store.create("/a", b"y", guard=guard)
 
 
 def test_a_value_that_no_store_takes_is_refused_and_the_biggest_is_taken(store: Store) -> None:

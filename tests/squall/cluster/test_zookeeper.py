@@ -266,10 +266,11 @@ def test_what_was_read_is_not_asked_for_again_until_somebody_changes_it(
     opened: Open, zookeeper: ZooKeeperServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, other = opened(zookeeper.servers), opened(zookeeper.servers)
-    other.put("/a/b", b"x")
     told: list[str] = []
     store.watch("/a/b", told.append)
-    store.fresh()
+    other.put("/a/b", b"x")
+    eventually(lambda: told)
+    told.clear()
     asked: list[str] = []
     read, names = Call.read, Call.names
 
@@ -303,7 +304,7 @@ def test_a_change_that_nobody_was_told_of_is_seen_after_a_while(
     assert store.get("/a") == (b"x", version)
     client = store._client
     assert client is not None
-    client.changed = lambda path: None
+    client.changed = lambda path, data: None
     newer = other.put("/a", b"y")
     eventually(lambda: store.get("/a") == (b"y", newer))
 
@@ -314,15 +315,15 @@ def test_a_refused_write_forgets_what_it_was_refused_for(opened: Open, zookeeper
     store.get("/a"), store.get("/b")
     client = store._client
     assert client is not None
-    client.changed = lambda path: None  # nobody is told: what is remembered is old from here on
+    client.changed = lambda path, data: None  # nobody is told: what is remembered is old from here on
     newer = other.put("/a", b"y")
-    other.create("/b", b"z")
+    made = other.create("/b", b"z")
     with pytest.raises(Conflict):
         store.put("/a", b"mine", version)
     assert store.get("/a") == (b"y", newer)
     with pytest.raises(Exists):
         store.create("/b", b"mine")
-    assert store.get("/b") == (b"z", 0)
+    assert store.get("/b") == (b"z", made)
 
 
 def test_with_credentials_every_node_is_for_their_owner_alone(

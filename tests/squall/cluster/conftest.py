@@ -1,0 +1,51 @@
+"""The stores, for the tests of what every one of them promises. A further one joins by another branch of `session`.
+
+A watch may be told by another thread, later, and of the nodes on the way to a value besides: so tests wait until it was told
+what it must be told, and know that it was told all before when it is told of a last write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from squall.cluster.memory import InMemoryStore
+from squall.cluster.sqlite import SqliteStore
+from squall.cluster.store import Store
+from squall.cluster.zookeeper import ZooKeeperStore
+from tests.squall.cluster.store_sessions import Session
+from tests.zookeeper_servers import PATIENCE_SECS, ZooKeeperServer
+
+STORES = ["memory", "sqlite", pytest.param("zookeeper", marks=pytest.mark.slow)]
+
+
+@pytest.fixture(params=STORES)
+def session(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Session]:
+    """Opens sessions over the same values; all end with the test."""
+    opened: list[SqliteStore | ZooKeeperStore] = []
+    if request.param == "zookeeper":
+        server: ZooKeeperServer = request.getfixturevalue("zookeeper")
+        root: str = request.getfixturevalue("zookeeper_root")
+
+        def open_session() -> Store:
+            store = ZooKeeperStore(server.servers, root=root, session_secs=4)
+            store.start(PATIENCE_SECS)
+            opened.append(store)
+            return store
+
+    elif request.param == "sqlite":
+        file = SqliteStore(tmp_path / "store.sqlite")
+        opened.append(file)
+        open_session = file.session
+    else:
+        open_session = InMemoryStore().session
+    yield open_session
+    for store in reversed(opened):
+        store.close()
+
+
+@pytest.fixture
+def store(session: Session) -> Store:
+    return session()

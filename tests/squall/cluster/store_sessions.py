@@ -1,0 +1,28 @@
+"""What the tests of stores do with sessions and watches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from squall.cluster.memory import InMemoryStore
+from squall.cluster.sqlite import SqliteStore
+from squall.cluster.store import Store
+from squall.cluster.zookeeper import ZooKeeperStore
+from tests.zookeeper_servers import eventually
+
+Session = Callable[[], Store]
+
+
+def end(store: Store) -> None:
+    """End a session, as the death of its process would."""
+    assert isinstance(store, (InMemoryStore, SqliteStore, ZooKeeperStore))
+    if isinstance(store, InMemoryStore):
+        store.expire()
+    else:
+        store.close()
+
+
+def told_of(told: list[str], last: str) -> list[str]:
+    """What a watch was told before it was told of the last write."""
+    eventually(lambda: told and told[-1] == last)
+    return told[:-1]
