@@ -218,9 +218,9 @@ def states() -> str:
         + " that has workers on a drained supervisor.\n\n"
         + lifecycle.as_markdown()
         + "\n`GONE` is no state: the name is free again. `(previous)` is the state before the rebalance or the"
-        + " replacement.\nA version that takes a name over is another topology with a life of its own, which begins as ACTIVE or"
-        + " INACTIVE. Until all\nits workers are up it takes no `rebalance` and no `replace`; if it fails before that, the version"
-        + " before comes back.\n"
+        + " replacement.\nA version that takes a name over is another topology with a life of its own, which begins as"
+        + " ACTIVE or INACTIVE. Until all\nits workers are up it takes no `rebalance` and no `replace`; if it fails before"
+        + " that, the version before comes back.\n"
         + "A topology whose record in ZooKeeper cannot be read is listed as BAD; `kill` removes it.\n"
     )
 
