@@ -58,6 +58,9 @@ class Office(Protocol):
     def next_time(self, now: float) -> float:
         """When there is something to do."""
 
+    def close(self) -> None:
+        """Nothing more is asked."""
+
 
 class Control:
     """Elections, and the master while this Nimbus leads. One thread, but for what says otherwise."""
@@ -150,6 +153,7 @@ class Control:
         """Let another one lead, and go."""
         self._unwatch()
         self._end_term()
+        self._office.close()
         self._leadership.resign()
         self._presence.leave()
 

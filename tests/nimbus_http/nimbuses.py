@@ -139,8 +139,11 @@ class PlayedSupervisor:
     def client(self, daemon: NimbusDaemon | None = None) -> Client:
         """Its client."""
         nimbus = self.daemon if daemon is None else daemon
-        token = self.pair.token_with(nimbus.me.public_key, SUPERVISOR_TO_NIMBUS)
-        return Client([nimbus.url], lambda url: daemon_header(self.id, token))
+        keys = {record.url: record.public_key for record in self.registry.nimbuses()}
+        return Client(
+            [nimbus.url],
+            lambda url: daemon_header(self.id, self.pair.token_with(keys[url], SUPERVISOR_TO_NIMBUS)),
+        )
 
     def assignment(self, name: str = "words") -> Assignment:
         """The workers of a topology, once it has any."""

@@ -1,0 +1,150 @@
+"""The files that topologies bring, over real HTTP: sent once, checked on the way, held by every Nimbus, dropped when unused."""
+
+from __future__ import annotations
+
+import io
+import os
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from nimbus.daemon import NimbusDaemon
+from nimbus.files import FileStore
+from squall.archives import pack
+from squall.cluster.memory import InMemoryStore
+from squall.http_client import Client, Refused, at
+from tests.nimbus_http.nimbuses import Cluster, PlayedSupervisor, client_of, closing, submission, until
+
+
+def a_file(folder: Path, size: int = 3_000_000) -> tuple[Path, str]:
+    path = folder / "a file"
+    path.write_bytes(os.urandom(size))
+    return path, sha256(path.read_bytes()).hexdigest()
+
+
+def test_a_file_is_sent_found_and_had_again(client: Client, tmp_path: Path) -> None:
+    path, name = a_file(tmp_path)
+    assert not client.exists(at("files", name))
+    seen: list[int] = []
+    answer = client.put_file(at("files", name), path, seen.append)
+    assert answer == {"sha256": name, "size": 3_000_000}
+    assert seen == sorted(seen) and seen[-1] == 3_000_000
+    assert client.exists(at("files", name))
+    assert client.put_file(at("files", name), path) == answer, "sent again, it is there already"
+    target = io.BytesIO()
+    assert client.get_file(at("files", name), target) == name
+    assert target.getvalue() == path.read_bytes()
+
+
+def test_a_supervisor_may_have_files_and_send_none(
+    client: Client, supervisor: PlayedSupervisor, tmp_path: Path
+) -> None:
+    path, name = a_file(tmp_path, 1000)
+    client.put_file(at("files", name), path)
+    with closing(supervisor.client()) as daemon:
+        assert daemon.get_file(at("files", name), io.BytesIO()) == name
+        with pytest.raises(Refused) as refused:
+            daemon.put_file(at("files", name), path)
+    assert refused.value.status == 401
+
+
+def test_a_file_that_is_another_one_is_not_kept(client: Client, leader: NimbusDaemon, tmp_path: Path) -> None:
+    path, name = a_file(tmp_path)
+    other = sha256(b"something else").hexdigest()
+    with pytest.raises(Refused, match=name) as refused:
+        client.put_file(at("files", other), path)
+    assert (refused.value.status, refused.value.kind) == (400, "BadRequest")
+    assert not client.exists(at("files", other))
+    assert list(leader.files.directory.iterdir()) == [], "and nothing is left of it"
+
+
+def test_a_file_over_the_limit_is_refused_with_the_limit(cluster: Cluster, tmp_path: Path) -> None:
+    leader = cluster.start_leader(conf={"nimbus.package.limit.bytes": 1_000_000})
+    path, name = a_file(tmp_path)
+    with closing(client_of(leader)) as client, pytest.raises(Refused, match="1,000,000") as refused:
+        client.put_file(at("files", name), path)
+    assert (refused.value.status, refused.value.kind) == (413, "TooLarge")
+    assert list(leader.files.directory.iterdir()) == []
+
+
+def test_what_comes_without_a_length_is_limited_too(tmp_path: Path) -> None:
+    files = FileStore(tmp_path / "files", limit=10, unpacked_limit=10)
+    incoming = files.receive("0" * 64)
+    incoming.write(b"12345")
+    with pytest.raises(Exception, match="larger than the 10 bytes"):
+        incoming.write(b"678901")
+    incoming.abandon()
+    assert list(files.directory.iterdir()) == []
+
+
+def test_what_an_earlier_process_left_half_is_removed(tmp_path: Path) -> None:
+    files = FileStore(tmp_path / "files", 100, 100)
+    (files.directory / "incoming-0123").write_bytes(b"half")
+    FileStore(tmp_path / "files", 100, 100)
+    assert list(files.directory.iterdir()) == []
+
+
+def test_a_file_that_no_topology_needs_goes_after_a_while(tmp_path: Path) -> None:
+    now = [1_000_000.0]
+    files = FileStore(tmp_path / "files", 100, 100, lambda: now[0])
+    names = []
+    for data in (b"used", b"unused"):
+        names.append(sha256(data).hexdigest())
+        incoming = files.receive(names[-1])
+        incoming.write(data)
+        incoming.finish()
+        os.utime(files.directory / names[-1], (now[0], now[0]))
+    used, unused = names
+    assert files.collect({used}, 60) == []
+    now[0] += 61
+    assert files.collect({used}, 60) == [unused]
+    assert files.names() == {used}
+
+
+def test_a_standby_fetches_the_files_that_it_lacks_and_can_lead_then(
+    cluster: Cluster, store: InMemoryStore, tmp_path: Path
+) -> None:
+    leader = cluster.start_leader("first")
+    standby = cluster.start_standby("second", store.session())
+    code = tmp_path / "code.tar.gz"
+    name = pack({"my_words.py": b"x = 1"}, code)
+    with closing(client_of(leader)) as client:
+        client.put_file(at("files", name), code)
+        client.post("topologies", submission(files={"code": name}))
+    until(lambda: standby.files.has(name), "the file at the standby")
+    leader.stop()
+    until(lambda: standby.leading, "the lead")
+    with closing(client_of(standby)) as client:
+        assert client.get_file(at("files", name), io.BytesIO()) == name
+
+
+def test_a_nimbus_that_lacks_a_file_of_a_topology_does_not_lead_before_it_has_it(
+    cluster: Cluster, store: InMemoryStore, tmp_path: Path
+) -> None:
+    leader = cluster.start_leader("first", store.session())
+    code = tmp_path / "code.tar.gz"
+    name = pack({"my_words.py": b"x = 1"}, code)
+    with closing(client_of(leader)) as client:
+        client.put_file(at("files", name), code)
+        client.post("topologies", submission(files={"code": name}))
+    leader.stop()
+    late = cluster.start("second", store.session())
+    again = cluster.start_leader("first", store.session())
+    assert not late.leading
+    until(lambda: late.files.has(name), "the file")
+    again.stop()
+    until(lambda: late.leading, "the lead of the one that has it now")
+
+
+def test_a_supervisor_that_asks_a_standby_without_the_file_is_sent_to_the_leader(
+    cluster: Cluster, store: InMemoryStore, tmp_path: Path
+) -> None:
+    leader = cluster.start_leader("first")
+    standby = cluster.start_standby("second", store.session())
+    path, name = a_file(tmp_path, 1000)
+    with closing(client_of(leader)) as client:
+        client.put_file(at("files", name), path)  # of no topology: the standby does not fetch it
+    with closing(client_of(standby)) as client:
+        assert client.get_file(at("files", name), io.BytesIO()) == name
+        assert not standby.files.has(name)
