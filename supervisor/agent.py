@@ -259,8 +259,10 @@ class Supervisor:
                 hosted.timeout = outlook.wanted[key].timeout
         self._reporter.keep(outlook.views)
         if not outlook.unsure:
-            self.directories.remove_topologies({*outlook.views, *topologies})
-            self._provisions.keep((view.record for view in outlook.views.values()), topologies)
+            self.directories.remove_topologies({*outlook.used, *topologies})
+            self._provisions.keep(outlook.used.values(), topologies)
+        for record in outlook.coming:
+            self._provisions.state(record, self._time)  # while the version before is at its end
 
     def _wanted(self, outlook: Outlook, key: Key) -> Wanted | None:
         """What is wanted of a worker. One whose topology nobody can tell about goes on as it is."""

@@ -15,7 +15,7 @@ from typing import Final
 
 from squall.cluster import paths
 from squall.cluster.leadership import Presence
-from squall.cluster.records import Placement, SupervisorRecord, encode
+from squall.cluster.records import Placement, SupervisorRecord, TopologyRecord, encode
 from squall.cluster.registry import Registry
 from supervisor.plan import Key, Wanted
 from supervisor.wanted import Reading, TopologyView, places_of, read_topologies, wanted_of
@@ -30,7 +30,7 @@ AGAIN: Final = 0.2
 _WARN_EVERY: Final = 60.0
 
 #: What concerns every supervisor, and what only those that have workers of that topology.
-_OF_ALL: Final = (paths.CLUSTER, paths.TOPOLOGIES, paths.ASSIGNMENTS, paths.LEAVING)
+_OF_ALL: Final = (paths.CLUSTER, paths.TOPOLOGIES, paths.ASSIGNMENTS, paths.LEAVING, paths.REPLACEMENTS)
 
 
 class Outlook:
@@ -48,6 +48,9 @@ class Outlook:
         self.record = record
         self.views: Mapping[str, TopologyView] = {}
         self.unsure: Mapping[str, str] = {}
+        #: Versions that take a name over from a topology with workers here; and all that must not be removed, by their ids.
+        self.coming: tuple[TopologyRecord, ...] = ()
+        self.used: Mapping[str, TopologyRecord] = {}
         self.places: Mapping[Key, Placement] = {}
         self.wanted: Mapping[Key, Wanted] = {}
         #: Whether it is known what is wanted; before, whatever is found goes on.
@@ -81,7 +84,7 @@ class Outlook:
                 self._be_known(now)
             reading = read_topologies(self.registry, self.views, self.record.id, hosted)
         except (SquallError, OSError) as error:
-            self._warn(now, "cannot read the store, and goes on as before", str(error))
+            self._warn(now, "cannot read the store, and goes on as before", error)
             self._next = now + AGAIN
             return False
         self._take(reading, now)
@@ -133,12 +136,17 @@ class Outlook:
         self.views, self.unsure = reading.views, reading.unsure
         self.places = places_of(self.views.values(), self.record.id)
         self.wanted = wanted_of(self.views, self.places)
+        here = {self.views[topology_id].record.name for topology_id, _ in self.places}
+        self.coming = tuple(record for record in reading.waiting if record.name in here)
+        views = [view.record for view in self.views.values()]
+        self.used = {record.id: record for record in (*views, *reading.waiting, *reading.former)}
         for name, why in self.unsure.items():
             self._next = now + AGAIN
             self._warn(now, f"leaves topology {name!r} as it is", why)
 
-    def _warn(self, now: float, what: str, why: str) -> None:
-        last = self._warned.get(what)
+    def _warn(self, now: float, what: str, why: object) -> None:
+        kind = f"{what}: {type(why).__name__}"  # another reason is news at once
+        last = self._warned.get(kind)
         if last is None or now >= last + _WARN_EVERY:
-            self._warned[what] = now
+            self._warned[kind] = now
             _log.warning("supervisor %s %s: %s", self.record.id, what, why)

@@ -5,7 +5,7 @@ Must not know: processes, directories, what runs.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -65,6 +65,10 @@ class Reading:
 
     views: Mapping[str, TopologyView] = field(default_factory=dict)
     """The topologies by their id."""
+    waiting: tuple[TopologyRecord, ...] = ()
+    """Versions that are to take a name over."""
+    former: tuple[TopologyRecord, ...] = ()
+    """Versions that had a name before, and may come back."""
     unsure: Mapping[str, str] = field(default_factory=dict)
     """Name -> why of one that cannot be told: a record is damaged, or being written at this moment. Its workers go on."""
 
@@ -78,7 +82,7 @@ def read_topologies(
     """
     views: dict[str, TopologyView] = {}
     records = registry.topologies()
-    unsure: dict[str, str] = dict(getattr(registry, "bad", {}))
+    unsure = dict(registry.bad)
     for record in records:
         last = before.get(record.id)
         try:
@@ -94,7 +98,24 @@ def read_topologies(
             unsure[record.name] = f"the assignment {view.version} of {record.id} is not one of its tasks"
             if last is not None:
                 views[record.id] = last
-    return Reading(views, unsure)
+    waiting = _versions(registry.replacements(), registry.replacement, unsure)
+    former = _versions(registry.all_replaced(), registry.replaced, unsure)
+    return Reading(views, waiting, former, unsure)
+
+
+def _versions(
+    names: Iterable[str], read: Callable[[str], TopologyRecord | None], unsure: dict[str, str]
+) -> tuple[TopologyRecord, ...]:
+    found = []
+    for name in names:
+        try:
+            record = read(name)
+        except BadRecord as error:
+            unsure.setdefault(name, str(error))
+            continue
+        if record is not None:
+            found.append(record)
+    return tuple(found)
 
 
 def _read(

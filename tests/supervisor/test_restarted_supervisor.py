@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+from dataclasses import replace
 
 from squall.worker_files import read_orders, read_pulse
 from supervisor.agent import Supervisor
+from supervisor.directories import read_started, write_started
 from tests.supervisor.hosts import Hosts
 from tests.supervisor.programs import pid_in, runs, until
 
@@ -114,7 +116,6 @@ def test_orders_that_cannot_be_read_keep_no_supervisor_from_its_work(hosts: Host
     hosts.supervisors.append(hosts.make("s1"))
     hosts.until(lambda: hosts.pids().get("w2") == pids["w2"])
     hosts.until(lambda: hosts.pids().get("w1") not in (None, pids["w1"]))
-    os.kill(pids["w1"], signal.SIGKILL)
     reap(pids["w1"])
 
 
@@ -132,3 +133,42 @@ def test_before_the_store_was_read_nothing_that_was_found_is_ended(hosts: Hosts)
     assert all(runs(pid) for pid in pids.values())
     hosts.store.put(path, found[0])
     hosts.until(lambda: hosts.pids() == pids)
+
+
+def test_a_worker_that_was_just_being_started_when_the_supervisor_died_is_found_by_its_mark(
+    hosts: Hosts,
+) -> None:
+    pids = running(hosts)
+    directory = next(path.parent for path in (hosts.state / "s1").rglob("process.json") if "w1" in str(path))
+    started = read_started(directory)
+    assert started is not None
+    write_started(directory, replace(started, pid=0, started=0))
+    hosts.supervisors.append(hosts.make("s1"))
+    hosts.until(lambda: hosts.pids() == pids, "no second one is started beside it")
+    assert hosts.link.notes() == []
+
+
+def test_a_worker_that_was_about_to_be_started_when_the_supervisor_died_gets_the_next_number(
+    hosts: Hosts,
+) -> None:
+    pids = running(hosts)
+    directory = next(path.parent for path in (hosts.state / "s1").rglob("process.json") if "w1" in str(path))
+    started = read_started(directory)
+    assert started is not None
+    os.kill(pids["w1"], signal.SIGKILL)
+    reap(pids["w1"])
+    write_started(directory, replace(started, pid=0, started=0))
+    hosts.supervisors.append(hosts.make("s1"))
+    hosts.until(lambda: (report := hosts.report("w1")) is not None and report.incarnation == (1, 1))
+    hosts.until(lambda: hosts.pids().keys() == {"w1", "w2"})
+
+
+def test_what_runs_by_orders_that_nobody_can_read_is_ended_before_another_is_started(hosts: Hosts) -> None:
+    pids = running(hosts)
+    for orders in (hosts.state / "s1").rglob("w1/orders.json"):
+        orders.write_text("{")
+    supervisor = hosts.make("s1")
+    hosts.supervisors.append(supervisor)
+    supervisor.sync(hosts.clock.now())
+    assert not runs(pids["w1"]), "its place is not given to a second one while it runs"
+    reap(pids["w1"])

@@ -1,0 +1,191 @@
+"""What a supervisor says reaches whoever leads, late if need be, and never holds the supervisor up."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from squall.cluster import paths
+from squall.cluster.memory import InMemoryStore
+from squall.cluster.records import NimbusRecord, SupervisorRecord, WorkerReport
+from squall.cluster.registry import Registry
+from squall.sealing import KeyPair
+from supervisor.nimbus_http import HttpNimbusLink, Nimbuses
+from tests.flaky_store import FlakyStore
+from tests.supervisor.fake_nimbus import FakeNimbus
+from tests.supervisor.programs import until
+
+REPORT = WorkerReport("w1", (1, 0), True, False, False, False, None)
+
+
+class Said:
+    """A link, and the Nimbuses that it speaks to. None of them knows a topology: what came is in their posts."""
+
+    def __init__(self) -> None:
+        self.memory = InMemoryStore()
+        self.store = FlakyStore(self.memory)
+        self.pair = KeyPair.make()
+        Registry(self.memory).save_supervisor(SupervisorRecord("s1", "h", 1, public_key=self.pair.public))
+        self.nimbuses: dict[str, FakeNimbus] = {}
+        self.link = HttpNimbusLink(Nimbuses(self.store, "s1", self.pair), "s1")
+
+    def add(self, id: str) -> FakeNimbus:
+        self.nimbuses[id] = FakeNimbus(self.memory, id, leads=False)
+        return self.nimbuses[id]
+
+    def leads(self, id: str) -> None:
+        self.memory.put(paths.LEADER, id.encode())
+
+    def end(self) -> None:
+        self.link.close()
+        for nimbus in self.nimbuses.values():
+            nimbus.close()
+
+
+@pytest.fixture
+def said() -> Iterator[Said]:
+    made = Said()
+    yield made
+    made.end()
+
+
+def reported(nimbus: FakeNimbus) -> list[tuple[str, str, bool]]:
+    return [
+        (each["topology"], each["report"]["worker"], each["report"]["stopped"])
+        for each in nimbus.said("reports")
+    ]
+
+
+def counted(nimbus: FakeNimbus) -> dict[tuple[str, str], object]:
+    """The latest counters of each worker."""
+    return {
+        (each["topology_id"], each["worker"]): each["counters"].get("number")
+        for each in nimbus.said("counters")
+    }
+
+
+def test_reports_go_to_the_leader_and_counters_to_every_nimbus(said: Said) -> None:
+    leader, standby = said.add("n1"), said.add("n2")
+    said.leads("n1")
+    said.link.start()
+    said.link.report("words", "w1", REPORT)
+    said.link.count("words-1-0", "w1", (1, 0), b'{"number":7}')
+    until(lambda: reported(leader) == [("words", "w1", False)])
+    until(lambda: counted(leader) == counted(standby) == {("words-1-0", "w1"): 7})
+    assert reported(standby) == []
+
+
+def test_a_sign_of_life_goes_to_the_leader_though_there_is_nothing_to_say(said: Said) -> None:
+    leader, standby = said.add("n1"), said.add("n2")
+    said.leads("n1")
+    said.link.start()
+    said.link.heard("s1")
+    until(lambda: leader.posts)
+    assert leader.posts[0] == {"reports": [], "counters": []}
+    assert standby.posts == []
+
+
+def test_what_the_old_leader_did_not_take_the_new_one_gets(said: Said) -> None:
+    old, new = said.add("n1"), said.add("n2")
+    old.answer_with = 503
+    said.leads("n1")
+    said.link.start()
+    said.link.report("words", "w1", REPORT)
+    said.link.report("words", "w2", replace(REPORT, worker="w2"))
+    said.leads("n2")
+    said.link.heard("s1")
+    until(lambda: {worker for _, worker, _ in reported(new)} == {"w1", "w2"})
+    assert old.posts == []
+
+
+def test_of_what_could_not_be_said_only_the_latest_is_said_later(said: Said) -> None:
+    leader = said.add("n1")
+    said.leads("n1")
+    leader.down()
+    said.link.start()
+    for number in range(50):
+        said.link.count("words-1-0", "w1", (1, 0), b'{"number":%d}' % number)
+        said.link.report("words", "w1", replace(REPORT, stopped=number == 49))
+    leader.up()
+    until(lambda: counted(leader) == {("words-1-0", "w1"): 49})
+    until(lambda: reported(leader)[-1:] == [("words", "w1", True)])
+    assert len(reported(leader)) < 50
+
+
+def test_a_nimbus_that_comes_later_gets_the_counters_that_there_were(said: Said) -> None:
+    first = said.add("n1")
+    said.leads("n1")
+    said.link.start()
+    said.link.count("words-1-0", "w1", (1, 0), b'{"number":3}')
+    until(lambda: counted(first))
+    second = said.add("n2")
+    until(lambda: counted(second) == {("words-1-0", "w1"): 3})
+
+
+def test_a_nimbus_that_never_answers_holds_nobody_up(said: Said) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        Registry(said.memory).save_nimbus(NimbusRecord("n0", url, "here", KeyPair.make().public))
+        other = said.add("n1")
+        said.leads("n0")
+        said.link.start()
+        said.link.report("words", "w1", REPORT)
+        said.link.count("words-1-0", "w1", (1, 0), b'{"number":1}')
+        until(lambda: counted(other) == {("words-1-0", "w1"): 1})
+
+
+def test_what_nimbus_will_never_take_is_said_once(said: Said) -> None:
+    leader = said.add("n1")
+    leader.answer_with = 400
+    said.leads("n1")
+    said.link.start()
+    said.link.report("words", "bad", replace(REPORT, worker="bad"))
+    said.link.flush(30)
+    leader.answer_with = 200
+    said.link.report("words", "w1", REPORT)
+    until(lambda: reported(leader) == [("words", "w1", False)])
+
+
+def test_while_the_store_is_away_the_last_known_leader_is_spoken_to(said: Said) -> None:
+    leader = said.add("n1")
+    said.leads("n1")
+    said.link.start()
+    said.link.heard("s1")
+    until(lambda: leader.posts)
+    said.store.away = True
+    said.link.report("words", "w1", REPORT)
+    until(lambda: reported(leader) == [("words", "w1", False)])
+
+
+def test_counters_that_are_no_json_spoil_nothing_else(said: Said) -> None:
+    leader = said.add("n1")
+    said.leads("n1")
+    said.link.start()
+    said.link.count("words-1-0", "w1", (1, 0), b"{damaged")
+    said.link.count("words-1-0", "w2", (1, 0), b'{"number":2}')
+    until(lambda: counted(leader).get(("words-1-0", "w2")) == 2)
+
+
+def test_many_workers_are_told_of_in_pieces(said: Said) -> None:
+    leader = said.add("n1")
+    said.leads("n1")
+    for number in range(200):
+        said.link.count("words-1-0", f"w{number}", (1, 0), b'{"number":1}')
+    said.link.start()
+    until(lambda: len(counted(leader)) == 200)
+    assert max(len(post["counters"]) for post in leader.posts) <= 64
+
+
+def test_its_threads_end_with_it(said: Said) -> None:
+    said.add("n1")
+    said.leads("n1")
+    said.link.start()
+    said.link.heard("s1")
+    until(lambda: said.nimbuses["n1"].posts)
+    said.link.close()
+    names = ("squall-nimbus-link", "squall-to-n1")
+    until(lambda: not [each for each in threading.enumerate() if each.name in names])
