@@ -1,6 +1,7 @@
 """`squall config`: the settings in force where it is run, and where each comes from; checks them on the way.
 
-What a topology and its components say is not in it: that is known only when the topology is built.
+What a topology and its components say is not in it: that is known only when the topology is built. Of one that runs on a
+cluster, and of a Nimbus, the cluster is asked: then everything has been merged, and secrets are hidden.
 """
 
 from __future__ import annotations
@@ -9,10 +10,14 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import click
 
+from squall_cli import cluster_client
+from squall_cli.completion import topologies
 from squall_cli.site import Layers, read_layers, well_formed
+from squall_cli.tables import harmless
 from topology_api.options import OPTIONS, defaults
 
 
@@ -53,15 +58,53 @@ def table(settings: list[Setting]) -> Iterator[tuple[str, bool]]:
         yield "  ".join((*padded, row[3])), row[3] not in ("default", "FROM")
 
 
-@click.command(
-    help="Show the settings in force and where each comes from.\n\n"
-    "Defaults, then the site's file, the environment (SQUALL_TOPOLOGY_WORKERS=2) and -o, each beating the"
-    " one before. A topology's own settings come between the environment and -o. Wrong settings are all"
-    " named, and the exit status is 1."
-)
-@click.option(
-    "--config", "site", metavar="FILE", help="The site's file.  [default: conf/squall.yaml, if there]"
-)
+def settings_of_topology(answer: Mapping[str, Any]) -> list[Setting]:
+    """What holds for a topology; of its components only what differs from that."""
+    conf: Mapping[str, object] = answer["conf"]
+    found = [Setting(name, value, _unit(name), _told(name, value)) for name, value in conf.items()]
+    for component, own in answer["component_confs"].items():
+        found += [
+            Setting(f"{component}:{name}", value, _unit(name), "component")
+            for name, value in own.items()
+            if name not in conf or conf[name] != value
+        ]
+    return found
+
+
+def settings_of_nimbus(answer: Mapping[str, Any]) -> list[Setting]:
+    """What a Nimbus was started with."""
+    return [Setting(name, value, _unit(name), _told(name, value)) for name, value in answer["conf"].items()]
+
+
+def _unit(name: str) -> str:
+    return OPTIONS[name].unit if name in OPTIONS else ""
+
+
+def _told(name: str, value: object) -> str:
+    """Whether anybody has changed it: what is merged does not say who."""
+    return "default" if name in OPTIONS and defaults("daemon")[name] == value else "set"
+
+
+HELP = """Show the settings in force and where each comes from.
+
+Defaults, then the site's file, the environment (SQUALL_TOPOLOGY_WORKERS=2) and -o, each beating the one before.
+A topology's own settings come between the environment and -o. Wrong settings are all named, and the exit status
+is 1.
+
+With the NAME of a topology it shows what holds for that one on its cluster, with --nimbus alone what that Nimbus
+was started with; secrets are hidden.
+
+\b
+Examples:
+  squall config
+  squall config -o topology.workers=4 --config site.yaml
+  squall config word_count
+  squall config --nimbus http://nimbus-1:6627
+"""
+
+
+@click.command(help=HELP)
+@click.argument("name", metavar="[NAME]", required=False, shell_complete=topologies)
 @click.option(
     "-o",
     "settings",
@@ -70,13 +113,36 @@ def table(settings: list[Setting]) -> Iterator[tuple[str, bool]]:
     callback=well_formed,
     help="A setting, or COMPONENT:KEY=VALUE; beats all others.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
-def config(site: str | None, settings: tuple[str, ...], as_json: bool) -> None:
-    layers = read_layers(site, os.environ, settings)
-    found = settings_in_force(layers)
+@cluster_client.options
+def config(
+    name: str | None, settings: tuple[str, ...], nimbus: str | None, config: str | None, as_json: bool
+) -> None:
+    if name is not None or nimbus is not None:
+        if settings:
+            raise click.UsageError("-o is for the settings here: a cluster is only asked for its own")
+        show(settings_there(name, nimbus, config), as_json)
+        return
+    layers = read_layers(config, os.environ, settings)
+    show(settings_in_force(layers), as_json)
+    if not as_json:
+        click.echo(f"\nsite file: {layers.site_file or 'none'}")
+
+
+def settings_there(name: str | None, nimbus: str | None, config: str | None) -> list[Setting]:
+    """The settings of a topology on its cluster, or of a Nimbus."""
+    client = cluster_client.connect(nimbus, config)
+    from squall.http_client import at
+
+    with cluster_client.about(client, name):
+        if name is None:
+            return settings_of_nimbus(client.get("configuration"))
+        return settings_of_topology(client.get(at("topologies", name, "configuration")))
+
+
+def show(found: list[Setting], as_json: bool) -> None:
+    """Print settings; those that somebody has set stand out."""
     if as_json:
         click.echo(json.dumps({s.name: {"value": s.value, "from": s.source} for s in found}, indent=2))
         return
     for line, is_set in table(found):
-        click.secho(line, bold=is_set)
-    click.echo(f"\nsite file: {layers.site_file or 'none'}")
+        click.secho(harmless(line), bold=is_set)

@@ -72,6 +72,7 @@ class FakeNimbus:
         self.headers: list[dict[str, str]] = []
         self.changes: deque[Callable[[], object]] = deque()
         self.refusal: Refusal | None = None
+        #: What is answered to a GET of these paths instead.
         self.answers: dict[str, Any] = {}
 
     def put(self, *topologies: dict[str, Any]) -> None:

@@ -314,6 +314,35 @@ def test_version_names_the_daemons_of_a_cluster(run: Squall) -> None:
     ]
 
 
+def test_config_shows_what_holds_for_a_topology_and_what_its_components_change(
+    nimbus: FakeNimbus, run: Squall
+) -> None:
+    nimbus.answers["topologies/word_count/configuration"] = {
+        "conf": {"topology.workers": 4, "topology.debug": False, "db.password": "(hidden)"},
+        "component_confs": {
+            "count": {"topology.workers": 4, "topology.debug": True, "db.password": "(hidden)"},
+            "words": {"topology.workers": 4, "topology.debug": False, "db.password": "(hidden)"},
+        },
+    }
+    rows = [line.split() for line in run("config word_count").stdout.splitlines()]
+    assert rows[1:] == [
+        ["topology.workers", "4", "workers", "set"],
+        ["topology.debug", "false", "default"],
+        ["db.password", '"(hidden)"', "set"],
+        ["count:topology.debug", "true", "component"],
+    ]
+    assert "did you mean 'word_count'" in run("config wordcount").stderr
+
+
+def test_config_asks_a_nimbus_only_when_it_is_named(nimbus: FakeNimbus, run: Squall) -> None:
+    nimbus.answers["configuration"] = {"id": "n1", "conf": {"nimbus.url": "http://h:1"}}
+    assert "site file: none" in run("config").stdout
+    assert nimbus.asked == []
+    there = json.loads(run(f"config --nimbus {nimbus.url} --json").stdout)
+    assert there == {"nimbus.url": {"value": "http://h:1", "from": "set"}}
+    assert run("config word_count -o a=1").exit_code == 2
+
+
 def test_names_are_quoted_on_their_way(nimbus: FakeNimbus, run: Squall) -> None:
     nimbus.put(topology("a/b?c"))
     assert run("status a/b?c").stdout.startswith("a/b?c  ACTIVE")
