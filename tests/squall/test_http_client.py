@@ -1,0 +1,334 @@
+"""The client of the HTTP API against servers that behave as servers do: redirect, close, stay silent, talk nonsense."""
+
+from __future__ import annotations
+
+import io
+import json
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from hashlib import sha256
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from squall.http_client import Client, Refused, Unreachable, at
+from tests.certificates import make_certificates
+from topology_api.errors import SquallError
+
+Page = Callable[[BaseHTTPRequestHandler], None]
+
+
+class Served:
+    """A server whose pages are functions, and what it was asked."""
+
+    def __init__(self) -> None:
+        self.pages: dict[str, Page] = {}
+        self.asked: list[tuple[str, str, str | None]] = []
+        self.connections: set[Any] = set()
+        served = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+            # Small answers leave at once.
+            wbufsize = -1
+            disable_nagle_algorithm = True
+
+            def handle_one(self) -> None:
+                served.connections.add(self.client_address)
+                served.asked.append((self.command, self.path, self.headers.get("Authorization")))
+                length = int(self.headers.get("Content-Length") or 0)
+                self.body = self.rfile.read(length)
+                served.pages[self.path.partition("?")[0]](self)
+
+            do_GET = do_POST = do_DELETE = do_PUT = do_HEAD = handle_one
+
+            def log_message(self, format: str, *args: object) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
+        self.thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.01})
+        self.thread.start()
+
+    def stop(self) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+        self.thread.join()
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[[], Served]]:
+    running: list[Served] = []
+
+    def begin() -> Served:
+        running.append(Served())
+        return running[-1]
+
+    yield begin
+    for served in running:
+        served.stop()
+
+
+@pytest.fixture
+def served(start: Callable[[], Served]) -> Served:
+    return start()
+
+
+_MADE: list[Client] = []
+
+
+def connect(urls: list[str], *arguments: Any, **options: Any) -> Client:
+    """A client that is closed with the test."""
+    _MADE.append(Client(urls, *arguments, **options))
+    return _MADE[-1]
+
+
+@pytest.fixture(autouse=True)
+def _closed() -> Iterator[None]:
+    yield
+    while _MADE:
+        _MADE.pop().close()
+
+
+def page(value: Any, status: int = 200, **headers: str) -> Page:
+    """A page with JSON (or bytes) in it."""
+    data = value if isinstance(value, bytes) else json.dumps(value).encode()
+
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(status)
+        handler.send_header("Content-Length", str(len(data)))
+        for name, text in headers.items():
+            handler.send_header(name.replace("_", "-"), text)
+        handler.end_headers()
+        if handler.command != "HEAD":
+            handler.wfile.write(data)
+
+    return answer
+
+
+def drop(handler: BaseHTTPRequestHandler) -> None:
+    """The connection ends without an answer."""
+    handler.close_connection = True
+    handler.connection.shutdown(socket.SHUT_RDWR)
+
+
+def nobody() -> str:
+    """The URL of a port where nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+
+def test_requests_go_below_the_api_and_queries_leave_out_what_is_none(served: Served) -> None:
+    served.pages["/api/v1/topologies/a%2Fb"] = page({"name": "a/b"})
+    served.pages["/health"] = page({"status": "ok"})
+    client = connect([served.url], lambda url: f"Bearer for {url}")
+    assert client.get(at("topologies", "a/b"), wait_secs=None, limit=3) == {"name": "a/b"}
+    assert client.get("/health") == {"status": "ok"}
+    assert [path for _, path, _ in served.asked] == ["/api/v1/topologies/a%2Fb?limit=3", "/health"]
+    assert {shown for _, _, shown in served.asked} == {f"Bearer for {served.url}"}
+
+
+def test_connections_are_kept_and_a_dead_one_is_replaced(served: Served) -> None:
+    served.pages["/api/v1/x"] = page({})
+    client = connect([served.url])
+    for _ in range(5):
+        client.get("x")
+    assert len(served.connections) == 1
+    served.pages["/api/v1/last"] = page({}, Connection="close")
+    client.get("last")
+    client.get("x")
+    assert len(served.connections) == 2
+
+
+def test_a_read_is_repeated_when_a_kept_connection_turns_out_to_be_dead(served: Served) -> None:
+    served.pages["/api/v1/x"] = page({})
+    client = connect([served.url])
+    client.get("x")
+    served.pages["/api/v1/y"] = lambda handler: (
+        drop(handler) if len(served.connections) == 1 else page({"again": True})(handler)
+    )
+    assert client.get("y") == {"again": True}
+
+
+def test_a_change_that_may_have_arrived_is_not_sent_again(served: Served) -> None:
+    served.pages["/api/v1/x"] = drop
+    client = connect([served.url, served.url])
+    with pytest.raises(Unreachable) as error:
+        client.post("x")
+    assert error.value.sent is True and "did not answer" in str(error.value)
+    assert [method for method, _, _ in served.asked] == ["POST"]
+
+
+def test_each_address_is_tried_and_one_that_cannot_at_the_moment_is_passed_over(
+    start: Callable[[], Served],
+) -> None:
+    first, second = start(), start()
+    busy = {"error": {"kind": "NoLeader", "message": "nobody leads", "problems": []}}
+    first.pages["/api/v1/x"] = page(busy, 503, Retry_After="1")
+    second.pages["/api/v1/x"] = page({"from": "second"})
+    client = connect([nobody(), first.url, second.url])
+    assert client.post("x") == {"from": "second"}
+    client = connect([first.url, nobody()])
+    with pytest.raises(Refused, match="nobody leads") as refused:
+        client.get("x")
+    assert (refused.value.status, refused.value.retry_after) == (503, 1.0)
+
+
+def test_one_redirect_is_followed_with_the_credentials_of_where_it_leads(start: Callable[[], Served]) -> None:
+    standby, leader = start(), start()
+    standby.pages["/api/v1/x"] = page({}, 307, Location=f"{leader.url}/api/v1/x?a=1")
+    leader.pages["/api/v1/x"] = page({"from": "leader"})
+    client = connect([standby.url], lambda url: f"for {url}")
+    assert client.post("x", {"a": 1}) == {"from": "leader"}
+    assert leader.asked == [("POST", "/api/v1/x", f"for {leader.url}")]
+    client = connect([standby.url], lambda url: "mine" if url == standby.url else None)
+    client.get("x")
+    assert leader.asked[-1][2] == "mine", "the token of a cluster is one"
+    leader.pages["/api/v1/x"] = page({}, 307, Location=f"{standby.url}/api/v1/x")
+    with pytest.raises(Refused) as refused:
+        client.get("x")
+    assert (refused.value.status, refused.value.kind) == (503, "NoLeader")
+
+
+def test_nobody_there_is_said_with_what_helps() -> None:
+    url = nobody()
+    with pytest.raises(Unreachable) as error:
+        connect([url]).get("cluster")
+    assert str(error.value) == (
+        f"Nimbus at {url} cannot be reached: connection refused; is it running? Start it with `squall nimbus`,"
+        " or say where it is with --nimbus URL"
+    )
+    assert error.value.sent is False
+    with pytest.raises(Unreachable, match=r"^supervisor s1 at .*: connection refused$"):
+        connect([url], what="supervisor s1", advice="").get("/logs")
+
+
+def test_a_server_that_stays_silent_is_given_up_in_time() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        with pytest.raises(Unreachable, match=r"no answer within 0\.1 s"):
+            connect([url], timeout=0.1).get("cluster")
+
+
+def test_errors_are_told_as_the_server_tells_them(served: Served) -> None:
+    served.pages["/api/v1/x"] = page(
+        {"error": {"kind": "InvalidTopology", "message": "it has 2 problems", "problems": ["a", "b"]}}, 422
+    )
+    served.pages["/api/v1/y"] = page(b"<html>go away</html>", 403)
+    client = connect([served.url])
+    with pytest.raises(Refused, match="it has 2 problems") as refused:
+        client.get("x")
+    error = refused.value
+    assert (error.status, error.kind, error.problems) == (422, "InvalidTopology", ("a", "b"))
+    with pytest.raises(Refused, match="answered 403 Forbidden: <html>go away") as refused:
+        client.get("y")
+    assert refused.value.status == 403
+
+
+@pytest.mark.parametrize("data", [b"<html>", b"[" * 100_000, b"\xff"])
+def test_an_answer_that_is_no_json_is_a_squall_error(served: Served, data: bytes) -> None:
+    served.pages["/api/v1/x"] = page(data)
+    with pytest.raises(SquallError, match="not JSON"):
+        connect([served.url]).get("x")
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["127.0.0.1:6627", "ftp://host", "http://", "http://host:port", "http://user:hunter2@host", "http://h/p"],
+)
+def test_what_is_no_url_of_a_nimbus_is_refused_and_no_password_is_shown(url: str) -> None:
+    with pytest.raises(SquallError) as error:
+        connect([url])
+    assert "hunter2" not in str(error.value) and "http" in str(error.value)
+
+
+def test_something_exists_or_it_does_not(served: Served) -> None:
+    served.pages["/api/v1/there"] = page({})
+    served.pages["/api/v1/gone"] = page({}, 404)
+    served.pages["/api/v1/closed"] = page({}, 401)
+    client = connect([served.url])
+    assert client.exists("there") and not client.exists("gone")
+    with pytest.raises(Refused):
+        client.exists("closed")
+
+
+def test_a_file_is_had_whole_or_not_at_all(served: Served) -> None:
+    data = bytes(range(256)) * 4000
+    served.pages["/api/v1/file"] = page(data)
+    client = connect([served.url])
+    target = io.BytesIO()
+    assert client.get_file("file", target) == sha256(data).hexdigest()
+    assert target.getvalue() == data
+    with pytest.raises(SquallError, match="larger than the 1000 bytes"):
+        client.get_file("file", io.BytesIO(), limit=1000)
+
+    def cut_off(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(200)
+        handler.send_header("Content-Length", "1000")
+        handler.end_headers()
+        handler.wfile.write(b"half")
+        handler.close_connection = True
+
+    served.pages["/api/v1/file"] = cut_off
+    with pytest.raises(Unreachable, match="ended within the answer"):
+        client.get_file("file", io.BytesIO())
+
+
+def test_a_disk_that_is_full_is_the_callers_own_error(served: Served) -> None:
+    served.pages["/api/v1/file"] = page(b"data")
+
+    class Full(io.BytesIO):
+        def write(self, data: Any) -> int:
+            raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match="No space left"):
+        connect([served.url]).get_file("file", Full())
+
+
+def test_a_refusal_is_heard_though_the_file_was_not_read(served: Served, tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(bytes(1000))
+    served.pages["/api/v1/file"] = page(
+        {"error": {"kind": "TooLarge", "message": "too large", "problems": []}}, 413
+    )
+    client = connect([served.url])
+    with pytest.raises(Refused, match="too large"):
+        client.put_file("file", path)
+
+
+def test_https_is_checked_by_the_given_certificates(served: Served, tmp_path: Path) -> None:
+    import ssl
+
+    made = make_certificates(tmp_path / "certificates")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(made.certificate, made.key)
+    served.server.socket = context.wrap_socket(served.server.socket, server_side=True)
+    served.pages["/api/v1/x"] = page({"safe": True})
+    url = served.url.replace("http://", "https://")
+    client = connect([url], ca=made.ca)
+    assert client.get("x") == {"safe": True}
+    with pytest.raises(Unreachable, match="certificate verify failed"):
+        connect([url]).get("x")
+    with pytest.raises(SquallError, match="cannot be read"):
+        connect([url], ca=str(tmp_path / "missing")).get("x")
+    served.pages["/api/v1/x"] = page({}, 307, Location="http://127.0.0.1:1/api/v1/x")
+    with pytest.raises(SquallError, match="not encrypted"):
+        client.get("x")
+
+
+def test_threads_share_a_client(served: Served) -> None:
+    served.pages["/api/v1/x"] = page({})
+    client = connect([served.url])
+    answers: list[Any] = []
+    threads = [
+        threading.Thread(target=lambda: answers.extend(client.get("x") for _ in range(20))) for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert answers == [{}] * 80 and len(served.connections) <= 4
