@@ -10,7 +10,7 @@ import pytest
 
 from squall.cluster import paths
 from squall.cluster.zookeeper import ZooKeeperStore
-from tests.cluster_faults.running import FILE, ClusterRun, ledger_cluster
+from tests.cluster_faults.cluster_run import FILE, ClusterRun, ledger_cluster
 from tests.zookeeper_servers import ZooKeeperServer
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(180)]

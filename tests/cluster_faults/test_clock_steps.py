@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster_faults.running import ledger_cluster
+from tests.cluster_faults.cluster_run import ledger_cluster
 from tests.zookeeper_servers import ZooKeeperServer
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(180)]
@@ -39,7 +39,7 @@ def test_steps_of_the_wall_clock_change_nothing(
     shim.mkdir()
     (shim / "sitecustomize.py").write_text(CLOCK)
     monkeypatch.setenv("STEPPED_CLOCK", str(offset))
-    monkeypatch.setattr("tests.cluster_faults.daemons.ROOT", f"{shim}:{Path(__file__).resolve().parents[2]}")
+    monkeypatch.setattr("tests.cluster_faults.daemon_processes.ROOT", f"{shim}:{Path(__file__).resolve().parents[2]}")
     with ledger_cluster(tmp_path, zookeeper.servers, nimbuses=2) as run:
         before = {started.pid for started in run.daemons.processes().values()}
         for step in (3600, -3600, 0):

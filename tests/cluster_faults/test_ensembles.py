@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster_faults.running import ledger_cluster
+from tests.cluster_faults.cluster_run import ledger_cluster
 from tests.zookeeper_servers import Ensemble
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(180)]

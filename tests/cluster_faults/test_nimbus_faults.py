@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster_faults.running import ClusterRun, ledger_cluster
+from tests.cluster_faults.cluster_run import ClusterRun, ledger_cluster
 from tests.faults.proxy import Proxy
 from tests.zookeeper_servers import ZooKeeperServer
 

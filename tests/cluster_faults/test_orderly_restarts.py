@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster_faults.running import FILE, ledger_cluster
+from tests.cluster_faults.cluster_run import FILE, ledger_cluster
 from tests.zookeeper_servers import ZooKeeperServer
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(180)]

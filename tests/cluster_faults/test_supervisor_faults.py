@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster_faults.daemons import QUICK
-from tests.cluster_faults.running import FILE, ClusterRun, ledger_cluster
+from tests.cluster_faults.cluster_run import FILE, ClusterRun, ledger_cluster
+from tests.cluster_faults.daemon_processes import QUICK
 from tests.faults.ledger_topology import STOP
 from tests.zookeeper_servers import ZooKeeperServer
 

@@ -19,7 +19,7 @@ import pytest
 
 from squall.cluster import paths
 from squall.cluster.zookeeper import ZooKeeperStore
-from tests.cluster_faults.daemons import CAP, Daemons
+from tests.cluster_faults.daemon_processes import CAP, Daemons
 from tests.faults.ledger import Account, account, read
 from tests.faults.ledger_topology import STOP
 from tests.faults.running import Tally
