@@ -364,8 +364,7 @@ class Supervisor:
 
     def _keys_in_store(self, topology_id: str) -> Keys | None:
         if self._key_pair is None:
-            plain = self.registry.keys(topology_id)
-            return None if plain is None else Keys(**plain)
+            return None
         sealed = self.registry.sealed_keys(topology_id, self.id)
         if sealed is None:
             raise SquallError("Nimbus has not sealed the keys of its links for this supervisor yet")

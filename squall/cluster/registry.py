@@ -13,7 +13,6 @@ Must not know: what the records mean, or when one has to change.
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -272,24 +271,6 @@ class Registry:
                 return number
             except (Conflict, Exists):
                 continue  # somebody else got that one
-
-    def keys(self, topology_id: str) -> dict[str, str] | None:
-        """The keys of a topology's links, by name. They are kept out of what is remembered here."""
-        path = paths.keys(topology_id)
-        found = self.store.get(path)
-        if found is None:
-            return None
-        try:
-            keys = json.loads(found[0])
-        except ValueError:
-            keys = None
-        if not isinstance(keys, dict) or not all(isinstance(value, str) for value in keys.values()):
-            raise BadRecord(f"{path} holds no keys")  # and what it holds is shown to nobody
-        return keys
-
-    def save_keys(self, topology_id: str, keys: Mapping[str, str]) -> None:
-        """Write the keys of a new topology's links."""
-        self.store.create(paths.keys(topology_id), json.dumps(dict(keys)).encode())
 
     def sealed_keys(self, topology_id: str, recipient: str) -> bytes | None:
         """The copy of a topology's keys that is sealed to a Nimbus or a supervisor, as it was sealed."""

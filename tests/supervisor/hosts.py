@@ -8,11 +8,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from nimbus.keyring import KeyRing
 from nimbus.master import Nimbus
 from squall.clock import RealClock
 from squall.cluster.memory import InMemoryStore
 from squall.cluster.records import TopologyRecord, WorkerReport
 from squall.cluster.registry import Registry
+from squall.sealing import KeyPair
 from squall.worker_files import Incarnation
 from supervisor.agent import Supervisor
 from supervisor.plan import Limits
@@ -21,6 +23,8 @@ from topology_api.topology import ComponentSpec, StreamSpec, Topology
 
 ROOT = Path(__file__).resolve().parents[2]
 FAKE = Path(__file__).with_name("fake_worker.py")
+#: Of every topology; fakes have no links.
+LINK_KEYS = {"public": "P" * 40, "secret": "S" * 40}
 #: What a test waits for comes within milliseconds, or does not come.
 CAP = 30.0
 
@@ -70,7 +74,8 @@ class Hosts:
         self.limits = limits or Limits(stop=10.0)
         self.store = InMemoryStore()
         self.clock = RealClock()
-        self.nimbus = Nimbus(self.store, self.clock)
+        ring = KeyRing(Registry(self.store), KeyPair.make(), "n1", LINK_KEYS.copy)
+        self.nimbus = Nimbus(self.store, self.clock, keyring=ring)
         self.registry = Registry(self.store)
         self.link = Link(self.nimbus)
         #: Every supervisor that ever was, so that no worker of it is left behind.
@@ -79,7 +84,8 @@ class Hosts:
 
     def make(self, name: str, **options: object) -> Supervisor:
         arguments: dict[str, object] = {
-            "python_path": [str(ROOT)], "limits": self.limits, "command": fake_command, **options,
+            "python_path": [str(ROOT)], "limits": self.limits, "command": fake_command,
+            "key_pair": KeyPair.make(), **options,
         }  # fmt: skip
         supervisor = Supervisor(
             name, name, self.slots, Registry(self.store), self.link, self.state / name, self.clock,

@@ -14,7 +14,7 @@ from squall import worker_files
 from squall.cluster.blobs import read_bundle
 from squall.worker_files import Orders, read_orders
 from supervisor.plan import Limits
-from tests.supervisor.hosts import Hosts
+from tests.supervisor.hosts import LINK_KEYS, Hosts
 from tests.supervisor.programs import pid_in, runs, until
 
 
@@ -231,8 +231,7 @@ def test_counters_are_passed_on_also_the_last_ones(hosts: Hosts) -> None:
 
 
 def test_directories_are_closed_to_others_and_keys_to_all_but_the_owner(hosts: Hosts) -> None:
-    record = hosts.submit()
-    hosts.registry.save_keys(record.id, {"public": "P" * 40, "secret": "S" * 40})
+    hosts.submit()
     hosts.until(lambda: both_opened(hosts))
     modes = files_below(hosts.state)
     for path, mode in modes.items():
@@ -242,7 +241,7 @@ def test_directories_are_closed_to_others_and_keys_to_all_but_the_owner(hosts: H
     assert len(keys) == 2
     assert [modes[path] for path in keys] == [0o600, 0o600]
     found = worker_files.read_keys((hosts.state / keys[0]).parent)
-    assert found == worker_files.Keys("P" * 40, "S" * 40)
+    assert found == worker_files.Keys(**LINK_KEYS)
 
 
 def test_leases_and_signs_of_life_go_on(hosts: Hosts) -> None:

@@ -146,22 +146,14 @@ def test_topologies_of_one_instant_stand_in_the_order_of_their_submission() -> N
     assert [record.name for record in registry.topologies()] == ["zebra", "late", "early-in-the-alphabet"]
 
 
-def test_keys_are_read_as_they_were_saved_and_removed_with_nothing_left() -> None:
+def test_sealed_keys_are_read_as_they_were_saved_and_removed_with_nothing_left() -> None:
     registry = Registry(InMemoryStore())
-    assert registry.keys("words-1-0") is None
-    registry.save_keys("words-1-0", {"public": "p", "secret": "s"})
-    assert registry.keys("words-1-0") == {"public": "p", "secret": "s"}
+    assert registry.sealed_keys("words-1-0", "s1") is None
+    for sealed in (b"sealed", b"sealed anew"):
+        registry.save_sealed_keys("words-1-0", "s1", sealed)
+        assert registry.sealed_keys("words-1-0", "s1") == sealed
+    registry.save_sealed_keys("words-1-0", "a/b", b"for another")
+    assert registry.sealed_keys("words-1-0", "a/b") == b"for another"
     registry.remove_keys("words-1-0")
     registry.remove_keys("words-1-0")
-    assert registry.keys("words-1-0") is None
     assert registry.store.children("/") == []
-
-
-def test_keys_that_cannot_be_read_are_told_without_being_shown() -> None:
-    registry = Registry(InMemoryStore())
-    for data in (b"{", b'["topsecret"]', b'{"secret": ["topsecret"]}'):
-        registry.store.put(paths.keys("words-1-0"), data)
-        with pytest.raises(BadRecord) as caught:
-            registry.keys("words-1-0")
-        assert str(caught.value) == "/keys/words-1-0 holds no keys"
-        assert caught.value.__cause__ is None
