@@ -10,6 +10,7 @@ What may go wrong, and what happens then:
 |---|---|
 | the store is away | it is tried again; the term ends by this process's own clock |
 | somebody else leads | the term ends, this Nimbus stands by |
+| another Nimbus came that has keys which this one lacks | it steps aside, the other leads |
 | an error that nobody expected | it is logged, the master is built anew in the same term |
 
 Must not know: HTTP, files, what the master does.
@@ -51,6 +52,9 @@ class Office(Protocol):
 
     def look(self, now: float) -> None:
         """A round, leading or not; nothing is raised but what the store raises."""
+
+    def steps_aside(self) -> str | None:
+        """Why another Nimbus should lead instead, as far as the last look has shown."""
 
     def end(self) -> None:
         """The term is over."""
@@ -163,6 +167,10 @@ class Control:
         if guard is not None and guard != self._over and self._master is None:
             self._begin_term(guard)
         self._office.look(now)
+        aside = None if self._master is None else self._office.steps_aside()
+        if aside is not None:
+            self._end_term()
+            self._leadership.step_aside(aside)
         if self._master is not None:
             self._master.tick()
         if self._away:

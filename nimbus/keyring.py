@@ -92,14 +92,25 @@ class KeyRing:
         self._given = {given for given in self._given if given[0] != topology_id}
 
     def lacks(self, topology_ids: Iterable[str]) -> str | None:
-        """Why this Nimbus should not lead: it lacks what another one that is there has. None when it does not."""
+        """Why this Nimbus should not lead: another one that is there has all that it has, and more. None when none has.
+
+        Of two that each have what the other lacks either may lead: it gives the other what that one lacks, and then this
+        says which of them should.
+        """
         others = [record for record in self._registry.nimbuses() if record.id != self._id]
+        if not others:
+            return None
+        mine: list[str] = []
+        missing: list[str] = []
         for what in (paths.OPERATOR, *topology_ids):
-            if others and self._texts(what) is None:
-                for other in others:
-                    if self._is_sealed_to(what, other.id, other.public_key):
-                        which = "the operators' token" if what == paths.OPERATOR else f"the keys of {what}"
-                        return f"lacks {which}, which {other.id} has"
+            (missing if self._texts(what) is None else mine).append(what)
+        if not missing:
+            return None
+        for other in others:
+            more = [what for what in missing if self._is_sealed_to(what, other.id, other.public_key)]
+            if more and all(self._is_sealed_to(what, other.id, other.public_key) for what in mine):
+                which = "the operators' token" if more[0] == paths.OPERATOR else f"the keys of {more[0]}"
+                return f"lacks {which}, which {other.id} has"
         return None
 
     # The operators' token

@@ -72,7 +72,7 @@ class Secrets:
 
     def lacks(self) -> str | None:
         """Why this Nimbus should not lead, if it lacks secrets that others have."""
-        return self._reading.lacks(sorted(self._registry.known_ids()))
+        return self.ring.lacks(sorted(self._registry.known_ids()))
 
     def begin(self, store: Store) -> None:
         """A term begins: there is a token from now on."""
@@ -89,12 +89,18 @@ class Secrets:
             return
         self._next = now + LOOK_SECS
         if self._leading is not None:
-            self._leading.share(sorted(self._registry.known_ids()))
+            ids = sorted(self._registry.known_ids())
+            self._leading.share(ids)
+            self._aside = self._leading.lacks(ids)
         self._take(self.ring.token())
+
+    def steps_aside(self) -> str | None:
+        """Why this Nimbus should let another one lead that is there by now, and has secrets that this one lacks."""
+        return self._aside
 
     def end(self) -> None:
         """The term is over."""
-        self._leading = None
+        self._leading = self._aside = None
 
     def next_time(self, now: float) -> float:
         """When `look` has something to do."""

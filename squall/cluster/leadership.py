@@ -106,6 +106,14 @@ class Leadership:
         found = self._store.get(paths.LEADER)
         return None if found is None else found[0].decode(errors="replace")
 
+    def step_aside(self, why: str) -> None:
+        """End this term so that another one may lead. Whether this one stands again is for `why_not` to say."""
+        if self._guard is not None:
+            self._end(why)
+        self._next = self._clock.now() + _interval(self._store, ROUNDS_PER_SESSION)
+        self._look = False
+        self._let_go()
+
     def resign(self) -> None:
         """Stop leading and stand in no further election, so that another may lead at once."""
         self._resigned = True

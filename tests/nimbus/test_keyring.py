@@ -126,6 +126,23 @@ def test_a_nimbus_that_came_later_does_not_lead_before_it_has_its_copies() -> No
     assert standby.lacks([TOPOLOGY]) is None
 
 
+def test_of_two_that_each_have_what_the_other_lacks_one_leads_and_then_the_other() -> None:
+    cluster = Cluster("n1")
+    cluster.ring("n1").make(TOPOLOGY)
+    cluster.goes("n1")
+    cluster.comes("n2")
+    cluster.ring("n2").make("more-2-0")
+    cluster.comes("n1")
+    both = [TOPOLOGY, "more-2-0"]
+    first, second = cluster.ring("n1"), cluster.ring("n2")
+    assert first.lacks(both) is None and second.lacks(both) is None
+    second.share(both)
+    assert first.lacks(both) is None
+    assert second.lacks(both) == f"lacks the keys of {TOPOLOGY}, which n1 has"
+    first.share(both)
+    assert second.lacks(both) is None
+
+
 def test_keys_that_nobody_has_any_more_keep_no_nimbus_from_leading_and_are_said_so() -> None:
     cluster = Cluster("n1")
     cluster.ring("n1").make(TOPOLOGY)

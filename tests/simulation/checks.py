@@ -37,6 +37,7 @@ STAYS: Final = (
     paths.DRAINED,
     paths.COUNTERS,
     paths.CLUSTER,
+    paths.keys(paths.OPERATOR),
 )
 
 

@@ -8,20 +8,22 @@ Must not know: which faults there are, what is checked.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from random import Random
 from typing import Any, Final
 
 from nimbus.control import Control
 from nimbus.master import Nimbus
+from nimbus.secrets import Secrets
 from squall.cluster import identity, paths
 from squall.cluster.leadership import Leadership
 from squall.cluster.records import NimbusRecord, WorkerReport
 from squall.cluster.registry import Registry
 from squall.cluster.store import Store
+from squall.sealing import KeyPair
 from squall.worker_files import Incarnation
 from supervisor.agent import Supervisor
 from supervisor.identity import KnownCluster
@@ -41,27 +43,17 @@ SOON_SECS: Final = 0.02
 
 
 class Memory:
-    """What a Nimbus keeps on its disk: the cluster that it belongs to."""
+    """What a Nimbus keeps on its disk: the cluster that it belongs to, its key pair, the token."""
 
-    def __init__(self) -> None:
+    def __init__(self, disk: Path) -> None:
+        self.disk = disk
         self.cluster: str | None = None
+        self.pair = KeyPair.load_or_make(disk / "key")
 
 
-class NoOffice:
-    """A leader without keys and files; see `nimbus.control.Office`."""
-
-    def begin(self, store: Store) -> None:
-        """See `Office`."""
-
-    def look(self, now: float) -> None:
-        """See `Office`."""
-
-    def end(self) -> None:
-        """See `Office`."""
-
-    def next_time(self, now: float) -> float:
-        """See `Office`."""
-        return math.inf
+def link_keys() -> dict[str, str]:
+    """The keys of a topology's links."""
+    return {"public": "a public key", "secret": "a secret key"}
 
 
 class Candidate(Actor):
@@ -74,12 +66,15 @@ class Candidate(Actor):
         self.session = SimulatedSession(server, self, chances, random)
         self.memory = memory
         self._wakes_at: float | None = None
+        self.secrets = Secrets(
+            self.session, memory.pair, id, link_keys, self, memory.disk, (), {"HOME": str(memory.disk)}, {}
+        )
         self.control = Control(
             self.session,
-            NimbusRecord(id, f"http://{id}", id),
+            NimbusRecord(id, f"http://{id}", id, memory.pair.public),
             self,
             self._make_master,
-            NoOffice(),
+            self.secrets,
             self._why_not,
             lambda: self.wake_in(SOON_SECS),
         )
@@ -89,6 +84,7 @@ class Candidate(Actor):
         master = Nimbus(
             store,
             self,
+            keyring=self.secrets.ring,
             supervisor_timeout_secs=SUPERVISOR_TIMEOUT_SECS,
             replace_timeout_secs=REPLACE_TIMEOUT_SECS,
             calendar=lambda: self.line.now,
@@ -102,7 +98,7 @@ class Candidate(Actor):
         except identity.OtherCluster as error:
             return str(error)
         self.memory.cluster = found or self.memory.cluster
-        return None
+        return self.secrets.lacks()
 
     def wake_in(self, seconds: float) -> None:
         """Have it look around then at the latest."""
@@ -243,6 +239,7 @@ class Agent(Actor):
             limits=Limits(start=20.0, stop=5.0),
             command=no_command,
             kernel_kills=lambda: None,
+            key_pair=KeyPair.load_or_make(machine.disk / "key"),
             admit=lambda: known.admit(self.session),
             wake=lambda: self.wake_in(SOON_SECS),
         )

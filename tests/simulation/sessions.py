@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
 
+from squall.cluster import paths
 from squall.cluster.memory import InMemoryStore
 from squall.cluster.store import Cancel, Guard, Unavailable, Watch, below
 from tests.simulation.timeline import Actor, Killed
@@ -72,7 +73,7 @@ class SimulatedSession:
         self.cut = False
         self.away_since: float | None = None
         self.connected = True
-        #: Whether the session was ended before its time, and the process has not asked since.
+        #: Whether the session was ended before its time, and the process has not asked since whether it leads.
         self.early = False
         #: After so many further writes the process dies, before or after the last of them.
         self.dies_after: int | None = None
@@ -206,7 +207,8 @@ class SimulatedSession:
     def owns(self, path: str) -> bool:
         """See `Store`. Never from the cache."""
         found: bool = self._call(lambda: self._inner.owns(path))
-        self.early = False
+        if path == paths.LEADER:
+            self.early = False
         return found
 
     def fresh(self) -> None:

@@ -71,6 +71,7 @@ class World:
 
     def __init__(self, seed: str, directory: Path, settings: Settings) -> None:
         self.seed = seed
+        self.directory = directory
         #: No two runs have the same.
         self.run_key = f"{seed}/{directory}"
         self.settings = settings
@@ -126,7 +127,11 @@ class World:
         if there is None or not there.alive:
             self.lives += 1
             random = self.random(f"{name}/{self.lives}")
-            memory = self.memories.setdefault(name, Memory())
+            if name not in self.memories:
+                disk = self.directory / name
+                disk.mkdir()
+                self.memories[name] = Memory(disk)
+            memory = self.memories[name]
             self.candidates[name] = Candidate(
                 self.line, name, self.server, self.chances[name], random, memory
             )
@@ -188,6 +193,8 @@ class World:
                 self.log(f"{what} {name}: {refused or 'done'}")
 
         def at_nimbus(candidate: Candidate) -> None:
+            if asked.answered is not None or asked.given_up:
+                return  # its connection is closed by now
             try:
                 value, refused = candidate.command(do), None
             except (NameTaken, NoSuchTopology, IllegalTransition, InvalidConfig) as error:

@@ -291,6 +291,18 @@ def test_a_reason_that_comes_up_before_the_term_begins_frees_the_place(
     assert store.get(paths.LEADER) is None
 
 
+def test_who_steps_aside_makes_room_at_once_and_may_lead_again(join: Join) -> None:
+    one, two = join("one"), join("two")
+    first = one.round()
+    two.round()
+    one.leadership.step_aside("lacks its keys")
+    assert first is not None and not one.leads()
+    second = two.round()
+    assert second is not None and second.version > first.version
+    two.leadership.step_aside("enough")
+    assert one.round() is not None
+
+
 def test_who_resigns_makes_room_at_once_and_stands_no_more(join: Join) -> None:
     one, two = join("one"), join("two")
     one.round()

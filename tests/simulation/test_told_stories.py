@@ -1,0 +1,109 @@
+"""Single stories of a cluster in simulated time, each told on purpose: what random ones find rarely, or have found.
+
+Must not know: how time is simulated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from squall.cluster import paths
+from tests.simulation.checks import Watcher, problems_at_rest
+from tests.simulation.machines import in_place_of_real_ones
+from tests.simulation.run import quiet
+from tests.simulation.world import Settings, World
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    """Two Nimbuses and two machines, of which nothing runs yet."""
+    made = World("told", tmp_path, Settings(candidates=2, machines=2, slots=2))
+    watcher = Watcher(made)
+    made.server.observer = watcher
+    made.processes.on_start = watcher.started
+    made.line.after_event = watcher.step
+    with quiet(), in_place_of_real_ones(made.processes):
+        yield made
+
+
+def pids(world: World) -> set[int]:
+    """The workers that run."""
+    return {process.pid for process in world.processes.all()}
+
+
+def test_a_store_that_comes_back_empty_ends_no_worker_and_makes_no_leader(world: World) -> None:
+    world.begin()
+    world.line.run(5)
+    world.submit("alpha", 2, 2, 3)
+    world.line.run(20)
+    there = pids(world)
+    assert len(there) == 3
+    world.server.lose_everything()
+    world.line.run(100)
+    assert pids(world) == there
+    assert world.server.store.get(paths.LEADER) is None and world.registry.topologies() == []
+    world.server.find_everything()
+    world.line.run(130)
+    assert pids(world) == there
+    assert problems_at_rest(world) == []
+
+
+def test_daemons_that_are_killed_over_an_empty_store_still_end_no_worker(world: World) -> None:
+    world.begin()
+    world.line.run(5)
+    world.submit("alpha", 2, 2, 3)
+    world.line.run(20)
+    there = pids(world)
+    world.server.lose_everything()
+    world.line.run(25)
+    for name in ("h1", "h2"):
+        world.agents[name].die()
+        world.start_agent(name)
+    for name in ("n1", "n2"):
+        world.candidates[name].die()
+        world.start_candidate(name)
+    world.line.run(60)
+    assert pids(world) == there
+    world.server.find_everything()
+    world.line.run(100)
+    assert pids(world) == there
+    assert problems_at_rest(world) == []
+
+
+def test_a_leader_without_keys_lets_a_nimbus_lead_that_comes_back_with_them(world: World) -> None:
+    world.start_candidate("n1")
+    world.start_agent("h1")
+    world.line.run(5)
+    world.submit("alpha", 1, 1, 1)
+    world.line.run(10)
+    world.candidates["n1"].die()
+    world.start_candidate("n2")
+    world.start_agent("h2")
+    world.line.run(40)
+    assert world.leader is world.candidates["n2"]
+    world.start_candidate("n1")
+    world.line.run(50)
+    world.machines["h1"].lose_power()
+    world.agents["h1"].die()
+    world.line.run(100)
+    assert [process.machine.name for process in world.processes.all()] == ["h2"]
+
+
+def test_twenty_deaths_of_a_supervisor_cost_no_worker(world: World) -> None:
+    world.begin()
+    world.line.run(5)
+    world.submit("alpha", 2, 2, 4)
+    world.line.run(15)
+    there = pids(world)
+    assert len(there) == 4
+    for turn in range(20):
+        world.agents["h1"].die()
+        world.line.run(world.line.now + 0.1 * turn)
+        world.start_agent("h1")
+        world.line.run(world.line.now + 0.3)
+    world.line.run(world.line.now + 10)
+    assert pids(world) == there
+    assert problems_at_rest(world) == []
