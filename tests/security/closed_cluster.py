@@ -16,7 +16,7 @@ from kazoo.client import KazooClient
 from squall.http_client import Client
 from squall.private_files import write_private
 from tests.certificates import make_certificates
-from tests.cluster_faults.daemons import Daemons
+from tests.cluster_faults.daemon_processes import Daemons
 
 USER = "squall"
 TOPOLOGY = Path(__file__).with_name("guarded_topology.py")
