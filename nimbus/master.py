@@ -208,7 +208,10 @@ class Nimbus:
         """
         if report.worker != worker_id:
             raise ValueError(f"worker {worker_id!r} of {name!r} sent the report of {report.worker!r}")
-        record = whole(self._registry, name)
+        try:
+            record = whole(self._registry, name)
+        except BadTopology:
+            return True  # what it wants nobody knows, and its workers are to go on
         if record is None:
             return False
         wanted = (
@@ -291,11 +294,10 @@ class Nimbus:
                 self._give_up_silent(moment)
                 if self._sweep_at is not None and moment >= self._sweep_at:
                     self._sweep()
-                self._each(self._advance, moment)
-                self._each(self._place, moment)
-                self._move_one(moment)
+                for do in (self._advance, self._place, self._leave_drained, self._spread_again):
+                    self._each(do, moment)
                 self._troubles.settle(moment)
-                self._due = self._next_deadline()
+                self._due = self._next_deadline(moment)
         except BaseException:
             self._changed = True  # the next tick tries again
             self._due = moment + REST_SECS
@@ -440,38 +442,22 @@ class Nimbus:
                 self._registry.save_report(view.record.id, dataclasses.replace(report, drained=False))
         take_step(self._registry, self._existing(view.record.name), "rebalanced")
 
-    def _move_one(self, now: float) -> None:
-        """Rebalance the oldest topology that has workers on a drained supervisor; when there is none, the oldest one that was
-        squeezed into too few slots and need not be now.
+    def _move(self, record: TopologyRecord, now: float, reason: str) -> None:
+        """Rebalance a topology unasked, unless another one is moving: what that will take, this one cannot have."""
+        moving = any(other.state in (REBALANCING, REPLACING) for other in self._registry.topologies())
+        if not moving and record.state in (ACTIVE, INACTIVE) and record.replaces is None:
+            _log.info("%s: %s", record.name, reason)
+            wait = _message_timeout(record)
+            take_step(self._registry, record, "rebalance", deadline=now + wait, wait=wait)
 
-        One at a time: what the first will take, the next cannot have.
-        """
-        records = self._registry.topologies()
-        if any(record.state in (REBALANCING, REPLACING) for record in records):
-            return
-        candidates = [
-            record
-            for record in records
-            if record.state in (ACTIVE, INACTIVE)
-            and record.replaces is None
-            and not self._troubles.rests(record.id, now)
-        ]
-        for reason, applies in (
-            ("it leaves drained supervisors", self._assigner.must_move),
-            ("there are slots again for more workers than it has", self._assigner.is_squeezed),
-        ):
-            for record in candidates:
-                try:
-                    if not applies(record):
-                        continue
-                    _log.info("%s: %s", record.name, reason)
-                    wait = _message_timeout(record)
-                    take_step(self._registry, record, "rebalance", deadline=now + wait, wait=wait)
-                    return
-                except (Unavailable, Deposed):
-                    raise
-                except Exception as error:
-                    self._troubles.note(record.id, record.name, error, now)
+    def _leave_drained(self, record: TopologyRecord, now: float) -> None:
+        if self._assigner.must_move(record):
+            self._move(record, now, "it leaves drained supervisors")
+
+    def _spread_again(self, record: TopologyRecord, now: float) -> None:
+        """A topology that was squeezed into too few slots need not be any more."""
+        if record.state in (ACTIVE, INACTIVE) and self._assigner.is_squeezed(record):
+            self._move(record, now, "there are slots again for more workers than it has")
 
     def _give_up_silent(self, now: float) -> None:
         """Remove the supervisors that have not been heard for too long; their tasks are placed elsewhere."""
@@ -480,15 +466,14 @@ class Nimbus:
             self._registry.remove_supervisor(record.id)
             _log.warning("supervisor %s: not heard for too long, its tasks go elsewhere", record.id)
 
-    def _next_deadline(self) -> float | None:
+    def _next_deadline(self, now: float) -> float | None:
         deadlines = [
-            record.deadline
+            moment
             for record in self._registry.topologies()
-            if record.deadline is not None
-            and progress.waits(record, self._registry.assignment(record.id) is not None)
+            for moment in progress.moments(record, self._registry.assignment(record.id) is not None, now)
         ]
-        moments = (self._signs.due, self._sweep_at, self._troubles.due)
-        return min([*deadlines, *(moment for moment in moments if moment is not None)], default=None)
+        others = (self._signs.due, self._sweep_at, self._troubles.due)
+        return min([*deadlines, *(moment for moment in others if moment is not None)], default=None)
 
     def _note_change(self, path: str) -> None:
         self._changed = True

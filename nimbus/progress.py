@@ -94,10 +94,14 @@ def event_due(view: View, now: float) -> str | None:
     return None
 
 
-def waits(record: TopologyRecord, has_workers: bool) -> bool:
-    """Whether something comes of it when the topology's deadline has passed."""
-    proves_itself = record.replaces is not None and record.state in (ACTIVE, INACTIVE)
-    return has_workers or proves_itself or record.state == REBALANCING
+def moments(record: TopologyRecord, has_workers: bool, now: float) -> list[float]:
+    """When something may come of it that time has passed, the record's deadline being one to wait for."""
+    if record.deadline is None:
+        return []
+    if record.replaces is not None and record.state in (ACTIVE, INACTIVE):
+        halfway = record.deadline - (record.wait or 0.0) / 2  # by then it may be postponed
+        return [record.deadline] if halfway <= now else [halfway]
+    return [record.deadline] if has_workers or record.state == REBALANCING else []
 
 
 def must_leave(view: View, now: float) -> bool:

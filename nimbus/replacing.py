@@ -17,6 +17,7 @@ swept with all other orphans.
 | REPLACING, and no version waits | `restore`: the state before |
 | the version that waits has the name, or the name is KILLED | `drop waiting` |
 | a version that is to prove itself is up, or has ended | `prove` |
+| its hosts still prepare what it needs | `postpone` its deadline |
 | it is not up by its deadline | `fail` |
 | it has FAILED and nothing of it runs any more | `roll back`: the version before has the name again |
 | a version before that nobody can come back to | `drop before` |
@@ -47,7 +48,6 @@ from nimbus.stepping import take_step
 from squall.cluster.records import BadRecord, TopologyRecord
 from squall.cluster.registry import Registry
 from squall.cluster.store import TooBig
-from topology_api.errors import SquallError
 
 _log = logging.getLogger(__name__)
 
@@ -65,8 +65,13 @@ class NotProved(IllegalTransition):
         )
 
 
-class ReplacementWaits(SquallError):
+class ReplacementWaits(IllegalTransition):
     """Another version waits for the name already."""
+
+    def __str__(self) -> str:
+        return (
+            f"another version waits to replace topology {self.name!r} already: wait until it has, or kill it"
+        )
 
 
 def check_proved(record: TopologyRecord, event: str) -> None:
@@ -112,6 +117,9 @@ def _while_proving(view: View, before: TopologyRecord | None, now: float) -> str
         return "roll back" if is_gone(view) else None
     if record.state not in (ACTIVE, INACTIVE) or is_up(view):
         return "prove"
+    if record.deadline is not None and record.wait is not None and _is_being_prepared(view):
+        # Half of the time at least is left for the workers when everything is prepared.
+        return "postpone" if now >= record.deadline - record.wait / 2 else None
     return "fail" if record.deadline is None or now >= record.deadline else None
 
 
@@ -136,9 +144,7 @@ class Replacements:
         check_proved(record, "replace")
         step(record.state, "replace", record.previous, record.name)
         if self._waiting(record.name) is not None:
-            raise ReplacementWaits(
-                f"another version waits to replace topology {record.name!r} already: wait until it has, or kill it"
-            )
+            raise ReplacementWaits(record.state, "replace", record.name)
 
     def wait_for_name(self, record: TopologyRecord) -> None:
         """Have a version wait for its name; `advance` does the rest. `record.wait`: how long the one before may drain."""
@@ -192,6 +198,8 @@ class Replacements:
         elif due == "prove":
             registry.update_topology(record, replace(record, replaces=None, deadline=None, wait=None))
             _log.info("%s: %s runs, the version before is dropped", record.name, record.id)
+        elif due == "postpone":
+            registry.update_topology(record, replace(record, deadline=now + self._timeout))
         elif due == "fail":
             error = f"it was not up within {self._timeout:g} s of taking over; {_what_is_missing(view)}"
             take_step(registry, record, "crash", error=error)
@@ -252,6 +260,11 @@ class Replacements:
             _log.error("%s: the version before cannot be read and does not come back: %s", name, error)
             self._registry.remove_replaced(name)
             return None
+
+
+def _is_being_prepared(view: View) -> bool:
+    reports = map(view.report_of, view.workers)
+    return any(report is not None and report.waits for report in reports)
 
 
 def _restored(record: TopologyRecord, note: str) -> TopologyRecord:

@@ -117,7 +117,7 @@ class HostedWorker:
     def standing(self, asked: str | None, stopped: bool) -> Standing:
         """What a report of it is made from."""
         return Standing(
-            self.worker, self.incarnation, self.pulse, asked, self.asked_since, stopped, self.note
+            self.worker, self.incarnation, self.pulse, asked, self.asked_since, stopped, self.note, self.waits
         )
 
     # What is seen

@@ -121,6 +121,8 @@ class Standing:
     """The number of the first orders that asked so on this occasion."""
     stopped: bool
     note: str | None
+    waits: bool = False
+    """No process can be started yet: what it needs is being prepared."""
 
 
 def report_of(standing: Standing) -> WorkerReport:
@@ -130,6 +132,7 @@ def report_of(standing: Standing) -> WorkerReport:
         return WorkerReport(
             standing.worker, standing.incarnation, False, False, False, standing.stopped, None,
             version=standing.incarnation[0], note=standing.note,
+            waits=standing.waits,
         )  # fmt: skip
     # A worker that drained for an earlier occasion still says so until it has read its new orders.
     answers = pulse.asked == "drain" and pulse.orders >= standing.asked_since

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from nimbus.clearing import BadTopology
 from nimbus.control import NotLeading
+from nimbus.draining import NoSuchSupervisor
 from nimbus.files import BadFile, FileMissing, FileTooLarge
 from nimbus.lifecycle import IllegalTransition
 from nimbus.submission import BadRequest, TooLarge, VersionMismatch
@@ -60,7 +61,7 @@ TABLE: Final = (
     Row(400, "BadRequest", (BadRequest, BadFile)),
     Row(401, "Unauthorized", (Unauthorized,)),
     Row(404, "NoSuchTopology", (NoSuchTopology,)),
-    Row(404, "NotFound", (NoSuchPart, NoSuchPage)),
+    Row(404, "NotFound", (NoSuchPart, NoSuchPage, NoSuchSupervisor)),
     Row(405, "WrongMethod", (WrongMethod,)),
     Row(409, "NameTaken", (NameTaken,)),
     Row(409, "IllegalTransition", (IllegalTransition,)),
@@ -83,7 +84,8 @@ TABLE: Final = (
 
 #: What is said, with the reason, while the store is away.
 UNAVAILABLE: Final = (
-    "the cluster is unavailable at the moment: its ZooKeeper does not answer. What runs goes on; ask again when it is back"
+    "the cluster is unavailable at the moment: its ZooKeeper does not answer. What runs goes on; ask again when it is"
+    " back"
 )
 
 #: What each status means, for the documents.

@@ -151,6 +151,8 @@ class WorkerReport:
     """The version of the assignment that the flags speak of. 0: the one that stands, whichever it is."""
     note: str | None = None
     """What its host has to say about it, in words: that it died, of what, what happens next."""
+    waits: bool = False
+    """Its host still prepares what it needs (an environment is being built); no process was started yet."""
 
 
 Record = TopologyRecord | Assignment | SupervisorRecord | NimbusRecord | WorkerReport
@@ -369,6 +371,7 @@ def _report(body: _Body) -> WorkerReport:
         finished=body.integers("finished"),
         version=body.integer("version"),
         note=body.text_or_none("note"),
+        waits=body.flag("waits"),
     )
 
 
