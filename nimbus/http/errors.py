@@ -17,7 +17,7 @@ from nimbus.submission import BadRequest, TooLarge, VersionMismatch
 from nimbus.views import NoSuchPart
 from squall.archives import BadArchive
 from squall.cluster.records import BadRecord
-from squall.cluster.store import StoreError, TooBig, Unavailable
+from squall.cluster.store import Deposed, StoreError, TooBig, Unavailable
 from squall.http_client import Refused, Unreachable
 from squall.rounds import NotInTime, Stopped
 from topology_api.errors import InvalidConfig, InvalidTopology, NameTaken, NoSuchTopology, SquallError
@@ -72,7 +72,7 @@ TABLE: Final = (
     Row(422, "VersionMismatch", (VersionMismatch,)),
     Row(422, "BadArchive", (BadArchive,)),
     Row(422, "FileMissing", (FileMissing,)),
-    Row(503, "NoLeader", (NotLeading, NoLeader, NoTokenYet)),
+    Row(503, "NoLeader", (NotLeading, NoLeader, NoTokenYet, Deposed)),
     Row(503, "StoreUnavailable", (Unavailable,)),
     Row(503, "Busy", (NotInTime, StoreError)),
     Row(503, "Stopping", (Stopped,)),

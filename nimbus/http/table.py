@@ -88,7 +88,7 @@ TABLE: Final[tuple[Endpoint, ...]] = (
     ),
     Endpoint(
         "POST", f"{API}/supervisors/{{id}}/undrain", handlers.undrain, "Let a supervisor have work again",
-        {202: '`{"id", "drained": false}`'}, leads="always", group="The cluster",
+        {202: '`{"id", "drained": false}`'}, leads="always", errors=(404,), group="The cluster",
     ),
     Endpoint(
         "GET", f"{API}/configuration", handlers.configuration, "The settings of the Nimbus that answers, without secrets",

@@ -215,6 +215,7 @@ def raw(
         response = connection.getresponse()
         data = response.read()
         found = {name.lower(): value for name, value in response.getheaders()}
-        return response.status, found, json.loads(data) if data else None
+        is_json = found.get("content-type") == "application/json"
+        return response.status, found, json.loads(data) if data and is_json else None
     finally:
         connection.close()
