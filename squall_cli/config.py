@@ -1,7 +1,8 @@
 """`squall config`: the settings in force where it is run, and where each comes from; checks them on the way.
 
 What a topology and its components say is not in it: that is known only when the topology is built. Of one that runs on a
-cluster, and of a Nimbus, the cluster is asked: then everything has been merged, and secrets are hidden.
+cluster, and of a Nimbus, the cluster is asked: then everything has been merged. Secrets are hidden, so that what it prints
+can be shown around.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 
 import click
 
+from squall.redaction import redacted
 from squall_cli import cluster_client
 from squall_cli.completion import topologies
 from squall_cli.site import Layers, read_layers, well_formed
@@ -39,10 +41,10 @@ def settings_in_force(layers: Layers) -> list[Setting]:
     ]
     found: dict[str, Setting] = {}
     for source, conf in sources:
-        for name, value in conf.items():
+        for name, value in redacted(conf).items():
             found[name] = Setting(name, value, OPTIONS[name].unit if name in OPTIONS else "", source)
     for component, conf in layers.overrides.components.items():
-        for name, value in conf.items():
+        for name, value in redacted(conf).items():
             unit = OPTIONS[name].unit if name in OPTIONS else ""
             found[f"{component}:{name}"] = Setting(f"{component}:{name}", value, unit, "-o")
     return list(found.values())
@@ -92,7 +94,7 @@ A topology's own settings come between the environment and -o. Wrong settings ar
 is 1.
 
 With the NAME of a topology it shows what holds for that one on its cluster, with --nimbus alone what that Nimbus
-was started with; secrets are hidden.
+was started with. Secrets are hidden, wherever they come from.
 
 \b
 Examples:
