@@ -41,6 +41,22 @@ def client(leader: NimbusDaemon) -> Iterator[Client]:
     found.close()
 
 
+@pytest.fixture(scope="module")
+def shared_leader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NimbusDaemon]:
+    """A Nimbus that leads, for all tests of a module that leave nothing behind in it."""
+    found = Cluster(InMemoryStore(), tmp_path_factory.mktemp("shared"))
+    yield found.start_leader()
+    found.stop()
+
+
+@pytest.fixture
+def shared_client(shared_leader: NimbusDaemon) -> Iterator[Client]:
+    """An operator's client of it."""
+    found = client_of(shared_leader)
+    yield found
+    found.close()
+
+
 @pytest.fixture
 def supervisor(store: InMemoryStore, leader: NimbusDaemon) -> PlayedSupervisor:
     """A supervisor with two slots that the leader knows."""

@@ -85,9 +85,9 @@ def test_replace_takes_the_name_over_from_a_running_topology(
 
 @pytest.mark.parametrize("which", ["python", "cloudpickle"])
 def test_another_version_than_that_of_nimbus_is_refused_and_both_are_named(
-    client: Client, which: str
+    shared_client: Client, which: str
 ) -> None:
-    error = refused(client, {**submission(), which: "2.7.18"})
+    error = refused(shared_client, {**submission(), which: "2.7.18"})
     assert (error.status, error.kind) == (422, "VersionMismatch")
     assert "2.7" in error.message and minor(OWN[which]) in error.message and "this Nimbus" in error.message
 
@@ -103,21 +103,21 @@ def test_another_version_than_that_of_a_supervisor_is_refused_and_it_is_named(
     assert "supervisor old on host-old has Python 3.9" in error.message and len(error.problems) == 1
 
 
-def test_a_topology_that_is_not_sound_is_refused_with_all_problems(client: Client) -> None:
+def test_a_topology_that_is_not_sound_is_refused_with_all_problems(shared_client: Client) -> None:
     body = submission()
     body["description"]["components"][1]["inputs"][0]["source"] = "nobody"
     body["description"]["components"][0]["parallelism"] = 0
-    error = refused(client, body)
+    error = refused(shared_client, body)
     assert (error.status, error.kind) == (422, "InvalidTopology")
     assert len(error.problems) >= 2 and any("nobody" in problem for problem in error.problems)
 
 
-def test_a_configuration_that_is_not_sound_is_refused_with_all_problems(client: Client) -> None:
+def test_a_configuration_that_is_not_sound_is_refused_with_all_problems(shared_client: Client) -> None:
     body = submission(
         conf={"topology.workers": 0, "topology.wrokers": 1},
         component_confs={"count": {"topology.max.spout.pending": "many"}, "nobody": {}},
     )
-    error = refused(client, body)
+    error = refused(shared_client, body)
     assert (error.status, error.kind) == (422, "InvalidConfig")
     assert len(error.problems) == 4
     assert any("topology.wrokers" in each and "topology.workers" in each for each in error.problems)
@@ -147,22 +147,22 @@ def test_what_the_submitters_site_says_of_its_daemons_is_not_taken_over(
     ],
 )
 def test_a_body_that_cannot_be_read_is_refused_by_the_field(
-    client: Client, changes: dict[str, Any], problem: str
+    shared_client: Client, changes: dict[str, Any], problem: str
 ) -> None:
-    error = refused(client, submission(**changes))
+    error = refused(shared_client, submission(**changes))
     assert (error.status, error.kind) == (400, "BadRequest")
     assert problem in error.message
 
 
 @pytest.mark.parametrize("data", [b"no json", b"[" * 100_000, b'{"conf": NaN}', b"\xff\xfe", b"[]"])
-def test_a_body_that_is_no_json_object_is_400(leader: NimbusDaemon, data: bytes) -> None:
-    token = f"Bearer {leader.token}"
-    status, _, body = raw(leader, "POST", "/api/v1/topologies", data, Authorization=token)
+def test_a_body_that_is_no_json_object_is_400(shared_leader: NimbusDaemon, data: bytes) -> None:
+    token = f"Bearer {shared_leader.token}"
+    status, _, body = raw(shared_leader, "POST", "/api/v1/topologies", data, Authorization=token)
     assert (status, body["error"]["kind"]) == (400, "BadRequest")
 
 
-def test_pickles_over_the_limit_are_refused_and_the_largest_is_named(client: Client) -> None:
-    error = refused(client, submission(words(padding=PACKAGE_LIMIT)))
+def test_pickles_over_the_limit_are_refused_and_the_largest_is_named(shared_client: Client) -> None:
+    error = refused(shared_client, submission(words(padding=PACKAGE_LIMIT)))
     assert (error.status, error.kind) == (413, "TooLarge")
     assert "the largest is 'count'" in error.message and f"{PACKAGE_LIMIT:,}" in error.message
 
@@ -172,17 +172,17 @@ def test_pickles_below_the_limit_are_taken(client: Client, store: InMemoryStore)
     assert Registry(store).topology("words") is not None
 
 
-def test_a_request_over_the_limit_is_refused_before_it_is_read(leader: NimbusDaemon) -> None:
-    token = f"Bearer {leader.token}"
+def test_a_request_over_the_limit_is_refused_before_it_is_read(shared_leader: NimbusDaemon) -> None:
+    token = f"Bearer {shared_leader.token}"
     data = b'"' + b"x" * BODY_LIMIT + b'"'
-    status, _, body = raw(leader, "POST", "/api/v1/topologies", data, Authorization=token)
+    status, _, body = raw(shared_leader, "POST", "/api/v1/topologies", data, Authorization=token)
     assert (status, body["error"]["kind"]) == (413, "TooLarge")
 
 
-def test_a_configuration_that_the_store_cannot_hold_is_refused(client: Client) -> None:
-    error = refused(client, submission(conf={"topology.workers": 1, "mine": "x" * 1_500_000}))
+def test_a_configuration_that_the_store_cannot_hold_is_refused(shared_client: Client) -> None:
+    error = refused(shared_client, submission(conf={"topology.workers": 1, "mine": "x" * 1_500_000}))
     assert (error.status, error.kind) == (413, "TooLarge")
-    assert client.get("topologies") == {"topologies": []}
+    assert shared_client.get("topologies") == {"topologies": []}
 
 
 def test_a_submission_that_names_files_is_taken_when_they_are_there_and_sound(
@@ -224,25 +224,25 @@ def link(name: str, kind: bytes) -> tarfile.TarInfo:
         pytest.param(b"no archive at all", id="no archive"),
     ],
 )
-def test_an_archive_that_is_not_sound_is_refused(client: Client, tmp_path: Path, data: bytes) -> None:
+def test_an_archive_that_is_not_sound_is_refused(shared_client: Client, tmp_path: Path, data: bytes) -> None:
     from hashlib import sha256
 
     path, digest = tmp_path / "evil.tar.gz", sha256(data).hexdigest()
     path.write_bytes(data)
-    upload(client, path, digest)
-    error = refused(client, submission(files={"code": digest}))
+    upload(shared_client, path, digest)
+    error = refused(shared_client, submission(files={"code": digest}))
     assert (error.status, error.kind) == (422, "BadArchive")
-    assert client.get("topologies") == {"topologies": []}
+    assert shared_client.get("topologies") == {"topologies": []}
 
 
-def test_requirements_are_text(client: Client, tmp_path: Path) -> None:
+def test_requirements_are_text(shared_client: Client, tmp_path: Path) -> None:
     from hashlib import sha256
 
     data = b"\xff\xfe requests"
     path, digest = tmp_path / "requirements.txt", sha256(data).hexdigest()
     path.write_bytes(data)
-    upload(client, path, digest)
-    error = refused(client, submission(files={"requirements": digest}))
+    upload(shared_client, path, digest)
+    error = refused(shared_client, submission(files={"requirements": digest}))
     assert error.status == 400 and "UTF-8" in error.message
 
 

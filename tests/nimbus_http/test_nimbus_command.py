@@ -1,0 +1,195 @@
+"""`squall nimbus` as processes over a real ZooKeeper: one leads, another one after it, and each ends when it is told to."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from squall.http_client import Client, Refused, Unreachable
+from squall.tokens import bearer, find_token
+from tests.nimbus_http.nimbuses import CAP_SECS, submission, until
+from tests.zookeeper_servers import ZooKeeperServer
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).resolve().parents[2]
+SESSION_SECS = 4
+
+
+class Processes:
+    """`squall nimbus` processes of one user, each with its log."""
+
+    def __init__(self, folder: Path, servers: str, root: str) -> None:
+        self.folder = folder
+        self.servers = servers
+        self.environ = {
+            **{name: value for name, value in os.environ.items() if not name.startswith("SQUALL")},
+            "PYTHONPATH": str(ROOT),
+            "HOME": str(folder),
+            "XDG_STATE_HOME": str(folder / "xdg"),
+            "SQUALL_SQUALL_ZOOKEEPER_ROOT": root,
+            "SQUALL_SQUALL_ZOOKEEPER_SESSION_TIMEOUT_SECS": str(SESSION_SECS),
+        }
+        self.running: dict[str, subprocess.Popen[bytes]] = {}
+        self.starts: Counter[str] = Counter()
+
+    def start(self, name: str, *options: str) -> subprocess.Popen[bytes]:
+        with self.log_file(name).open("ab") as log:
+            process = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "squall_cli", "nimbus", "--listen", "127.0.0.1:0"),
+                    *("--zookeeper", self.servers, "--state", str(self.folder / name), *options),
+                ],
+                cwd=self.folder,
+                env=self.environ,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        self.running[name] = process
+        self.starts[name] += 1
+        return process
+
+    def log_file(self, name: str) -> Path:
+        return self.folder / f"{name}.log"
+
+    def log(self, name: str) -> str:
+        return self.log_file(name).read_text()
+
+    def url(self, name: str) -> str:
+        """Where it answers, as its log says."""
+
+        def found() -> str | None:
+            urls = re.findall(r"answers at (http://\S+);", self.log(name))
+            return str(urls[-1]) if len(urls) == self.starts[name] else None
+
+        return str(until(found, f"the address of {name}"))
+
+    def client(self, name: str) -> Client:
+        """An operator's client, whose token is found as the command finds it."""
+        url = self.url(name)
+        token = until(lambda: find_token(url, self.environ, {}), "the token")
+        return Client([url], lambda _: bearer(token))
+
+    def leads(self, client: Client) -> bool:
+        try:
+            return bool(client.get("/health")["leading"])
+        except (Refused, Unreachable):
+            return False
+
+    def end(self) -> None:
+        for process in self.running.values():
+            if process.poll() is None:
+                process.kill()
+            process.wait(CAP_SECS)
+
+
+@pytest.fixture
+def processes(tmp_path: Path, zookeeper: ZooKeeperServer, zookeeper_root: str) -> Iterator[Processes]:
+    found = Processes(tmp_path, zookeeper.servers, zookeeper_root)
+    yield found
+    found.end()
+
+
+def test_the_leader_is_killed_and_the_standby_goes_on(processes: Processes) -> None:
+    processes.start("first")
+    first = processes.client("first")
+    until(lambda: processes.leads(first), "the first lead")
+    processes.start("second")
+    second = processes.client("second")
+    body = submission()
+    submitted = second.post("topologies", body)  # redirected
+    assert first.get("cluster")["store"] == {"kind": "zookeeper", "connected": True}
+    assert [each["name"] for each in second.get("topologies")["topologies"]] == ["words"]
+    killed = processes.running["first"]
+    killed.kill()
+    killed.wait(CAP_SECS)
+    until(lambda: processes.leads(second), "the second lead")
+    assert second.post("topologies", body) == submitted, "said again, it is the same"
+    # And the first one comes back, and stands by.
+    processes.start("first")
+    again = processes.client("first")
+    until(lambda: again.get("/health")["status"] == "ok", "the first one again")
+    assert not processes.leads(again)
+    assert again.delete("topologies/words", wait_secs=0)["state"] == "KILLED"
+    until(lambda: second.get("topologies") == {"topologies": []}, "the end of the topology")
+    for client in (first, second, again):
+        client.close()
+
+
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_in_order_and_another_leads_at_once(
+    processes: Processes, sent: signal.Signals
+) -> None:
+    processes.start("first")
+    first = processes.client("first")
+    until(lambda: processes.leads(first), "the lead")
+    processes.start("second")
+    second = processes.client("second")
+    until(lambda: second.get("/health")["status"] == "ok")
+    process = processes.running["first"]
+    began = time.monotonic()
+    process.send_signal(sent)
+    assert process.wait(CAP_SECS) == 0
+    ended = time.monotonic()
+    until(lambda: processes.leads(second), "the next lead")
+    assert time.monotonic() - began < SESSION_SECS, "it resigned: nobody had to wait for its session to end"
+    assert ended - began < 10
+    assert "Traceback" not in processes.log("first")
+    lines = processes.log("first").splitlines()
+    assert all(re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} [A-Z]+ ", line) for line in lines)
+    first.close()
+    second.close()
+
+
+def test_a_second_one_on_the_same_state_directory_says_so_in_one_sentence(processes: Processes) -> None:
+    processes.start("first")
+    processes.url("first")
+    (processes.folder / "again").symlink_to(processes.folder / "first")
+    assert processes.start("again").wait(CAP_SECS) == 1
+    [line] = [line for line in processes.log("again").splitlines() if line.startswith("squall nimbus")]
+    assert "give this one its own with --state" in line and "Traceback" not in processes.log("again")
+
+
+def test_a_bind_to_other_machines_without_a_certificate_is_refused(processes: Processes) -> None:
+    assert processes.start("first", "--listen", "0.0.0.0:0").wait(CAP_SECS) == 1
+    assert "squall.tls.certificate" in processes.log("first")
+    assert "Traceback" not in processes.log("first")
+
+
+def test_no_zookeeper_is_one_sentence_with_the_address(processes: Processes) -> None:
+    processes.servers = "127.0.0.1:1"
+    assert processes.start("first").wait(CAP_SECS) == 1
+    assert "no ZooKeeper answered at 127.0.0.1:1" in processes.log("first")
+    assert "Traceback" not in processes.log("first")
+
+
+def test_a_frozen_zookeeper_makes_submit_unavailable_in_time(tmp_path: Path) -> None:
+    with ZooKeeperServer(tmp_path / "zookeeper") as server:
+        processes = Processes(tmp_path, server.servers, "/squall")
+        try:
+            processes.start("first")
+            client = processes.client("first")
+            until(lambda: processes.leads(client), "the lead")
+            server.freeze()
+            began = time.monotonic()
+            with pytest.raises((Refused, Unreachable)) as error:
+                client.post("topologies", submission())
+            assert isinstance(error.value, Refused) and error.value.status == 503
+            assert time.monotonic() - began < 5
+            server.thaw()
+            until(lambda: processes.leads(client), "the lead again")
+            assert client.post("topologies", submission())["state"] == "ACTIVE"
+            client.close()
+        finally:
+            server.thaw()
+            processes.end()
