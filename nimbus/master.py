@@ -133,7 +133,7 @@ class Nimbus:
         except StoreError:
             # It may have been taken in all the same: what it brought is swept when that is known.
             self._sweep_at = self._clock.now() + SWEEP_AFTER
-            self._changed = True
+            self._due = min(self._sweep_at, self._sweep_at if self._due is None else self._due)
             raise
         self._follow_up()
         return self._now_known(record)

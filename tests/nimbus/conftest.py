@@ -7,11 +7,12 @@
       leaving w3 s2/0 (1,0): 4
     = nothing changes                where nothing did
 
-Lines to say: `supervisor ID slots=N [beats]`, `lose ID`, `heard ID`, `submit NAME tasks=N [count=N] [workers=N]
-[inactive]` (tasks of the spout "lines", and of a bolt "count" if there is to be one), `kill NAME [wait=SECONDS]`,
-`activate NAME`, `deactivate NAME`, `rebalance NAME [workers=N] [COMPONENT=N]`, `report NAME WORKER [opened] [ended]
-[drained] [stopped] [crash=TEXT] [incarnation=V,R] [version=V] [finished=T,T] [note=TEXT]`, `tick`, `ticks` (every
-second until then), `another nimbus`. An error is shown as `! Error: text`, a report that was refused as `! refused`.
+Lines to say: `supervisor ID slots=N [beats]`, `lose ID`, `heard ID`, `drain ID`, `undrain ID`, `submit NAME tasks=N
+[count=N] [workers=N] [inactive] [replace] [wait=SECONDS]` (tasks of the spout "lines", and of a bolt "count" if there is to
+be one), `kill NAME [wait=SECONDS]`, `activate NAME`, `deactivate NAME`, `rebalance NAME [workers=N] [wait=SECONDS]
+[COMPONENT=N]`, `report NAME WORKER [opened] [ended] [drained] [stopped] [waits] [crash=TEXT] [incarnation=V,R] [version=V]
+[finished=T,T] [note=TEXT]`, `tick`, `ticks` (every second until then), `another nimbus`. An error is shown as
+`! Error: text`, a report that was refused as `! refused`.
 
 The pickles of these topologies are bytes that no unpickler takes: Nimbus has to do without.
 """
@@ -115,7 +116,14 @@ class Scenario:
     def do_submit(self, words: list[str], options: Options) -> None:
         conf = defaults() | {"topology.workers": int(options.get("workers", "1"))}
         topology = a_topology(words[0], int(options["tasks"]), int(options.get("count", "0")))
-        self.nimbus.submit(topology, conf, {"lines": conf}, active="inactive" not in words)
+        self.nimbus.submit(
+            topology,
+            conf,
+            {"lines": conf},
+            active="inactive" not in words,
+            replace="replace" in words,
+            wait_secs=float(options["wait"]) if "wait" in options else None,
+        )
 
     def do_kill(self, words: list[str], options: Options) -> None:
         self.nimbus.kill(words[0], float(options["wait"]) if "wait" in options else None)
@@ -129,7 +137,14 @@ class Scenario:
     def do_rebalance(self, words: list[str], options: Options) -> None:
         numbers = {what: int(number) for what, number in options.items()}
         workers = numbers.pop("workers", None)
-        self.nimbus.rebalance(words[0], workers, numbers or None)
+        wait = numbers.pop("wait", None)
+        self.nimbus.rebalance(words[0], workers, numbers or None, wait)
+
+    def do_drain(self, words: list[str], options: Options) -> None:
+        self.nimbus.drain(words[0])
+
+    def do_undrain(self, words: list[str], options: Options) -> None:
+        self.nimbus.drain(words[0], on=False)
 
     def do_report(self, words: list[str], options: Options) -> str | None:
         name, worker, *flags = words
@@ -152,6 +167,7 @@ class Scenario:
             finished=finished,
             version=int(options.get("version", "0")),
             note=options.get("note"),
+            waits="waits" in flags,
         )
         return None if self.nimbus.report(name, worker, report) else "! refused"
 

@@ -1,0 +1,149 @@
+"""A topology whose record cannot be read is told of and stops no other one; `kill` removes it with all that it has."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from nimbus.clearing import BadTopology
+from nimbus.counting import Statuses
+from nimbus.master import Nimbus
+from squall.cluster import paths
+from squall.cluster.records import WorkerReport
+from tests.nimbus.conftest import Scenario, a_topology
+from topology_api.errors import NameTaken
+from topology_api.options import defaults
+
+NEWER = json.dumps({"kind": "TopologyRecord", "format": 99}).encode()
+BAD = [b"\x00\xff nonsense", NEWER, b"x" * 900_000, b"[]"]
+
+
+@pytest.fixture
+def two(scenario: Scenario) -> Scenario:
+    """Two topologies that run."""
+    for line in ("supervisor s1 slots=3", "submit one tasks=1", "submit two tasks=2"):
+        scenario.say(f"@ 0 {line}")
+    return scenario
+
+
+def the_report(worker: str, version: int, stopped: bool = False) -> WorkerReport:
+    return WorkerReport(worker, (version, 0), True, False, False, stopped, None)
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_the_others_go_on_and_it_is_told_of_once(
+    bad: bytes, two: Scenario, caplog: pytest.LogCaptureFixture
+) -> None:
+    two.store.put(paths.topology("one"), bad)
+    for second in range(1, 4):
+        two.say(f"@ {second} tick")
+    assert [record.name for record in two.nimbus.topologies()] == ["two"]
+    told = [each.getMessage() for each in caplog.records if each.levelname == "ERROR"]
+    assert len(told) == 1 and told[0].startswith("one: its record cannot be read, it is left alone:")
+    two.say("@ 5 kill two wait=0")
+    two.say("@ 6 report two w1 stopped")
+    assert two.nimbus.topologies() == []
+    assert two.registry.assignment("one-1-0") is not None
+
+
+@pytest.mark.parametrize("what", ["assignment", "leaving"])
+def test_a_bad_assignment_is_as_bad_as_a_bad_record(what: str, two: Scenario) -> None:
+    path = {"assignment": paths.assignment, "leaving": paths.leaving}[what]("one-1-0")
+    two.store.put(path, b"nonsense")
+    two.nimbus.tick()
+    assert [record.name for record in two.nimbus.topologies()] == ["two"]
+    with pytest.raises(BadTopology, match=r"topology 'one' cannot be read .*squall kill one"):
+        two.nimbus.deactivate("one")
+    two.nimbus.kill("one", wait_secs=0)
+    two.say("@ 1 report one w1 stopped")
+    assert [record.name for record in two.nimbus.topologies()] == ["two"]
+    assert two.registry.known_ids() == {"two-2-0"}
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_kill_waits_for_its_workers_and_leaves_nothing(bad: bytes, two: Scenario) -> None:
+    two.store.put(paths.topology("one"), bad)
+    two.nimbus.tick()
+    with pytest.raises((BadTopology, NameTaken)):
+        two.nimbus.submit(a_topology("one", 1), defaults(), {})
+    two.nimbus.kill("one")
+    record = two.nimbus.topology("one")
+    assert (record.id, record.state) == ("one-1-0", "KILLED")
+    assert two.registry.assignment(record.id) is None
+    assert two.nimbus.report("one", "w1", the_report("w1", 1, stopped=True))
+    assert two.registry.known_ids() == {"two-2-0"}
+    assert two.nimbus.submit(a_topology("one", 1), defaults(), {}).id == "one-3-0"
+
+
+def test_kill_of_one_of_which_nothing_else_is_known_frees_its_name(scenario: Scenario) -> None:
+    scenario.store.put(paths.topology("one"), b"nonsense")
+    scenario.nimbus.kill("one")
+    assert scenario.store.children("/") == ["cluster"]
+
+
+def test_what_it_has_is_no_orphan_for_the_next_nimbus_either(two: Scenario) -> None:
+    two.store.put(paths.topology("one"), b"nonsense " + b"a" * 64 + b" more")
+    known = two.registry.known_ids()
+    two.nimbus.close()
+    nimbus = Nimbus(two.store, two.clock)
+    nimbus.tick()
+    assert two.registry.known_ids() == known
+    assert nimbus.files_in_use() == {"a" * 64}
+
+
+def test_the_slots_of_its_workers_are_given_to_nobody(two: Scenario) -> None:
+    two.store.put(paths.topology("one"), b"nonsense")
+    two.say("@ 1 submit more tasks=3 workers=3")
+    record = two.nimbus.topology("more")
+    placed = two.registry.assignment(record.id)
+    assert placed is not None
+    assert [placement.slot for placement in placed.placements] == [2]
+
+
+def test_the_word_of_its_workers_is_neither_kept_nor_refused(two: Scenario) -> None:
+    two.store.put(paths.topology("one"), b"nonsense")
+    assert two.nimbus.report("one", "w1", the_report("w1", 1))
+    assert two.registry.reports("one-1-0") == {}
+
+
+def test_a_report_that_cannot_be_read_is_written_over_by_the_next(two: Scenario) -> None:
+    two.store.put(paths.report("one-1-0", "w1"), b"nonsense")
+    two.nimbus.tick()
+    assert two.nimbus.topology("one").state == "ACTIVE"
+    assert two.nimbus.report("one", "w1", the_report("w1", 1))
+    assert two.registry.reports("one-1-0") == {"w1": the_report("w1", 1)}
+
+
+def test_its_status_says_what_is_wrong(two: Scenario) -> None:
+    two.store.put(paths.topology("one"), b"nonsense")
+    status = Statuses(two.store, two.nimbus.counters, two.clock.now).status("one")
+    assert (status.state, status.workers) == ("BAD", 0)
+    assert "/topologies/one: these bytes hold no TopologyRecord" in str(status.error)
+
+
+def test_one_that_is_repaired_goes_on(two: Scenario) -> None:
+    sound = two.store.get(paths.topology("one"))
+    assert sound is not None
+    two.store.put(paths.topology("one"), b"nonsense")
+    two.nimbus.tick()
+    two.store.put(paths.topology("one"), sound[0])
+    two.nimbus.deactivate("one")
+    assert two.nimbus.topology("one").state == "INACTIVE"
+
+
+def test_a_step_that_fails_for_one_topology_is_tried_again_and_keeps_nothing_from_the_others(
+    two: Scenario, caplog: pytest.LogCaptureFixture
+) -> None:
+    record = two.registry.topology("one")
+    assert record is not None
+    conf = {key: value for key, value in record.conf.items() if key != "topology.workers"}
+    two.registry.update_topology(record, type(record)(**{**vars(record), "conf": conf}))
+    two.say("@ 1 lose s1")
+    two.say("@ 2 supervisor s2 slots=3")
+    two.say("@ 10 ticks")
+    placed = two.registry.assignment("two-2-0")
+    assert placed is not None and placed.placements[0].supervisor == "s2"
+    told = [each.getMessage() for each in caplog.records if each.levelname == "ERROR"]
+    assert told == ["one: a step failed and is tried again: KeyError: 'topology.workers'"]
+    assert two.nimbus.due is not None

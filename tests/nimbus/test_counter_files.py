@@ -1,0 +1,149 @@
+"""What was counted is there again after a restart of Nimbus, and nothing is left of topologies that are gone."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nimbus.counting import Counters
+from squall.cluster.counters import ComponentCounters, WorkerCounters
+from squall.cluster.records import TopologyRecord
+from squall.error_reports import ErrorReport
+from squall.status import TopologyStatus
+
+TASKS = ((1, "lines", 0), (2, "count", 0))
+COMPONENTS = (("lines", "spout"), ("count", "bolt"))
+ERROR = ErrorReport("words", "count", 2, "execute", "ValueError: no", "a.py:3", ("one",), "(1,)", 5.0, 2)
+
+
+def record(topology_id: str = "words-1-0", state: str = "ACTIVE") -> TopologyRecord:
+    return TopologyRecord(topology_id, "words", state, None, {}, {}, TASKS, 1, None, None, 0.0)
+
+
+def counted(emitted: int, number: int = 0, **gauges: Any) -> WorkerCounters:
+    lines = ComponentCounters(emitted=emitted, acked=emitted - 1, gauges=gauges)
+    lines.latency.add(0.25)
+    return WorkerCounters({"lines": lines, "count": ComponentCounters(executed=emitted)}, (ERROR,), number)
+
+
+@pytest.fixture
+def counters() -> Counters:
+    """Of two topologies, one of which has lost a worker."""
+    counters = Counters()
+    counters.count("words-1-0", "w1", (1, 0), counted(10))
+    counters.count("words-1-0", "w1", (1, 1), counted(20, lag=7))
+    counters.count("words-1-0", "w2", (1, 0), counted(40))
+    counters.replaced("words-1-0", "w2", 1)
+    counters.count("a b/c-2-0", "w1", (2, 0), counted(5))
+    return counters
+
+
+def loaded(directory: Path) -> Counters:
+    again = Counters()
+    again.load(directory)
+    return again
+
+
+def status(counters: Counters, of: TopologyRecord | None = None, **living: tuple[int, int]) -> TopologyStatus:
+    return counters.status(of or record(), COMPONENTS, living, 1.0)
+
+
+def test_what_was_saved_is_what_is_loaded(counters: Counters, tmp_path: Path) -> None:
+    directory = tmp_path / "state" / "counters"
+    counters.save(directory)
+    again = loaded(directory)
+    for of in (record(), record("a b/c-2-0")):
+        for living in ({}, {"w1": (1, 1)}, {"w1": (2, 0)}):
+            assert status(again, of, **living) == status(counters, of, **living)
+    assert status(again).components["lines"].emitted == 70
+    assert status(again, w1=(1, 1)).components["lines"].metrics == {"lag": 7}
+    assert len(status(again).errors) == 3
+
+
+def test_counting_goes_on_where_it_was_saved(counters: Counters, tmp_path: Path) -> None:
+    counters.save(tmp_path)
+    again = loaded(tmp_path)
+    again.count("words-1-0", "w1", (1, 0), counted(1000))  # that incarnation is over, and counted
+    again.count("words-1-0", "w2", (1, 0), counted(1000))
+    again.count("words-1-0", "w1", (1, 1), counted(25, number=1))
+    assert status(again).components["lines"].emitted == 75
+
+
+def test_what_was_heard_since_counts_more_than_what_was_saved(counters: Counters, tmp_path: Path) -> None:
+    counters.save(tmp_path)
+    again = Counters()
+    again.count("words-1-0", "w1", (1, 1), counted(33, number=9))
+    again.load(tmp_path)
+    assert status(again).components["lines"].emitted == 33
+    assert status(again, record("a b/c-2-0")).components["lines"].emitted == 5
+
+
+def test_a_completed_topology_keeps_its_final_counters(counters: Counters, tmp_path: Path) -> None:
+    counters.save(tmp_path)
+    assert status(loaded(tmp_path), record(state="COMPLETED")).components["lines"].acked == 67
+
+
+def test_only_what_has_changed_is_written(counters: Counters, tmp_path: Path) -> None:
+    counters.save(tmp_path)
+    before = {path.name: path.stat().st_ino for path in tmp_path.iterdir()}
+    counters.save(tmp_path)
+    assert {path.name: path.stat().st_ino for path in tmp_path.iterdir()} == before
+    counters.count("words-1-0", "w1", (1, 1), counted(21, number=1))
+    counters.save(tmp_path)
+    after = {path.name: path.stat().st_ino for path in tmp_path.iterdir()}
+    assert [name for name in before if after[name] != before[name]] == ["words-1-0.json"]
+    assert status(loaded(tmp_path)).components["lines"].emitted == 71
+
+
+def test_topologies_that_are_gone_leave_no_file(counters: Counters, tmp_path: Path) -> None:
+    counters.save(tmp_path)
+    counters.close(record(), COMPONENTS)
+    counters.save(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["a%20b%2Fc-2-0.json"]
+    counters.keep({"words-1-0"}, {"a b/c"})
+    counters.save(tmp_path)
+    assert len(list(tmp_path.iterdir())) == 1
+    counters.keep({"words-1-0"})
+    counters.save(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_others_cannot_read_them(counters: Counters, tmp_path: Path) -> None:
+    counters.save(tmp_path / "new")
+    modes = {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "new").iterdir()}
+    assert modes == {0o600} and stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize("damage", [b"", b"nonsense", b"[]", b'{"format": 9}', b'{"format": 1, "base": 7}'])
+def test_a_damaged_file_is_left_out_with_a_warning(
+    damage: bytes, counters: Counters, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    counters.save(tmp_path)
+    (tmp_path / "words-1-0.json").write_bytes(damage)
+    again = loaded(tmp_path)
+    assert status(again).components["lines"].emitted == 0
+    assert status(again, record("a b/c-2-0")).components["lines"].emitted == 5
+    assert [str(tmp_path / "words-1-0.json") in each.getMessage() for each in caplog.records] == [True]
+
+
+def test_what_could_not_be_written_is_written_the_next_time(
+    counters: Counters, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*arguments: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", full)
+        with pytest.raises(OSError, match="No space left"):
+            counters.save(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    counters.save(tmp_path)
+    assert status(loaded(tmp_path)) == status(counters)
+
+
+def test_where_nothing_was_saved_nothing_is_loaded(tmp_path: Path) -> None:
+    assert status(loaded(tmp_path / "none")).components["lines"].emitted == 0

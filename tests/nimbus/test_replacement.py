@@ -1,0 +1,291 @@
+"""How another version takes over a name, and how the one before comes back; `conftest.py` says how to read transcripts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from nimbus.replacing import step_due
+from squall.cluster import paths
+from squall.cluster.records import TopologyRecord
+from tests.nimbus.conftest import Scenario, a_topology
+from topology_api.options import defaults
+
+Play = Callable[[str], None]
+
+TWO_VERSIONS = """
+    @ 0 supervisor s1 slots=2
+    = nothing changes
+    @ 0 submit words tasks=2
+    words ACTIVE
+      w1 s1/0 (1,0): 1 2
+    @ 1 report words w1 opened
+    = nothing changes
+    @ 2 submit words tasks=3 replace
+    words REPLACING until 32
+      w1 s1/0 (1,0): 1 2
+    @ 3 report words w1 opened drained
+    words REPLACING until 32
+      leaving w1 s1/0 (1,0): 1 2
+    @ 4 report words w1 stopped
+    words ACTIVE until 64
+      w1 s1/0 (2,0): 1 2 3
+""".rstrip("\n")
+
+
+def test_another_version_takes_over_when_the_one_before_has_drained_and_its_workers_are_gone(
+    scenario: Scenario,
+) -> None:
+    scenario.play(
+        TWO_VERSIONS
+        + """
+    @ 5 report words w1 opened
+    words ACTIVE
+      w1 s1/0 (2,0): 1 2 3
+    @ 100 tick
+    = nothing changes
+    """
+    )
+    assert scenario.registry.known_ids() == {"words-2-2"}
+    assert scenario.store.children(paths.REPLACEMENTS) == scenario.store.children(paths.REPLACED) == []
+
+
+def test_a_version_that_fails_is_rolled_back_and_the_one_before_runs_again(scenario: Scenario) -> None:
+    scenario.play(
+        TWO_VERSIONS
+        + """
+    @ 5 report words w1 crash=ValueError
+    words FAILED (ValueError)
+      leaving w1 s1/0 (2,0): 1 2 3
+    @ 6 report words w1 stopped crash=ValueError
+    words ACTIVE
+      w1 s1/0 (3,0): 1 2
+      note: the version words-2-2 was rolled back, and this one runs again: ValueError
+    @ 100 tick
+    = nothing changes
+    """
+    )
+    assert scenario.registry.known_ids() == {"words-1-0"}
+    assert scenario.nimbus.topology("words").id == "words-1-0"
+
+
+def test_a_version_that_is_not_up_in_time_is_rolled_back(play: Play) -> None:
+    play(
+        TWO_VERSIONS
+        + """
+    @ 63 tick
+    = nothing changes
+    @ 64 tick
+    words FAILED (it was not up within 60 s of taking over; its workers w1 had not opened their tasks)
+      leaving w1 s1/0 (2,0): 1 2 3
+    @ 65 report words w1 stopped
+    words ACTIVE
+      w1 s1/0 (3,0): 1 2
+      note: the version words-2-2 was rolled back, and this one runs again: it was not up within 60 s of taking over; its workers w1 had not opened their tasks
+    """  # noqa: E501
+    )
+
+
+def test_a_version_without_a_slot_is_rolled_back_and_waits_for_one_like_any_other(play: Play) -> None:
+    play("""
+    @ 0 submit words tasks=1 inactive
+    words INACTIVE
+    @ 1 submit words tasks=2 replace
+    words ACTIVE until 61
+    @ 61 tick
+    words INACTIVE
+      note: the version words-2-1 was rolled back, and this one runs again: it was not up within 60 s of taking over; there was no slot for it
+    @ 62 supervisor s1 slots=1
+    words INACTIVE
+      w1 s1/0 (1,0): 1
+      note: the version words-2-1 was rolled back, and this one runs again: it was not up within 60 s of taking over; there was no slot for it
+    """)  # noqa: E501
+
+
+def test_time_in_which_its_environment_is_built_does_not_count(play: Play) -> None:
+    play(
+        TWO_VERSIONS
+        + """
+    @ 5 report words w1 waits
+    = nothing changes
+    @ 33 tick
+    = nothing changes
+    @ 34 tick
+    words ACTIVE until 94
+      w1 s1/0 (2,0): 1 2 3
+    @ 64 ticks
+    words ACTIVE until 124
+      w1 s1/0 (2,0): 1 2 3
+    @ 70 report words w1
+    = nothing changes
+    @ 123 ticks
+    = nothing changes
+    @ 124 tick
+    words FAILED (it was not up within 60 s of taking over; its workers w1 had not opened their tasks)
+      leaving w1 s1/0 (2,0): 1 2 3
+    """
+    )
+
+
+def test_an_inactive_version_has_proved_itself_when_its_workers_are_there(play: Play) -> None:
+    play("""
+    @ 0 supervisor s1 slots=2
+    = nothing changes
+    @ 0 submit words tasks=2
+    words ACTIVE
+      w1 s1/0 (1,0): 1 2
+    @ 2 submit words tasks=3 replace inactive wait=0
+    words REPLACING until 2
+      leaving w1 s1/0 (1,0): 1 2
+    @ 4 report words w1 stopped
+    words INACTIVE until 64
+      w1 s1/0 (2,0): 1 2 3
+    @ 5 report words w1
+    words INACTIVE
+      w1 s1/0 (2,0): 1 2 3
+    """)
+
+
+def test_what_drains_for_a_replacement_waits_no_longer_than_it_was_told(play: Play) -> None:
+    play("""
+    @ 0 supervisor s1 slots=1
+    = nothing changes
+    @ 0 submit words tasks=1
+    words ACTIVE
+      w1 s1/0 (1,0): 1
+    @ 2 submit words tasks=1 replace wait=5
+    words REPLACING until 7
+      w1 s1/0 (1,0): 1
+    @ 7 tick
+    words REPLACING until 7
+      leaving w1 s1/0 (1,0): 1
+    """)
+
+
+@pytest.mark.parametrize("state", ["COMPLETED", "FAILED"])
+def test_what_has_ended_is_replaced_at_once_and_comes_back_as_it_was(state: str, scenario: Scenario) -> None:
+    end = {"COMPLETED": "ended", "FAILED": "crash=Boom"}[state]
+    error = {"COMPLETED": "", "FAILED": " (Boom)"}[state]
+    scenario.play(f"""
+    @ 0 supervisor s1 slots=1
+    = nothing changes
+    @ 0 submit words tasks=1
+    words ACTIVE
+      w1 s1/0 (1,0): 1
+    @ 1 report words w1 opened {end}
+    words {state}{error}
+      leaving w1 s1/0 (1,0): 1
+    @ 2 report words w1 stopped
+    words {state}{error}
+    @ 3 submit words tasks=2 replace
+    words ACTIVE until 63
+      w1 s1/0 (2,0): 1 2
+    @ 4 report words w1 crash=Worse
+    words FAILED (Worse)
+      leaving w1 s1/0 (2,0): 1 2
+    @ 5 report words w1 stopped
+    words {state}{error}
+      note: the version words-2-3 was rolled back, and this one runs again: Worse
+    """)
+
+
+def test_replacing_what_is_not_there_is_submitting_it(play: Play) -> None:
+    play("""
+    @ 0 submit words tasks=1 replace wait=7
+    words ACTIVE
+    """)
+
+
+def test_what_cannot_be_replaced_now_says_so_and_nothing_is_left_of_the_attempt(scenario: Scenario) -> None:
+    scenario.play(
+        TWO_VERSIONS
+        + """
+    @ 5 submit words tasks=1 replace
+    ! NotProved: cannot replace topology 'words': it has just replaced the version before and is to prove that it runs; wait until its workers are up, or kill it
+    @ 5 rebalance words workers=2
+    ! NotProved: cannot rebalance topology 'words': it has just replaced the version before and is to prove that it runs; wait until its workers are up, or kill it
+    @ 5 deactivate words
+    words INACTIVE until 64
+      w1 s1/0 (2,0): 1 2 3
+    @ 6 activate words
+    words ACTIVE until 64
+      w1 s1/0 (2,0): 1 2 3
+    @ 7 report words w1 opened
+    words ACTIVE
+      w1 s1/0 (2,0): 1 2 3
+    @ 8 submit words tasks=1 replace
+    words REPLACING until 38
+      w1 s1/0 (2,0): 1 2 3
+    @ 8 submit words tasks=1 replace
+    ! IllegalTransition: cannot replace topology 'words': it is REPLACING; possible now: kill
+    @ 8 submit words tasks=1
+    ! NameTaken: a topology named 'words' is there already: kill it first, or submit under another name
+    @ 9 kill words
+    words KILLED until 39
+      w1 s1/0 (2,0): 1 2 3
+    @ 9 submit words tasks=1 replace
+    ! IllegalTransition: cannot replace topology 'words': it is KILLED; possible now: kill
+    """  # noqa: E501
+    )
+    scenario.say("@ 50 tick")
+    assert scenario.registry.known_ids() == {"words-2-2"}
+
+
+def test_another_nimbus_waits_for_the_proof_as_long_again(play: Play) -> None:
+    play(
+        TWO_VERSIONS
+        + """
+    @ 50 another nimbus
+    words ACTIVE until 110
+      w1 s1/0 (2,0): 1 2 3
+    @ 109 tick
+    = nothing changes
+    """
+    )
+
+
+@pytest.mark.parametrize("where", ["replacement", "replaced"])
+def test_a_version_that_cannot_be_read_stops_nobody(where: str, scenario: Scenario) -> None:
+    scenario.say("@ 0 supervisor s1 slots=1")
+    scenario.say("@ 0 submit words tasks=1")
+    if where == "replacement":
+        scenario.say("@ 1 submit words tasks=2 replace")
+        scenario.store.put(paths.replacement("words"), b"nonsense")
+        scenario.nimbus.tick()
+        assert scenario.nimbus.topology("words").state == "ACTIVE"
+        assert scenario.nimbus.topology("words").id == "words-1-0"
+    else:
+        scenario.say("@ 1 submit words tasks=2 replace wait=0")
+        scenario.say("@ 2 report words w1 stopped")
+        scenario.store.put(paths.replaced("words"), b"nonsense")
+        scenario.say("@ 3 report words w1 crash=Boom")
+        assert scenario.nimbus.topology("words").state == "FAILED"
+        assert scenario.nimbus.topology("words").id == "words-2-1"
+    scenario.say("@ 4 kill words wait=0")
+    scenario.say("@ 5 report words w1 stopped")
+    assert scenario.store.children("/") == ["cluster", "counters", "supervisors"]
+
+
+def test_files_of_versions_that_wait_or_may_come_back_are_in_use(scenario: Scenario) -> None:
+    conf = defaults() | {"topology.workers": 1}
+    files = [{"code": letter * 64} for letter in "abc"]
+    submit = scenario.nimbus.submit
+    submit(a_topology("other", 1), conf, {}, files={"wheels": "d" * 64})
+    submit(a_topology("words", 1), conf, {}, files=files[0])
+    scenario.say("@ 0 supervisor s1 slots=3")
+    submit(a_topology("words", 1), conf, {}, files=files[1], replace=True)
+    assert scenario.nimbus.files_in_use() == {letter * 64 for letter in "abd"}
+    scenario.say("@ 1 kill words wait=0")
+    scenario.say("@ 2 report words w1 stopped")
+    assert scenario.nimbus.files_in_use() == {"d" * 64}
+
+
+def test_a_version_waits_while_the_one_before_is_being_rebalanced(scenario: Scenario) -> None:
+    scenario.say("@ 0 supervisor s1 slots=1")
+    scenario.say("@ 0 submit words tasks=1")
+    scenario.say("@ 0 rebalance words workers=1")
+    record = scenario.nimbus.topology("words")
+    assert record.state == "REBALANCING"
+    waiting = TopologyRecord("words-9-0", "words", "ACTIVE", None, {}, {}, (), 0, None, None, 0.0)
+    assert step_due(scenario.nimbus._view(record), waiting, None, 0.0) is None

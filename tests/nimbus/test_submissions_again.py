@@ -1,0 +1,128 @@
+"""A submission that comes again is the same one; what one that failed has left is swept."""
+
+from __future__ import annotations
+
+import pytest
+
+from nimbus.master import SWEEP_AFTER, Nimbus
+from squall.clock import ManualClock
+from squall.cluster import paths
+from squall.cluster.blobs import put_bundle
+from squall.cluster.memory import InMemoryStore
+from squall.cluster.records import Assignment, Placement, SupervisorRecord, TopologyRecord
+from squall.cluster.registry import Registry
+from squall.cluster.store import Unavailable
+from tests.flaky_store import AFTER, BEFORE, FlakyStore
+from tests.nimbus.conftest import a_topology
+from topology_api.errors import InvalidConfig, NameTaken
+from topology_api.options import defaults
+
+
+class Desk:
+    """A Nimbus over a store that can be made to fail."""
+
+    def __init__(self) -> None:
+        self.store = FlakyStore(InMemoryStore())
+        self.clock = ManualClock()
+        self.nimbus = Nimbus(self.store, self.clock, calendar=lambda: 1_000_000.0 + self.clock.now())
+
+    def submit(self, key: str, name: str = "words", replace: bool = False) -> TopologyRecord:
+        return self.nimbus.submit(
+            a_topology(name, 1), defaults(), {}, submission=key, files={"code": "c" * 64}, python="3.11",
+            replace=replace,
+        )  # fmt: skip
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+def test_it_comes_again_and_makes_one_topology(desk: Desk) -> None:
+    first = desk.submit("key")
+    assert desk.submit("key") == first == desk.nimbus.submitted("key")
+    assert (first.submission, first.files, first.python) == ("key", {"code": "c" * 64}, "3.11")
+    assert (first.id, first.submitted) == ("words-1-1000000", 1_000_000.0)
+    assert desk.nimbus.submitted("other") is None and desk.nimbus.submitted("") is None
+    with pytest.raises(NameTaken):
+        desk.submit("other")
+    with pytest.raises(NameTaken):
+        desk.submit("")
+    assert Registry(desk.store).known_ids() == {first.id}
+
+
+def test_one_that_waits_to_replace_another_comes_again_too(desk: Desk) -> None:
+    registry = Registry(desk.store)
+    registry.save_supervisor(SupervisorRecord("s1", "s1", 1))
+    first = desk.submit("one")
+    second = desk.submit("two", replace=True)
+    assert desk.nimbus.topology("words").id == first.id
+    assert desk.submit("two", replace=True).id == second.id != first.id
+    assert desk.nimbus.submitted("two") == registry.replacement("words")
+    assert registry.known_ids() == {first.id, second.id}
+
+
+@pytest.mark.parametrize("write", range(1, 7))
+@pytest.mark.parametrize("how", [BEFORE, AFTER])
+def test_whichever_write_of_it_fails_it_is_there_once_when_it_comes_again(
+    desk: Desk, write: int, how: str
+) -> None:
+    desk.store.fail_write(write, how)
+    try:
+        first = desk.submit("key")
+    except Unavailable:
+        first = desk.submit("key")
+    assert [record.id for record in desk.nimbus.topologies()] == [first.id]
+    assert desk.submit("key").id == first.id
+    desk.clock.move_to(SWEEP_AFTER + 1)
+    desk.nimbus.tick()
+    assert Registry(desk.store).known_ids() == {first.id}
+
+
+def test_what_one_that_failed_has_left_goes_when_it_is_known_that_it_failed(desk: Desk) -> None:
+    desk.store.fail_write(4, BEFORE)
+    with pytest.raises(Unavailable):
+        desk.submit("key")
+    assert desk.store.children(paths.BLOBS) == ["words-1-1000000"]
+    assert desk.nimbus.due is not None
+    desk.clock.move_to(SWEEP_AFTER - 0.5)
+    desk.nimbus.tick()
+    assert desk.store.children(paths.BLOBS) == ["words-1-1000000"]
+    desk.clock.move_to(SWEEP_AFTER)
+    desk.nimbus.tick()
+    assert desk.store.children(paths.BLOBS) == []
+    assert desk.nimbus.due is None
+
+
+def test_a_command_that_was_written_is_done_though_the_store_goes_away_right_after(desk: Desk) -> None:
+    desk.submit("key")
+    desk.store.chooses = lambda call: BEFORE if desk.store.writes > before else None
+    before = desk.store.writes + 1
+    desk.nimbus.deactivate("words")
+    desk.store.chooses = lambda call: None
+    assert desk.nimbus.topology("words").state == "INACTIVE"
+
+
+def test_a_nimbus_that_takes_over_sweeps_what_belongs_to_nobody() -> None:
+    store = InMemoryStore()
+    registry = Registry(store)
+    put_bundle(store, "words-7-0", a_topology("words", 1))
+    registry.save_sealed_keys("words-7-0", "s1", b"sealed")
+    registry.save_sealed_keys(paths.OPERATOR, "n1", b"sealed")
+    registry.save_assignment(Assignment("old-3-0", 2, (Placement("w1", "s1", 0, (2, 0), (1,)),)))
+    registry.save_leaving(Assignment("old-3-0", 2, (Placement("w2", "s1", 0, (2, 0), (1,)),)))
+    store.put(paths.report("old-3-0", "w1"), b"whatever")
+    for path in (paths.replacement("nobody"), paths.replaced("nobody")):
+        store.put(path, b"whatever")
+    Nimbus(store, ManualClock())
+    assert store.children("/") == ["cluster", "keys"]
+    assert store.children(paths.KEYS) == [paths.OPERATOR]
+
+
+@pytest.mark.parametrize("wait_secs", [-1, float("nan"), float("inf")])
+def test_a_wait_that_is_no_time_is_refused(desk: Desk, wait_secs: float) -> None:
+    with pytest.raises(InvalidConfig, match="wait_secs must be 0 or more"):
+        desk.nimbus.submit(a_topology("words", 1), defaults(), {}, replace=True, wait_secs=wait_secs)
+    desk.submit("key")
+    with pytest.raises(InvalidConfig, match="wait_secs must be 0 or more"):
+        desk.nimbus.rebalance("words", wait_secs=wait_secs)

@@ -1,0 +1,67 @@
+"""A daemon acts on the cluster that it belongs to, and on no other."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from squall.cluster import identity, paths
+from squall.cluster.memory import InMemoryStore
+from squall.cluster.records import FORMAT
+from squall.cluster.store import Unavailable
+from tests.flaky_store import AFTER, FlakyStore
+
+
+def test_a_cluster_has_one_id_from_its_first_leader_on() -> None:
+    store = InMemoryStore()
+    assert identity.check(store, None) == ""
+    made = identity.establish(store)
+    assert made and identity.establish(store) == identity.check(store, None) == made
+    assert identity.check(store, made) == made
+    assert json.loads(store.get(paths.CLUSTER)[0]) == {"id": made, "format": FORMAT}  # type: ignore[index]
+    assert identity.establish(InMemoryStore()) != made
+
+
+def test_a_store_that_is_another_clusters_is_refused() -> None:
+    store = InMemoryStore()
+    made = identity.establish(store)
+    with pytest.raises(
+        identity.OtherCluster, match=f"holds cluster {made}, and this daemon belongs to .* mine"
+    ):
+        identity.check(store, "mine")
+
+
+def test_a_store_that_was_emptied_is_refused_by_whoever_remembers_it() -> None:
+    with pytest.raises(
+        identity.OtherCluster, match=r"is empty, .* cluster mine: .*squall nimbus --new-cluster"
+    ):
+        identity.check(InMemoryStore(), "mine")
+
+
+@pytest.mark.parametrize(
+    "data", [b"nonsense", b"[]", b'{"id": 7, "format": 3}', b'{"id": "", "format": 3}', b"{}"]
+)
+def test_what_is_no_id_is_refused(data: bytes) -> None:
+    store = InMemoryStore()
+    store.put(paths.CLUSTER, data)
+    for ask in (lambda: identity.check(store, None), lambda: identity.establish(store)):
+        with pytest.raises(identity.OtherCluster, match="/cluster holds no cluster's id"):
+            ask()
+
+
+def test_a_cluster_of_a_newer_release_is_refused_by_name() -> None:
+    store = InMemoryStore()
+    store.put(paths.CLUSTER, json.dumps({"id": "x", "format": FORMAT + 1}).encode())
+    with pytest.raises(
+        identity.OtherCluster, match=f"of format {FORMAT + 1}, this Squall reads format {FORMAT}"
+    ):
+        identity.check(store, "x")
+
+
+def test_an_id_that_was_written_by_a_call_that_timed_out_is_the_one() -> None:
+    store = FlakyStore(InMemoryStore())
+    store.fail_write(1, AFTER)
+    with pytest.raises(Unavailable):
+        identity.establish(store)
+    assert identity.establish(store) == identity.check(store.store, None)

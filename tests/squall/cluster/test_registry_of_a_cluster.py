@@ -1,0 +1,171 @@
+"""The registry leaves out what cannot be read, forgets what a failed write may have changed, and finds all of a topology."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from squall.cluster import paths
+from squall.cluster.memory import InMemoryStore
+from squall.cluster.records import (
+    Assignment,
+    BadRecord,
+    NimbusRecord,
+    Placement,
+    SupervisorRecord,
+    TopologyRecord,
+    WorkerReport,
+)
+from squall.cluster.registry import Registry, name_of, number_of
+from squall.cluster.store import Exists, Unavailable
+from tests.flaky_store import AFTER, BEFORE, FlakyStore
+
+WORDS = TopologyRecord("words-1-0", "words", "ACTIVE", None, {}, {}, ((1, "lines", 0),), 0, None, None, 0.0)
+OTHER = replace(WORDS, id="other-2-0", name="other")
+PLACED = Assignment("words-1-0", 1, (Placement("w1", "s1", 0, (1, 0), (1,)),))
+REPORT = WorkerReport("w1", (1, 0), True, False, False, False, None)
+
+
+@pytest.fixture
+def store() -> InMemoryStore:
+    return InMemoryStore()
+
+
+@pytest.fixture
+def registry(store: InMemoryStore) -> Registry:
+    registry = Registry(store)
+    registry.create_topology(WORDS)
+    registry.create_topology(OTHER)
+    return registry
+
+
+@pytest.mark.parametrize(
+    "path", [paths.topology("words"), paths.assignment("words-1-0"), paths.leaving("words-1-0")]
+)
+def test_a_topology_that_cannot_be_read_is_left_out_and_named(
+    path: str, store: InMemoryStore, registry: Registry
+) -> None:
+    assert registry.topologies() == [WORDS, OTHER] and registry.bad == {}
+    store.put(path, b"nonsense")
+    assert registry.topologies() == [OTHER]
+    assert list(registry.bad) == ["words"] and path in registry.bad["words"]
+    store.delete(path)
+    registry.topologies()
+    assert registry.bad == {}
+
+
+def test_a_record_under_the_name_of_another_is_bad(store: InMemoryStore, registry: Registry) -> None:
+    found = store.get(paths.topology("words"))
+    assert found is not None
+    store.put(paths.topology("other"), found[0])
+    assert registry.topologies() == [WORDS]
+    assert registry.bad == {"other": "/topologies/other holds the record of 'words'"}
+
+
+def test_a_report_that_cannot_be_read_is_none_and_is_written_over(
+    store: InMemoryStore, registry: Registry
+) -> None:
+    store.put(paths.report("words-1-0", "w1"), b"nonsense")
+    assert registry.report("words-1-0", "w1") is None
+    assert registry.reports("words-1-0") == {}
+    registry.save_report("words-1-0", REPORT)
+    assert registry.reports("words-1-0") == {"w1": REPORT}
+
+
+def test_a_supervisor_or_nimbus_that_cannot_be_read_is_not_there(
+    store: InMemoryStore, registry: Registry, caplog: pytest.LogCaptureFixture
+) -> None:
+    registry.save_supervisor(SupervisorRecord("s1", "a", 1))
+    registry.save_nimbus(NimbusRecord("n1", "http://n1", "a"))
+    for path in (paths.supervisor("s2"), paths.nimbus("n2")):
+        store.put(path, b"nonsense")
+    for _ in range(2):
+        assert [record.id for record in registry.supervisors()] == ["s1"]
+        assert [record.id for record in registry.nimbuses()] == ["n1"]
+    assert len(caplog.records) == 2
+    registry.save_supervisor(SupervisorRecord("s2", "b", 1))
+    assert [record.id for record in registry.supervisors()] == ["s1", "s2"]
+
+
+@pytest.mark.parametrize("how", [BEFORE, AFTER])
+def test_after_a_write_that_failed_what_stands_there_is_read_again(how: str) -> None:
+    store = FlakyStore(InMemoryStore())
+    registry = Registry(store)
+    registry.create_topology(WORDS)
+    store.fail_write(1, how)
+    changed = replace(WORDS, state="INACTIVE")
+    with pytest.raises(Unavailable):
+        registry.update_topology(WORDS, changed)
+    now = registry.topology("words")
+    assert now == (changed if how == AFTER else WORDS)
+    assert now is not None
+    registry.update_topology(now, changed)
+    assert registry.topology("words") == changed
+
+
+@pytest.mark.parametrize("how", [BEFORE, AFTER])
+def test_a_number_is_given_once_though_the_call_for_it_timed_out(how: str) -> None:
+    store = FlakyStore(InMemoryStore())
+    registry = Registry(store)
+    given = [registry.next_number("assignments")]
+    store.fail_write(1, how)
+    with pytest.raises(Unavailable):
+        registry.next_number("assignments")
+    given += [registry.next_number("assignments") for _ in range(3)]
+    assert len(set(given)) == 4
+
+
+def test_a_counter_that_holds_no_number_says_what_helps(store: InMemoryStore, registry: Registry) -> None:
+    store.put(paths.counter("assignments"), b"many")
+    with pytest.raises(BadRecord, match="/counters/assignments holds no number but b'many': write one there"):
+        registry.next_number("assignments")
+
+
+def test_versions_that_wait_or_were_replaced_stand_beside_the_one_that_has_the_name(
+    registry: Registry,
+) -> None:
+    newer = replace(WORDS, id="words-3-0")
+    registry.create_replacement(newer)
+    with pytest.raises(Exists):
+        registry.create_replacement(newer)
+    registry.save_replaced(WORDS)
+    registry.save_replaced(WORDS)
+    assert (registry.replacement("words"), registry.replacements()) == (newer, ["words"])
+    assert (registry.replaced("words"), registry.all_replaced()) == (WORDS, ["words"])
+    registry.remove_replacement("words")
+    registry.remove_replaced("words")
+    assert registry.replacement("words") is registry.replaced("words") is None
+    registry.remove_replaced("words")
+
+
+def test_drained_supervisors_are_known_until_they_are_not(registry: Registry) -> None:
+    registry.save_drained("s1")
+    registry.save_drained("a/b")
+    assert registry.drained_supervisors() == {"s1", "a/b"}
+    registry.remove_drained("s1")
+    registry.remove_drained("s1")
+    assert registry.drained_supervisors() == {"a/b"}
+
+
+def test_everything_of_a_topology_is_found_and_removed(store: InMemoryStore, registry: Registry) -> None:
+    registry.save_assignment(PLACED)
+    registry.save_leaving(replace(PLACED, topology_id="words-9-0"))
+    registry.save_report("words-5-0", REPORT)
+    registry.save_sealed_keys("words-6-0", "s1", b"sealed")
+    registry.save_sealed_keys(paths.OPERATOR, "n1", b"sealed")
+    store.put(paths.description("words-7-0"), b"{}")
+    assert registry.known_ids() == {f"words-{number}-0" for number in (1, 5, 6, 7, 9)}
+    assert registry.placed_ids() == {"words-1-0", "words-9-0"}
+    for topology_id in registry.known_ids():
+        registry.remove_all_of(topology_id)
+    assert registry.known_ids() == set()
+    assert registry.sealed_keys(paths.OPERATOR, "n1") == b"sealed"
+    assert registry.assignment("words-1-0") is None
+    registry.save_assignment(PLACED)
+    assert registry.assignment("words-1-0") == PLACED
+
+
+def test_a_name_may_be_whatever_names_may_be() -> None:
+    assert (name_of("a-b-12-5"), number_of("a-b-12-5")) == ("a-b", 12)
+    assert (name_of("x"), number_of("x")) == ("x", 0)
