@@ -24,6 +24,7 @@ import click
 from squall import __version__
 from squall_cli.cluster_client import DEFAULT_URL, config_option
 from squall_cli.daemon_options import daemon_settings, host_port
+from squall_cli.figures import plural
 from squall_cli.interrupts import EndNow, Interrupts
 from topology_api.errors import SquallError
 
@@ -241,12 +242,12 @@ def opening(url: str, slots: int, directory: Path, state: str | None, conf: Mapp
     """What is said when everything is ready: one screen."""
     where = "" if url == DEFAULT_URL else f"  export SQUALL_NIMBUS={url}\n"
     if state is None:
-        kept = f"Its files are in {directory} and go with it; --state DIR keeps them."
+        kept = f"Files, gone at the end:  {directory}   (--state DIR keeps them)"
     else:
-        kept = f"Its files are in {directory}: topologies go on with the next `squall dev --state {state}`."
+        kept = f"Files, kept:             {directory}   (topologies go on the next time)"
     token = conf.get("squall.token.file") or directory / "nimbus" / "token"
     return f"""\
-Squall {__version__}: a cluster of one host, with Nimbus at {url} and {slots} worker slots.
+Squall {__version__}: Nimbus at {url}, {plural(slots, "worker slot")} on this machine.
 
 In another terminal:
 {where}  squall submit examples/word_count.py --wait
@@ -256,6 +257,6 @@ In another terminal:
 `squall --help` lists all commands.
 
 {kept}
-What it does stands in {directory / LOG}.
-Other users of this machine need the token in {token}.
+Log:                     {directory / LOG}
+Token, for other users:  {token}
 Ctrl-C ends it, with all topologies and workers."""

@@ -85,7 +85,7 @@ class Tail:
         self.rest = ""
 
     def last(self, number: int, component: str | None = None, following: bool = True) -> list[Entry]:
-        """The last so many entries; of one component if it is named. A line that has not ended counts unless it is waited for."""
+        """The last so many entries, of one component if it is named. A line that has not ended counts unless `following`."""
         window = FIRST
         while True:
             start, text = self.end_of_log(window)

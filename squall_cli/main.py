@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from errno import EPIPE
 from importlib import import_module
+from io import TextIOWrapper
 
 import click
 
@@ -156,9 +157,16 @@ def fill_closed_streams() -> None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - open as long as the process runs
 
 
+def take_any_character() -> None:
+    """What things are named, and errors of others, may hold characters that stdout's encoding lacks: they are escaped."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command and end the process with its exit status."""
     fill_closed_streams()
+    take_any_character()
     try:
         check_ours()
     except NotOurs as error:

@@ -61,10 +61,9 @@ class Dev:
         self.home = home
         process.wait_for("Ctrl-C ends it")
         first = next(line for line in process.lines if "Nimbus at" in line)
-        self.url = first.partition("Nimbus at ")[2].split()[0]
-        self.state = Path(
-            next(line for line in process.lines if line.startswith("What it does")).split()[-1].rstrip(".")
-        ).parent
+        self.url = first.partition("Nimbus at ")[2].partition(",")[0]
+        log = next(line for line in process.lines if line.startswith("Log:"))
+        self.state = Path(log.split()[-1]).parent
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """A command in a process of its own, as the same user."""

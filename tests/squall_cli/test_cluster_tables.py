@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from squall_cli.figures import span
 from squall_cli.tables import SHORTEST, Column, Table, fitted, plain_lines, rich_table, table, widths
 from tests.squall_cli.fake_nimbus import FakeNimbus, fake_nimbus, topology
+from tests.squall_cli.run_process import running_squall
 from tests.squall_cli.terminal import squall_on_terminal
 
 COLUMNS = st.lists(
@@ -129,6 +130,13 @@ def test_colours_are_left_out_where_nobody_wants_them(nimbus: FakeNimbus) -> Non
     with squall_on_terminal(80, 24, "list", SQUALL_NIMBUS=nimbus.url, TERM="dumb") as terminal:
         terminal.end()
         assert "\x1b" not in terminal.text
+
+
+def test_an_output_that_lacks_characters_gets_them_escaped(nimbus: FakeNimbus) -> None:
+    nimbus.put(topology("caf\u00e9"))
+    with running_squall("list", SQUALL_NIMBUS=nimbus.url, PYTHONIOENCODING="ascii") as process:
+        assert process.end() == 0
+        assert "caf\\xe9" in process.text
 
 
 def test_json_on_a_terminal_is_json(nimbus: FakeNimbus) -> None:
