@@ -33,7 +33,7 @@ def make_certificates(
     certificate, key, request, extensions = (
         folder / name for name in ("server.pem", "server.key", "csr", "extensions")
     )
-    extensions.write_text(f"subjectAltName={names}\n")
+    extensions.write_text(f"subjectAltName={names}\nauthorityKeyIdentifier=keyid\n")
     new_key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
     _openssl(
         "req",
@@ -47,6 +47,8 @@ def make_certificates(
         "30",
         "-subj",
         "/CN=authority of a test",
+        "-addext",
+        "keyUsage=critical,keyCertSign,cRLSign",  # which Python 3.13 wants
     )
     _openssl("req", *new_key, "-keyout", key, "-out", request, "-subj", "/CN=localhost")
     _openssl(
