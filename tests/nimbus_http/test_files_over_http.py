@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from nimbus import housekeeping
 from nimbus.daemon import NimbusDaemon
 from nimbus.files import FileStore
 from squall.archives import pack
@@ -148,3 +149,26 @@ def test_a_supervisor_that_asks_a_standby_without_the_file_is_sent_to_the_leader
     with closing(client_of(standby)) as client:
         assert client.get_file(at("files", name), io.BytesIO()) == name
         assert not standby.files.has(name)
+
+
+def test_a_file_that_nobody_has_any_more_keeps_a_nimbus_from_leading_for_a_while_only(
+    cluster: Cluster,
+    store: InMemoryStore,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(housekeeping, "PATIENCE_SECS", 0.0)
+    leader = cluster.start_leader("first", store.session())
+    code = tmp_path / "code.tar.gz"
+    name = pack({"my_words.py": b"x = 1"}, code)
+    with closing(client_of(leader)) as client:
+        client.put_file(at("files", name), code)
+        client.post("topologies", submission(files={"code": name}))
+    leader.stop()
+    (leader.files.directory / name).unlink()
+    again = cluster.start_leader("first", store.session())
+    assert f"the file {name} of topology 'words' is lost" in caplog.text
+    with closing(client_of(again)) as client:
+        client.delete("topologies/words", wait_secs=0)
+        until(lambda: client.get("topologies") == {"topologies": []}, "its end: it could be killed")

@@ -1,0 +1,211 @@
+"""The control loop of a Nimbus, round by round on a manual clock: terms begin, end and begin anew."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from nimbus.control import REBUILD_SECS, Control, NotLeading
+from nimbus.master import Nimbus
+from squall.clock import ManualClock
+from squall.cluster import paths
+from squall.cluster.memory import InMemoryStore
+from squall.cluster.records import NimbusRecord
+from squall.cluster.registry import Registry
+from squall.cluster.store import Deposed, Store
+from tests.flaky_store import FlakyStore
+
+
+class Office:
+    """Nothing but a note of what it was told."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def begin(self, store: Store) -> None:
+        self.told.append("begin")
+
+    def look(self, now: float) -> None:
+        pass
+
+    def steps_aside(self) -> str | None:
+        return None
+
+    def end(self) -> None:
+        self.told.append("end")
+
+    def next_time(self, now: float) -> float:
+        return math.inf
+
+    def close(self) -> None:
+        self.told.append("close")
+
+
+class Desk:
+    """One control loop over a session of a shared store."""
+
+    def __init__(self, store: InMemoryStore, clock: ManualClock, nimbus_id: str) -> None:
+        self.session = store.session()
+        self.session.session_secs = 6.0
+        self.store = FlakyStore(self.session)
+        self.clock = clock
+        self.office = Office()
+        self.made: list[Nimbus] = []
+        self.reason: str | None = None
+        self.woken = 0
+        self.control = Control(
+            self.store,
+            NimbusRecord(nimbus_id, f"http://{nimbus_id}", nimbus_id),
+            clock,
+            self.make,
+            self.office,
+            lambda: self.reason,
+            self.wake,
+        )
+
+    def make(self, store: Store) -> Nimbus:
+        self.made.append(Nimbus(store, self.clock))
+        return self.made[-1]
+
+    def wake(self) -> None:
+        self.woken += 1
+
+    def rounds(self, seconds: float = 0.0) -> None:
+        """All rounds that are due until then."""
+        until = self.clock.now() + seconds
+        for _ in range(1000):
+            self.control.round()
+            due = self.control.next_time()
+            if due is None or due > until:
+                break
+            self.clock.move_to(max(due, self.clock.now()))
+        else:
+            raise AssertionError("it never rests")
+        self.clock.move_to(until)
+        self.control.round()
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(1000.0)
+
+
+@pytest.fixture
+def start(clock: ManualClock) -> Callable[[str], Desk]:
+    store = InMemoryStore()
+    return lambda nimbus_id: Desk(store, clock, nimbus_id)
+
+
+def test_the_first_one_leads_the_second_stands_by_and_both_are_there(start: Callable[[str], Desk]) -> None:
+    first, second = start("n1"), start("n2")
+    first.rounds()
+    second.rounds()
+    assert first.control.leading and not second.control.leading
+    assert [record.id for record in Registry(first.session).nimbuses()] == ["n1", "n2"]
+    assert first.control.lead(lambda nimbus: nimbus.topologies()) == []
+    with pytest.raises(NotLeading):
+        second.control.lead(lambda nimbus: nimbus.topologies())
+
+
+def test_who_stops_lets_the_other_lead_at_once(start: Callable[[str], Desk]) -> None:
+    first, second = start("n1"), start("n2")
+    first.rounds()
+    second.rounds()
+    second.woken = 0
+    first.control.stop()
+    assert second.woken, "it was told"
+    second.rounds()
+    assert second.control.leading and not first.control.leading
+    assert first.office.told == ["begin", "end", "close"]
+    assert [record.id for record in Registry(second.session).nimbuses()] == ["n2"]
+
+
+def test_a_session_that_is_over_ends_the_term_and_its_master(start: Callable[[str], Desk]) -> None:
+    first, second = start("n1"), start("n2")
+    first.rounds()
+    first.session.expire()
+    second.rounds()
+    first.rounds(6.0)
+    second.rounds()
+    assert second.control.leading and not first.control.leading
+    assert first.office.told == ["begin", "end"]
+
+
+def test_a_write_that_is_refused_because_another_leads_ends_the_term(start: Callable[[str], Desk]) -> None:
+    first = start("n1")
+    first.rounds()
+    first.session.put(paths.EPOCH, b"somebody else")
+
+    def refused(nimbus: Nimbus) -> None:
+        raise Deposed("the guard does not hold")
+
+    with pytest.raises(NotLeading, match="does not lead any more"):
+        first.control.lead(refused)
+    assert not first.control.leading and first.office.told == ["begin", "end"]
+    made = len(first.made)
+    first.control.round()
+    assert first.control.leading and len(first.made) == made + 1, (
+        "a term of its own, with a master of its own"
+    )
+
+
+def test_while_the_store_is_away_it_waits_and_says_so_once(
+    start: Callable[[str], Desk], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "nimbus.control")
+    first = start("n1")
+    first.rounds()
+    master = first.made[-1]
+    first.store.away = True
+    master._changed = True
+    first.rounds(2.0)
+    first.store.away = False
+    first.rounds(2.0)
+    assert first.made == [master], "the same master goes on: it led all the time"
+    told = [record.getMessage() for record in caplog.records]
+    assert len([text for text in told if "is away" in text]) == 1 and "the store answers again" in told
+
+
+def test_a_store_that_is_away_for_long_ends_the_term_before_another_one_can_begin(
+    start: Callable[[str], Desk],
+) -> None:
+    first = start("n1")
+    first.rounds()
+    first.store.away = True
+    first.rounds(5.0)
+    assert not first.control.leading, "5 s of a session of 6 s"
+    with pytest.raises(NotLeading):
+        first.control.lead(lambda nimbus: nimbus.topologies())
+    first.store.away = False
+    first.rounds(2.0)
+    assert first.control.leading and len(first.made) == 2
+
+
+def test_an_error_in_the_master_is_logged_and_the_master_is_built_anew(
+    start: Callable[[str], Desk], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = start("n1")
+    first.rounds()
+
+    def broken(*arguments: Any) -> None:
+        raise ValueError("a mistake of ours")
+
+    monkeypatch.setattr(first.made[-1], "tick", broken)
+    first.control.round()
+    assert "a mistake of ours" in caplog.text
+    first.rounds(REBUILD_SECS)
+    assert first.control.leading and len(first.made) == 2
+
+
+def test_one_that_has_a_reason_not_to_lead_stands_by(start: Callable[[str], Desk]) -> None:
+    first = start("n1")
+    first.reason = "lacks a file"
+    first.rounds(60.0)
+    assert not first.control.leading and first.made == []
+    first.reason = None
+    first.rounds(60.0)
+    assert first.control.leading
