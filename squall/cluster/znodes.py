@@ -109,13 +109,14 @@ def put(
         _expect(nodes, path, expected, guard)
     while True:
         try:
-            return _commit(nodes, guard, Write(path, data, ANY if expected is None else expected))
+            if expected is not None:
+                return _commit(nodes, guard, Write(path, data, expected))
+            if nodes.look(path) is not None:
+                return _commit(nodes, guard, Write(path, data, ANY))
+            return _make(nodes, guard, path, data)
         except StepFailed as failed:
             if expected is not None:
                 raise Conflict(path, expected, _version(nodes.look(path))) from failed
-        try:
-            return _make(nodes, guard, path, data)
-        except StepFailed as failed:
             _only(failed, path, Why.MISSING, Why.THERE)
 
 
@@ -192,13 +193,7 @@ def _clear_way(nodes: Nodes, path: str) -> None:
 
 
 def _make(nodes: Nodes, guard: Guard | None, path: str, data: bytes, ephemeral: bool = False) -> int:
-    """Make a node with a value, and those above it that are missing."""
-    value = _value(path, data, ephemeral)
-    try:
-        return _commit(nodes, guard, *value)
-    except StepFailed as failed:
-        if failed.why is not Why.MISSING:
-            raise
+    """Make a node with a value, and those above it that are missing. To look first is cheaper than a transaction in vain."""
     way: list[Step] = []
     upwards = above(path)
     while nodes.look(upwards) is None:
@@ -207,7 +202,7 @@ def _make(nodes: Nodes, guard: Guard | None, path: str, data: bytes, ephemeral: 
             break
         way.insert(0, Make(upwards))
         upwards = above(upwards)
-    return _commit(nodes, guard, *way, *value)
+    return _commit(nodes, guard, *way, *_value(path, data, ephemeral))
 
 
 def _value(path: str, data: bytes, ephemeral: bool) -> tuple[Step, Step]:

@@ -101,7 +101,10 @@ def test_remove_tree_takes_everything_below_and_nothing_beside(store: Store) -> 
 
 def test_a_watch_is_told_of_every_change_at_or_below_its_prefix(store: Store) -> None:
     told: list[str] = []
+    before: list[str] = []
+    store.watch("/a", before.append)
     store.put("/a/before", b"x")
+    told_of(before, "/a/before")
     store.watch("/a", told.append)
     store.create("/a", b"x")
     store.put("/a/b", b"x")
@@ -128,15 +131,15 @@ def test_a_watch_can_read_the_change_it_is_told_of(store: Store) -> None:
 
 
 def test_a_refused_write_tells_no_watch(store: Store) -> None:
-    store.put("/a", b"one")
     told: list[str] = []
     store.watch("/", told.append)
+    store.put("/a", b"one")
     with pytest.raises(StoreError):
         store.create("/a", b"two")
     with pytest.raises(StoreError):
         store.put("/a", b"two", expected_version=99)
     store.put("/last", b"x")
-    assert told_of(told, "/last") == []
+    assert told_of(told, "/last") == ["/a"]
 
 
 def test_a_cancelled_watch_is_told_no_more_and_the_others_are(store: Store) -> None:

@@ -66,11 +66,12 @@ def test_a_frozen_server_costs_one_call_its_limit_and_the_next_ones_nothing(
     opened: Open, own_server: ZooKeeperServer
 ) -> None:
     store = opened(own_server.servers, call_secs=0.3)
-    store.put("/a", b"before")
+    version = store.put("/a", b"before")
+    store.get("/a")  # so that nothing has to be asked before the write
     own_server.freeze()
     try:
         with pytest.raises(Unavailable, match=r"/a: .* has not answered within 0.3 seconds"):
-            store.put("/a", b"during")
+            store.put("/a", b"during", version)
         assert not store.connected
         for _ in range(100):  # at 0.3 s each the test would take too long
             with pytest.raises(Unavailable, match="does not answer"):
