@@ -50,7 +50,7 @@ from supervisor.plan import (
 from supervisor.provisions import Failed, Pending, Provision, Provisioner, Provisions
 from supervisor.reporter import NimbusLink, Reporter
 from supervisor.wanted import TopologyView
-from supervisor.wording import death_note, waiting_note
+from supervisor.wording import death_note, not_started_note, waiting_note
 from topology_api.errors import SquallError
 
 __all__ = ["HostedView", "NimbusLink", "Supervisor"]
@@ -375,7 +375,7 @@ class Supervisor:
 
     def _rest(self, hosted: HostedWorker, why: str, backoff: Backoff) -> None:
         """It cannot be started, and is tried again after a while."""
-        note = death_note(hosted.label, f"cannot be started: {why}", backoff, self._time)
+        note = not_started_note(hosted.label, why, backoff, self._time)
         hosted.bury(backoff, note, again=True)
         _log.error("%s", note)
 

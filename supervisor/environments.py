@@ -6,7 +6,7 @@
   constraints.txt      the versions that workers themselves need: where the two cannot be had together, the building fails
   wheels/              what was shipped to install from; with it nothing is looked for elsewhere
   venv/                the environment. What it lacks comes from our own folders, after its own (squall.pth)
-  build.log            what was run, and all that it said
+  build.log            what was run, and all that it said, at each try
   builder.json         the process that builds, so that a supervisor that comes later can end it
   ready                written last: without it all of this is made anew
 ```
@@ -31,6 +31,7 @@ import subprocess
 import sys
 import sysconfig
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -54,6 +55,8 @@ WORKERS_NEED: Final = ("cloudpickle", "msgspec", "pyzmq")
 LONGEST_STEP: Final = 1800.0
 #: Of the log, for whoever is told that a building failed.
 _TAIL_LINES, _LINE_LENGTH, _TAIL_BYTES = 8, 200, 8192
+#: Bytes of what was said at earlier tries.
+_MOST_LOG: Final = 1024 * 1024
 #: Bytes of a requirements file that are read, and of wheels that were shipped.
 _MOST_REQUIREMENTS: Final = 1024 * 1024
 _MOST_WHEELS: Final = 8 * 1024 * 1024 * 1024
@@ -157,7 +160,10 @@ class Environments:
                         shutil.rmtree(self.root / name / part, ignore_errors=True)
 
     def _build(self, directory: Path, python: Path) -> None:
-        with open(directory / LOG, "wb") as log:
+        with open(directory / LOG, "ab") as log:
+            if log.tell() > _MOST_LOG:
+                log.truncate(0)
+            log.write(time.strftime("# %Y-%m-%d %H:%M:%S\n").encode())
             for name, command in self._steps(directory, python):
                 log.write(f"$ {' '.join(command)}\n".encode())
                 log.flush()

@@ -16,6 +16,7 @@ import fcntl
 import os
 import re
 import secrets
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -31,6 +32,8 @@ ID: Final = "id"
 KEY: Final = "key"
 CLUSTER: Final = "cluster"
 _LONGEST_ID: Final = 120
+#: Seconds that a lock which is held is waited for.
+_PATIENCE: Final = 2.0
 
 
 class BadState(SquallError):
@@ -46,9 +49,7 @@ class StateLock:
             self._descriptor = os.open(state / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise BadState(f"the state directory {state} cannot be used (--state): {error}") from error
-        try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        if not self._taken():
             owner = os.pread(self._descriptor, 32, 0).decode(errors="replace").strip() or "?"
             os.close(self._descriptor)
             raise BadState(
@@ -56,6 +57,18 @@ class StateLock:
             ) from None
         os.ftruncate(self._descriptor, 0)
         os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
+
+    def _taken(self) -> bool:
+        """Take it. A process that was killed a moment ago may have it until what it was just starting has begun."""
+        end = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return True
+            except OSError:
+                if time.monotonic() >= end:
+                    return False
+                time.sleep(0.02)
 
     def release(self) -> None:
         """Another process may use the directory."""

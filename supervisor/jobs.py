@@ -83,7 +83,8 @@ class Jobs(Generic[T]):
         """How it is with that piece of work; one that is new, or due to be tried again, is begun."""
         job = self._jobs.get(key)
         if job is None:
-            job = self._begin(key, _Job(work, now, Backoff()))
+            # As if it had failed once: what was just in vain is not tried again at once.
+            job = self._begin(key, _Job(work, now, Backoff(1, now, now)))
         elif job.broken is not None and now >= job.broken.backoff.not_before:
             job = self._begin(key, _Job(work, now, job.broken.backoff))
         if not job.over.is_set():

@@ -17,6 +17,13 @@ def death_note(label: str, cause: str, backoff: Backoff | None, now: float) -> s
     return "\n".join([f"{label} {what}{_what_next(backoff, now)}", *lines])
 
 
+def not_started_note(label: str, why: str, backoff: Backoff, now: float) -> str:
+    """`worker w2 of topology 'words' cannot be started, which is tried again in 2 s: its code cannot be fetched: ...`."""
+    wait = backoff.not_before - now
+    when = f"in {wait:.0f} s" if wait > 0 else "at once"
+    return f"{label} cannot be started, which is tried again {when}: {why}"
+
+
 def waiting_note(label: str, what: str) -> str:
     """`worker w2 of topology 'words' waits: its environment is being built`."""
     return f"{label} waits: {what}"

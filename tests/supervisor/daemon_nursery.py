@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import traceback
 from pathlib import Path
 
 from squall.cluster.zookeeper import ZooKeeperStore
@@ -38,6 +39,8 @@ def main() -> None:
         if not pid:
             try:
                 run(servers, root, Path(state))
+            except BaseException:
+                traceback.print_exc()
             finally:
                 os._exit(0)
         print(pid, flush=True)

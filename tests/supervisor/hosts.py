@@ -78,6 +78,8 @@ class Hosts:
         self.nimbus = Nimbus(self.store, self.clock, keyring=ring)
         self.registry = Registry(self.store)
         self.link = Link(self.nimbus)
+        #: The key pair of each supervisor, which stays with its directory.
+        self.pairs: dict[str, KeyPair] = {}
         #: Every supervisor that ever was, so that no worker of it is left behind.
         self.ever: list[Supervisor] = []
         self.supervisors = [self.make(f"s{number}") for number in range(1, supervisors + 1)]
@@ -85,7 +87,7 @@ class Hosts:
     def make(self, name: str, **options: object) -> Supervisor:
         arguments: dict[str, object] = {
             "python_path": [str(ROOT)], "limits": self.limits, "command": fake_command,
-            "key_pair": KeyPair.make(), **options,
+            "key_pair": self.pairs.setdefault(name, KeyPair.make()), **options,
         }  # fmt: skip
         supervisor = Supervisor(
             name, name, self.slots, Registry(self.store), self.link, self.state / name, self.clock,

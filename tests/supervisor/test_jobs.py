@@ -51,12 +51,12 @@ def test_what_fails_is_told_rests_and_is_tried_again() -> None:
         return "yes"
 
     first = jobs.state("a", work, 0.0)
-    assert isinstance(first, Broken) and first.why == "no"
-    second = jobs.state("a", work, 0.0)
-    assert isinstance(second, Broken) and second.backoff.not_before == 1.0
-    assert jobs.state("a", work, 0.9) == second
-    assert len(tries) == 2
-    assert jobs.state("a", work, 1.0) == Done("yes")
+    assert isinstance(first, Broken) and (first.why, first.backoff.not_before) == ("no", 1.0)
+    assert jobs.state("a", work, 0.9) == first
+    assert len(tries) == 1
+    second = jobs.state("a", work, 1.0)
+    assert isinstance(second, Broken) and second.backoff.not_before == 3.0
+    assert jobs.state("a", work, 3.0) == Done("yes")
 
 
 def test_what_is_forgotten_is_done_anew_but_not_while_it_is_under_way() -> None:
