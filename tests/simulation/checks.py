@@ -55,7 +55,8 @@ class Watcher(Observer):
         self.records: dict[str, TopologyRecord] = {}
         #: Ids of topologies by the submitter's key.
         self.submissions: dict[str, set[str]] = defaultdict(set)
-        self.ids: set[str] = set()
+        #: Topologies of which something could not be read, by id or name.
+        self.unreadable: set[str] = set()
         #: Moments at which the leader changed, workers that were started, writes that were done.
         self.leaders: list[str] = []
         self.starts = 0
@@ -64,6 +65,14 @@ class Watcher(Observer):
     def broken(self, text: str) -> Broken:
         """The end of a run."""
         return Broken(f"at {self.world.line.now:.3f} s: {text}")
+
+    def damaged(self, path: str) -> None:
+        """See `Observer`. Nobody can be held to what cannot be read."""
+        self.records.pop(path, None)
+        self.unreadable.add(path.split("/")[2])
+        for name, record in self.records.items():
+            if name.split("/")[2] == path.split("/")[2] or record.id == paths.unquoted(path.split("/")[2]):
+                self.unreadable.add(record.id)
 
     # Writes
 
@@ -122,7 +131,7 @@ class Watcher(Observer):
 
     def check_removed(self, before: TopologyRecord | None) -> None:
         """When a name becomes free, nobody that could be reached works under it."""
-        if before is None:
+        if before is None or self.unreadable & {before.id, before.name}:
             return
         there = {record.id for record in self.world.registry.supervisors()}
         for process in self.world.processes.all():

@@ -40,6 +40,8 @@ REPLACE_TIMEOUT_SECS: Final = 15.0
 LATENCY: Final = (0.001, 0.02)
 #: Seconds from a change to the look at it: changes come in crowds.
 SOON_SECS: Final = 0.02
+#: Seconds between two looks of a supervisor at its processes, while something is about to change: fewer than in earnest.
+POLL_SECS: Final = 0.1
 
 
 class Memory:
@@ -263,4 +265,4 @@ class Agent(Actor):
             seconds = self.supervisor.next_time(self.now()) - self.now()
         except SquallError:
             seconds = 0.5
-        self.wake_in(min(max(seconds, SOON_SECS), 1.0))
+        self.wake_in(min(max(seconds, POLL_SECS), 1.0))

@@ -33,7 +33,8 @@ from tests.simulation.timeline import Actor, Killed, Timeline
 from worker.lease import Lease
 from worker.startup import own_place
 
-BEAT_SECS: Final = 1.0
+#: Seconds between two pulses of a process that has no news: more than in earnest, where it is one.
+BEAT_SECS: Final = 2.0
 
 
 class Ended(BaseException):
@@ -179,7 +180,7 @@ class VirtualProcess(Actor):
             self._exit(ended.status, ended.reason)
 
     def beat(self) -> None:
-        """Every second, and when there is something to say."""
+        """Every so often, whether there is something to say or not."""
         if not self.alive or self._dying:
             return
         self.guarded(self._look)

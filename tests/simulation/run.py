@@ -21,6 +21,7 @@ import traceback
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from multiprocessing import get_context
 from pathlib import Path
 from random import SystemRandom
 from typing import Final
@@ -61,7 +62,8 @@ class Outcome:
         told = "\n".join(map(str, self.steps))
         return (
             f"seed {self.seed}: {self.problem}\n{told}\n"
-            f"replay: python -m tests.simulation.run --seed {self.seed}, or pytest --simulation-seed {self.seed}"
+            f"replay: python -m tests.simulation.run --seed {self.seed}, or"
+            f" pytest tests/simulation --simulation-seed {self.seed}"
         )
 
 
@@ -144,7 +146,7 @@ def wait_for(world: World, seconds: float, problems: object, what: str) -> None:
         if world.line.now >= until:
             listed = "\n  ".join(found)
             raise Broken(f"this {what} ({seconds:g} s of it):\n  {listed}")
-        world.line.run(world.line.now + 0.5)
+        world.line.run(world.line.now + 1.0)
 
 
 def check_books(world: World) -> None:
@@ -225,6 +227,7 @@ def main() -> int:
     parser.add_argument("--first", type=int, help="the first of the seeds")
     parser.add_argument("--shrink", action="store_true", help="find the fewest steps with which it breaks")
     parser.add_argument("--log", action="store_true", help="show what the daemons log")
+    parser.add_argument("--jobs", type=int, default=1, help="in how many processes at a time")
     parser.add_argument("--keep-going", action="store_true", help="do not stop at the first that breaks")
     options = parser.parse_args()
     directory = Path(tempfile.mkdtemp(prefix="squall-simulation-", dir=place()))
@@ -235,7 +238,7 @@ def main() -> int:
         with quiet():
             if options.seed is not None:
                 return one(options.seed, directory, options.shrink)
-            return many(options.first, options.seconds, directory, options.keep_going)
+            return many(options.first, options.seconds, directory, options.keep_going, options.jobs)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 
@@ -249,25 +252,49 @@ def one(seed: int, directory: Path, shrink: bool) -> int:
     return int(outcome.problem is not None)
 
 
-def many(first: int | None, seconds: float, directory: Path, keep_going: bool) -> int:
-    """Run seeds until the time is over; those that broke are told."""
-    seed = SystemRandom().randrange(10**9) if first is None else first
-    began, runs, events, simulated, broken = time.monotonic(), 0, 0, 0.0, 0
+@dataclass
+class Sums:
+    """What became of many runs."""
+
+    runs: int = 0
+    events: int = 0
+    simulated: float = 0.0
+    broken: int = 0
+
+
+def many(first: int | None, seconds: float, directory: Path, keep_going: bool, jobs: int) -> int:
+    """Run seeds until the time is over, in so many processes; those that broke are told."""
+    begin = SystemRandom().randrange(10**9) if first is None else first
+    began = time.monotonic()
+    with get_context("fork").Pool(jobs) as pool:
+        rows = [(begin + job, jobs, seconds, directory, keep_going) for job in range(jobs)]
+        sums = pool.starmap(row, rows)
+    runs, broken = sum(each.runs for each in sums), sum(each.broken for each in sums)
+    print(
+        f"{runs} runs from seed {begin} on in {time.monotonic() - began:.0f} s: {sum(each.events for each in sums):,} events,"
+        f" {sum(each.simulated for each in sums) / 3600:.1f} simulated hours; {broken} broken"
+    )
+    return int(broken > 0)
+
+
+def row(seed: int, step: int, seconds: float, directory: Path, keep_going: bool) -> Sums:
+    """Every so many seeds, until the time is over."""
+    sums, began = Sums(), time.monotonic()
     while time.monotonic() - began < seconds:
         outcome = run(seed, directory / str(seed))
         shutil.rmtree(directory / str(seed), ignore_errors=True)
-        runs, events, simulated = runs + 1, events + outcome.events, simulated + outcome.simulated
+        sums.runs, sums.events, sums.simulated = (
+            sums.runs + 1,
+            sums.events + outcome.events,
+            sums.simulated + outcome.simulated,
+        )
         if outcome.problem is not None:
-            broken += 1
+            sums.broken += 1
             print(outcome, flush=True)
-            if not keep_going or broken >= MOST_BROKEN:
+            if not keep_going or sums.broken >= MOST_BROKEN:
                 break
-        seed += 1
-    took = time.monotonic() - began
-    print(
-        f"{runs} runs in {took:.0f} s: {events:,} events, {simulated / 3600:.1f} simulated hours; {broken} broken"
-    )
-    return int(broken > 0)
+        seed += step
+    return sums
 
 
 if __name__ == "__main__":

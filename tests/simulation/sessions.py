@@ -22,6 +22,7 @@ from tests.simulation.timeline import Actor, Killed
 SESSION_SECS: Final = 10.0
 #: Seconds that an entry of the cache lives though no event says that it is old.
 CACHE_SECS: Final = 8.0
+GARBAGE: Final = b'{"kind": "Garbage"'
 #: Seconds after which a client that was cut off is back.
 RECONNECT_SECS: Final = (0.05, 1.0)
 #: Seconds that a call is tried for while nothing answers.
@@ -54,6 +55,9 @@ class Observer:
 
     def wrote(self, actor: Actor, kind: str, path: str, guard: Guard | None) -> None:
         """An actor has changed what stands at a path."""
+
+    def damaged(self, path: str) -> None:
+        """What stands at a path has been damaged."""
 
 
 class SimulatedSession:
@@ -307,6 +311,20 @@ class Server:
         #: Whether they have come back without what they held.
         self.empty = False
         self._kept: Any = None
+
+    def damage(self, path: str) -> bytes:
+        """What stands at a path is garbage from now on; gives what stood there."""
+        found = self.store.get(path)
+        assert found is not None
+        self.observer.damaged(path)
+        self.store.put(path, GARBAGE)
+        return found[0]
+
+    def repair(self, path: str, data: bytes) -> None:
+        """Somebody repairs what was damaged, if it still stands there."""
+        found = self.store.get(path)
+        if found is not None and found[0] == GARBAGE:
+            self.store.put(path, data)
 
     def lose_everything(self) -> None:
         """The servers come back empty: no session and no value is left."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, Final
 
+from squall.cluster import paths
 from tests.simulation.daemons import Agent, Candidate
 from tests.simulation.machines import Habits
 from tests.simulation.timeline import Actor
@@ -19,8 +20,14 @@ from tests.simulation.world import Settings, World
 #: Seconds between the first step and the last, at most.
 LENGTH: Final = 60.0
 NAMES: Final = ("alpha", "beta", "gamma")
-#: The part of all stories in which workers are real; they take some thirty times as long as the others.
-WITH_TUPLES: Final = 0.04
+#: The part of all stories in which workers are real; they take some ten times as long as the others.
+WITH_TUPLES: Final = 0.02
+#: What may be damaged. Not where workers are: while that cannot be read their slots are given to others, and who has them when
+#: it can be read again is not settled.
+DAMAGED: Final = tuple(
+    f"{top}/"
+    for top in (paths.TOPOLOGIES, paths.REPORTS, paths.SUPERVISORS, paths.REPLACEMENTS, paths.REPLACED)
+)
 #: What operators ask; what stands here twice they ask twice as often.
 COMMANDS: Final = (
     *("submit", "submit", "kill", "resubmit", "resubmit", "rebalance", "rebalance", "rebalance", "rebalance"),
@@ -63,7 +70,7 @@ def settings_of(seed: int) -> Settings:
 def story_of(seed: int, settings: Settings) -> list[Step]:
     """The steps of a seed."""
     random = Random(f"{seed}/story")
-    length = random.choice([8.0, 20.0, LENGTH])
+    length = random.choice([5.0, 10.0, 20.0, LENGTH])
     names = random.choice([NAMES[:1], NAMES[:1], NAMES[:2], NAMES])
     steps = [
         Step(random.uniform(0.5, 3.0), "submit", (name, *a_topology(random, settings)))
@@ -169,6 +176,7 @@ FAULTS: Final[dict[str, Make]] = {
     "cut link": lambda r, s, at: Step(at, "cut_link", (a_machine(r, s), a_nimbus(r, s), seconds(r, 40))),
     "store down": lambda r, s, at: Step(at, "store_down", (seconds(r, 40),)),
     "store empty": lambda r, s, at: Step(at, "store_empty", (seconds(r, 30),)),
+    "damage": lambda r, s, at: Step(at, "damage", (r.random(), seconds(r, 40))),
     "disk full": lambda r, s, at: Step(at, "disk_full", (a_machine(r, s), seconds(r, 30))),
 }
 
@@ -323,6 +331,18 @@ def store_empty(world: World, secs: float) -> None:
     world.line.after(secs, world.nature, world.server.find_everything)
 
 
+def damage(world: World, which: float, secs: float) -> None:
+    """Something in the store becomes garbage; somebody repairs it later, if it is still there."""
+    there = sorted(path for path in world.server.store._tree.values if path.startswith(DAMAGED))
+    if not there or world.server.empty:
+        return
+    path = there[int(which * len(there))]
+    world.log(f"{path} is damaged")
+    data = world.server.damage(path)
+    world.repairs.append(lambda: world.server.repair(path, data))
+    world.line.after(secs, world.nature, world.repairs[-1])
+
+
 def disk_full(world: World, name: str, secs: float) -> None:
     machine = world.machines[name]
     machine.full = True
@@ -360,6 +380,8 @@ def all_is_well(world: World) -> None:
     """The last fault is over: everything is back, and nothing goes wrong any more."""
     world.server.up = True
     world.server.find_everything()
+    for repair in reversed(world.repairs):
+        repair()
     for chances in world.chances.values():
         chances.calm()
     world.link_chances.calm()
@@ -413,5 +435,6 @@ DOINGS: Final[dict[str, Callable[..., None]]] = {
     "cut_link": cut_link,
     "store_down": store_down,
     "store_empty": store_empty,
+    "damage": damage,
     "disk_full": disk_full,
 }

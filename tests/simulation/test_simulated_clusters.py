@@ -13,7 +13,7 @@ import pytest
 from tests.simulation.run import quiet, run
 
 #: Runs in the fast tests, and in the slow ones.
-FEW, MANY = 12, 150
+FEW, MANY = 8, 100
 
 
 def check_seeds(seeds: range, count: int, directory: Path) -> None:
@@ -25,7 +25,7 @@ def check_seeds(seeds: range, count: int, directory: Path) -> None:
             shutil.rmtree(directory / str(seed))
 
 
-def test_a_dozen_stories_of_a_cluster_end_well(seeds: range, tmp_path: Path) -> None:
+def test_some_stories_of_a_cluster_end_well(seeds: range, tmp_path: Path) -> None:
     check_seeds(seeds, FEW, tmp_path)
 
 

@@ -94,6 +94,8 @@ class World:
         self.candidates: dict[str, Candidate] = {}
         self.agents: dict[str, Agent] = {}
         self.memories: dict[str, Memory] = {}
+        #: What repairs what was damaged.
+        self.repairs: list[Callable[[], None]] = []
         self.air = Air(self.random("air"))
         #: Told of what is done to the cluster.
         self.log: Callable[[str], None] = lambda text: None
