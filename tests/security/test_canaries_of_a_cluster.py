@@ -188,46 +188,32 @@ def test_no_node_of_zookeeper_holds_a_key_or_a_token(cluster: ClosedCluster) -> 
     assert any("/topologies/" in node for node, data in values if found_in(data, cluster))
 
 
-def test_pickles_through_every_door_are_opened_by_workers_alone(
-    cluster: ClosedCluster, tmp_path: Path
-) -> None:
-    mark = tmp_path / "mark"
-    song = canary(mark)
+def submission_of_canaries(mark: Path) -> dict[str, Any]:
+    """What a submitter sends of a topology that is full of them."""
     description, pickles = as_submitted(full_of_canaries(mark, "canaries"))
     versions = own_versions()
-    conf = {
-        **defaults(),
+    own = {
         "topology.workers": 2,
         "topology.message.timeout.secs": 2,
-        "an.own": base64.b64encode(song).decode(),
+        "an.own": base64.b64encode(canary(mark)).decode(),
     }
-    body: dict[str, Any] = {
+    conf = {**defaults(), **own}
+    return {
         "submission": uuid.uuid4().hex, "description": description, "pickles": pickles, "conf": conf,
         "component_confs": {"words": conf, "count": conf}, "python": versions["python"],
         "cloudpickle": versions["cloudpickle"], "squall": versions["squall"], "active": True, "files": {},
     }  # fmt: skip
-    file = tmp_path / "song"
-    file.write_bytes(song)
-    for digest in ("0" * 64, hashlib.sha256(song).hexdigest()):
-        try:
-            cluster.client.put_file(f"files/{digest}", file)
-        except Refused as refused:
-            assert digest == "0" * 64, refused
-        else:
-            with pytest.raises(Refused):  # it is no archive
-                cluster.client.post("topologies", {**body, "files": {"code": digest}})
-    assert cluster.client.post("topologies", body)["name"] == "canaries"
-    cluster.wait_for(lambda: heard(mark), "a worker that opens them")
-    for path, value in (
-        ("deactivate", None),
-        ("activate", None),
-        ("rebalance", {"workers": 1, "parallelism": {"count": 3}}),
-    ):
+
+
+def use_every_door(cluster: ClosedCluster) -> None:
+    """Have Nimbus and supervisors do with it whatever they can."""
+    changes = {"deactivate": None, "activate": None, "rebalance": {"workers": 1, "parallelism": {"count": 3}}}
+    for path, value in changes.items():
         try:
             cluster.client.post(f"topologies/canaries/{path}", value)
         except Refused as refused:
             assert refused.status == 409
-    for endpoint in (
+    parts = (
         "",
         "/components/count",
         "/components/words",
@@ -235,8 +221,9 @@ def test_pickles_through_every_door_are_opened_by_workers_alone(
         "/workers",
         "/configuration",
         "/counters",
-    ):
-        json.dumps(cluster.client.get(f"topologies/canaries{endpoint}"))
+    )
+    for part in parts:
+        json.dumps(cluster.client.get(f"topologies/canaries{part}"))
     leader = cluster.leader()
     assert leader is not None
     cluster.nimbuses[leader].stop()  # the other one reads all of it anew
@@ -245,6 +232,23 @@ def test_pickles_through_every_door_are_opened_by_workers_alone(
     cluster.supervisors[0].stop()
     cluster.supervisors[0].start()
     cluster.wait_for(lambda: len(cluster.supervisors_there()) == 2, "both supervisors")
+
+
+def test_pickles_through_every_door_are_opened_by_workers_alone(
+    cluster: ClosedCluster, tmp_path: Path
+) -> None:
+    mark, file = tmp_path / "mark", tmp_path / "song"
+    body = submission_of_canaries(mark)
+    file.write_bytes(canary(mark))
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    with pytest.raises(Refused, match=r"sha256|SHA-256"):
+        cluster.client.put_file(f"files/{'0' * 64}", file)
+    cluster.client.put_file(f"files/{digest}", file)
+    with pytest.raises(Refused, match=r"archive|gzip|tar"):
+        cluster.client.post("topologies", {**body, "files": {"code": digest}})
+    assert cluster.client.post("topologies", body)["name"] == "canaries"
+    cluster.wait_for(lambda: heard(mark), "a worker that opens them")
+    use_every_door(cluster)
     assert cluster.command("kill", "canaries", "-w", "0", "--wait")[0] == 0
     assert all(re.search(r"worker/__main__\.py", line) for line in heard(mark)), heard(mark)
     with cluster.in_zookeeper(cluster.secrets["zookeeper"]) as client:
