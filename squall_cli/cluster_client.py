@@ -97,7 +97,7 @@ def about(client: Client, name: str | None = None) -> Iterator[None]:
 def _advice(client: Client, refused: Refused, name: str | None) -> str:
     if refused.status == 401:
         return (
-            "; the command takes the operators' token from the file that SQUALL_TOKEN_FILE or squall.token.file names, else"
+            "; the command reads it from the file that SQUALL_TOKEN_FILE or squall.token.file names, else"
             " from where a Nimbus of the same user on this host has put it"
         )
     if refused.kind != "NoSuchTopology" or name is None:
