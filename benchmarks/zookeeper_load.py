@@ -309,7 +309,7 @@ def count(supervisors: int, topologies: int) -> None:
         f"\n{supervisors:,} supervisors, {topologies} topologies of {WORKERS} workers and {SPOUTS + BOLTS} tasks"
     )
     print(
-        f"{'':22}{'seconds':>8}{'writes':>9}{'KB':>9}{'reads':>10}   a second: writes  reads  (reads a supervisor)"
+        f"{'':22}{'seconds':>8}{'writes':>9}{'KB':>9}{'reads':>10}   a second: writes    reads  (reads a supervisor)"
     )
     for phase in phases(cluster, topologies, lose_in_memory, QUIET_SECS):
         both = phase.nimbus, phase.supervisors
@@ -319,7 +319,7 @@ def count(supervisors: int, topologies: int) -> None:
         each_one = phase.supervisors.reads / secs / supervisors
         print(
             f"{phase.name:22}{phase.seconds:8}{writes:9,}{written:9,.0f}{reads:10,}"
-            f"{writes / secs:19,.1f}{reads / secs:7,.0f}  ({each_one:,.1f})"
+            f"{writes / secs:19,.1f}{reads / secs:9,.0f}  ({each_one:,.1f})"
         )
 
 

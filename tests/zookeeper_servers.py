@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import random
 import shutil
 import signal
 import socket
@@ -46,11 +47,17 @@ def java_and_jars() -> tuple[str, list[Path]]:
 
 
 def free_ports(number: int) -> list[int]:
-    """Ports of the loopback that are free now, all different."""
-    sockets = [socket.socket() for _ in range(number)]
+    """Ports of the loopback that are free now, all different. They are below those that the kernel gives to whoever asks for
+    any: such a port could be gone before it is used, and who connects to it while nobody listens may reach itself."""
+    sockets: list[socket.socket] = []
     try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
+        while len(sockets) < number:
+            trial = socket.socket()
+            try:
+                trial.bind(("127.0.0.1", random.randrange(15_000, 32_000)))
+                sockets.append(trial)
+            except OSError:
+                trial.close()
         return [int(each.getsockname()[1]) for each in sockets]
     finally:
         for each in sockets:

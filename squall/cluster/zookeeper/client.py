@@ -50,6 +50,8 @@ _WHY: Final = {
 }
 #: What the steps of a transaction say that were not done because of another one.
 _BYSTANDERS: Final = (exceptions.RolledBackError, exceptions.RuntimeInconsistency)
+#: How long a server that has taken a connection may think about the session. By default kazoo would wait for a whole one.
+_HANDSHAKE_SECS: Final = 4.0
 
 
 class NoAccess(StoreError):
@@ -100,7 +102,7 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
         if not isinstance(request, Connect):
             return super()._invoke(timeout, request, xid)
         try:
-            answer = super()._invoke(timeout, request, xid)
+            answer = super()._invoke(min(timeout, _HANDSHAKE_SECS), request, xid)
         except exceptions.ConnectionDropped:
             # A server turns away who has seen later changes than it has itself. If all do, they have come back without
             # them (empty, or from a backup), and would do so for ever.
