@@ -1,7 +1,7 @@
 """The end of a log that is somewhere else: read in pieces, followed while it grows, and taken apart into entries.
 
-A log is asked for by byte offsets (negative ones count from the end). It may begin anew at any time: its worker was
-replaced, or the file was rotated.
+A log is asked for by byte offsets (negative ones count from the end). It may begin anew at any time, when the file was
+rotated. A worker that is started again on its host goes on in the same file; on another host it has another one.
 Must not know: how the log is reached, where entries are shown.
 """
 
@@ -80,7 +80,6 @@ class Tail:
         self.ask = ask
         #: Where to go on reading; None before the first look.
         self.offset: int | None = None
-        self.incarnation: object = None
         #: The beginning of a line that has not ended yet.
         self.rest = ""
 
@@ -104,7 +103,6 @@ class Tail:
         """The last bytes: where they begin, and what they say."""
         answer = self.ask(-window, window)
         start, text = int(answer["offset"]), str(answer["text"])
-        self.incarnation = answer["incarnation"]
         self.offset = int(answer["next_offset"])
         while self.offset < int(answer["size"]) and self.offset > int(answer["offset"]):
             answer = self.ask(self.offset, PIECE)  # less came than was asked for
@@ -119,13 +117,10 @@ class Tail:
             if self.offset is None:
                 self.offset = 0
             answer = self.ask(self.offset, PIECE)
-            if answer["incarnation"] != self.incarnation or int(answer["size"]) < self.offset:
+            if int(answer["size"]) < self.offset:
                 lines += self.close()
-                fresh = self.incarnation is None
-                self.incarnation = answer["incarnation"]
-                if self.offset > 0 and not fresh:
-                    self.offset = 0
-                    continue
+                self.offset = 0
+                continue
             self.offset = int(answer["next_offset"])
             *whole, self.rest = (self.rest + str(answer["text"])).split("\n")
             lines += whole

@@ -127,9 +127,9 @@ class Reader:
                 raise SquallError(self.no_such("component", self.component, sorted(components)))
             there = [each for each in there if any(task[1] == self.component for task in each["tasks"])]
         for each in there:
-            worker = str(each["worker"])
-            if worker not in self.tails:
-                self.tails[worker] = Tail(worker, str(each["host"]), self.asking(worker))
+            worker, host = str(each["worker"]), str(each["host"])
+            if worker not in self.tails or self.tails[worker].host != host:
+                self.tails[worker] = Tail(worker, host, self.asking(worker))
         for worker in [
             worker for worker in self.tails if worker not in {str(each["worker"]) for each in there}
         ]:

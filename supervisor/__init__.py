@@ -3,7 +3,8 @@
 | file | what it holds |
 |---|---|
 | `plan` | what is to be done with each worker: phases and wishes, as one table; back-off |
-| `agent` | the supervisor: reads the store, has the plan decide, acts, reports |
+| `agent` | the supervisor: has the plan decide, acts, reports |
+| `outlook` | what it knows of the store, and that it is known there |
 | `wanted` | what the store wants of it |
 | `hosted` | one worker, its process and its directory |
 | `processes` | processes: started, adopted, signalled, ended with all that they started |
@@ -12,6 +13,13 @@
 | `orders` | what a worker is told, and what Nimbus is told of it |
 | `reporter` | what Nimbus does not know yet |
 | `directories` | what is kept on the host, and its removal |
+| `provisions` | what topologies bring: bundles, code, environments; prepared off the loop (`jobs`), removed when unused |
+| `environments` | how packages are installed |
+| `daemon` | the process: all of these together, over a store |
+| `identity` | what it keeps of itself in its state directory: id, key pair, cluster, lock |
+| `nimbus_http` | its link to the Nimbuses |
+| `log_server`, `log_files` | its HTTP: the logs of its workers |
+| `waker` | what its loop sleeps on |
 
 A supervisor and a worker talk by the files of the worker's directory alone (`squall.worker_files`), so that each of them
 survives a restart of the other.

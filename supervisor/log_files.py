@@ -41,7 +41,7 @@ def read_piece(path: Path, offset: int, limit: int = SOME) -> Piece | None:
             older = read_piece(path.with_name(f"{path.name}.1"), offset, limit)
             if older is not None and older.offset == offset and older.text:
                 end = older.next_offset >= older.size
-                return Piece(offset, 0 if end else older.next_offset, size, older.text)
+                return Piece(offset, 0 if end else older.next_offset, older.size, older.text)
             offset = 0
         begin = offset if offset >= 0 else max(0, size + offset)
         data = os.pread(file.fileno(), limit, begin)

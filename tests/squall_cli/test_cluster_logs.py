@@ -106,8 +106,14 @@ def test_a_log_that_begins_anew_is_read_from_its_beginning() -> None:
     tail.last(10)
     log.data = line(3).encode()  # rotated
     assert texts(tail.more()) == ["text 3"]
-    log.data, log.incarnation = (line(4) + line(5) + line(6)).encode(), [1, 1]  # another process
-    assert texts(tail.more()) == ["text 4", "text 5", "text 6"]
+
+
+def test_a_worker_that_is_started_again_goes_on_in_its_log() -> None:
+    log = Log(line(1) + line(2))
+    tail = log.tail()
+    tail.last(10)
+    log.data, log.incarnation = log.data + line(3).encode(), [1, 1]
+    assert texts(tail.more()) == ["text 3"]
 
 
 def test_logs_are_put_together_by_time_and_each_keeps_its_order() -> None:

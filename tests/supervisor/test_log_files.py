@@ -68,6 +68,7 @@ def test_a_follower_misses_nothing_of_a_log_that_was_rotated(log: Path) -> None:
     old = read_piece(log, offset)
     assert old is not None
     assert (old.offset, old.text, old.next_offset) == (offset, "the last before\n", 0)
+    assert old.size > offset, "it is no file that was cut short"
     new = read_piece(log, old.next_offset)
     assert new is not None and new.text == "the first after\n"
 
