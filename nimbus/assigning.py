@@ -44,8 +44,24 @@ class Assigner:
     def __init__(self, registry: Registry, keys: Keys | None) -> None:
         self._registry = registry
         self._keys = keys
+        self._supervisors: dict[str, SupervisorRecord] = {}
+        self._slots: frozenset[Slot] = frozenset()
+        self._drained: set[str] = set()
         #: Of topologies that have fewer workers than they want: the situation in which more slots would not help.
         self._spread_enough: dict[str, object] = {}
+
+    def look(self) -> None:
+        """See which slots there are. What changes afterwards is seen at the next look."""
+        found = self._registry.supervisors()
+        if found != list(self._supervisors.values()):
+            self._supervisors = {record.id: record for record in found}
+            self._slots = frozenset(placing.slots_of(found))
+        self._drained = self._registry.drained_supervisors()
+
+    @property
+    def supervisors(self) -> Mapping[str, SupervisorRecord]:
+        """The supervisors that are there, by id."""
+        return self._supervisors
 
     def forget(self, topology_id: str) -> None:
         """A topology is gone."""
@@ -53,13 +69,12 @@ class Assigner:
 
     def place(self, view: View) -> None:
         """Place the tasks that run nowhere; the others stay where they are."""
-        slots = set(self._slots())
-        if not placing.all_run(view.record.tasks, view.workers, slots):
-            self.assign(view, self._completed(view, slots))
+        if not placing.all_run(view.record.tasks, view.workers, self._slots):
+            self.assign(view, self._completed(view))
 
     def place_anew(self, view: View, becomes: TopologyRecord) -> None:
         """Place all tasks as if they were new; on drained supervisors only where there is nothing else at all."""
-        slots = self._usable(becomes) or set(self._slots()) - self._taken_from(becomes)
+        slots = self._usable(becomes) or set(self._slots - self._taken_from(becomes))
         self.assign(view, self._scheduled(becomes, slots, {}), becomes)
 
     def withdraw(self, view: View) -> None:
@@ -84,11 +99,10 @@ class Assigner:
 
     def must_move(self, record: TopologyRecord) -> bool:
         """Whether the topology has workers on a drained supervisor, and there is another place for them."""
-        drained = self._registry.drained_supervisors()
-        if not drained:
+        if not self._drained:
             return False
         placements = workers_of(self._registry.assignment(record.id))
-        on_drained = any(placement.supervisor in drained for placement in placements)
+        on_drained = any(placement.supervisor in self._drained for placement in placements)
         return on_drained and bool(self._usable(record))
 
     def assign(
@@ -117,21 +131,15 @@ class Assigner:
 
     def _hand_out_keys(self, topology_id: str, placements: Collection[Placement]) -> None:
         if self._keys is not None and placements:
-            supervisors = {placement.supervisor for placement in placements}
-            self._keys.seal_for(
-                topology_id, [each for each in self._registry.supervisors() if each.id in supervisors]
-            )
+            theirs = {placement.supervisor for placement in placements}
+            self._keys.seal_for(topology_id, [self._supervisors[each] for each in sorted(theirs)])
 
     # Slots
 
-    def _slots(self) -> list[Slot]:
-        return placing.slots_of(self._registry.supervisors())
-
     def _usable(self, record: TopologyRecord) -> set[Slot]:
         """The slots that a topology may be placed in anew: no other has them, and they are not drained."""
-        drained = self._registry.drained_supervisors()
-        taken = self._taken_from(record)
-        return {slot for slot in self._slots() if slot not in taken and slot.supervisor not in drained}
+        free = self._slots - self._taken_from(record)
+        return {slot for slot in free if slot.supervisor not in self._drained}
 
     def _taken_from(self, record: TopologyRecord) -> set[Slot]:
         """The slots of all other topologies, also those that a withdrawn worker has not left yet."""
@@ -144,13 +152,13 @@ class Assigner:
                     continue  # where its workers are nobody knows; their supervisors do not run two in a slot
         return taken
 
-    def _completed(self, view: View, there: set[Slot]) -> dict[Slot, tuple[int, ...]]:
+    def _completed(self, view: View) -> dict[Slot, tuple[int, ...]]:
         """Slots for all tasks of a topology, of which those that run stay where they are."""
-        record, drained = view.record, self._registry.drained_supervisors()
+        record = view.record
         stay = {
             placing.slot_of(placement): placement.tasks
             for placement in view.workers
-            if placement.supervisor in drained and placing.slot_of(placement) in there
+            if placement.supervisor in self._drained and placing.slot_of(placement) in self._slots
         }
         usable = self._usable(record)
         if not stay:

@@ -33,7 +33,7 @@ from squall import tls
 from squall.cluster import identity
 from squall.cluster.records import NimbusRecord, SupervisorRecord
 from squall.cluster.store import Store
-from squall.http_client import Client
+from squall.http_client import Address, Client
 from squall.rounds import Driver
 from squall.sealing import NIMBUS_TO_NIMBUS, NIMBUS_TO_SUPERVISOR, daemon_header
 from squall.transport.sockets import make_keys
@@ -45,6 +45,8 @@ _log = logging.getLogger(__name__)
 
 #: Seconds that the control thread has to let go of the lead when the daemon stops.
 STOP_SECS: Final = 1.0
+#: Seconds after which the master looks at the store though nothing was told: events of ZooKeeper may be lost.
+LOOK_SECS: Final = 5.0
 _EVERYWHERE: Final = ("", "0.0.0.0", "::")
 _KINDS: Final = {"ZooKeeperStore": "zookeeper", "InMemoryStore": "memory", "SqliteStore": "file"}
 
@@ -90,12 +92,12 @@ class NimbusDaemon:
         self._listener = listen(settings.host, settings.port)
         self._stopped = False
         try:
+            #: Where it answers.
+            self.url = self._own_url("http" if files is None else "https")
             self._state = State(settings.state)
         except BaseException:
             self._listener.close()
             raise
-        #: Where it answers.
-        self.url = self._own_url("http" if files is None else "https")
         if settings.new_cluster:
             self._state.remember_cluster(None)
         self._put_together(files)
@@ -214,6 +216,7 @@ class NimbusDaemon:
             supervisor_timeout_secs=self._settings.number("nimbus.supervisor.timeout.secs"),
             replace_timeout_secs=self._settings.number("nimbus.replace.timeout.secs"),
             calendar=time.time,
+            look_every_secs=LOOK_SECS,
         )
         self._state.remember_cluster(master.cluster_id)
         return master
@@ -242,7 +245,7 @@ class NimbusDaemon:
 
     def _own_url(self, scheme: str) -> str:
         if self._settings.advertise:
-            return self._settings.advertise.rstrip("/")
+            return Address.of(self._settings.advertise).url
         host = self._settings.host
         if host in _EVERYWHERE:
             host = socket.getfqdn()

@@ -16,6 +16,7 @@ from nimbus.clearing import whole
 from nimbus.lifecycle import ACTIVE, INACTIVE, KILLED
 from nimbus.rebalancing import WORKERS
 from nimbus.replacing import Replacements
+from nimbus.stepping import MESSAGE_TIMEOUT
 from nimbus.tasks import number_tasks
 from squall.cluster.blobs import put_bundle
 from squall.cluster.records import TopologyRecord
@@ -26,7 +27,6 @@ from topology_api.topology import Topology
 
 _log = logging.getLogger(__name__)
 
-MESSAGE_TIMEOUT = "topology.message.timeout.secs"
 _SETTINGS = (WORKERS, MESSAGE_TIMEOUT)
 
 

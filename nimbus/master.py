@@ -30,20 +30,21 @@ from typing import cast
 
 from nimbus import progress, rebalancing
 from nimbus.assigning import Assigner, Keys, workers_of
+from nimbus.changes import Changes
 from nimbus.clearing import BadTopology, clear, files_of_unreadable, sweep_orphans, whole
 from nimbus.counting import Counters, components_of
 from nimbus.draining import set_drained
-from nimbus.intake import MESSAGE_TIMEOUT, Intake, Order, problems_of_wait
+from nimbus.intake import Intake, Order, problems_of_wait
 from nimbus.lifecycle import ACTIVE, INACTIVE, KILLED, REBALANCING, REPLACING, step
 from nimbus.liveness import SignsOfLife
 from nimbus.placing import withdrawn
 from nimbus.progress import View
 from nimbus.rebalancing import WORKERS
 from nimbus.replacing import Replacements, check_proved
-from nimbus.stepping import take_step
+from nimbus.stepping import message_timeout, set_deadlines_anew, take_step
 from nimbus.troubles import REST_SECS, Troubles
 from squall.clock import Clock
-from squall.cluster import identity
+from squall.cluster import identity, paths
 from squall.cluster.blobs import BadBlob, get_description
 from squall.cluster.records import SupervisorRecord, TopologyRecord, WorkerReport
 from squall.cluster.registry import Registry
@@ -74,10 +75,11 @@ class Nimbus:
         supervisor_timeout_secs: float = SUPERVISOR_TIMEOUT,
         replace_timeout_secs: float = REPLACE_TIMEOUT,
         calendar: Callable[[], float] | None = None,
+        look_every_secs: float | None = None,
     ) -> None:
         """Take over whatever is in the store. `keyring`: makes and hands out the keys of topologies' links (None: there are
         none); `counters`: what is known of what topologies have done; `calendar`: what users are told the time by (default:
-        the clock)."""
+        the clock); `look_every_secs`: so often it looks though nothing was told, where what a store tells may be lost."""
         self._store = store
         self._clock = clock
         self._keys = keyring
@@ -87,20 +89,22 @@ class Nimbus:
         self._given_up: dict[str, SupervisorRecord] = {}
         self._assigner = Assigner(self._registry, keyring)
         self._replacements = Replacements(
-            self._registry, self._assigner, replace_timeout_secs, _message_timeout
+            self._registry, self._assigner, replace_timeout_secs, message_timeout
         )
         self._intake = Intake(self._registry, keyring, self._replacements)
         self._troubles = Troubles()
         #: What workers count; may be read from any thread.
         self.counters = Counters() if counters is None else counters
-        self._changed = True  # whether the store may hold something that was not looked at
+        self._changes = Changes()
         self._due: float | None = None
         self._sweep_at: float | None = None
+        self._look_every = look_every_secs
+        self._look_at: float | None = None
         #: The id of the cluster that the store holds.
         self.cluster_id = identity.establish(store)
-        self._set_deadlines_anew(clock.now())
+        set_deadlines_anew(self._registry, clock.now())
         self._sweep()
-        self._unwatch = store.watch("/", self._note_change)
+        self._unwatch = store.watch("/", self._changes.note)
 
     # Commands
 
@@ -167,7 +171,7 @@ class Nimbus:
             record, wait_secs = cleared, 0.0
         if record.state == KILLED and wait_secs is None:
             return
-        wait = _message_timeout(record) if wait_secs is None else wait_secs
+        wait = message_timeout(record) if wait_secs is None else wait_secs
         self._command(name, "kill", deadline=self._clock.now() + wait, wait=wait)
 
     def rebalance(
@@ -184,7 +188,7 @@ class Nimbus:
         problems = rebalancing.problems_of_rebalance(record, workers, parallelism)
         if problems:
             raise InvalidConfig(problems, f"the rebalance of topology {name!r}")
-        wait = _message_timeout(record) if wait_secs is None else wait_secs
+        wait = message_timeout(record) if wait_secs is None else wait_secs
         self._command(
             name,
             "rebalance",
@@ -230,7 +234,8 @@ class Nimbus:
             if known != record:  # first: once the report is written it says nothing new
                 self._registry.update_topology(record, known)
             self._registry.save_report(record.id, report)
-        self._follow_up()
+            self._changes.note(paths.report(record.id, worker_id))
+        self._try_tick()
         return True
 
     def heard(self, supervisor_id: str) -> None:
@@ -238,7 +243,7 @@ class Nimbus:
         now = self._clock.now()
         self._signs.awake(now)
         if self._signs.heard(supervisor_id, now):
-            self._changed = True  # so that the next moment to look is known
+            self._changes.all = True  # so that the next moment to look is known
         record = self._given_up.get(supervisor_id)
         if record is not None:
             if all(other.id != record.id for other in self._registry.supervisors()):
@@ -287,21 +292,30 @@ class Nimbus:
         moment = self._clock.now() if now is None else now
         self._signs.awake(moment)
         if self._due is not None and moment >= self._due:
-            self._changed = True
+            self._changes.all = True
+        if self._look_at is not None and moment >= self._look_at:
+            self._changes.hosts = True
         try:
-            while self._changed:  # a step writes, and so has itself looked at: this ends when none was due
-                self._changed = False
-                self._give_up_silent(moment)
-                if self._sweep_at is not None and moment >= self._sweep_at:
-                    self._sweep()
-                for do in (self._advance, self._place, self._leave_drained, self._spread_again):
-                    self._each(do, moment)
-                self._troubles.settle(moment)
-                self._due = self._next_deadline(moment)
+            while self._changes:  # a step writes, and so has itself looked at: this ends when none was due
+                self._look(self._changes.take(), moment)
         except BaseException:
-            self._changed = True  # the next tick tries again
+            self._changes.all = True  # the next tick tries again
             self._due = moment + REST_SECS
             raise
+
+    def _look(self, reported: set[str] | None, now: float) -> None:
+        """Do what is due, of topologies of which nothing is new but reports, or of all (None)."""
+        if reported is None:
+            self._look_at_supervisors(now)
+            if self._sweep_at is not None and now >= self._sweep_at:
+                self._sweep()
+        self._each(self._advance, now, reported)
+        if reported is None:
+            for do in (self._place, self._leave_drained, self._spread_again):
+                self._each(do, now)
+            self._troubles.settle(now)
+            self._look_at = None if self._look_every is None else now + self._look_every
+        self._due = self._next_deadline(now)
 
     def close(self) -> None:
         """Stop listening to the store; the topologies stay as they are."""
@@ -309,19 +323,14 @@ class Nimbus:
 
     def _follow_up(self) -> None:
         """Do what a command leads to. The command itself is done: a store that is away by now takes nothing from it."""
+        self._changes.all = True  # not every store has told of our own write by now
+        self._try_tick()
+
+    def _try_tick(self) -> None:
         try:
             self.tick()
         except (Unavailable, Deposed) as error:
             _log.warning("what follows is done later: %s", error)
-
-    # Taking over
-
-    def _set_deadlines_anew(self, now: float) -> None:
-        """A deadline that another Nimbus has set is a moment of its clock: the whole time is waited for again."""
-        for record in self._registry.topologies():
-            if record.deadline is not None:
-                wait = _message_timeout(record) if record.wait is None else record.wait
-                self._registry.update_topology(record, dataclasses.replace(record, deadline=now + wait))
 
     def _sweep(self) -> None:
         """Remove what belongs to no topology."""
@@ -334,12 +343,15 @@ class Nimbus:
 
     # One topology, one step
 
-    def _each(self, do: Callable[[TopologyRecord, float], None], now: float) -> None:
-        """Do something with every topology, the oldest first; what goes wrong with one keeps nothing from the others."""
+    def _each(
+        self, do: Callable[[TopologyRecord, float], None], now: float, ids: set[str] | None = None
+    ) -> None:
+        """Do something with every topology (of these ids), the oldest first; what goes wrong with one keeps nothing from the
+        others."""
         records = self._registry.topologies()
         self._troubles.note_bad(self._registry.bad, {record.id for record in records})
         for record in records:
-            if self._troubles.rests(record.id, now):
+            if self._troubles.rests(record.id, now) or (ids is not None and record.id not in ids):
                 continue
             try:
                 do(record, now)
@@ -357,7 +369,7 @@ class Nimbus:
             now,
         )  # a step, also one that fails, leaves something of a version
         if self._replacements.advance(view, now):
-            self._changed = True
+            self._changes.all = True
             return
         self._sweep_at = sweep_at
         event = progress.event_due(view, now)
@@ -382,7 +394,7 @@ class Nimbus:
             self._registry.assignment(record.id),
             self._registry.leaving(record.id),
             self._registry.reports(record.id),
-            {supervisor.id for supervisor in self._registry.supervisors()},
+            self._assigner.supervisors.keys(),
         )
 
     def _existing(self, name: str) -> TopologyRecord:
@@ -447,7 +459,7 @@ class Nimbus:
         moving = any(other.state in (REBALANCING, REPLACING) for other in self._registry.topologies())
         if not moving and record.state in (ACTIVE, INACTIVE) and record.replaces is None:
             _log.info("%s: %s", record.name, reason)
-            wait = _message_timeout(record)
+            wait = message_timeout(record)
             take_step(self._registry, record, "rebalance", deadline=now + wait, wait=wait)
 
     def _leave_drained(self, record: TopologyRecord, now: float) -> None:
@@ -459,9 +471,17 @@ class Nimbus:
         if record.state in (ACTIVE, INACTIVE) and self._assigner.is_squeezed(record):
             self._move(record, now, "there are slots again for more workers than it has")
 
-    def _give_up_silent(self, now: float) -> None:
-        """Remove the supervisors that have not been heard for too long; their tasks are placed elsewhere."""
-        for record in self._signs.silent(self._registry.supervisors(), now):
+    def _look_at_supervisors(self, now: float) -> None:
+        """See who is there, and remove those that have not been heard for too long; their tasks are placed elsewhere."""
+        if self._changes.hosts:
+            self._changes.hosts = False
+            try:
+                self._assigner.look()
+            except BaseException:
+                self._changes.hosts = True
+                raise
+        for record in self._signs.silent(self._assigner.supervisors.values(), now):
+            self._changes.hosts = self._changes.all = True
             self._given_up[record.id] = record
             self._registry.remove_supervisor(record.id)
             _log.warning("supervisor %s: not heard for too long, its tasks go elsewhere", record.id)
@@ -472,15 +492,8 @@ class Nimbus:
             for record in self._registry.topologies()
             for moment in progress.moments(record, self._registry.assignment(record.id) is not None, now)
         ]
-        others = (self._signs.due, self._sweep_at, self._troubles.due)
+        others = (self._signs.due, self._sweep_at, self._troubles.due, self._look_at)
         return min([*deadlines, *(moment for moment in others if moment is not None)], default=None)
-
-    def _note_change(self, path: str) -> None:
-        self._changed = True
-
-
-def _message_timeout(record: TopologyRecord) -> float:
-    return cast(float, record.conf[MESSAGE_TIMEOUT])
 
 
 def _check_wait(wait_secs: float | None) -> None:

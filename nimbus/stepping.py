@@ -1,4 +1,4 @@
-"""One step in the life of a topology: through the table, and written.
+"""One step in the life of a topology: through the table, and written; and the deadlines that a step may set.
 
 Must not know: when a step is due.
 """
@@ -7,13 +7,28 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final, cast
 
 from nimbus.lifecycle import ACTIVE, INACTIVE, KILLED, REBALANCING, REPLACING, step
 from squall.cluster.records import TopologyRecord
 from squall.cluster.registry import Registry
 
 _log = logging.getLogger(__name__)
+
+MESSAGE_TIMEOUT: Final = "topology.message.timeout.secs"
+
+
+def message_timeout(record: TopologyRecord) -> float:
+    """How long a topology may drain when nothing else was said."""
+    return cast(float, record.conf[MESSAGE_TIMEOUT])
+
+
+def set_deadlines_anew(registry: Registry, now: float) -> None:
+    """A deadline that another Nimbus has set is a moment of its clock: the whole time is waited for again."""
+    for record in registry.topologies():
+        if record.deadline is not None:
+            wait = message_timeout(record) if record.wait is None else record.wait
+            registry.update_topology(record, replace(record, deadline=now + wait))
 
 
 def take_step(registry: Registry, record: TopologyRecord, event: str, **changes: object) -> None:

@@ -161,7 +161,7 @@ def test_while_the_store_is_away_it_waits_and_says_so_once(
     first.rounds()
     master = first.made[-1]
     first.store.away = True
-    master._changed = True
+    master._changes.all = True
     first.rounds(2.0)
     first.store.away = False
     first.rounds(2.0)
