@@ -5,10 +5,12 @@ It is a Java process of its own, which ends with this one's signals. Must not kn
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import signal
 import socket
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -37,6 +39,7 @@ Examples:
 _END_SECS: Final = 5.0
 _LOOK_SECS: Final = 0.2
 _LOG_LINES: Final = 10
+_PR_SET_PDEATHSIG: Final = 1
 
 
 def ensemble_of(ctx: click.Context, option: click.Parameter, value: str | None) -> tuple[str, ...]:
@@ -156,7 +159,12 @@ def serve(plan: ServerPlan, command: list[str]) -> None:
     with log.open("wb") as output:
         # A session of its own: Ctrl-C comes here alone, and here it is decided how the server ends.
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+            preexec_fn=_end_with_parent,
         )
     try:
         watch(plan, process, enough)
@@ -170,6 +178,12 @@ def serve(plan: ServerPlan, command: list[str]) -> None:
     if not enough.is_set():
         last = "\n".join(f"  {line}" for line in log.read_text(errors="replace").splitlines()[-_LOG_LINES:])
         raise NoServer(f"the server ended with status {process.returncode}. The end of {log}:\n{last}")
+
+
+def _end_with_parent() -> None:
+    """In the child: have the kernel end it when this process is killed and can end nothing any more. Linux alone can."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def watch(plan: ServerPlan, process: subprocess.Popen[bytes], enough: threading.Event) -> None:

@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from squall.cluster.zookeeper import ZooKeeperStore
-from squall.cluster.zookeeper.server import JARS_VARIABLE, ServerPlan
+from squall.cluster.zookeeper.server import JARS_VARIABLE, ServerPlan, ask
 from squall_cli.main import squall
 from tests.squall_cli.run_process import environment
 from tests.zookeeper_servers import PATIENCE_SECS, eventually, free_ports, java_and_jars
@@ -87,6 +87,15 @@ def test_it_serves_until_a_signal_and_has_everything_again_when_it_is_started_an
             store.close()
             assert server.end(how) == 0
             assert server.lines.empty()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process of its parent's death")
+def test_the_server_ends_also_when_the_command_is_killed(tmp_path: Path) -> None:
+    with foreground("--listen", "127.0.0.1:0", "--state", str(tmp_path)) as server:
+        port = int(server.line().partition("127.0.0.1:")[2].partition(")")[0])
+        assert server.end(signal.SIGKILL) == -signal.SIGKILL
+    eventually(lambda: not ask("127.0.0.1", port, "srvr"))
 
 
 @pytest.mark.slow
