@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.supervisor.daemons import Cluster, cluster_in
 from tests.supervisor.hosts import Hosts
+from tests.supervisor.supervisor_daemons import Cluster, cluster_in
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 
 from squall import worker_files
 from squall.worker_files import LEASE, ORDERS, PULSE, Pulse, read, read_orders, read_pulse, write, write_bytes
-from tests.supervisor.daemons import Cluster, alive
+from tests.supervisor.supervisor_daemons import Cluster, alive
 
 
 class Disk:

@@ -17,7 +17,7 @@ from squall.worker_files import KEYS, LEASE, read_orders
 from supervisor.daemon import SupervisorDaemon
 from supervisor.identity import BadState, KnownCluster, StateLock, own_id, own_keys
 from supervisor.log_server import CannotListen
-from tests.supervisor.daemons import Cluster, alive
+from tests.supervisor.supervisor_daemons import Cluster, alive
 
 
 def test_what_is_placed_runs_and_what_becomes_of_it_is_told_over_http(cluster: Cluster) -> None:

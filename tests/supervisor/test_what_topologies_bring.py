@@ -10,7 +10,7 @@ import pytest
 
 from supervisor.daemon import SupervisorDaemon
 from supervisor.environments import BUILDER
-from tests.supervisor.daemons import Cluster, alive
+from tests.supervisor.supervisor_daemons import Cluster, alive
 from tests.supervisor.wheels import archive, make_wheel, sha256
 
 
