@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
@@ -81,7 +82,7 @@ def logs(
         )
     client = cluster_client.connect(nimbus, config)
     reader = Reader(client, name, component, worker, file)
-    with cluster_client.about(client, name):
+    with cluster_client.about(client, name), until_interrupted(follow):
         reader.find()
         found = reader.last(lines, follow)
         if not follow:
@@ -91,6 +92,16 @@ def logs(
             return
         show(found, as_json, len(reader.tails) > 1)
         follow_on(reader, as_json)
+
+
+@contextmanager
+def until_interrupted(follow: bool) -> Iterator[None]:
+    """Ctrl-C is how following ends."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if not follow:
+            raise
 
 
 class Reader:
@@ -191,32 +202,29 @@ class Reader:
 
 
 def follow_on(reader: Reader, as_json: bool) -> None:
-    """Show what comes until the topology is gone or Ctrl-C."""
+    """Show what comes until the topology is gone."""
     from squall.http_client import Refused, Unreachable
 
     found_at = time.monotonic()
     away = False
-    try:
-        while True:
-            time.sleep(PAUSE)
-            try:
-                if time.monotonic() - found_at >= FIND:
-                    reader.find()
-                    found_at = time.monotonic()
-                show(reader.more(), as_json, len(reader.tails) > 1)
-                away = False
-            except (Unreachable, Refused) as error:
-                if isinstance(error, Refused):
-                    if error.kind == "NoSuchTopology":
-                        click.echo(f"{reader.name} is gone.", err=True)
-                        return
-                    if error.status != 503:
-                        raise
-                if not away:
-                    click.echo(f"{error}; asked again", err=True)
-                away = True
-    except KeyboardInterrupt:
-        return
+    while True:
+        time.sleep(PAUSE)
+        try:
+            if time.monotonic() - found_at >= FIND:
+                reader.find()
+                found_at = time.monotonic()
+            show(reader.more(), as_json, len(reader.tails) > 1)
+            away = False
+        except (Unreachable, Refused) as error:
+            if isinstance(error, Refused):
+                if error.kind == "NoSuchTopology":
+                    click.echo(f"{reader.name} is gone.", err=True)
+                    return
+                if error.status != 503:
+                    raise
+            if not away:
+                click.echo(f"{error}; asked again", err=True)
+            away = True
 
 
 def show(found: Iterable[Entry], as_json: bool, several: bool, one_document: bool = False) -> None:

@@ -6,6 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -89,10 +90,11 @@ def top(delay: float, nimbus: str | None, config: str | None, as_json: bool) -> 
     client = cluster_client.connect(nimbus, config)
     watched = Watched(client)
     with cluster_client.about(client):
-        watched.look(time.monotonic())
         if is_terminal(sys.stdout) and not as_json:
-            follow(watched, delay)
+            with suppress(KeyboardInterrupt):  # the way to end it
+                follow(watched, delay)
             return
+        watched.look(time.monotonic())
         time.sleep(delay)
         moment = watched.look(time.monotonic())
     if as_json:
@@ -182,27 +184,24 @@ def as_values(moment: Moment) -> dict[str, object]:
 
 
 def follow(watched: Watched, delay: float) -> None:
-    """Draw until Ctrl-C; a Nimbus that is away for a while is asked again."""
+    """Draw for ever; a Nimbus that is away for a while is asked again."""
     from rich.live import Live
 
     from squall.http_client import Refused, Unreachable
 
     latest, problem = Moment(watched.client.get("cluster"), ()), ""
-    try:
-        with Live(console=console(sys.stdout), screen=True, auto_refresh=False) as live:
-            while True:
-                try:
-                    latest, problem = watched.look(time.monotonic()), ""
-                except (Unreachable, Refused) as error:
-                    if isinstance(error, Refused) and error.status != 503:
-                        raise
-                    problem = str(error)
-                resized = console(sys.stdout)  # the window may have been resized
-                live.console.size = resized.size
-                live.update(picture(latest, problem, resized.width, resized.height), refresh=True)
-                time.sleep(delay)
-    except KeyboardInterrupt:
-        return
+    with Live(console=console(sys.stdout), screen=True, auto_refresh=False) as live:
+        while True:
+            try:
+                latest, problem = watched.look(time.monotonic()), ""
+            except (Unreachable, Refused) as error:
+                if isinstance(error, Refused) and error.status != 503:
+                    raise
+                problem = str(error)
+            resized = console(sys.stdout)  # the window may have been resized
+            live.console.size = resized.size
+            live.update(picture(latest, problem, resized.width, resized.height), refresh=True)
+            time.sleep(delay)
 
 
 def picture(moment: Moment, problem: str, width: int, height: int) -> RenderableType:
