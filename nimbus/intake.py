@@ -107,16 +107,15 @@ def check(order: Order) -> None:
     problems = [
         f"{key} is not set: submit takes a merged configuration" for key in _SETTINGS if key not in order.conf
     ]
-    problems += problems_of_wait(order.wait_secs)
     if problems:
         raise InvalidConfig(problems)
+    check_wait(order.wait_secs)
 
 
-def problems_of_wait(wait_secs: float | None) -> list[str]:
-    """What is wrong with a time to wait; None is no wish."""
-    if wait_secs is None or 0 <= wait_secs < float("inf"):
-        return []
-    return [f"wait_secs must be 0 or more seconds, not {wait_secs!r}"]
+def check_wait(wait_secs: float | None) -> None:
+    """`InvalidConfig` for what is no time to wait; None is no wish."""
+    if wait_secs is not None and not 0 <= wait_secs < float("inf"):
+        raise InvalidConfig([f"wait_secs must be 0 or more seconds, not {wait_secs!r}"])
 
 
 def _record(order: Order, topology_id: str, time: float) -> TopologyRecord:

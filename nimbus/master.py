@@ -34,7 +34,7 @@ from nimbus.changes import Changes
 from nimbus.clearing import BadTopology, clear, files_of_unreadable, sweep_orphans, whole
 from nimbus.counting import Counters, components_of
 from nimbus.draining import set_drained
-from nimbus.intake import Intake, Order, problems_of_wait
+from nimbus.intake import Intake, Order, check_wait
 from nimbus.lifecycle import ACTIVE, INACTIVE, KILLED, REBALANCING, REPLACING, step
 from nimbus.liveness import SignsOfLife
 from nimbus.placing import withdrawn
@@ -159,7 +159,7 @@ class Nimbus:
 
         Said again, it may set another deadline; without `wait_secs` the deadline stays. One that cannot be read goes at once.
         """
-        _check_wait(wait_secs)
+        check_wait(wait_secs)
         try:
             record = self._existing(name)
         except BadTopology as error:
@@ -183,7 +183,7 @@ class Nimbus:
     ) -> None:
         """Place all tasks of a topology anew once it has drained, for which it has `wait_secs` (default: its message
         timeout): over `workers` workers, with `parallelism` tasks for the components that it names."""
-        _check_wait(wait_secs)
+        check_wait(wait_secs)
         record = self._existing(name)
         problems = rebalancing.problems_of_rebalance(record, workers, parallelism)
         if problems:
@@ -422,7 +422,7 @@ class Nimbus:
         stay = progress.still_there(view)
         if view.leaving is None or stay == view.withdrawn:
             return False
-        for placement in withdrawn(view.withdrawn, stay):
+        for placement in withdrawn(view.withdrawn, (*stay, *view.workers)):
             if view.report_of(placement) is not None:
                 self._registry.remove_report(view.record.id, placement.worker)
             if view.record.state in (ACTIVE, INACTIVE, REBALANCING, REPLACING):
@@ -494,9 +494,3 @@ class Nimbus:
         ]
         others = (self._signs.due, self._sweep_at, self._troubles.due, self._look_at)
         return min([*deadlines, *(moment for moment in others if moment is not None)], default=None)
-
-
-def _check_wait(wait_secs: float | None) -> None:
-    problems = problems_of_wait(wait_secs)
-    if problems:
-        raise InvalidConfig(problems)
