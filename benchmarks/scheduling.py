@@ -1,0 +1,86 @@
+"""How long Nimbus takes to place a big topology, to move what a lost host ran, and to take in what workers say.
+
+10,000 tasks on 1,000 slots of 250 hosts are the size that a cluster is to bear: placing them takes less than a second. The
+store is in memory, so this is what Nimbus itself takes.
+
+    python benchmarks/scheduling.py [--hosts 250] [--slots 4] [--tasks 10000] [--rounds 5]
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+# As a script, only this folder is on the path.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.child import machine, spread
+from nimbus.master import Nimbus
+from squall.clock import RealClock
+from squall.cluster.memory import InMemoryStore
+from squall.cluster.records import SupervisorRecord, WorkerReport
+from squall.cluster.registry import Registry
+from topology_api.options import defaults
+from topology_api.topology import ComponentSpec, GroupingSpec, StreamSpec, Subscription, Topology
+
+NAMES = ("all tasks placed", "a host lost", "one worker's report")
+
+
+def topology(tasks: int) -> Topology:
+    """A spout and a bolt with half of the tasks each; nothing is ever unpickled."""
+    subscription = Subscription("lines", "default", GroupingSpec("shuffle"))
+    components = (
+        ComponentSpec("lines", "spout", tasks // 2, {}, {"default": StreamSpec(("line",))}),
+        ComponentSpec("count", "bolt", tasks - tasks // 2, {}, {}, (subscription,)),
+    )
+    return Topology("big", {}, components, {"lines": b"no pickle", "count": b"no pickle"})
+
+
+def a_round(hosts: int, slots: int, tasks: int) -> tuple[float, ...]:
+    """Seconds of each of `NAMES`."""
+    store = InMemoryStore()
+    registry = Registry(store)
+    for number in range(hosts):
+        registry.save_supervisor(SupervisorRecord(f"s{number:04}", f"host-{number:04}", slots))
+    nimbus = Nimbus(store, RealClock())
+    conf = defaults() | {"topology.workers": hosts * slots}
+    placing = seconds(lambda: nimbus.submit(topology(tasks), conf, {}))
+    registry.remove_supervisor("s0001")
+    losing = seconds(nimbus.tick)
+    record = nimbus.topology("big")
+    assignment = registry.assignment(record.id)
+    if assignment is None or sum(len(place.tasks) for place in assignment.placements) != tasks:
+        raise SystemExit(f"not all {tasks} tasks are placed")
+    place = assignment.placements[0]
+    report = WorkerReport(place.worker, place.incarnation, True, False, False, False, None)
+    return placing, losing, seconds(lambda: nimbus.report("big", place.worker, report))
+
+
+def seconds(do: Callable[[], object]) -> float:
+    """How long something takes."""
+    began = time.perf_counter()
+    do()
+    return time.perf_counter() - began
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--hosts", type=int, default=250)
+    parser.add_argument("--slots", type=int, default=4)
+    parser.add_argument("--tasks", type=int, default=10_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    print(machine())
+    print(f"{options.tasks:,} tasks on {options.hosts * options.slots:,} slots of {options.hosts:,} hosts")
+    rounds = [a_round(options.hosts, options.slots, options.tasks) for _ in range(options.rounds)]
+    for name, taken in zip(NAMES, zip(*rounds)):
+        print(f"{name:>22}: {spread([1000 * each for each in taken])} ms")
+
+
+if __name__ == "__main__":
+    main()
