@@ -18,8 +18,8 @@ from supervisor.daemon import SupervisorDaemon, SupervisorSettings
 from supervisor.directories import Directories, read_started
 from supervisor.plan import Limits
 from tests.flaky_store import FlakyStore
-from tests.supervisor.fake_nimbus import FakeNimbus
 from tests.supervisor.hosts import CAP, a_topology, fake_command
+from tests.supervisor.nimbus_over_http import FakeNimbus
 from topology_api.options import defaults
 
 

@@ -71,6 +71,7 @@ def test_everything_else_is_there_whole_or_as_it_was(tmp_path: Path, disk: Disk)
     assert [path.name for path in tmp_path.iterdir()] == [ORDERS]
 
 
+@pytest.mark.slow
 def test_running_workers_go_on_new_ones_wait_and_all_is_well_when_there_is_room(
     cluster: Cluster, disk: Disk
 ) -> None:

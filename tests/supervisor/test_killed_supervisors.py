@@ -17,8 +17,8 @@ import pytest
 from squall.cluster.zookeeper import ZooKeeperStore
 from squall.process_stat import all_processes
 from supervisor.processes import MARK
-from tests.supervisor.fake_nimbus import FakeNimbus
 from tests.supervisor.hosts import CAP, ROOT, a_topology
+from tests.supervisor.nimbus_over_http import FakeNimbus
 from tests.supervisor.supervisor_daemons import alive, end_workers_below, pids_below
 from tests.zookeeper_servers import ZooKeeperServer
 from topology_api.options import defaults

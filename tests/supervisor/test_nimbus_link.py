@@ -16,7 +16,7 @@ from squall.cluster.registry import Registry
 from squall.sealing import KeyPair
 from supervisor.nimbus_http import HttpNimbusLink, Nimbuses
 from tests.flaky_store import FlakyStore
-from tests.supervisor.fake_nimbus import FakeNimbus
+from tests.supervisor.nimbus_over_http import FakeNimbus
 from tests.supervisor.programs import until
 
 REPORT = WorkerReport("w1", (1, 0), True, False, False, False, None)

@@ -123,6 +123,7 @@ def test_a_daemon_that_starts_while_the_store_is_away_keeps_the_workers_alive(cl
     cluster.until(lambda: not any(map(alive, pids.values())), "they are its own again")
 
 
+@pytest.mark.slow
 def test_no_worker_ends_because_the_store_comes_back_empty(cluster: Cluster) -> None:
     cluster.start()
     cluster.submit()
@@ -172,6 +173,7 @@ def test_a_change_reaches_workers_within_half_a_second(cluster: Cluster) -> None
     assert woken >= 1
 
 
+@pytest.mark.slow
 def test_two_daemons_never_share_a_state_directory(cluster: Cluster) -> None:
     cluster.start()
     with pytest.raises(BadState, match=rf"in use by process {os.getpid()}: give each supervisor its own"):
