@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from nimbus.counting import Counters, Statuses
 from squall.cluster import paths
-from squall.cluster.blobs import get_description
+from squall.cluster.blobs import BadBlob, get_description
 from squall.cluster.records import (
     Assignment,
     BadRecord,
@@ -24,7 +24,7 @@ from squall.cluster.records import (
     WorkerReport,
 )
 from squall.cluster.registry import Registry
-from squall.cluster.store import Store
+from squall.cluster.store import Store, TooBig
 from squall.redaction import redacted
 from squall.status import TopologyStatus
 from squall.versions import own_versions
@@ -34,6 +34,7 @@ from topology_api.errors import NoSuchTopology, SquallError
 _DESCRIPTIONS: Final = 64
 
 
+_UNREADABLE: Final = (BadRecord, BadBlob, TooBig)
 _NOTHING_KNOWN: Final[Mapping[str, Any]] = {
     "components": {}, "errors": [], "notes": [], "workers": [], "files": {}, "submitted": 0.0,
 }  # fmt: skip
@@ -153,19 +154,21 @@ class Views:
                 found.append(_summary(record, self._statuses.status(record.name)))
             except NoSuchTopology:
                 continue  # it went meanwhile
+            except _UNREADABLE as error:
+                found.append(_bad(record.name, str(error)))
         return found + [_bad(name, reason) for name, reason in sorted(self.registry.bad.items())]
 
     def topology(self, name: str) -> dict[str, Any]:
         """The status of a topology, with its workers."""
         try:
             record = self.record(name)
-        except BadRecord as error:
+            status, workers = self._statuses.status(name), self.workers(name)
+        except _UNREADABLE as error:
             return {**_bad(name, str(error)), **_NOTHING_KNOWN}
-        status = self._statuses.status(name).as_dict()
         return {
-            **status,
+            **status.as_dict(),
             "id": record.id,
-            "workers": self.workers(name),
+            "workers": workers,
             "submitted": record.submitted,
             "files": dict(record.files),
         }

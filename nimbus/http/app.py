@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import logging
 import math
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Final
@@ -80,10 +79,9 @@ class Pages:
 
     async def answer(self, methods: Mapping[str, Endpoint], request: Request) -> Response:
         """The answer to a request, whatever happens."""
-        began = time.monotonic()
         endpoint = methods.get(request.method) or methods["GET"]  # HEAD is a GET whose body is not sent
         try:
-            return await self._answer(endpoint, request, began)
+            return await self._answer(endpoint, request)
         except ClientDisconnect:
             return Response(status_code=400)  # nobody reads it
         except Exception as error:
@@ -92,7 +90,7 @@ class Pages:
                 _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
             return _error(status, body)
 
-    async def _answer(self, endpoint: Endpoint, request: Request, began: float) -> Response:
+    async def _answer(self, endpoint: Endpoint, request: Request) -> Response:
         caller = await self._admit(endpoint, request)
         if endpoint.leads == "always" and not self._desk.control.leading:
             return await self._redirect(request)
@@ -101,7 +99,7 @@ class Pages:
         body = await _read_json(request, endpoint.body_limit) if endpoint.method == "POST" else None
         if endpoint.leads == "reports" and not self._desk.control.leading and has_reports(body):
             return await self._redirect(request)
-        call = Call(caller, path, query, body, began)
+        call = Call(caller, path, query, body)
         if endpoint.handler is None:
             return await self._own[endpoint.name](request, call)
         status, value = await run_in_threadpool(endpoint.handler, self._desk, call)
@@ -176,13 +174,13 @@ class Pages:
         return _json(200, openapi.document())
 
     async def _health(self, request: Request, call: Call) -> Response:
-        connected = self._desk.connected()
+        healthy = self._desk.healthy()
         body = {
-            "status": "ok" if connected else "unavailable",
+            "status": "ok" if healthy else "unavailable",
             "leading": self._desk.control.leading,
             "store": dict(self._desk.store_state()),
         }
-        return _json(200 if connected else 503, body)
+        return _json(200 if healthy else 503, body)
 
     async def _metrics(self, request: Request, call: Call) -> Response:
         leading, connected = self._desk.control.leading, self._desk.connected()

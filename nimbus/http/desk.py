@@ -26,7 +26,7 @@ T = TypeVar("T")
 #: Seconds within which a request is answered, by "unavailable" if need be.
 ANSWER_SECS: Final = 4.5
 #: Seconds that a command has at least, however long its request took until then.
-LEAST_SECS: Final = 0.5
+LEAST_SECS: Final = 1.5
 
 
 @dataclass(frozen=True)
@@ -84,3 +84,7 @@ class Desk:
     def connected(self) -> bool:
         """Whether the store answers, as far as is known."""
         return bool(self.store_state()["connected"])
+
+    def healthy(self) -> bool:
+        """Whether this Nimbus can do its work."""
+        return self.connected() and self.driver.thread.is_alive()

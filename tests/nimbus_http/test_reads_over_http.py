@@ -147,6 +147,17 @@ def test_a_record_that_cannot_be_read_is_listed_as_bad_and_can_be_killed(
     assert [each["name"] for each in client.get("topologies")["topologies"]] == ["words"]
 
 
+def test_a_topology_whose_description_is_damaged_is_bad_and_the_others_are_told(
+    client: Client, store: InMemoryStore, running: PlayedSupervisor
+) -> None:
+    damaged = client.post("topologies", submission(words("damaged")))["id"]
+    store.put(paths.description(damaged), b"no blob at all")
+    listed = {each["name"]: each["state"] for each in client.get("topologies")["topologies"]}
+    assert listed == {"words": "ACTIVE", "damaged": "BAD"}
+    assert "is no blob" in client.get("topologies/damaged")["error"]
+    assert "squall_topology_state" in client.get_text("/metrics")
+
+
 @pytest.mark.parametrize(
     ("path", "kind"),
     [

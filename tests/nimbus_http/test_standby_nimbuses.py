@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import socket
 import time
 
 import pytest
@@ -174,6 +175,24 @@ def test_an_address_that_is_taken_is_named(cluster: Cluster, leader: NimbusDaemo
     port = int(leader.url.rpartition(":")[2])
     with pytest.raises(Exception, match=f"127.0.0.1:{port}: another program listens there"):
         cluster.start("second", port=port)
+
+
+def test_the_address_for_others_is_the_advertised_one_and_is_a_url(cluster: Cluster) -> None:
+    leader = cluster.start_leader(advertise="http://nimbus-1.example.org:6627/")
+    assert leader.url == leader.me.url == "http://nimbus-1.example.org:6627"
+    with pytest.raises(Exception, match="looks like http"):
+        cluster.start("second", advertise="nimbus-1.example.org")
+
+
+def test_a_nimbus_listens_at_an_address_of_ipv6(cluster: Cluster) -> None:
+    with socket.socket(socket.AF_INET6) as probe:
+        try:
+            probe.bind(("::1", 0))
+        except OSError:
+            pytest.skip("this machine has no IPv6")
+    leader = cluster.start_leader(host="::1")
+    with closing(client_of(leader)) as client:
+        assert leader.url.startswith("http://[::1]:") and client.get("topologies") == {"topologies": []}
 
 
 def test_a_nimbus_that_is_started_again_is_the_same_and_knows_its_counters(
