@@ -69,7 +69,7 @@ class Assigner:
 
     def place(self, view: View) -> None:
         """Place the tasks that run nowhere; the others stay where they are."""
-        if not placing.all_run(view.record.tasks, view.workers, self._slots):
+        if _is_half_written(view) or not placing.all_run(view.record.tasks, view.workers, self._slots):
             self.assign(view, self._completed(view))
 
     def place_anew(self, view: View, becomes: TopologyRecord) -> None:
@@ -115,7 +115,7 @@ class Assigner:
         record = view.record
         becomes = record if becomes is None else becomes
         same = {placing.slot_of(placement): placement.tasks for placement in view.workers} == chosen
-        if same and becomes == record:
+        if same and becomes == record and not _is_half_written(view):
             return
         version = self._registry.next_number("assignments") if chosen else record.version
         placements = placing.placements_for(chosen, view.workers, view.withdrawn, version)
@@ -177,6 +177,11 @@ class Assigner:
         """The scheduler's answer for as many workers as the topology wants, or so many fewer."""
         tasks = [TaskSpec(*row) for row in record.tasks]
         return schedule(tasks, cast(int, record.conf[WORKERS]) - fewer, slots, current)
+
+
+def _is_half_written(view: View) -> bool:
+    """Whether an assignment was about to be written for the record as it is; whoever goes on may come to another."""
+    return view.assignment is not None and view.assignment.version != view.record.version
 
 
 def workers_of(assignment: Assignment | None) -> tuple[Placement, ...]:

@@ -23,6 +23,7 @@ from nimbus.lifecycle import (
     REPLACING,
     allowed_events,
 )
+from nimbus.placing import withdrawn
 from squall.cluster.records import Assignment, Placement, TopologyRecord, WorkerReport
 
 NOTES = 5
@@ -119,8 +120,13 @@ def crash_of(view: View) -> str | None:
 
 
 def still_there(view: View) -> tuple[Placement, ...]:
-    """The withdrawn workers that have not said that they are gone."""
-    return tuple(placement for placement in _reachable(view, view.withdrawn) if not _stopped(view, placement))
+    """The withdrawn workers that have not said that they are gone.
+
+    One that the assignment has all the same was never withdrawn: whoever was about to write another assignment did not get
+    that far, and what is to become of it is decided anew.
+    """
+    leaving = withdrawn(view.withdrawn, view.workers)
+    return tuple(placement for placement in _reachable(view, leaving) if not _stopped(view, placement))
 
 
 def _reachable(view: View, placements: Iterable[Placement]) -> Iterable[Placement]:

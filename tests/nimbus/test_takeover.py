@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from tests.nimbus.conftest import Scenario
 from tests.nimbus.lives import LIVES, WAYS, Life
 
 
@@ -28,3 +31,30 @@ def test_whichever_write_fails_every_topology_comes_to_its_end_with_nothing_left
         except AssertionError as error:
             raise AssertionError(f"write {write}, {life.store.failed}: {way}") from error
         assert len(life.store.failed) == 1
+
+
+def test_a_change_of_workers_that_was_begun_and_is_not_wanted_any_more_is_undone(scenario: Scenario) -> None:
+    scenario.say("@ 0 supervisor s1 slots=2")
+    scenario.say("@ 1 submit words tasks=2 workers=2")
+    scenario.say("@ 2 report words w1 opened")
+    (record,), before = scenario.registry.topologies(), scenario.show()
+    assignment = scenario.registry.assignment(record.id)
+    assert assignment is not None
+    # Nimbus was about to move its workers, and died after the first write.
+    scenario.registry.save_leaving(assignment)
+    scenario.say("@ 3 another nimbus")
+    assert scenario.show() == before
+    assert scenario.registry.report(record.id, "w1") is not None
+
+
+def test_a_record_that_is_ahead_of_its_assignment_gets_one_though_no_task_moves(scenario: Scenario) -> None:
+    scenario.say("@ 0 supervisor s1 slots=2")
+    scenario.say("@ 1 submit words tasks=2 workers=2")
+    (record,), before = scenario.registry.topologies(), scenario.show()
+    # Nimbus was about to move its workers, and died after the second write.
+    ahead = scenario.registry.next_number("assignments")
+    scenario.registry.update_topology(record, replace(record, version=ahead))
+    scenario.say("@ 3 another nimbus")
+    (after,), assignment = scenario.registry.topologies(), scenario.registry.assignment(record.id)
+    assert assignment is not None and assignment.version == after.version > ahead
+    assert scenario.show() == before, "the same workers, incarnations and tasks"

@@ -111,7 +111,9 @@ class Watcher(Observer):
             self.check_removed(before)
             return
         record = self.records[path] = decode(TopologyRecord, data)
-        if record.submission:
+        if record.state == "KILLED":
+            self.submissions.pop(record.submission, None)  # a retry that comes after a kill begins anew
+        elif record.submission:
             self.submissions[record.submission].add(record.id)
             if len(self.submissions[record.submission]) > 1:
                 raise self.broken(

@@ -310,21 +310,25 @@ class Server:
         self.sessions: list[SimulatedSession] = []
         #: Whether they have come back without what they held.
         self.empty = False
+        #: How many values were damaged so far.
+        self.damages = 0
         self._kept: Any = None
 
-    def damage(self, path: str) -> bytes:
-        """What stands at a path is garbage from now on; gives what stood there."""
+    def damage(self, path: str) -> Callable[[], None]:
+        """What stands at a path is garbage from now on; gives what repairs it, if it still stands there."""
         found = self.store.get(path)
         assert found is not None
         self.observer.damaged(path)
-        self.store.put(path, GARBAGE)
-        return found[0]
+        self.damages += 1
+        garbage = b"%b %d" % (GARBAGE, self.damages)
+        self.store.put(path, garbage)
 
-    def repair(self, path: str, data: bytes) -> None:
-        """Somebody repairs what was damaged, if it still stands there."""
-        found = self.store.get(path)
-        if found is not None and found[0] == GARBAGE:
-            self.store.put(path, data)
+        def repair() -> None:
+            now = self.store.get(path)
+            if now is not None and now[0] == garbage:
+                self.store.put(path, found[0])
+
+        return repair
 
     def lose_everything(self) -> None:
         """The servers come back empty: no session and no value is left."""

@@ -338,8 +338,7 @@ def damage(world: World, which: float, secs: float) -> None:
         return
     path = there[int(which * len(there))]
     world.log(f"{path} is damaged")
-    data = world.server.damage(path)
-    world.repairs.append(lambda: world.server.repair(path, data))
+    world.repairs.append(world.server.damage(path))
     world.line.after(secs, world.nature, world.repairs[-1])
 
 
