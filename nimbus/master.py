@@ -339,7 +339,8 @@ class Nimbus:
         known = {record.id for record in records} | self._replacements.ids()
         sweep_orphans(self._registry, self._keys, known)
         self.counters.keep(known, self._registry.bad)
-        self._sweep_at = None
+        # What may belong to a topology that cannot be read is looked at again when it can be, perhaps.
+        self._sweep_at = self._clock.now() + SWEEP_AFTER if self._registry.bad else None
 
     # One topology, one step
 

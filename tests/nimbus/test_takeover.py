@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from squall.cluster import paths
 from tests.nimbus.conftest import Scenario
 from tests.nimbus.lives import LIVES, WAYS, Life
 
@@ -58,3 +59,21 @@ def test_a_record_that_is_ahead_of_its_assignment_gets_one_though_no_task_moves(
     (after,), assignment = scenario.registry.topologies(), scenario.registry.assignment(record.id)
     assert assignment is not None and assignment.version == after.version > ahead
     assert scenario.show() == before, "the same workers, incarnations and tasks"
+
+
+def test_what_a_topology_left_that_could_not_be_read_for_a_while_is_swept_afterwards(
+    scenario: Scenario,
+) -> None:
+    scenario.say("@ 0 supervisor s1 slots=2")
+    scenario.say("@ 1 submit words tasks=2")
+    path, orphan = paths.topology("words"), paths.description("words-7-0")
+    found = scenario.store.get(path)
+    assert found is not None
+    scenario.store.put(orphan, b"of a submission that was never finished")
+    scenario.store.put(path, b"garbage")
+    scenario.say("@ 3 another nimbus")
+    assert scenario.store.get(orphan) is not None, "it might be that topology's"
+    scenario.store.put(path, found[0])
+    scenario.say("@ 100 ticks")
+    assert scenario.store.get(orphan) is None
+    assert scenario.store.children(paths.bundle(scenario.registry.topologies()[0].id)) != []
