@@ -61,10 +61,13 @@ class Watcher(Observer):
         self.leaders: list[str] = []
         self.starts = 0
         self.writes = 0
+        self.first: Broken | None = None
 
     def broken(self, text: str) -> Broken:
-        """The end of a run."""
-        return Broken(f"at {self.world.line.now:.3f} s: {text}")
+        """The end of a run. What is raised in the middle of a daemon's work it may catch, so it is raised again after it."""
+        found = Broken(f"at {self.world.line.now:.3f} s: {text}")
+        self.first = self.first or found
+        return found
 
     def damaged(self, path: str) -> None:
         """See `Observer`. Nobody can be held to what cannot be read."""
@@ -212,7 +215,9 @@ class Watcher(Observer):
     # Leaders
 
     def step(self) -> None:
-        """After each event: at most one Nimbus takes itself for the leader."""
+        """After each event: nothing was broken in it, and at most one Nimbus takes itself for the leader."""
+        if self.first is not None:
+            raise self.first
         able = [
             candidate.name
             for candidate in self.world.candidates.values()

@@ -20,7 +20,8 @@ from squall.cluster.records import TopologyRecord
 from squall.cluster.registry import Registry
 from squall.worker_files import Orders
 from tests.simulation.daemons import Agent, Candidate, LinkChances, Memory
-from tests.simulation.machines import Habits, IdleProgram, Machine, Processes, Program, VirtualProcess
+from tests.simulation.idle import IdleProgram
+from tests.simulation.machines import Habits, Machine, Processes, Program, VirtualProcess
 from tests.simulation.sessions import Chances, Server
 from tests.simulation.timeline import Actor, Timeline
 from tests.simulation.tuples import BOOKS, Air, Book, TupleProgram, tuple_topology
