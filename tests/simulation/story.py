@@ -327,6 +327,8 @@ def store_empty(world: World, secs: float) -> None:
     """The store comes back empty, and later with all that it held."""
     if world.server.empty or not world.server.up:
         return
+    if not all(memory.cluster for memory in world.memories.values()):
+        return  # who remembers no cluster may begin one in an empty store
     world.server.lose_everything()
     world.line.after(secs, world.nature, world.server.find_everything)
 
