@@ -18,8 +18,8 @@ The latest ones of each component are kept. Times are those of the hosts where t
 
 \b
 Examples:
-  squall errors word_count
-  squall errors word_count --component split
+  squall errors word-count
+  squall errors word-count --component split
 """
 
 

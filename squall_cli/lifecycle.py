@@ -11,6 +11,7 @@ import click
 from squall_cli import cluster_client
 from squall_cli.completion import name_argument
 from squall_cli.figures import plural
+from squall_cli.numbers import Seconds
 
 if TYPE_CHECKING:
     from squall.http_client import Client
@@ -21,7 +22,7 @@ AT_REST: Final = ("inactive", "finished", "not open yet")
 
 def wait_secs_option(text: str) -> Callable[[cluster_client.Command], cluster_client.Command]:
     """-w SECS."""
-    return click.option("-w", "--wait-secs", metavar="SECS", type=click.FloatRange(min=0, max=1e9), help=text)
+    return click.option("-w", "--wait-secs", metavar="SECS", type=Seconds(), help=text)
 
 
 KILL = """Drain a topology and remove it.
@@ -32,9 +33,9 @@ changes the deadline.
 
 \b
 Examples:
-  squall kill word_count
-  squall kill word_count --wait
-  squall kill word_count -w 0          # at once
+  squall kill word-count
+  squall kill word-count --wait
+  squall kill word-count -w 0          # at once
 """
 
 
@@ -106,7 +107,7 @@ ACTIVATE = """Let the spouts of a topology run.
 
 \b
 Example:
-  squall activate word_count
+  squall activate word-count
 """
 
 
@@ -128,9 +129,9 @@ Its workers stay, and so does what its bolts hold in memory; `squall activate` l
 
 \b
 Examples:
-  squall deactivate word_count
-  squall deactivate word_count --wait    # until nothing is in flight any more
-  squall deactivate word_count -w 30     # the same; exit status 1 after 30 s
+  squall deactivate word-count
+  squall deactivate word-count --wait    # until nothing is in flight any more
+  squall deactivate word-count -w 30     # the same; exit status 1 after 30 s
 """
 
 

@@ -14,6 +14,7 @@ import click
 
 from squall_cli import cluster_client, completion
 from squall_cli.log_tail import Entry, Tail, merged
+from squall_cli.numbers import Whole
 from squall_cli.screen import painted, styles_of
 from squall_cli.tables import harmless
 from topology_api.errors import SquallError
@@ -29,10 +30,10 @@ how the environment of --requirements was built.
 
 \b
 Examples:
-  squall logs word_count
-  squall logs word_count --component count -f
-  squall logs word_count --worker word_count-2 --lines 500
-  squall logs word_count --file build
+  squall logs word-count
+  squall logs word-count --component count -f
+  squall logs word-count --worker w2 --lines 500
+  squall logs word-count --file build
 """
 
 FILES: Final = ("worker", "output", "build")
@@ -59,7 +60,7 @@ LEVELS: Final = {"WARNING": "warn", "ERROR": "bad", "CRITICAL": "bad", "REPORT":
 @click.option(
     "--lines",
     metavar="N",
-    type=click.IntRange(min=0),
+    type=Whole(0),
     default=LINES,
     show_default=True,
     help="How many entries from the end.",

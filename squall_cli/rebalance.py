@@ -11,6 +11,7 @@ from squall_cli import cluster_client, completion
 from squall_cli.coming_up import LEAVING
 from squall_cli.figures import plural
 from squall_cli.lifecycle import pending_trees, wait_secs_option
+from squall_cli.numbers import Whole
 
 if TYPE_CHECKING:
     from squall.http_client import Client
@@ -22,9 +23,9 @@ component whose number changes are cleaned up and prepared anew; the others keep
 
 \b
 Examples:
-  squall rebalance word_count                         # after hosts have come
-  squall rebalance word_count -n 4 --wait
-  squall rebalance word_count -e count=8 -e split=2 -w 60
+  squall rebalance word-count                         # after hosts have come
+  squall rebalance word-count -n 4 --wait
+  squall rebalance word-count -e count=8 -e split=2 -w 60
 """
 
 
@@ -45,9 +46,7 @@ def counts(ctx: click.Context, option: click.Parameter, texts: tuple[str, ...]) 
 
 @click.command(help=HELP)
 @completion.name_argument
-@click.option(
-    "-n", "--workers", metavar="N", type=click.IntRange(min=1), help="The new number of worker processes."
-)
+@click.option("-n", "--workers", metavar="N", type=Whole(1), help="The new number of worker processes.")
 @click.option(
     "-e",
     "--parallelism",

@@ -11,8 +11,7 @@ import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
-from math import isnan
-from typing import IO, Any
+from typing import IO
 
 import click
 
@@ -24,6 +23,7 @@ from squall_cli.interrupts import EndNow, Interrupts
 from squall_cli.live_table import LiveTable
 from squall_cli.loading import WrongSource, load_topology
 from squall_cli.local_run import Ended, LocalRun, begin_shutdown, end_at_once
+from squall_cli.numbers import Seconds, Whole
 from squall_cli.plain_lines import PlainLines, write
 from squall_cli.screen import Screen, is_terminal, painted, styles_of
 from squall_cli.site import Layers, read_layers, well_formed
@@ -37,16 +37,6 @@ from topology_api.topology import Topology
 WORKERS = "topology.workers"
 #: A table in a file or a pipe is as wide as it likes.
 NO_LIMIT = 1000
-
-
-class Seconds(click.FloatRange):
-    """A time above zero; "nan" is a float, and never over."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        seconds = float(super().convert(value, param, ctx))
-        if isnan(seconds):
-            self.fail(f"{value!r} is no number of seconds.", param, ctx)
-        return seconds
 
 
 HELP = """Run a topology on this machine until it is completed or stopped: in this process, or in worker processes.
@@ -73,12 +63,10 @@ trees were left; 2 wrong usage.
 @click.option(
     "--workers",
     metavar="N",
-    type=click.IntRange(min=1),
+    type=Whole(1),
     help="N worker processes, from 2 on.  [default: none, all runs in this process]",
 )
-@click.option(
-    "--seconds", metavar="S", type=Seconds(min=0, min_open=True), help="Drain after so many seconds."
-)
+@click.option("--seconds", metavar="S", type=Seconds(above=True), help="Drain after so many seconds.")
 @click.option(
     "-o",
     "settings",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from squall_cli.daemon_options import daemon_settings, host_port, log_to_stderr, make_store, state_place
+from squall_cli.numbers import Whole
 from topology_api.errors import InvalidConfig
 
 if TYPE_CHECKING:
@@ -45,7 +46,8 @@ Examples:
 )
 @click.option(
     "--slots",
-    type=click.IntRange(min=1, max=10_000),
+    metavar="N",
+    type=Whole(1, 10_000),
     default=4,
     show_default=True,
     help="How many workers it may run.",

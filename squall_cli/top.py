@@ -14,6 +14,7 @@ import click
 
 from squall_cli import cluster_client
 from squall_cli.figures import latency, plural, rate, short
+from squall_cli.numbers import Seconds
 from squall_cli.rates import Rates
 from squall_cli.screen import is_terminal
 from squall_cli.status import component_of
@@ -80,7 +81,7 @@ class Moment:
 @click.option(
     "--delay",
     metavar="SECS",
-    type=click.FloatRange(min=0.2, max=3600),
+    type=Seconds(0.2, 3600),
     default=2.0,
     show_default=True,
     help="Seconds between two looks.",
@@ -144,8 +145,8 @@ def summary(moment: Moment) -> str:
     slots = cluster["slots"]
     leader = cluster["leader"]["url"] if cluster["leader"] else "no leader"
     return (
-        f"{leader}: {plural(cluster['topologies'], 'topology', 'topologies')}, {plural(cluster['supervisors'], 'supervisor')},"
-        f" {slots['used']} of {plural(slots['total'], 'slot')} used, {rate(moment.rate)} tuples/s executed"
+        f"{rate(moment.rate)} tuples/s executed, {plural(cluster['topologies'], 'topology', 'topologies')},"
+        f" {plural(cluster['supervisors'], 'supervisor')}, {slots['used']} of {plural(slots['total'], 'slot')} used; {leader}"
     )
 
 

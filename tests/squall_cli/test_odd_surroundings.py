@@ -88,7 +88,7 @@ def test_a_working_folder_that_is_gone_is_told(tmp_path: Path) -> None:
 def test_no_number_of_seconds_is_wrong_usage(small: Path) -> None:
     done = by_shell("", "--seconds", "nan", str(small), cwd=small.parent)
     assert done.returncode == 2
-    assert "'nan' is no number of seconds" in done.stderr
+    assert "'nan': give a number of seconds above 0" in done.stderr
 
 
 def test_a_file_with_a_null_byte_is_no_import_machinery_s_fault(tmp_path: Path) -> None:
