@@ -37,7 +37,9 @@ LONGEST_ANSWER: Final = 64 * 1024 * 1024
 _PIECE: Final = 256 * 1024
 _IDLE_CONNECTIONS: Final = 4
 
-IS_IT_RUNNING: Final = "is it running? Start it with `squall nimbus`, or say where it is with --nimbus URL"
+IS_IT_RUNNING: Final = (
+    "is it running? Start it with `squall nimbus` or `squall dev`, or say where it is with --nimbus URL"
+)
 
 Progress = Callable[[int], object]
 """Called with the number of bytes that have gone so far."""
@@ -472,6 +474,8 @@ def _reason(error: Exception) -> str:
         return "the connection ended within the answer"
     if isinstance(error, http.client.RemoteDisconnected):
         return "it closed the connection without an answer"
+    if getattr(error, "reason", None) == "WRONG_VERSION_NUMBER":
+        return "it does not speak TLS (does its URL begin with http: ?)"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror.lower() if error.strerror[:1].isupper() else error.strerror
     return str(error) or type(error).__name__

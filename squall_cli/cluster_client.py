@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from squall.http_client import Client, Refused
 
 #: Where `squall nimbus` and `squall dev` listen when nobody says otherwise.
-DEFAULT_URL: Final = "http://127.0.0.1:6627"
+DEFAULT_PORT: Final = 6627
+DEFAULT_URL: Final = f"http://127.0.0.1:{DEFAULT_PORT}"
 VARIABLE: Final = "SQUALL_NIMBUS"
 URL_KEY: Final = "nimbus.url"
 CA_KEY: Final = "squall.tls.ca"
@@ -51,10 +52,17 @@ def site_settings(config: str | None, environ: Mapping[str, str] | None = None) 
 
 
 def addresses(nimbus: str | None, site: Mapping[str, object], environ: Mapping[str, str]) -> list[str]:
-    """The URLs of the cluster's Nimbuses. HOST:PORT alone is meant as http."""
+    """The URLs of the cluster's Nimbuses. HOST:PORT alone is meant as http, HOST alone as the usual port there too."""
     given = nimbus or environ.get(VARIABLE) or site.get(URL_KEY) or DEFAULT_URL
     parts = (part.strip() for part in str(given).split(","))
-    return [part if "://" in part else f"http://{part}" for part in parts if part] or [DEFAULT_URL]
+    return [_url(part) for part in parts if part] or [DEFAULT_URL]
+
+
+def _url(text: str) -> str:
+    if "://" in text:
+        return text
+    has_port = ":" in text.rpartition("]")[2]  # an IPv6 address has colons of its own, in brackets
+    return f"http://{text}" if has_port else f"http://{text}:{DEFAULT_PORT}"
 
 
 def connect(nimbus: str | None, config: str | None, timeout: float = 5.0) -> Client:
@@ -100,6 +108,8 @@ def _advice(client: Client, refused: Refused, name: str | None) -> str:
             "; the command reads it from the file that SQUALL_TOKEN_FILE or squall.token.file names, else"
             " from where a Nimbus of the same user on this host has put it"
         )
+    if refused.kind == "NameTaken" and "being killed" not in str(refused):
+        return " (--name NAME), or let this one take over (--replace)"
     if refused.kind != "NoSuchTopology" or name is None:
         return ""
     from topology_api.wording import nearest

@@ -94,7 +94,14 @@ workers = _asking(_workers)
 supervisors = _asking(_supervisors)
 
 
+def not_empty(ctx: click.Context, argument: click.Parameter, name: str | None) -> str | None:
+    """The callback of a NAME: an empty one is a variable of the shell that nobody has set."""
+    if name == "":
+        raise click.BadParameter("it is empty: give the name of a topology", ctx, argument)
+    return name
+
+
 def name_argument(command: cluster_client.Command) -> cluster_client.Command:
     """NAME, of a topology, as the argument `name`."""
-    made: Any = click.argument("name", metavar="NAME", shell_complete=topologies)
+    made: Any = click.argument("name", metavar="NAME", callback=not_empty, shell_complete=topologies)
     return made(command)  # type: ignore[no-any-return]

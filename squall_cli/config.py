@@ -17,7 +17,7 @@ import click
 
 from squall.redaction import redacted
 from squall_cli import cluster_client
-from squall_cli.completion import topologies
+from squall_cli.completion import not_empty, topologies
 from squall_cli.site import Layers, read_layers, well_formed
 from squall_cli.tables import harmless
 from topology_api.options import OPTIONS, defaults
@@ -100,13 +100,13 @@ was started with. Secrets are hidden, wherever they come from.
 Examples:
   squall config
   squall config -o topology.workers=4 --config site.yaml
-  squall config word_count
+  squall config word-count
   squall config --nimbus http://nimbus-1:6627
 """
 
 
 @click.command(help=HELP)
-@click.argument("name", metavar="[NAME]", required=False, shell_complete=topologies)
+@click.argument("name", metavar="[NAME]", required=False, callback=not_empty, shell_complete=topologies)
 @click.option(
     "-o",
     "settings",

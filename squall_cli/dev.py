@@ -26,6 +26,7 @@ from squall_cli.cluster_client import DEFAULT_URL, config_option
 from squall_cli.daemon_options import daemon_settings, host_port
 from squall_cli.figures import plural
 from squall_cli.interrupts import EndNow, Interrupts
+from squall_cli.numbers import Whole
 from topology_api.errors import SquallError
 
 if TYPE_CHECKING:
@@ -64,7 +65,8 @@ Examples:
 )
 @click.option(
     "--slots",
-    type=click.IntRange(min=1, max=10_000),
+    metavar="N",
+    type=Whole(1, 10_000),
     default=4,
     show_default=True,
     help="How many workers may run.",
@@ -196,7 +198,10 @@ def state_directory(given: str | None) -> Iterator[Path]:
     """The directory that was named, or a temporary one."""
     if given is not None:
         directory = Path(given).absolute()
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise SquallError(f"the state directory {given} cannot be used: {error.strerror}") from None
         yield directory
         return
     directory = Path(tempfile.mkdtemp(prefix="squall-dev-"))

@@ -45,6 +45,11 @@ def site_file(given: str | Path | None) -> Path | None:
     return SITE_FILE if SITE_FILE.is_file() else None
 
 
+def named(file: Path, problem: str) -> str:
+    """A problem of the site's file, with its name, which some have in them already."""
+    return problem if str(file) in problem else f"{file}: {problem}"
+
+
 def read_layers(given: str | Path | None, environ: Mapping[str, str], settings: Iterable[str]) -> Layers:
     """Read all three layers; InvalidConfig with all problems of all of them."""
     problems: list[str] = []
@@ -56,7 +61,7 @@ def read_layers(given: str | Path | None, environ: Mapping[str, str], settings: 
         try:
             site = load_site(file)
         except InvalidConfig as error:
-            problems += [f"{file}: {problem}" for problem in error.problems]
+            problems += [named(file, problem) for problem in error.problems]
     try:
         environment = environment_conf(environ)
     except InvalidConfig as error:

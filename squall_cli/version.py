@@ -34,14 +34,18 @@ def version(nimbus: str | None, config: str | None, as_json: bool) -> None:
         "executable": sys.executable,
     }
     asked = bool(nimbus or os.environ.get(cluster_client.VARIABLE))
-    lines = [f"squall {__version__} (Python {here['python']}, {sys.executable})"]
+    if not as_json:  # this much is known whether or not a cluster answers
+        click.echo(f"squall {__version__} (Python {here['python']}, {sys.executable})")
     if asked:
         client = cluster_client.connect(nimbus, config)
         with cluster_client.about(client):
             daemons = daemons_of(client)
         here["daemons"] = daemons
-        lines += [f"{each['daemon']} on {each['host']}: {_told(each['versions'])}" for each in daemons]
-    click.echo(json.dumps(here, indent=2) if as_json else "\n".join(lines))
+        if not as_json:
+            for each in daemons:
+                click.echo(f"{each['daemon']} on {each['host']}: {_told(each['versions'])}")
+    if as_json:
+        click.echo(json.dumps(here, indent=2))
 
 
 def daemons_of(client: Client) -> list[dict[str, Any]]:

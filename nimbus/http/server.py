@@ -8,6 +8,7 @@ Must not know: what the application is.
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import socket
 import threading
@@ -44,9 +45,10 @@ def listen(host: str, port: int) -> socket.socket:
             family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=socket.AddressFamily(family), backlog=512)
     except OSError as error:
-        taken = (
-            "another program listens there, perhaps another Nimbus" if error.errno == 98 else error.strerror
-        )
+        if error.errno == errno.EADDRINUSE:
+            taken: str | None = "another program listens there, perhaps another Nimbus; choose another --listen"
+        else:
+            taken = error.strerror
         raise CannotListen(f"cannot listen at {host or '*'}:{port}: {taken or error}") from None
 
 

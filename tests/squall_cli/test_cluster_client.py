@@ -48,6 +48,21 @@ def test_several_addresses_stand_with_commas_and_the_scheme_may_be_left_out() ->
     assert addresses("a:1, https://b:2,", {}, {}) == ["http://a:1", "https://b:2"]
 
 
+def test_a_host_alone_is_meant_with_the_usual_port() -> None:
+    assert addresses("a,[::1],[::1]:7,http://b", {}, {}) == [
+        "http://a:6627",
+        "http://[::1]:6627",
+        "http://[::1]:7",
+        "http://b",
+    ]
+
+
+def test_https_to_a_nimbus_without_it_is_told_apart(nimbus: FakeNimbus) -> None:
+    result = run("list", "--nimbus", nimbus.url.replace("http:", "https:"))
+    assert "it does not speak TLS" in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
 def test_the_site_file_says_where_nimbus_is(nimbus: FakeNimbus, tmp_path: Path) -> None:
     (tmp_path / "site.yaml").write_text(f"nimbus.url: {nimbus.url}\n")
     assert run("list", "--config", str(tmp_path / "site.yaml")).exit_code == 0
@@ -73,6 +88,7 @@ def test_a_nimbus_that_is_not_there_is_one_sentence_and_what_helps() -> None:
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr.startswith("squall list: Nimbus at http://127.0.0.1:1 cannot be reached: ")
     assert "squall nimbus" in result.stderr
+    assert "squall dev" in result.stderr
     assert "--nimbus" in result.stderr
     assert result.stderr.count("\n") == 1
 
