@@ -10,6 +10,7 @@ import click
 
 from squall_cli import cluster_client, completion
 from squall_cli.figures import plural
+from squall_cli.supervisors import free_slots
 from topology_api.errors import SquallError
 
 if TYPE_CHECKING:
@@ -63,6 +64,8 @@ def drain(
 
 def meant_by(text: str, there: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """The supervisors that a host's name, an id or its beginning means; SquallError when that is none, or unclear."""
+    from topology_api.wording import listed, nearest
+
     found = [each for each in there if text in (each["id"], each["host"])]
     if found:
         return found
@@ -70,8 +73,8 @@ def meant_by(text: str, there: Sequence[Mapping[str, Any]]) -> list[Mapping[str,
     if len(found) == 1:
         return found
     if found:
-        raise SquallError(f"{text!r} is the beginning of {len(found)} ids: write more of it")
-    from topology_api.wording import listed, nearest
+        ids = listed(sorted(str(each["id"]) for each in found))
+        raise SquallError(f"{text!r} is the beginning of {len(found)} ids, write more of it: {ids}")
 
     hosts = sorted({str(each["host"]) for each in there})
     raise SquallError(
@@ -84,7 +87,8 @@ def wait_until_empty(client: Client, name: str, meant: Sequence[str]) -> None:
     from squall_cli.waiting import wait
 
     def look() -> tuple[bool | None, str]:
-        there = {each["id"]: each for each in client.get("supervisors")["supervisors"]}
+        found = client.get("supervisors")["supervisors"]
+        there = {each["id"]: each for each in found}
         mine = [there[each] for each in meant if each in there]
         used = sum(int(each["used"]) for each in mine)
         if not used:
@@ -92,6 +96,7 @@ def wait_until_empty(client: Client, name: str, meant: Sequence[str]) -> None:
         if any(not each["drained"] for each in mine):
             raise SquallError(f"{name} is not drained any more: somebody has undone it")
         waiting = sorted({str(worker["topology"]) for each in mine for worker in each["workers"]})
-        return None, f"{name}: {plural(used, 'worker')} to move, of {', '.join(waiting)}"
+        nowhere = "" if free_slots(found) else "; no slot is free on another host: start a supervisor there"
+        return None, f"{name}: {plural(used, 'worker')} to move, of {', '.join(waiting)}{nowhere}"
 
     wait(look)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -20,6 +20,10 @@ Examples:
   squall list
   squall list --json | jq '.topologies[] | select(.state == "FAILED") | .name'
 """
+
+#: Nimbus places the workers of what is submitted within this time, when there is room.
+SOON_SECS: Final = 2.0
+NO_SLOT: Final = "it has no workers, no slot is free for them"
 
 #: How a state is shown; others as they are.
 STYLES = {
@@ -99,7 +103,16 @@ def _bad_when_some(topology: Mapping[str, Any], key: str) -> Cell:
 def reasons(topologies: Sequence[Mapping[str, Any]]) -> list[str]:
     """A line for each topology that says why it does not run."""
     return [
-        f"{harmless(str(each['name']))}: {cropped(harmless(str(each['error'])), 200)}"
+        f"{harmless(str(each['name']))}: {cropped(harmless(why), 200)}"
         for each in topologies
-        if each.get("error")
+        if (
+            why := str(each.get("error") or "")
+            or (NO_SLOT if waits_for_slots(each, each.get("workers")) else "")
+        )
     ]
+
+
+def waits_for_slots(topology: Mapping[str, Any], workers: int | None) -> bool:
+    """Whether it should have workers by now, and none has a place."""
+    placed = topology["state"] in ("ACTIVE", "INACTIVE")
+    return placed and workers == 0 and float(topology.get("uptime_secs") or 0) > SOON_SECS

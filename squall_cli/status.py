@@ -6,6 +6,7 @@ import json
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
+from shlex import quote
 from typing import Any, Final
 
 import click
@@ -15,7 +16,7 @@ from squall_cli import cluster_client
 from squall_cli.completion import name_argument
 from squall_cli.component_table import Line, plain, rows_of, table_without_rates
 from squall_cli.figures import cropped, duration, plural
-from squall_cli.listing import STYLES
+from squall_cli.listing import NO_SLOT, STYLES, waits_for_slots
 from squall_cli.screen import is_terminal, painted, styles_of
 from squall_cli.tables import Cell, Column, Table, harmless, show, table
 
@@ -25,8 +26,8 @@ Counters are totals since it was submitted; latencies are from the first emissio
 
 \b
 Examples:
-  squall status word_count
-  squall status word_count --json | jq .components.count.executed
+  squall status word-count
+  squall status word-count --json | jq .components.count.executed
 """
 
 #: In a file or a pipe a table is as wide as it likes.
@@ -142,7 +143,9 @@ def trouble(found: Mapping[str, Any], width: int) -> Iterator[Line]:
         text = f"in {component}" + (f", the newest: {report[0].partition(': ')[2]}" if report else "")
         yield (count, "bad"), (" ", ""), (cropped(harmless(text), max(width - len(count) - 1, 40)), "")
     if some:
-        yield ((f"`squall errors {name}` shows them.", "dim"),)
+        yield ((f"`squall errors {quote(name)}` shows them.", "dim"),)
+    if waits_for_slots(found, len(found["workers"])):
+        yield ((f"{NO_SLOT}: `squall supervisors` shows what there is.", "warn"),)
     for component, values in found["components"].items():
         if values.get("first_failure"):
             line = f"the first tree of {component} that failed for good: {values['first_failure']}"

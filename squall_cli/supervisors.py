@@ -89,9 +89,13 @@ def summary(there: Sequence[Mapping[str, Any]]) -> str:
     """How many slots are free."""
     total = sum(int(each["slots"]) for each in there)
     used = sum(int(each["used"]) for each in there)
-    free = sum(
+    return f"{plural(len(there), 'supervisor')}; {used} of {plural(total, 'slot')} used, {free_slots(there)} free"
+
+
+def free_slots(there: Sequence[Mapping[str, Any]]) -> int:
+    """Slots that work may be placed in."""
+    return sum(
         max(0, int(each["slots"]) - int(each["used"]))
         for each in there
         if each["connected"] and not each["drained"]
     )
-    return f"{plural(len(there), 'supervisor')}; {used} of {plural(total, 'slot')} used, {free} free"

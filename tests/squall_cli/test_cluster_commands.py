@@ -39,8 +39,8 @@ def run(nimbus: FakeNimbus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.delenv("SQUALL_TOKEN_FILE", raising=False)
     monkeypatch.setenv("SQUALL_NIMBUS", nimbus.url)
 
-    def command(line: str) -> Result:
-        return CliRunner().invoke(squall, line.split(), prog_name="squall")
+    def command(line: str, *more: str) -> Result:
+        return CliRunner().invoke(squall, [*line.split(), *more], prog_name="squall")
 
     return command
 
@@ -65,6 +65,41 @@ def test_list_shows_a_topology_whose_record_cannot_be_read(nimbus: FakeNimbus, r
     result = run("list")
     assert result.stdout.splitlines()[1].split() == ["odd", "BAD", *"-" * 8]
     assert result.stdout.splitlines()[2] == "odd: its record is of format 9"
+
+
+def test_list_and_status_say_that_no_slot_is_free(nimbus: FakeNimbus, run: Squall) -> None:
+    nimbus.put(topology("waits", workers=[]))
+    nimbus.put(topology("new", workers=[], uptime_secs=0.5))
+    nimbus.put(topology("ended", "COMPLETED", workers=[]))
+    assert run("list").stdout.splitlines()[5:] == ["waits: it has no workers, no slot is free for them"]
+    said = "it has no workers, no slot is free for them: `squall supervisors` shows what there is."
+    assert run("status waits").stdout.splitlines()[-1] == said
+    for name in ("new", "ended", "word_count"):
+        assert said not in run(f"status {name}").stdout
+
+
+def test_an_empty_name_is_wrong_usage(nimbus: FakeNimbus, run: Squall) -> None:
+    for command in ("status", "kill", "activate", "deactivate", "rebalance", "errors", "logs", "config"):
+        result = run(command, "")
+        assert result.exit_code == 2
+        assert "it is empty: give the name of a topology" in result.stderr
+    assert nimbus.asked == []
+
+
+@pytest.mark.parametrize("secs", ["nan", "inf", "-1", "1e10", "soon"])
+def test_what_is_no_number_of_seconds_is_wrong_usage(nimbus: FakeNimbus, run: Squall, secs: str) -> None:
+    result = run(f"kill word_count -w {secs}")
+    assert result.exit_code == 2
+    assert f"'{secs}': give a number of seconds from 0 to 1,000,000,000" in result.stderr
+    assert nimbus.asked == []
+
+
+@pytest.mark.parametrize("number", ["0", "two", "1.5"])
+def test_what_is_no_whole_number_is_wrong_usage(nimbus: FakeNimbus, run: Squall, number: str) -> None:
+    result = run(f"rebalance word_count -n {number}")
+    assert result.exit_code == 2
+    assert f"'{number}': give a whole number from 1 on" in result.stderr
+    assert nimbus.asked == []
 
 
 def test_an_empty_cluster_is_told_on_stderr_with_what_to_do(nimbus: FakeNimbus, run: Squall) -> None:
@@ -264,7 +299,8 @@ def test_drain_takes_a_host_an_id_or_the_beginning_of_one(nimbus: FakeNimbus, ru
 
 def test_drain_refuses_what_means_nobody_or_several(nimbus: FakeNimbus, run: Squall) -> None:
     assert "there is no supervisor 'host-7'; did you mean" in run("drain host-7").stderr
-    assert "'id-' is the beginning of 2 ids" in run("drain id-").stderr
+    several = "'id-' is the beginning of 2 ids, write more of it: 'id-of-host-1', 'id-of-host-2'"
+    assert several in run("drain id-").stderr
     assert nimbus.commands() == []
 
 
@@ -277,6 +313,17 @@ def test_drain_wait_returns_when_no_worker_is_left(nimbus: FakeNimbus, run: Squa
     result = run("drain host-1 --wait")
     assert (result.exit_code, result.stdout) == (0, "host-1 is drained: no worker is left there.\n")
     assert result.stderr == "host-1: 1 worker to move, of word_count\n"
+
+
+def test_drain_wait_says_that_no_other_host_has_room(nimbus: FakeNimbus, run: Squall) -> None:
+    nimbus.supervisors[1].update(used=4)
+    nimbus.supervisors[0].update(drained=True)
+    nimbus.changes += [
+        lambda: None,
+        lambda: None,
+        lambda: nimbus.supervisors[0].update(used=0, workers=[]),
+    ]
+    assert "of word_count; no slot is free on another host" in run("drain host-1 --wait").stderr
 
 
 def test_supervisors_shows_who_is_away_and_who_is_drained(nimbus: FakeNimbus, run: Squall) -> None:
@@ -304,6 +351,14 @@ def test_top_puts_the_busiest_component_first(nimbus: FakeNimbus, run: Squall) -
     assert head.split()[:3] == ["TOPOLOGY", "COMPONENT", "KIND"]
     assert first.split()[:3] == ["busy", "hot", "bolt"]
     assert first.split()[4] != "0"
+
+
+def test_version_here_is_told_when_no_cluster_answers(run: Squall) -> None:
+    result = run("version --nimbus http://127.0.0.1:1")
+    assert result.exit_code == 1
+    assert result.stdout.startswith("squall ")
+    assert "cannot be reached" in result.stderr
+    assert run("version --json --nimbus http://127.0.0.1:1").stdout == ""
 
 
 def test_version_names_the_daemons_of_a_cluster(run: Squall) -> None:
