@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from shlex import quote
 from typing import Any, Final
 
 from squall.status import CANNOT_BUILD
@@ -130,7 +131,7 @@ class Arrival:
         notes = [str(note) for note in status.get("notes", ())]
         built = next((note for note in reversed(notes) if CANNOT_BUILD in note), None)
         if built is not None:
-            return f"{built}\n`squall logs {self._name} --file build` shows all of it"
+            return f"{built}\n`squall logs {quote(self._name)} --file build` shows all of it"
         errors = list(status.get("errors") or ())
         if (notes or errors) and now > self._better + TROUBLE_SECS:
             last = notes[-1] if notes else str(errors[-1])
@@ -156,7 +157,7 @@ def all_fail(name: str, spouts: Sequence[Mapping[str, Any]]) -> str:
     why = f"; the first: {first}" if first else ""
     return (
         f"{plural(failed, 'tree')} of topology {name!r} failed for good and none was acked{why}"
-        f" (it goes on: `squall errors {name}`)"
+        f" (it goes on: `squall errors {quote(name)}`)"
     )
 
 

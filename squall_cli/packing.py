@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from squall.archives import BadArchive, digest_of, pack
+from squall.tar_members import name_problem
 from squall_cli.figures import plural
 from squall_cli.loading import OURS, Source
 from squall_cli.user_modules import (
@@ -62,6 +63,9 @@ class Resource:
             path, name = text, ""
         if not os.path.exists(path):
             raise CannotShip(f"--resource {path}: there is no such file or folder")
+        name = name.rstrip("/") or name
+        if name not in ("", ".") and (problem := name_problem(name)) is not None:
+            raise CannotShip(f"--resource {text}: NAME is a place beside the file, and {problem}")
         return cls(Path(os.path.abspath(path)), name or None)
 
 

@@ -11,6 +11,7 @@ import time
 from base64 import b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from shlex import quote
 from typing import Any, Final
 
 from squall.http_client import Client, Refused, Unreachable, at
@@ -155,7 +156,7 @@ def post(client: Client, submission: Submission, say: Say, clock: Callable[[], f
             if clock() - began > PATIENCE:
                 raise NotSubmitted(
                     f"whether topology {submission.topology.name!r} was submitted is not known: {unsure};"
-                    f" `squall status {submission.topology.name}` tells when a Nimbus answers again"
+                    f" `squall status {quote(submission.topology.name)}` tells when a Nimbus answers again"
                 ) from error
             say(f"submitting again: {error}")
         time.sleep(PAUSE)

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -23,6 +24,7 @@ import click
 from squall_cli import cluster_client
 from squall_cli.figures import duration
 from squall_cli.loading import WrongSource, load_topology, parse_source
+from squall_cli.numbers import Seconds
 from squall_cli.packing import (
     Package,
     Packed,
@@ -110,7 +112,7 @@ class Asked:
     "-w",
     "--wait-secs",
     metavar="SECS",
-    type=click.FloatRange(min=0),
+    type=Seconds(),
     help="With --replace: how long the old one may drain.  [default: its message timeout]",
 )
 @click.option(
@@ -324,7 +326,7 @@ def watch(
             time.sleep(LOOK_SECS)
     except KeyboardInterrupt:
         raise Interrupted(
-            f"not waited for any longer; {accepted.name} is submitted and goes on: `squall status {accepted.name}`"
+            f"not waited for any longer; {accepted.name} is submitted and goes on: `squall status {quote(accepted.name)}`"
         ) from None
 
 
@@ -335,7 +337,7 @@ def tell(out: Any, as_json: bool, told: dict[str, Any], client: Client, failure:
         out.flush()
     elif failure is None:
         out.write(
-            f"{told['name']} is {told['state']} at {client.addresses[0].url}: `squall status {told['name']}`\n"
+            f"{told['name']} is {told['state']} at {client.addresses[0].url}: `squall status {quote(told['name'])}`\n"
         )
     if failure is not None:
         raise SquallError(failure)

@@ -215,7 +215,9 @@ def refused(nimbus: TakingNimbus, project: Path, *arguments: str, status: int = 
 
 def test_a_name_that_is_taken_is_told_by_nimbus(nimbus: TakingNimbus, project: Path) -> None:
     assert submit(nimbus, project).returncode == 0
-    assert "squall submit: a topology named 'words' is there already" in refused(nimbus, project)
+    said = refused(nimbus, project)
+    assert "squall submit: a topology named 'words' is there already" in said
+    assert said.rstrip().endswith("(--name NAME), or let this one take over (--replace)")
 
 
 def test_an_archive_over_the_limit_is_refused_with_the_largest_files(

@@ -383,9 +383,16 @@ def test_a_resource_that_cannot_go_along_is_refused(tmp_path: Path) -> None:
     for name, reason in (("nothing", "no such"), ("empty", "no file in it"), ("pipe", "neither a file")):
         with pytest.raises(CannotShip, match=reason):
             submitted(str(tmp_path / "my_topology.py"), resources=(str(tmp_path / name),))
-    _, package = submitted(str(tmp_path / "my_topology.py"), resources=(f"{tmp_path}/x.txt=../up.txt",))
-    with pytest.raises(CannotShip, match=r"cannot be packed: .*x.txt its name holds '\.\.'"):
-        pack_all(package, tmp_path / "elsewhere")
+    for name, problem in (("../up.txt", r"holds '\.\.'"), ("/etc/x", "absolute"), ("a//b", "an empty part")):
+        with pytest.raises(
+            CannotShip, match=rf"--resource .*x.txt={name}: NAME is a place .* name .*{problem}"
+        ):
+            Resource.parse(f"{tmp_path}/x.txt={name}")
+
+
+def test_a_resource_may_be_spread_beside_the_file_or_put_into_a_folder(tmp_path: Path) -> None:
+    assert Resource.parse(f"{tmp_path}=.") == Resource(tmp_path, ".")
+    assert Resource.parse(f"{tmp_path}=data/") == Resource(tmp_path, "data")
 
 
 # --requirements and --wheels
