@@ -53,8 +53,10 @@ def describe(error: BaseException) -> str:
 
 
 def user_frames(trace: TracebackType | None) -> list[traceback.FrameSummary]:
-    """The frames of a traceback that are the user's (or a library's that they called), outermost first."""
-    steps = [step for step in traceback.walk_tb(trace) if not is_ours(step[0].f_code.co_filename)]
+    """The frames of a traceback that are the user's (or a library's that they called), outermost first. Those of the
+    import system are left out, as Python does."""
+    files = ((step, step[0].f_code.co_filename) for step in traceback.walk_tb(trace))
+    steps = [step for step, file in files if not (is_ours(file) or file.startswith("<frozen importlib"))]
     return list(traceback.StackSummary.extract(iter(steps), lookup_lines=False))
 
 
