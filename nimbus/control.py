@@ -184,7 +184,7 @@ class Control:
         self._away = why
 
     def _begin_term(self, guard: Guard) -> None:
-        store = GuardedStore(self._store, guard, lambda: self._leadership.leading(self._clock.now()))
+        store = GuardedStore(self._store, guard, self._leadership.keeps_leading)
         self._guard = guard
         self._office.begin(store)
         self._master = self._make_master(store)

@@ -4,6 +4,7 @@ Who creates the ephemeral `/leadership/leader` leads. The winner then writes `/l
 gets guards every write of its term: what a superseded leader still writes is refused by the store, however late it arrives.
 Earlier than that a leader stops by its own clock: it leads for 0.6 of the session's length after the last time it *asked*
 whether the session lives and was told yes. Nobody else can have won before the whole length is over.
+Work that takes longer than that has `keeps_leading` asked between its writes, which asks again whenever it is time to.
 
 What is promised: of two terms with the same epoch there is never one; a leader that the store does not answer stops before
 its session can have ended; a write that ended in `Unavailable`, done or not, harms no election.
@@ -94,6 +95,17 @@ class Leadership:
     def leading(self, now: float) -> bool:
         """Whether this one leads, by its own clock alone."""
         return self._guard is not None and now < self._until
+
+    def keeps_leading(self) -> bool:
+        """Whether this one leads, in the middle of work that may take longer than a term: from the thread of `round` only."""
+        now = self._clock.now()
+        if self._guard is not None and self.leading(now) and now >= self._next:
+            self._next = now + _interval(self._store, ROUNDS_PER_SESSION)
+            try:
+                self._renew(self._guard)
+            except Unavailable as error:
+                _log.debug("Nimbus %s: no round of the election: %s", self._id, error)
+        return self.leading(self._clock.now())
 
     def next_time(self, now: float) -> float:
         """When `round` has something to do; it may be called earlier."""
@@ -261,20 +273,30 @@ class Presence:
 
     def keep(self, now: float) -> bool:
         """See to it that the value stands, when it is time to look; whether it does, as far as is known. Nothing is raised
-        while the store is away: it is tried again."""
+        while the store is away or refuses it: it is tried again."""
         if self._left:
             return False
         if not self._look and now < self._next:
             return self._there
         self._look = False  # before the store is asked: what changes from here on is looked at again
+        self._there = False
+        self._next = now + _interval(self._store, ROUNDS_PER_SESSION)
         try:
             self._stand()
-            self._there = True
-        except (Unavailable, Exists) as error:
-            # Exists: created between our two steps, by a call of ours that was late, or by another of this name.
-            self._there = False
+        except Unavailable as error:
             _log.debug("%s is not there yet: %s", self._path, error)
-        self._next = now + _interval(self._store, LOOKS_PER_SESSION if self._there else ROUNDS_PER_SESSION)
+        except StoreError as error:
+            # Exists: created between our two steps, by a call of ours that was late, or by another of this name. What else a
+            # store refuses (it lets us not write there) keeps nobody from leading.
+            _log.log(
+                logging.DEBUG if isinstance(error, Exists) else logging.WARNING,
+                "%s is not there: %s",
+                self._path,
+                error,
+            )
+        else:
+            self._there = True
+            self._next = now + _interval(self._store, LOOKS_PER_SESSION)
         return self._there
 
     def change(self, data: bytes) -> None:

@@ -17,7 +17,9 @@ from squall.cluster.memory import InMemoryStore
 from squall.cluster.records import NimbusRecord
 from squall.cluster.registry import Registry
 from squall.cluster.store import Deposed, Store
-from tests.flaky_store import FlakyStore
+from tests.flaky_store import Call, FlakyStore
+from topology_api.options import defaults
+from topology_api.topology import ComponentSpec, StreamSpec, Topology
 
 
 class Office:
@@ -209,3 +211,22 @@ def test_one_that_has_a_reason_not_to_lead_stands_by(start: Callable[[str], Desk
     first.reason = None
     first.rounds(60.0)
     assert first.control.leading
+
+
+def test_a_command_of_many_slow_writes_does_not_end_the_term(start: Callable[[str], Desk]) -> None:
+    first, second = start("n1"), start("n2")
+    first.rounds()
+
+    def slow(call: Call) -> None:
+        if call.write is not None:
+            first.clock.move_to(first.clock.now() + 0.05)
+            second.rounds()
+
+    first.store.chooses = slow
+    names = [f"spout-{number}" for number in range(100)]
+    specs = tuple(ComponentSpec(name, "spout", 1, {}, {"default": StreamSpec(("line",))}) for name in names)
+    large = Topology("large", {}, specs, dict.fromkeys(names, b"no pickle"))
+    before = first.clock.now()
+    record = first.control.lead(lambda nimbus: nimbus.submit(large, defaults(), {}))
+    assert record.state == "ACTIVE" and first.clock.now() > before + 6.0, "longer than a session"
+    assert first.control.leading and not second.control.leading and len(first.made) == 1

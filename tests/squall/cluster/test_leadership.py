@@ -12,7 +12,7 @@ from squall.clock import ManualClock
 from squall.cluster import paths
 from squall.cluster.leadership import GuardedStore, Leadership, Presence
 from squall.cluster.memory import InMemoryStore
-from squall.cluster.store import Conflict, Deposed, Guard, Unavailable
+from squall.cluster.store import Conflict, Deposed, Guard, StoreError, Unavailable
 
 SESSION = 12.0
 
@@ -422,3 +422,59 @@ def test_a_write_over_an_old_version_is_a_conflict_for_a_leader_too(join: Join) 
     guarded.put("/a", b"y")
     with pytest.raises(Conflict):
         guarded.put("/a", b"z", 0)
+
+
+def test_work_that_takes_longer_than_a_term_does_not_end_it_while_the_store_answers(join: Join) -> None:
+    one, two = join("one"), join("two")
+    guard = one.round()
+    assert guard is not None
+    guarded = GuardedStore(one.store, guard, one.leadership.keeps_leading)
+    for number in range(100):
+        one.clock.move_to(one.clock.now() + 0.05 * SESSION)
+        guarded.put("/a", str(number).encode())
+        assert two.round() is None
+    assert one.store.calls.count("owns") <= 100, "it is not asked before each write"
+    assert one.round() == guard
+
+
+def test_work_that_takes_longer_than_a_term_ends_it_when_the_store_does_not_answer(join: Join) -> None:
+    one = join("one")
+    guard = one.round()
+    assert guard is not None
+    one.store.away = True
+    one.clock.move_to(one.clock.now() + 0.59 * SESSION)
+    assert one.leadership.keeps_leading()
+    one.clock.move_to(one.clock.now() + 0.02 * SESSION)
+    assert not one.leadership.keeps_leading()
+    one.store.away = False
+    assert not one.leadership.keeps_leading(), (
+        "a term that is over is not taken up again in the midst of work"
+    )
+
+
+def test_in_the_midst_of_work_a_lost_session_ends_the_term(join: Join) -> None:
+    one = join("one")
+    guard = one.round()
+    assert guard is not None
+    with one.store._tree.lock:
+        one.store._tree.remove(paths.LEADER)
+    one.clock.move_to(one.clock.now() + SESSION / 6)
+    with pytest.raises(Deposed):
+        GuardedStore(one.store, guard, one.leadership.keeps_leading).put("/a", b"late")
+
+
+def test_presence_that_the_store_refuses_is_tried_again_in_a_while(
+    store: InMemoryStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    session = Session(store)
+    presence = Presence(session, "/nimbuses/one", b"one")
+
+    def refused(path: str) -> bool:
+        raise StoreError("not with these credentials")
+
+    monkeypatch.setattr(session, "owns", refused)
+    assert not presence.keep(1.0)
+    assert presence.next_time(1.0) == 1.0 + SESSION / 6, "and not at once, again and again"
+    assert "not with these credentials" in caplog.text
+    monkeypatch.undo()
+    assert presence.keep(1.0 + SESSION / 6)
