@@ -62,6 +62,8 @@ class Secrets:
         self._unwatch = [
             store.watch(path, self._changed) for path in (paths.NIMBUSES, paths.keys(paths.OPERATOR))
         ]
+        #: Why another Nimbus should lead, as the last look has shown.
+        self._aside: str | None = None
         #: The operators' token, None while it is not known yet.
         self.token: str | None = None
 

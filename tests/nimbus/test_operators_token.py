@@ -11,8 +11,10 @@ from squall.clock import ManualClock
 from squall.cluster import paths
 from squall.cluster.memory import InMemoryStore
 from squall.cluster.records import NimbusRecord, encode
+from squall.cluster.store import Unavailable
 from squall.sealing import KeyPair
 from squall.tokens import find_token, read_token, write_token
+from tests.flaky_store import FlakyStore
 
 
 class Office:
@@ -125,3 +127,15 @@ def test_a_disk_that_refuses_the_file_stops_nobody(office: Office, caplog: pytes
     one.begin(office.store)
     assert one.token is not None and one.token not in caplog.text
     assert "cannot be written" in caplog.text
+
+
+def test_a_store_that_does_not_answer_the_first_look_of_a_term_is_asked_again(office: Office) -> None:
+    one = office.of("n1")
+    store = FlakyStore(office.store)
+    one.begin(store)
+    office.of("n2")  # to whom a copy is to be given
+    store.away = True
+    office.clock.move_to(office.clock.now() + LOOK_SECS)
+    with pytest.raises(Unavailable):
+        one.look(office.clock.now())
+    assert one.steps_aside() is None
