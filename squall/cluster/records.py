@@ -10,13 +10,15 @@
 
 The bytes are JSON with the kind of the record and a format version, so that a newer Squall can read what an
 older one wrote, and an older one says that it cannot, instead of guessing. Whatever the bytes are, `decode`
-gives a record or raises `BadRecord`.
+gives a record or raises `BadRecord`: also where one field says what no daemon can act on (a state that is none, a number of
+workers that is a text), for what stops at one record must not stop all others.
 Must not know: where records are kept, who acts on them.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import TypeVar, cast
@@ -25,6 +27,16 @@ from topology_api.errors import SquallError
 
 FORMAT = 3
 """Raised when a field is added, dropped or changes its meaning."""
+
+
+#: The states of topologies, as in `nimbus.lifecycle`.
+STATES = frozenset({"ACTIVE", "INACTIVE", "REBALANCING", "REPLACING", "COMPLETED", "FAILED", "KILLED"})
+#: Options of a topology that daemons reckon with, and what is the least.
+_RECKONED_WITH: Mapping[str, int] = {
+    "topology.message.timeout.secs": 0,
+    "topology.worker.timeout.secs": 0,
+    "topology.workers": 1,
+}
 
 
 class BadRecord(SquallError):
@@ -221,10 +233,27 @@ class _Body:
         return cast(int, self._get(name, int))
 
     def number(self, name: str) -> float:
-        return cast(float, self._get(name, int, float))
+        value = cast(float, self._get(name, int, float))
+        if not math.isfinite(value):
+            raise BadRecord(f"{self._kind}.{name} cannot be {value!r}")
+        return value
 
     def number_or_none(self, name: str) -> float | None:
-        return cast("float | None", self._get(name, int, float, type(None)))
+        return None if self._get(name, int, float, type(None)) is None else self.number(name)
+
+    def state(self, name: str) -> str:
+        value = self.text(name)
+        if value not in STATES:
+            raise BadRecord(f"{self._kind}.{name} cannot be {value!r:.80}")
+        return value
+
+    def conf(self, name: str) -> dict[str, object]:
+        values = self.mapping(name)
+        for key, least in _RECKONED_WITH.items():
+            value = values.get(key)
+            if type(value) not in (int, float) or not least <= cast(float, value) < math.inf:
+                raise BadRecord(f"{self._kind}.{name}[{key!r}] cannot be {value!r:.80}")
+        return values
 
     def flag(self, name: str) -> bool:
         return cast(bool, self._get(name, bool))
@@ -295,9 +324,9 @@ def _topology(body: _Body) -> TopologyRecord:
     return TopologyRecord(
         id=body.text("id"),
         name=body.text("name"),
-        state=body.text("state"),
+        state=body.state("state"),
         previous=body.text_or_none("previous"),
-        conf=body.mapping("conf"),
+        conf=body.conf("conf"),
         component_confs=cast("dict[str, dict[str, object]]", component_confs),
         tasks=body.tasks("tasks"),
         version=body.integer("version"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -10,13 +11,17 @@ from nimbus.clearing import BadTopology
 from nimbus.counting import Statuses
 from nimbus.master import Nimbus
 from squall.cluster import paths
-from squall.cluster.records import WorkerReport
+from squall.cluster.records import SupervisorRecord, WorkerReport
+from squall.cluster.registry import Registry
+from supervisor.outlook import Outlook
 from tests.nimbus.conftest import Scenario, a_topology
 from topology_api.errors import NameTaken
 from topology_api.options import defaults
 
 NEWER = json.dumps({"kind": "TopologyRecord", "format": 99}).encode()
 BAD = [b"\x00\xff nonsense", NEWER, b"x" * 900_000, b"[]"]
+#: Fields that no daemon can act on.
+ODD: list[dict[str, object]] = [{"state": "BOGUS"}, {"conf": {}}, {"deadline": float("nan")}]
 
 
 @pytest.fixture
@@ -45,6 +50,25 @@ def test_the_others_go_on_and_it_is_told_of_once(
     two.say("@ 6 report two w1 stopped")
     assert two.nimbus.topologies() == []
     assert two.registry.assignment("one-1-0") is not None
+
+
+@pytest.mark.parametrize("odd", ODD, ids=lambda odd: next(iter(odd)))
+def test_a_record_that_says_what_cannot_be_is_bad_for_every_daemon(
+    odd: dict[str, object], two: Scenario
+) -> None:
+    found = two.store.get(paths.topology("one"))
+    assert found is not None
+    two.store.put(paths.topology("one"), json.dumps(json.loads(found[0]) | odd).encode())
+    two.nimbus.tick()
+    assert [record.name for record in two.nimbus.topologies()] == ["two"]
+    supervisor = SupervisorRecord("s1", "s1", 3)
+    outlook = Outlook(Registry(two.store), supervisor, lambda: None, lambda: None)
+    assert outlook.look(1.0, {}) and {topology_id for topology_id, _ in outlook.wanted} == {"two-2-0"}
+    assert list(outlook.unsure) == ["one"], "its workers go on"
+    Nimbus(two.store, two.clock)
+    two.nimbus.kill("one", wait_secs=0)
+    two.say("@ 1 report one w1 stopped")
+    assert [record.name for record in two.nimbus.topologies()] == ["two"]
 
 
 @pytest.mark.parametrize("what", ["assignment", "leaving"])
@@ -137,13 +161,13 @@ def test_a_step_that_fails_for_one_topology_is_tried_again_and_keeps_nothing_fro
 ) -> None:
     record = two.registry.topology("one")
     assert record is not None
-    conf = {key: value for key, value in record.conf.items() if key != "topology.workers"}
-    two.registry.update_topology(record, type(record)(**{**vars(record), "conf": conf}))
+    nowhere = replace(record, state="REBALANCING", previous=None, deadline=0.0)
+    two.registry.update_topology(record, nowhere)
     two.say("@ 1 lose s1")
     two.say("@ 2 supervisor s2 slots=3")
     two.say("@ 10 ticks")
     placed = two.registry.assignment("two-2-0")
     assert placed is not None and placed.placements[0].supervisor == "s2"
     told = [each.getMessage() for each in caplog.records if each.levelname == "ERROR"]
-    assert told == ["one: a step failed and is tried again: KeyError: 'topology.workers'"]
+    assert len(told) == 1 and told[0].startswith("one: a step failed and is tried again: IllegalTransition: ")
     assert two.nimbus.due is not None

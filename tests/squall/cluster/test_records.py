@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nimbus import lifecycle
 from squall.cluster.records import (
     FORMAT,
+    STATES,
     Assignment,
     BadRecord,
     Placement,
@@ -22,6 +24,7 @@ from squall.cluster.records import (
     decode,
     encode,
 )
+from squall.worker_files import WHAT_A_STATE_ASKS
 
 TEXT = st.text(max_size=8)
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(2**53), 2**53)
@@ -31,6 +34,8 @@ JSON: st.SearchStrategy[Any] = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
     max_leaves=5,
 )
+#: What every topology's configuration says.
+SOUND = {"topology.workers": 2, "topology.message.timeout.secs": 30, "topology.worker.timeout.secs": 3.5}
 CONFS = st.dictionaries(TEXT, JSON, max_size=3)
 PLACEMENTS = st.builds(Placement, TEXT, TEXT, st.integers(0), PAIRS, st.lists(st.integers(1)).map(tuple))
 RECORDS: st.SearchStrategy[Record] = st.one_of(
@@ -38,9 +43,9 @@ RECORDS: st.SearchStrategy[Record] = st.one_of(
         TopologyRecord,
         id=TEXT,
         name=TEXT,
-        state=TEXT,
+        state=st.sampled_from(sorted(STATES)),
         previous=st.none() | TEXT,
-        conf=CONFS,
+        conf=CONFS.map(lambda conf: {**conf, **SOUND}),
         component_confs=st.dictionaries(TEXT, CONFS, max_size=2),
         tasks=st.lists(st.tuples(st.integers(1), TEXT, st.integers(0)), max_size=3).map(tuple),
         version=st.integers(0),
@@ -137,7 +142,29 @@ def test_a_configuration_that_json_cannot_hold_is_refused() -> None:
         encode(replace(record, conf={"mine": {1, 2}}))
 
 
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"state": "BOGUS"}, r"state cannot be 'BOGUS'"),
+        ({"conf": {}}, r"conf\['topology\.message\.timeout\.secs'\] cannot be None"),
+        ({"conf": {**SOUND, "topology.workers": "many"}}, r"conf\['topology\.workers'\] cannot be 'many'"),
+        ({"conf": {**SOUND, "topology.workers": 0}}, r"conf\['topology\.workers'\] cannot be 0"),
+        ({"conf": {**SOUND, "topology.worker.timeout.secs": float("nan")}}, r"cannot be nan"),
+        ({"deadline": float("inf")}, r"deadline cannot be inf"),
+        ({"submitted": float("nan")}, r"submitted cannot be nan"),
+    ],
+)
+def test_what_no_daemon_can_act_on_is_no_record(change: dict[str, Any], told: str) -> None:
+    body = json.loads(encode(_topology_record())) | change
+    with pytest.raises(BadRecord, match=told):
+        decode(TopologyRecord, json.dumps(body).encode())
+
+
+def test_the_states_are_those_of_the_lifecycle_table_and_workers_are_asked_something_in_each() -> None:
+    assert set(lifecycle.STATES) == STATES == set(WHAT_A_STATE_ASKS)
+
+
 def _topology_record() -> TopologyRecord:
     return TopologyRecord(
-        "words-1-0", "words", "ACTIVE", None, {}, {}, ((1, "lines", 0),), 1, None, None, 0.0
+        "words-1-0", "words", "ACTIVE", None, SOUND, {}, ((1, "lines", 0),), 1, None, None, 0.0
     )
