@@ -56,7 +56,7 @@ def get_blob(store: Store, path: str) -> bytes:
     try:
         manifest = json.loads(found[0])
         chunks, size, digest = int(manifest["chunks"]), int(manifest["size"]), str(manifest["sha256"])
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
         raise BadBlob(f"{path} is no blob: {found[0][:80]!r}") from error
     pieces = []
     for number in range(chunks):
@@ -135,7 +135,7 @@ def _pickles(store: Store, topology_id: str) -> Mapping[str, bytes]:
 def _object(data: bytes, what: str) -> dict[str, Any]:
     try:
         value = json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadBlob(f"{what} is not JSON: {error}") from error
     if not isinstance(value, dict):
         raise BadBlob(f"{what} is no object: {value!r:.80}")

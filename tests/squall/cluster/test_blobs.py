@@ -82,9 +82,10 @@ def test_a_lost_a_changed_and_a_foreign_chunk_are_noticed() -> None:
     store.delete("/blob/0000")
     with pytest.raises(BadBlob, match="lacks chunk 0 of 1"):
         get_blob(store, "/blob")
-    store.put("/blob", b"[]")
-    with pytest.raises(BadBlob, match="is no blob"):
-        get_blob(store, "/blob")
+    for foreign in (b"[]", b'{"chunks": 1e999, "size": 1, "sha256": "0"}', b"[" * 100_000):
+        store.put("/blob", foreign)
+        with pytest.raises(BadBlob, match="is no blob"):
+            get_blob(store, "/blob")
 
 
 def test_a_topology_comes_back_from_its_bundle_without_being_unpickled() -> None:
