@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from nimbus.assigning import Keys
 from nimbus.clearing import whole
@@ -19,15 +20,18 @@ from nimbus.replacing import Replacements
 from nimbus.stepping import MESSAGE_TIMEOUT
 from nimbus.tasks import number_tasks
 from squall.cluster.blobs import put_bundle
-from squall.cluster.records import TopologyRecord
+from squall.cluster.records import TopologyRecord, encode
 from squall.cluster.registry import Registry
-from squall.cluster.store import Exists
+from squall.cluster.store import MOST_BYTES, Exists, TooBig
 from topology_api.errors import InvalidConfig, NameTaken
 from topology_api.topology import Topology
 
 _log = logging.getLogger(__name__)
 
 _SETTINGS = (WORKERS, MESSAGE_TIMEOUT)
+#: Bytes of a new record. The rest of what a store takes is for what happens to the topology later: a deadline, notes, errors,
+#: finished spouts. One that had no room for them could not even be killed.
+_MOST_AT_FIRST: Final = MOST_BYTES - 100_000
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,7 @@ class Intake:
             self._replacements.check(there)
         topology_id = f"{name}-{self._registry.next_number('submissions')}-{int(time)}"
         record = _record(order, topology_id, time)
+        _check_size(record)
         put_bundle(self._registry.store, topology_id, order.topology)
         if self._keys is not None:
             self._keys.make(topology_id)
@@ -116,6 +121,15 @@ def check_wait(wait_secs: float | None) -> None:
     """`InvalidConfig` for what is no time to wait; None is no wish."""
     if wait_secs is not None and not 0 <= wait_secs < float("inf"):
         raise InvalidConfig([f"wait_secs must be 0 or more seconds, not {wait_secs!r}"])
+
+
+def _check_size(record: TopologyRecord) -> None:
+    size = len(encode(record))
+    if size > _MOST_AT_FIRST:
+        raise TooBig(
+            f"topology {record.name!r} is not taken in: its configuration and the list of its {len(record.tasks):,} tasks have"
+            f" {size:,} bytes, of at most {_MOST_AT_FIRST:,}"
+        )
 
 
 def _record(order: Order, topology_id: str, time: float) -> TopologyRecord:

@@ -26,7 +26,7 @@ from squall.cluster.blobs import get_bundle
 from squall.cluster.memory import InMemoryStore
 from squall.cluster.records import SupervisorRecord, WorkerReport
 from squall.cluster.registry import Registry
-from squall.cluster.store import Unavailable
+from squall.cluster.store import TooBig, Unavailable
 from tests.flaky_store import FlakyStore
 from topology_api.errors import InvalidConfig, NameTaken, NoSuchTopology
 from topology_api.options import defaults
@@ -185,6 +185,17 @@ def test_a_configuration_that_was_not_merged_is_refused_before_anything_is_writt
     with pytest.raises(InvalidConfig, match="workers is not set"):
         Nimbus(store, ManualClock()).submit(a_topology(), {"topology.message.timeout.secs": 5}, {})
     assert store.children("/") == ["cluster"]
+
+
+def test_a_record_without_room_for_what_happens_later_is_refused_before_anything_is_written() -> None:
+    store = InMemoryStore()
+    nimbus = Nimbus(store, ManualClock())
+    with pytest.raises(TooBig, match=r"'words' is not taken in: .* bytes, of at most 900,000"):
+        nimbus.submit(a_topology(), defaults() | {"mine": "x" * 900_000}, {})
+    assert not {"blobs", "keys", "topologies"}.intersection(store.children("/"))
+    nimbus.submit(a_topology(), defaults() | {"mine": "x" * 890_000}, {})
+    nimbus.kill("words", 1.23456789)
+    assert nimbus.topologies() == [], "it can be killed, and nothing is left of it"
 
 
 def test_default_wait_of_a_kill_is_the_message_timeout(master: Master) -> None:
