@@ -97,12 +97,14 @@ class KeyRing:
         Of two that each have what the other lacks either may lead: it gives the other what that one lacks, and then this
         says which of them should.
         """
+        topology_ids = set(topology_ids)
+        self._forget_all_but(topology_ids)
         others = [record for record in self._registry.nimbuses() if record.id != self._id]
         if not others:
             return None
         mine: list[str] = []
         missing: list[str] = []
-        for what in (paths.OPERATOR, *topology_ids):
+        for what in (paths.OPERATOR, *sorted(topology_ids)):
             (missing if self._texts(what) is None else mine).append(what)
         if not missing:
             return None
@@ -112,6 +114,13 @@ class KeyRing:
                 which = "the operators' token" if more[0] == paths.OPERATOR else f"the keys of {more[0]}"
                 return f"lacks {which}, which {other.id} has"
         return None
+
+    def _forget_all_but(self, topology_ids: set[str]) -> None:
+        """Keep in mind nothing of topologies that are gone, whoever dropped their keys."""
+        there = {*topology_ids, paths.OPERATOR}
+        self._opened = {what: known for what, known in self._opened.items() if what in there}
+        self._damaged = {what: sealed for what, sealed in self._damaged.items() if what in there}
+        self._given = {given for given in self._given if given[0] in there}
 
     # The operators' token
 

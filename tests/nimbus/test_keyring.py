@@ -111,6 +111,16 @@ def test_a_standby_that_was_there_at_submit_goes_on_when_it_leads() -> None:
     assert cluster.opened("s1") == {"public": "public 1", "secret": "s3cret 1"}
 
 
+def test_a_standby_keeps_nothing_in_mind_of_topologies_that_the_leader_has_dropped() -> None:
+    cluster = Cluster("n1", "n2")
+    leader, standby = cluster.ring("n1"), cluster.ring("n2")
+    leader.settle_token()
+    leader.make(TOPOLOGY)
+    assert standby.lacks([TOPOLOGY]) is None and set(standby._opened) == {TOPOLOGY, paths.OPERATOR}
+    leader.forget(TOPOLOGY)
+    assert standby.lacks([]) is None and set(standby._opened) == {paths.OPERATOR}
+
+
 def test_a_nimbus_that_came_later_does_not_lead_before_it_has_its_copies() -> None:
     cluster = Cluster("n1")
     ring = cluster.ring("n1")
