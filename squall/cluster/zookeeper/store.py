@@ -54,6 +54,11 @@ class _State:
     now: str
 
 
+@dataclass(frozen=True)
+class _Pause:
+    """Nothing has come in for a while."""
+
+
 class ZooKeeperStore:
     """`squall.cluster.store.Store` in ZooKeeper, below `root`. Begins with `start`, ends with `close`.
 
@@ -269,20 +274,28 @@ class ZooKeeperStore:
     def _watch_over(self) -> None:
         notes = self._notes
         while True:
+            note: _Changed | _State | _Pause | None
             try:
                 note = notes.get(timeout=_IDLE_SECS if self._settled else _HURRY_SECS)
             except queue.Empty:
-                self._look_after()
-                continue
+                note = _Pause()
             if note is None:
                 return
-            if isinstance(note, _Changed):
-                self._tell_watches(note.path)
-                continue
+            try:
+                self._attend_to(note)
+            except Exception:  # nobody else would tell the watches anything
+                _log.exception("a fault in what looks after ZooKeeper at %s; it goes on", self.servers)
+                self._settled = False
+
+    def _attend_to(self, note: _Changed | _State | _Pause) -> None:
+        if isinstance(note, _Changed):
+            self._tell_watches(note.path)
+            return
+        if isinstance(note, _State):
             _log.info("ZooKeeper at %s: %s", self.servers, note.now)
             for listener in self._listeners:
                 self._tell(listener, note.now)
-            self._look_after()
+        self._look_after()
 
     def _look_after(self) -> None:
         self._cache.purge()

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
 from kazoo.security import make_digest_acl_credential
 
 import squall.cluster.zookeeper.store as store_module
@@ -261,6 +262,30 @@ def test_a_connection_that_gave_up_is_begun_anew(opened: Open, zookeeper: ZooKee
     eventually(lambda: store._client is not client and store.connected)
     eventually(lambda: tried(lambda: store.put("/c", b"x")))
     assert store.get("/a") is not None
+
+
+def test_a_fault_while_it_settles_after_a_connect_does_not_end_what_tells_the_watches(
+    opened: Open,
+    zookeeper: ZooKeeperServer,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store = opened(zookeeper.servers)
+    told: list[str] = []
+    store.watch("/", told.append)
+    failed: list[str] = []
+
+    def fail_once(call: Call, closed: bool) -> None:
+        if not failed:
+            failed.append("now")
+            raise NoNodeError
+
+    monkeypatch.setattr(Call, "check_access", fail_once)
+    store._state_changed("connected")
+    eventually(lambda: failed and "/" in told)
+    assert "a fault in what looks after ZooKeeper" in caplog.text
+    store.put("/a", b"x")
+    eventually(lambda: "/a" in told)
 
 
 def test_what_was_read_is_not_asked_for_again_until_somebody_changes_it(
