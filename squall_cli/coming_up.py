@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from squall.status import CANNOT_BUILD
 from squall_cli.figures import plural, whole
+from squall_cli.said import own_paths
 
 #: Something was said about its workers (one died, say), and for so many seconds nothing got any better.
 TROUBLE_SECS: Final = 30.0
@@ -135,7 +136,9 @@ class Arrival:
         errors = list(status.get("errors") or ())
         if (notes or errors) and now > self._better + TROUBLE_SECS:
             last = notes[-1] if notes else str(errors[-1])
-            return f"nothing got any further for {TROUBLE_SECS:.0f} s; the last that was said: {last}"
+            return (
+                f"nothing got any further for {TROUBLE_SECS:.0f} s; the last that was said: {own_paths(last)}"
+            )
         return None
 
 
@@ -143,7 +146,7 @@ def failure_of(status: Mapping[str, Any]) -> str | None:
     """Why a topology will not come up, by its state; or None."""
     state, name = status["state"], status["name"]
     if state == "FAILED":
-        return f"topology {name!r} failed: {status['error']}"
+        return f"topology {name!r} failed: {own_paths(str(status['error']))}"
     if state == "BAD":
         return f"topology {name!r} cannot be read in the store: {status['error']}"
     if state == "KILLED":
@@ -154,7 +157,7 @@ def failure_of(status: Mapping[str, Any]) -> str | None:
 def all_fail(name: str, spouts: Sequence[Mapping[str, Any]]) -> str:
     failed = sum(each["failed"] for each in spouts)
     first = next((str(each["first_failure"]) for each in spouts if each.get("first_failure")), "")
-    why = f"; the first: {first}" if first else ""
+    why = f"; the first: {own_paths(first)}" if first else ""
     return (
         f"{plural(failed, 'tree')} of topology {name!r} failed for good and none was acked{why}"
         f" (it goes on: `squall errors {quote(name)}`)"
@@ -182,7 +185,7 @@ def is_untracked(components: Mapping[str, Mapping[str, Any]]) -> bool:
 def waiting_for(status: Mapping[str, Any], workers: int, up: int) -> str:
     """What is still missing, in a few words."""
     notes = status.get("notes") or ()
-    said = f" ({str(notes[-1]).splitlines()[0]})" if notes else ""
+    said = f" ({own_paths(str(notes[-1]).splitlines()[0])})" if notes else ""
     if not workers:
         return f"waiting for free slots: `squall supervisors` shows what there is{said}"
     if up < workers:

@@ -9,6 +9,7 @@ import time
 import click
 
 from squall_cli import cluster_client, completion
+from squall_cli.said import own_paths
 from squall_cli.screen import painted, styles_of
 from squall_cli.tables import harmless
 
@@ -45,7 +46,7 @@ def errors(name: str, component: str | None, nimbus: str | None, config: str | N
         return
     styles = styles_of(sys.stdout)
     for number, report in enumerate(found):
-        first, *rest = harmless(str(report["text"])).splitlines()
+        first, *rest = harmless(own_paths(str(report["text"]))).splitlines()
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(float(report["time"])))
         lines = [painted(((when, "dim"), (" ", ""), (first, "bad")), styles), *rest]
         click.echo(("\n" if number else "") + "\n".join(lines))

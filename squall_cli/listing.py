@@ -11,6 +11,7 @@ import click
 
 from squall_cli import cluster_client
 from squall_cli.figures import cropped, short, span
+from squall_cli.said import own_paths
 from squall_cli.tables import Cell, Column, Table, harmless, show, table
 
 HELP = """List the topologies of a cluster.
@@ -103,7 +104,7 @@ def _bad_when_some(topology: Mapping[str, Any], key: str) -> Cell:
 def reasons(topologies: Sequence[Mapping[str, Any]]) -> list[str]:
     """A line for each topology that says why it does not run."""
     return [
-        f"{harmless(str(each['name']))}: {cropped(harmless(why), 200)}"
+        f"{harmless(str(each['name']))}: {cropped(harmless(own_paths(why)), 200)}"
         for each in topologies
         if (
             why := str(each.get("error") or "")

@@ -17,6 +17,7 @@ from squall_cli.completion import name_argument
 from squall_cli.component_table import Line, plain, rows_of, table_without_rates
 from squall_cli.figures import cropped, duration, plural
 from squall_cli.listing import NO_SLOT, STYLES, waits_for_slots
+from squall_cli.said import latest, own_paths
 from squall_cli.screen import is_terminal, painted, styles_of
 from squall_cli.tables import Cell, Column, Table, harmless, show, table
 
@@ -95,7 +96,7 @@ def head(found: Mapping[str, Any], width: int) -> list[Line]:
         title = (*title, (identity, "dim"))
     lines: list[Line] = [title]
     if found.get("error"):
-        lines += [((harmless(line), "bad"),) for line in str(found["error"]).splitlines()]
+        lines += [((harmless(line), "bad"),) for line in own_paths(str(found["error"])).splitlines()]
     components = {harmless(name): component_of(values) for name, values in found["components"].items()}
     if components:
         lines += [(("", ""),), *table_without_rates(rows_of(components, {}), width)]
@@ -140,7 +141,8 @@ def trouble(found: Mapping[str, Any], width: int) -> Iterator[Line]:
         some = True
         count = plural(values["errors"], "error")
         report = newest.get(component, "").splitlines()
-        text = f"in {component}" + (f", the newest: {report[0].partition(': ')[2]}" if report else "")
+        newest_text = own_paths(report[0].partition(": ")[2]) if report else ""
+        text = f"in {component}" + (f", the newest: {newest_text}" if newest_text else "")
         yield (count, "bad"), (" ", ""), (cropped(harmless(text), max(width - len(count) - 1, 40)), "")
     if some:
         yield ((f"`squall errors {quote(name)}` shows them.", "dim"),)
@@ -148,10 +150,11 @@ def trouble(found: Mapping[str, Any], width: int) -> Iterator[Line]:
         yield ((f"{NO_SLOT}: `squall supervisors` shows what there is.", "warn"),)
     for component, values in found["components"].items():
         if values.get("first_failure"):
-            line = f"the first tree of {component} that failed for good: {values['first_failure']}"
+            why = own_paths(str(values["first_failure"]))
+            line = f"the first tree of {component} that failed for good: {why}"
             yield ((cropped(harmless(line), width), "warn"),)
-    for note in (found.get("notes") or ())[-MOST_NOTES:]:
-        yield ((cropped(harmless(str(note)), width), ""),)
+    for note in latest([str(note) for note in found.get("notes") or ()], MOST_NOTES):
+        yield ((cropped(harmless(own_paths(note)), width), ""),)
 
 
 def component_in(report: str) -> str:
