@@ -19,8 +19,11 @@ from squall.cluster.records import (
 )
 from squall.cluster.registry import Registry
 from squall.cluster.store import Conflict, Exists
+from topology_api.options import defaults
 
-WORDS = TopologyRecord("words-1-0", "words", "ACTIVE", None, {}, {}, ((1, "lines", 0),), 0, None, None, 0.0)
+WORDS = TopologyRecord(
+    "words-1-0", "words", "ACTIVE", None, defaults(), {}, ((1, "lines", 0),), 0, None, None, 0.0
+)
 PLACED = Assignment("words-1-0", 1, (Placement("w1", "s1", 0, (1, 0), (1,)),))
 REPORT = WorkerReport("w1", (1, 0), True, False, False, False, None)
 
