@@ -28,7 +28,7 @@ from typing import Final
 
 from tests.simulation import story
 from tests.simulation.checks import Broken, Watcher, left_over, problems_at_rest, slots_in_use
-from tests.simulation.machines import in_place_of_real_ones
+from tests.simulation.process_table import in_place_of_real_ones
 from tests.simulation.story import Step, all_is_well, settings_of, story_of
 from tests.simulation.tuples import BOOKS, problems_of_book, real_workers
 from tests.simulation.world import World

@@ -12,7 +12,7 @@ import pytest
 
 from squall.cluster import paths
 from tests.simulation.checks import Watcher, problems_at_rest
-from tests.simulation.machines import in_place_of_real_ones
+from tests.simulation.process_table import in_place_of_real_ones
 from tests.simulation.run import quiet
 from tests.simulation.world import Settings, World
 

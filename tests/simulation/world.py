@@ -21,7 +21,8 @@ from squall.cluster.registry import Registry
 from squall.worker_files import Orders
 from tests.simulation.daemons import Agent, Candidate, LinkChances, Memory
 from tests.simulation.idle import IdleProgram
-from tests.simulation.machines import Habits, Machine, Processes, Program, VirtualProcess
+from tests.simulation.machines import Habits, Machine, Program, VirtualProcess
+from tests.simulation.process_table import Processes
 from tests.simulation.sessions import Chances, Server
 from tests.simulation.timeline import Actor, Timeline
 from tests.simulation.tuples import BOOKS, Air, Book, TupleProgram, tuple_topology

@@ -143,7 +143,8 @@ def test_a_supervisor_that_is_killed_at_any_moment_leaves_one_worker_on_each_slo
         assert all(len(pids) == 1 for pids in found.values()), f"two on a slot: {found}"
         assert all(found[name] == pids for name, pids in left.items()), f"{left} were not taken over: {found}"
     killing.until(killing.opened)
-    killing.until(lambda: set(leaders_below(killing.state)) == {"w1", "w2"})
+    # A process is noted a moment after it was started.
+    killing.until(lambda: set(leaders_below(killing.state)) == set(pids_below(killing.state)) == {"w1", "w2"})
     assert {name: [pid] for name, pid in pids_below(killing.state).items()} == leaders_below(killing.state)
     killing.nimbus.do(lambda nimbus: nimbus.kill("words", wait_secs=0))
     killing.until(lambda: killing.nimbus.registry.topology("words") is None)

@@ -132,7 +132,7 @@ def test_the_loop_does_not_wait_for_what_takes_long(
     assert state == Pending(None)
     until(lambda: files.fetched)
     assert provisions.state(with_code(code), 1.0) == Pending(None)
-    assert provisions.state(with_code(code), 5.0) == Pending("its code is being fetched")
+    until(lambda: provisions.state(with_code(code), 5.0) == Pending("its code is being fetched"))
     assert isinstance(until_known(provisions, RECORD), Ready), "others are not held up"
     told.clear()
     files.gate.set()
