@@ -79,11 +79,14 @@ class FileStore:
 
     def names(self) -> set[str]:
         """The SHA-256 of all files that are here."""
-        return {path.name for path in self.directory.iterdir() if _NAME.fullmatch(path.name)}
+        return {path.name for path in self.directory.glob("*") if _NAME.fullmatch(path.name)}
 
     def receive(self, sha256: str) -> Incoming:
         """Take in a file that is to have this SHA-256."""
-        return Incoming(self.directory, checked_name(sha256), self.limit)
+        name = checked_name(sha256)
+        # Somebody may have deleted it meanwhile.
+        self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return Incoming(self.directory, name, self.limit)
 
     def check(self, kind: str, sha256: str) -> None:
         """Whether a file is what a topology may bring as that kind: `FileMissing`, `BadFile` or `BadArchive` if not."""

@@ -91,7 +91,7 @@ class Directories:
     def make_bundle(self, store: Store, topology_id: str) -> Path:
         """The directory with the topology's bundle, which is fetched when it is not there."""
         directory = self.topology(topology_id) / "bundle"
-        if not (directory / MANIFEST).exists():
+        if not has_bundle(directory):
             make_directory(directory)
             write_bundle(store, topology_id, directory)
         return directory
@@ -113,6 +113,11 @@ class Directories:
         for name in _names(self.root):
             if name not in kept:
                 shutil.rmtree(self.root / name, ignore_errors=True)
+
+
+def has_bundle(directory: Path) -> bool:
+    """Whether a bundle is there: its manifest is written last."""
+    return (directory / MANIFEST).exists()
 
 
 def write_started(directory: Path, started: Started) -> None:

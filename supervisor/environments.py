@@ -122,7 +122,7 @@ class Environments:
         """The Python of an environment, which is built if it is not there. `BuildFailed`, `OSError`, or what `fetched` says."""
         directory = self.root / environment.key
         python = directory / "venv" / "bin" / "python"
-        if (directory / READY).exists():
+        if (directory / READY).exists() and python.exists():
             return str(python)
         make_directory(directory)
         for name in ("venv", "wheels"):

@@ -1,7 +1,8 @@
 """Work that takes long, done in threads beside the supervisor's loop: each piece once, again after a while when it failed.
 
 The loop asks for a piece by its key and gets an answer at once: done, under way, or failed and when it is tried again. What
-is done stays done until it is forgotten. With no threads the work is done while one asks (tests, clusters in one process).
+is done stays done until it is forgotten, or what was made is gone. With no threads the work is done while one asks (tests,
+clusters in one process).
 The loop is one thread; `now` is its own time. Must not know: what the work is.
 """
 
@@ -69,10 +70,17 @@ class _Job(Generic[T]):
 class Jobs(Generic[T]):
     """Pieces of work of one kind."""
 
-    def __init__(self, name: str, threads: int, done: Callable[[], object] = lambda: None) -> None:
-        """`done` is called, from a thread, when a piece of work is over."""
+    def __init__(
+        self,
+        name: str,
+        threads: int,
+        done: Callable[[], object] = lambda: None,
+        there: Callable[[T], bool] = lambda value: True,
+    ) -> None:
+        """`done` is called, from a thread, when a piece of work is over. `there`: whether what was made is there still."""
         self._name = name
         self._done = done
+        self._there = there
         self._threads = threads
         self._closed = False
         self._jobs: dict[Hashable, _Job[T]] = {}
@@ -82,7 +90,7 @@ class Jobs(Generic[T]):
     def state(self, key: Hashable, work: Callable[[], T], now: float) -> Done[T] | UnderWay | Broken:
         """How it is with that piece of work; one that is new, or due to be tried again, is begun."""
         job = self._jobs.get(key)
-        if job is None:
+        if job is None or self._is_gone(job):
             # As if it had failed once: what was just in vain is not tried again at once.
             job = self._begin(key, _Job(work, now, Backoff(1, now, now)))
         elif job.broken is not None and now >= job.broken.backoff.not_before:
@@ -109,6 +117,10 @@ class Jobs(Generic[T]):
         self._closed = True
         for _ in range(self._started):
             self._waiting.put(None)
+
+    def _is_gone(self, job: _Job[T]) -> bool:
+        """Whether it was done, and somebody has removed since what was made."""
+        return job.over.is_set() and job.error is None and not self._there(job.value)  # type: ignore[arg-type]
 
     def _begin(self, key: Hashable, job: _Job[T]) -> _Job[T]:
         self._jobs[key] = job

@@ -7,9 +7,9 @@
 <state>/environments/<key>/         the packages that it requires (see `supervisor.environments`); shared too
 ```
 
-Each is prepared once, off the supervisor's loop, and removed when no topology uses it any more. `state` answers at once. A
-file from Nimbus counts when its digest is the one asked for. What was cut short stands under another name (or lacks the file
-that is written last) and is swept away.
+Each is prepared once, off the supervisor's loop (once more when somebody has deleted it), and removed when no topology uses
+it any more. `state` answers at once. A file from Nimbus counts when its digest is the one asked for. What was cut short stands
+under another name (or lacks the file that is written last) and is swept away.
 Must not know: processes, how Nimbus is reached (a function is given), what the files hold.
 """
 
@@ -29,7 +29,7 @@ from squall import archives, worker_files
 from squall.cluster.records import TopologyRecord
 from squall.cluster.store import Store
 from squall.status import CANNOT_BUILD
-from supervisor.directories import Directories, make_directory
+from supervisor.directories import Directories, has_bundle, make_directory
 from supervisor.environments import Environment, Environments
 from supervisor.jobs import Broken, Done, Jobs, UnderWay
 from supervisor.plan import Backoff
@@ -135,9 +135,9 @@ class Provisions:
         self._limits = Limits() if limits is None else limits
         self._code = state / "code"
         self._environments = environments or Environments(state / "environments")
-        self._bundles: Jobs[Path] = Jobs("bundles", FETCHES * threads, done)
-        self._codes: Jobs[Path] = Jobs("code", FETCHES * threads, done)
-        self._builds: Jobs[str] = Jobs("environments", BUILDS * threads, done)
+        self._bundles: Jobs[Path] = Jobs("bundles", FETCHES * threads, done, has_bundle)
+        self._codes: Jobs[Path] = Jobs("code", FETCHES * threads, done, os.path.isdir)
+        self._builds: Jobs[str] = Jobs("environments", BUILDS * threads, done, os.path.exists)
         self._removals: Jobs[None] = Jobs("removals", 1 * threads)
         self._needs: dict[str, Mapping[str, str]] = {}
         self._kept: tuple[frozenset[str], frozenset[str]] | None = None

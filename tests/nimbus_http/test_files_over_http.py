@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 from hashlib import sha256
 from pathlib import Path
 
@@ -67,6 +68,17 @@ def test_a_file_over_the_limit_is_refused_with_the_limit(cluster: Cluster, tmp_p
         client.put_file(at("files", name), path)
     assert (refused.value.status, refused.value.kind) == (413, "TooLarge")
     assert list(leader.files.directory.iterdir()) == []
+
+
+def test_a_directory_that_somebody_has_deleted_is_made_again(
+    client: Client, leader: NimbusDaemon, tmp_path: Path
+) -> None:
+    path, name = a_file(tmp_path, 1000)
+    client.put_file(at("files", name), path)
+    shutil.rmtree(leader.files.directory)
+    assert (client.exists(at("files", name)), leader.files.names()) == (False, set())
+    client.put_file(at("files", name), path)
+    assert client.get_file(at("files", name), io.BytesIO()) == name
 
 
 def test_what_comes_without_a_length_is_limited_too(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 from squall.cluster.blobs import put_bundle
 from squall.cluster.memory import InMemoryStore
 from squall.cluster.records import TopologyRecord
-from supervisor.provisions import Failed, Limits, Pending, Provisions, Ready, State
+from supervisor.provisions import Failed, Limits, Pending, Provisions, Ready, State, _remove
 from tests.supervisor.hosts import a_topology
 from tests.supervisor.programs import until
 from tests.supervisor.wheels import archive, sha256
@@ -113,6 +113,18 @@ def test_what_no_topology_uses_any_more_is_removed(tmp_path: Path, store: InMemo
     assert names(tmp_path / "code") == []
 
 
+@pytest.mark.parametrize("deleted", ["topologies", "topologies/words-1-0/bundle", "code"])
+def test_what_somebody_has_deleted_is_prepared_once_more(
+    tmp_path: Path, store: InMemoryStore, code: bytes, deleted: str
+) -> None:
+    provisions = Provisions(tmp_path, store, Files(code).fetch)
+    before = ready(provisions.state(with_code(code), 0.0)).provision
+    _remove(tmp_path / deleted)
+    assert ready(provisions.state(with_code(code), 1.0)).provision == before
+    assert (before.bundle / "manifest.json").exists()
+    assert (Path(before.folders[0]) / "mine.py").read_text() == "x = 1\n"
+
+
 def test_what_a_running_worker_uses_stays_though_the_supervisor_is_another(
     tmp_path: Path, store: InMemoryStore, code: bytes
 ) -> None:
@@ -131,6 +143,7 @@ def test_the_loop_does_not_wait_for_what_takes_long(
     state = provisions.state(with_code(code), 0.0)
     assert state == Pending(None)
     until(lambda: files.fetched)
+    assert told.wait(30), "its bundle is there"
     assert provisions.state(with_code(code), 1.0) == Pending(None)
     until(lambda: provisions.state(with_code(code), 5.0) == Pending("its code is being fetched"))
     assert isinstance(until_known(provisions, RECORD), Ready), "others are not held up"
