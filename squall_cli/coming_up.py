@@ -35,12 +35,21 @@ class Seen:
 
 
 class Arrival:
-    """The coming up of one submission."""
+    """The coming up of one submission. trial_secs: how long Nimbus lets it try before the version that it replaces runs again;
+    for so long its troubles are Nimbus's to judge."""
 
-    def __init__(self, name: str, topology_id: str, active: bool = True, began: float = 0.0) -> None:
+    def __init__(
+        self,
+        name: str,
+        topology_id: str,
+        active: bool = True,
+        began: float = 0.0,
+        trial_secs: float = 0.0,
+    ) -> None:
         self._name = name
         self._id = topology_id
         self._active = active
+        self._patience = TROUBLE_SECS + trial_secs
         self._began = began
         self._better = began  # when something got better last
         self._best = (0, 0, 0)
@@ -118,7 +127,7 @@ class Arrival:
         if status["state"] == "COMPLETED":
             return "completed"
         if not self._active:
-            return f"inactive: `squall activate {self._name}` lets it run"
+            return f"inactive: `squall activate {quote(self._name)}` lets it run"
         return "first tuples executed; none of them is tracked"
 
     def _note_progress(self, now: float, up: int, workers: int, status: Mapping[str, Any]) -> None:
@@ -134,11 +143,9 @@ class Arrival:
         if built is not None:
             return f"{built}\n`squall logs {quote(self._name)} --file build` shows all of it"
         errors = list(status.get("errors") or ())
-        if (notes or errors) and now > self._better + TROUBLE_SECS:
+        if (notes or errors) and now > self._better + self._patience:
             last = notes[-1] if notes else str(errors[-1])
-            return (
-                f"nothing got any further for {TROUBLE_SECS:.0f} s; the last that was said: {own_paths(last)}"
-            )
+            return f"nothing got any further for {self._patience:.0f} s; the last that was said: {own_paths(last)}"
         return None
 
 

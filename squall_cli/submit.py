@@ -302,7 +302,8 @@ def watch(
     from squall_cli.coming_up import Arrival, Seen
 
     began = time.monotonic()
-    arrival = Arrival(accepted.name, accepted.id, submission.active, began)
+    trial = patiently(lambda: trial_secs(client), steps) if submission.replace else 0.0
+    arrival = Arrival(accepted.name, accepted.id, submission.active, began, trial)
 
     def look() -> Seen:
         try:
@@ -328,6 +329,11 @@ def watch(
         raise Interrupted(
             f"not waited for any longer; {accepted.name} is submitted and goes on: `squall status {quote(accepted.name)}`"
         ) from None
+
+
+def trial_secs(client: Client) -> float:
+    """How long a new version may take to come up on that cluster."""
+    return float(client.get("configuration")["conf"]["nimbus.replace.timeout.secs"])
 
 
 def tell(out: Any, as_json: bool, told: dict[str, Any], client: Client, failure: str | None) -> None:

@@ -128,6 +128,14 @@ def test_a_replacement_waits_for_the_drain_and_says_when_the_old_one_has_the_nam
     )
 
 
+def test_a_replacement_that_does_not_come_up_is_waited_for_until_nimbus_takes_it_back() -> None:
+    coming = arrival(trial_secs=60)
+    dying = status(worker("w1", opened=False), notes=["w1 died"])
+    for now in (0, TROUBLE_SECS + 1, 60 + TROUBLE_SECS - 1):
+        assert coming.look(dying, now).failure is None
+    assert "nothing got any further for 90 s" in str(coming.look(dying, 60 + TROUBLE_SECS + 1).failure)
+
+
 def test_a_replacement_that_never_had_the_name_is_told_as_well() -> None:
     coming = arrival()
     coming.look(status(id="words-0", state="REPLACING"), 0)

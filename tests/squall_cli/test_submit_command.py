@@ -318,6 +318,7 @@ def test_wait_tells_that_a_replacement_was_rolled_back(nimbus: TakingNimbus, pro
     def rolled_back(status: dict[str, Any]) -> None:
         status.update(id="words-1", notes=["w1 died three times"], workers=[worker("w1")])
 
+    nimbus.answers["configuration"] = {"id": "n1", "conf": {"nimbus.replace.timeout.secs": 60}}
     nimbus.story.extend([scheduled, rolled_back])
     done = submit(nimbus, project, "--wait", "--replace")
     assert done.returncode == 1
