@@ -46,7 +46,9 @@ def listen(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=socket.AddressFamily(family), backlog=512)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            taken: str | None = "another program listens there, perhaps another Nimbus; choose another --listen"
+            taken: str | None = (
+                "another program listens there, perhaps another Nimbus; choose another --listen"
+            )
         else:
             taken = error.strerror
         raise CannotListen(f"cannot listen at {host or '*'}:{port}: {taken or error}") from None
