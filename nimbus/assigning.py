@@ -1,6 +1,8 @@
 """Where topologies run: which slots there are for whom, and the writing of assignments.
 
-A slot of a drained supervisor is there for the workers that it has, and takes no new ones. An assignment is written in
+A slot of a drained supervisor is there for the workers that it has, and takes no new ones. The slots of a topology that
+cannot be read stay taken as they were last known. Who never could read it may give them away; when two topologies turn out
+to have one slot, it is the older submission's, and what the younger has there is placed anew. An assignment is written in
 an order that lets another Nimbus go on at any point: the keys for new supervisors, the workers that are to go, the record,
 the workers that the topology has.
 Must not know: states and deadlines, when tasks are to be placed.
@@ -18,9 +20,8 @@ from nimbus.progress import View
 from nimbus.rebalancing import WORKERS
 from nimbus.scheduler import Slot, schedule
 from nimbus.tasks import TaskSpec
-from squall.cluster.records import Assignment, BadRecord, Placement, SupervisorRecord, TopologyRecord
+from squall.cluster.records import Assignment, Placement, SupervisorRecord, TopologyRecord
 from squall.cluster.registry import Registry
-from squall.cluster.store import TooBig
 
 _log = logging.getLogger(__name__)
 
@@ -47,6 +48,8 @@ class Assigner:
         self._supervisors: dict[str, SupervisorRecord] = {}
         self._slots: frozenset[Slot] = frozenset()
         self._drained: set[str] = set()
+        #: By the id of a topology: slots that it has, and that are an older one's.
+        self._disputed: Mapping[str, set[Slot]] = {}
         #: Of topologies that have fewer workers than they want: the situation in which more slots would not help.
         self._spread_enough: dict[str, object] = {}
 
@@ -67,9 +70,17 @@ class Assigner:
         """A topology is gone."""
         self._spread_enough.pop(topology_id, None)
 
+    def look_for_disputes(self) -> None:
+        """See which slots two topologies have."""
+        self._disputed = placing.disputed(
+            (record.id, workers_of(self._registry.assignment(record.id)))
+            for record in self._registry.topologies()
+        )
+
     def place(self, view: View) -> None:
         """Place the tasks that run nowhere; the others stay where they are."""
-        if _is_half_written(view) or not placing.all_run(view.record.tasks, view.workers, self._slots):
+        slots = self._slots_for(view.record)
+        if _is_half_written(view) or not placing.all_run(view.record.tasks, view.workers, slots):
             self.assign(view, self._completed(view))
 
     def place_anew(self, view: View, becomes: TopologyRecord) -> None:
@@ -141,26 +152,24 @@ class Assigner:
         free = self._slots - self._taken_from(record)
         return {slot for slot in free if slot.supervisor not in self._drained}
 
+    def _slots_for(self, record: TopologyRecord) -> frozenset[Slot]:
+        """The slots in which the workers that a topology has may stay."""
+        disputed = self._disputed.get(record.id)
+        return self._slots - disputed if disputed else self._slots
+
     def _taken_from(self, record: TopologyRecord) -> set[Slot]:
         """The slots of all other topologies, also those that a withdrawn worker has not left yet."""
-        taken: set[Slot] = set()
-        for other in self._registry.placed_ids() - {record.id}:
-            for read in (self._registry.assignment, self._registry.leaving):
-                try:
-                    taken.update(placing.slot_of(placement) for placement in workers_of(read(other)))
-                except (BadRecord, TooBig):
-                    continue  # where its workers are nobody knows; their supervisors do not run two in a slot
-        return taken
+        others = self._registry.placed_ids() - {record.id}
+        return {placing.slot_of(each) for other in others for each in self._registry.last_workers(other)}
 
     def _completed(self, view: View) -> dict[Slot, tuple[int, ...]]:
         """Slots for all tasks of a topology, of which those that run stay where they are."""
         record = view.record
-        stay = {
-            placing.slot_of(placement): placement.tasks
-            for placement in view.workers
-            if placement.supervisor in self._drained and placing.slot_of(placement) in self._slots
-        }
-        usable = self._usable(record)
+        placed = {placing.slot_of(placement): placement.tasks for placement in view.workers}
+        own = {slot: placed[slot] for slot in self._slots_for(record) if slot in placed}
+        stay = {slot: tasks for slot, tasks in own.items() if slot.supervisor in self._drained}
+        # What it has it keeps, though a younger topology has it too.
+        usable = self._usable(record) | (own.keys() - stay.keys())
         if not stay:
             return self._scheduled(record, usable, placing.tasks_by_slot(view.workers))
         on_drained = {task for tasks in stay.values() for task in tasks}

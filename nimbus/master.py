@@ -311,10 +311,10 @@ class Nimbus:
                 self._sweep()
         self._each(self._advance, now, reported)
         if reported is None:
+            self._assigner.look_for_disputes()
             for do in (self._place, self._leave_drained, self._spread_again):
                 self._each(do, now)
             self._troubles.settle(now)
-            self._look_at = None if self._look_every is None else now + self._look_every
         self._due = self._next_deadline(now)
 
     def close(self) -> None:
@@ -481,6 +481,7 @@ class Nimbus:
             except BaseException:
                 self._changes.hosts = True
                 raise
+            self._look_at = None if self._look_every is None else now + self._look_every
         for record in self._signs.silent(self._assigner.supervisors.values(), now):
             self._changes.hosts = self._changes.all = True
             self._given_up[record.id] = record

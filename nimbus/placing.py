@@ -35,6 +35,17 @@ def tasks_by_slot(placements: Iterable[Placement]) -> dict[int, Slot]:
     return {task: slot_of(placement) for placement in placements for task in placement.tasks}
 
 
+def disputed(claims: Iterable[tuple[str, Iterable[Placement]]]) -> dict[str, set[Slot]]:
+    """The slots that more than one topology has, by the id of each that has to leave them: all but the first to claim it."""
+    owners: dict[Slot, str] = {}
+    found: dict[str, set[Slot]] = {}
+    for topology_id, placements in claims:
+        for slot in map(slot_of, placements):
+            if owners.setdefault(slot, topology_id) != topology_id:
+                found.setdefault(topology_id, set()).add(slot)
+    return found
+
+
 def all_run(tasks: Sequence[object], placements: Iterable[Placement], slots: Collection[Slot]) -> bool:
     """Whether every task is placed in a slot that is there."""
     placed = 0

@@ -6,8 +6,9 @@ that it fails with `Conflict` (or `Exists`) when somebody else has written since
 what was read there is forgotten: nobody knows what stands there before it is read again.
 
 A value that is no record concerns one thing only. A topology whose record (or assignment) cannot be read is left out of
-`topologies` and named in `bad`; a supervisor or a Nimbus whose record cannot be read is not there until it says again
-that it is; a report that cannot be read was never made, and the next one is written over it.
+`topologies` and named in `bad`, and `last_workers` says where its workers were; a supervisor stays what it was last known
+as, and one that was never read is not there; a Nimbus whose record cannot be read is not there until it says again that it
+is; a report that cannot be read was never made, and the next one is written over it.
 Must not know: what the records mean, or when one has to change.
 """
 
@@ -22,6 +23,7 @@ from squall.cluster.records import (
     Assignment,
     BadRecord,
     NimbusRecord,
+    Placement,
     R,
     Record,
     SupervisorRecord,
@@ -45,6 +47,8 @@ class _Seen:
     version: int
     record: Record | None
     """None: the bytes are no record."""
+    last: Record | None
+    """The record, or the one that was read here last, while there are bytes that are none."""
 
 
 class Registry:
@@ -66,7 +70,7 @@ class Registry:
     def topologies(self) -> list[TopologyRecord]:
         """All topologies that can be read, the oldest submission first; `bad` says what is wrong with the others."""
         names = list(map(paths.unquoted, self.store.children(paths.TOPOLOGIES)))
-        self._forget_topologies(names)
+        self._forget_others(paths.TOPOLOGIES, map(paths.topology, names))
         records: list[TopologyRecord] = []
         bad: dict[str, str] = {}
         for name in names:
@@ -187,6 +191,14 @@ class Registry:
         """The workers that were withdrawn from a topology and are not gone yet."""
         return self._read(Assignment, paths.leaving(topology_id))
 
+    def last_workers(self, topology_id: str) -> tuple[Placement, ...]:
+        """The workers of a topology, leaving or not: what cannot be read counts as what it was when it last could be."""
+        found = (
+            self._last_readable(Assignment, paths.assignment(topology_id)),
+            self._last_readable(Assignment, paths.leaving(topology_id)),
+        )
+        return tuple(placement for each in found if each is not None for placement in each.placements)
+
     def save_assignment(self, assignment: Assignment) -> None:
         """Write the workers that a topology has; without any, there is no assignment."""
         self._write_or_delete(paths.assignment(assignment.topology_id), assignment)
@@ -218,9 +230,10 @@ class Registry:
     # Supervisors
 
     def supervisors(self) -> list[SupervisorRecord]:
-        """The supervisors that are there, by id."""
-        ids = map(paths.unquoted, self.store.children(paths.SUPERVISORS))
-        found = [self._readable(SupervisorRecord, paths.supervisor(supervisor_id)) for supervisor_id in ids]
+        """The supervisors that are there, by id. One whose value is damaged is as it was, so that no worker moves for that."""
+        there = [paths.supervisor(paths.unquoted(name)) for name in self.store.children(paths.SUPERVISORS)]
+        self._forget_others(paths.SUPERVISORS, there)
+        found = [self._last_readable(SupervisorRecord, path) for path in there]
         return sorted((record for record in found if record is not None), key=lambda record: record.id)
 
     def save_supervisor(self, record: SupervisorRecord) -> None:
@@ -291,11 +304,11 @@ class Registry:
 
     # What was read last
 
-    def _forget_topologies(self, names: Iterable[str]) -> None:
-        """Keep nothing of the topologies that somebody else has removed: their paths are never read again."""
-        there = {paths.topology(name) for name in names}
+    def _forget_others(self, above: str, there: Iterable[str]) -> None:
+        """Keep nothing of what somebody else has removed below a path: it is never read again."""
+        kept = set(there)
         for path in list(self._seen):  # a copy: another thread may be reading
-            if path.startswith(f"{paths.TOPOLOGIES}/") and path not in there:
+            if path.startswith(f"{above}/") and path not in kept:
                 self._seen.pop(path, None)
 
     def _read(self, kind: type[R], path: str) -> R | None:
@@ -307,14 +320,15 @@ class Registry:
         seen = self._seen.get(path)
         # Compared by the bytes, not by the version: a value that was removed and made anew begins again.
         if seen is not None and seen.data == data and isinstance(seen.record, kind):
-            self._seen[path] = _Seen(data, version, seen.record)
+            self._seen[path] = _Seen(data, version, seen.record, seen.record)
             return seen.record
-        self._seen[path] = _Seen(data, version, None)  # so that it can be written over, whatever it is
+        last = None if seen is None else seen.last
+        self._seen[path] = _Seen(data, version, None, last)  # so that it can be written over, whatever it is
         try:
             record = decode(kind, data)
         except BadRecord as error:
             raise BadRecord(f"{path}: {error}") from error
-        self._seen[path] = _Seen(data, version, record)
+        self._seen[path] = _Seen(data, version, record, record)
         return record
 
     def _readable(self, kind: type[R], path: str) -> R | None:
@@ -322,12 +336,29 @@ class Registry:
         try:
             record = self._read(kind, path)
         except _UNREADABLE as error:
-            if path not in self._told:
-                self._told.add(path)
-                _log.warning("a value of the store is left out: %s", error)
+            self._tell(path, f"a value of the store is left out: {error}")
             return None
         self._told.discard(path)
         return record
+
+    def _last_readable(self, kind: type[R], path: str) -> R | None:
+        """As `_read`, but what cannot be read is what could be read there last, of which the log tells once."""
+        try:
+            record = self._read(kind, path)
+        except _UNREADABLE as error:
+            seen = self._seen.get(path)
+            if seen is None or not isinstance(seen.last, kind):
+                self._tell(path, f"a value of the store is left out: {error}")
+                return None
+            self._tell(path, f"a value of the store counts as what it was before: {error}")
+            return seen.last
+        self._told.discard(path)
+        return record
+
+    def _tell(self, path: str, text: str) -> None:
+        if path not in self._told:
+            self._told.add(path)
+            _log.warning("%s", text)
 
     def _expect(self, was: TopologyRecord) -> None:
         path = paths.topology(was.name)
@@ -342,7 +373,7 @@ class Registry:
             version = self.store.create(path, data)
         else:
             version = self.store.put(path, data, seen.version)
-        self._seen[path] = _Seen(data, version, record)
+        self._seen[path] = _Seen(data, version, record, record)
 
     def _write_or_delete(self, path: str, assignment: Assignment) -> None:
         if assignment.placements:

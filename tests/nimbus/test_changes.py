@@ -77,3 +77,16 @@ def test_where_what_the_store_tells_is_lost_nimbus_looks_by_itself() -> None:
     assert registry.assignment(record.id) is None
     assert nimbus.report("words", "w1", WorkerReport("w1", (1, 0), True, False, True, True, None))
     assert nimbus.topologies() == []
+
+
+def test_what_else_there_is_to_look_at_does_not_put_off_the_look_for_supervisors() -> None:
+    store, clock = DeafStore(), ManualClock()
+    registry = Registry(store)
+    nimbus = Nimbus(store, clock, look_every_secs=5.0)
+    record = nimbus.submit(a_topology("words", 1), defaults(), {})
+    registry.save_supervisor(SupervisorRecord("s1", "s1", 1))
+    for second in range(1, 7):
+        clock.move_to(float(second))
+        nimbus.heard("s1")  # a supervisor that Nimbus does not know gives its first sign of life each time
+        nimbus.tick()
+    assert registry.assignment(record.id) is not None

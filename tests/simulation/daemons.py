@@ -36,6 +36,8 @@ from topology_api.errors import SquallError
 SUPERVISOR_TIMEOUT_SECS: Final = 15.0
 LEASE_SECS: Final = 10.0
 REPLACE_TIMEOUT_SECS: Final = 15.0
+#: Seconds between two looks of a Nimbus though nothing was told: what a store tells may be lost.
+LOOK_SECS: Final = 5.0
 #: Seconds that something takes from one process to another.
 LATENCY: Final = (0.001, 0.02)
 #: Seconds from a change to the look at it: changes come in crowds.
@@ -90,6 +92,7 @@ class Candidate(Actor):
             supervisor_timeout_secs=SUPERVISOR_TIMEOUT_SECS,
             replace_timeout_secs=REPLACE_TIMEOUT_SECS,
             calendar=lambda: self.line.now,
+            look_every_secs=LOOK_SECS,
         )
         self.memory.cluster = master.cluster_id
         return master

@@ -22,11 +22,13 @@ LENGTH: Final = 60.0
 NAMES: Final = ("alpha", "beta", "gamma")
 #: The part of all stories in which workers are real; they take some ten times as long as the others.
 WITH_TUPLES: Final = 0.02
-#: What may be damaged. Not where workers are: while that cannot be read their slots are given to others, and who has them when
-#: it can be read again is not settled.
+#: What may be damaged.
 DAMAGED: Final = tuple(
     f"{top}/"
-    for top in (paths.TOPOLOGIES, paths.REPORTS, paths.SUPERVISORS, paths.REPLACEMENTS, paths.REPLACED)
+    for top in (
+        *(paths.TOPOLOGIES, paths.ASSIGNMENTS, paths.LEAVING, paths.REPORTS),
+        *(paths.SUPERVISORS, paths.REPLACEMENTS, paths.REPLACED),
+    )
 )
 #: What operators ask; what stands here twice they ask twice as often.
 COMMANDS: Final = (

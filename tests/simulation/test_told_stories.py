@@ -5,7 +5,7 @@ Must not know: how time is simulated.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -105,5 +105,68 @@ def test_twenty_deaths_of_a_supervisor_cost_no_worker(world: World) -> None:
         world.start_agent("h1")
         world.line.run(world.line.now + 0.3)
     world.line.run(world.line.now + 10)
+    assert pids(world) == there
+    assert problems_at_rest(world) == []
+
+
+def test_the_slots_of_an_assignment_that_is_damaged_for_a_while_are_given_to_nobody(world: World) -> None:
+    world.begin()
+    world.line.run(5)
+    alpha = world.submit("alpha", 2, 2, 3)
+    world.line.run(20)
+    there = pids(world)
+    repair = world.server.damage(paths.assignment(alpha.answer.id))
+    world.submit("beta", 2, 2, 3)
+    world.line.run(40)
+    assert len(pids(world)) == 4 and pids(world) > there
+    repair()
+    world.line.run(60)
+    assert len(pids(world)) == 4 and pids(world) > there
+    assert problems_at_rest(world) == []
+
+
+@pytest.mark.parametrize("what", [paths.assignment, paths.leaving])
+def test_a_slot_that_a_new_leader_gives_away_while_it_cannot_know_is_one_topologys_in_the_end(
+    world: World, what: Callable[[str], str]
+) -> None:
+    world.begin()
+    world.line.run(5)
+    alpha = world.submit("alpha", 2, 2, 3)
+    world.line.run(20)
+    there = pids(world)
+    if what is paths.leaving:
+        next(world.processes.all()).freeze(30)
+        world.ask("rebalance", "alpha", lambda nimbus: nimbus.rebalance("alpha", 2, wait_secs=0))
+        while world.server.store.get(what(alpha.answer.id)) is None:
+            world.line.run(world.line.now + 0.02)
+    repair = world.server.damage(what(alpha.answer.id))
+    for name in ("n1", "n2"):
+        world.candidates[name].die()
+        world.start_candidate(name)
+    world.line.run(40)
+    beta = world.submit("beta", 2, 2, 4)
+    world.line.run(60)
+    assert world.registry.assignment(beta.answer.id) is not None
+    repair()
+    world.line.run(120)
+    assert problems_at_rest(world) == []
+    if what is paths.assignment:
+        assert pids(world) > there  # the older one's workers run on
+
+
+def test_a_supervisors_record_that_is_damaged_while_it_is_down_moves_none_of_its_workers(
+    world: World,
+) -> None:
+    world.begin()
+    world.line.run(5)
+    world.submit("alpha", 2, 2, 2)
+    world.line.run(20)
+    there = pids(world)
+    world.agents["h1"].die()
+    world.server.damage(paths.supervisor("h1"))
+    world.line.run(24)
+    assert pids(world) == there
+    world.start_agent("h1")
+    world.line.run(50)
     assert pids(world) == there
     assert problems_at_rest(world) == []

@@ -1,0 +1,164 @@
+"""Where workers are that the store cannot tell at the moment: their slots stay theirs, and two owners of a slot become one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from nimbus.master import Nimbus
+from nimbus.placing import disputed
+from nimbus.scheduler import Slot
+from squall.cluster import paths
+from squall.cluster.records import Placement
+from tests.nimbus.conftest import Scenario
+
+NONSENSE = b"\x00\xff nonsense"
+
+
+def damage(scenario: Scenario, path: str) -> Callable[[], None]:
+    """Something else stands at a path from now on; gives what repairs it."""
+    found = scenario.store.get(path)
+    assert found is not None
+    scenario.store.put(path, NONSENSE)
+
+    def repair() -> None:
+        scenario.store.put(path, found[0])
+        scenario.nimbus.tick()
+
+    return repair
+
+
+def slots_of(scenario: Scenario, topology_id: str) -> dict[str, tuple[str, int]]:
+    """Worker -> its slot."""
+    found = scenario.registry.assignment(topology_id)
+    placements = () if found is None else found.placements
+    return {placed.worker: (placed.supervisor, placed.slot) for placed in placements}
+
+
+def a_nimbus_that_never_read_it(scenario: Scenario) -> None:
+    scenario.nimbus.close()
+    scenario.nimbus = Nimbus(scenario.store, scenario.clock)
+    scenario.nimbus.tick()
+
+
+@pytest.fixture
+def one(scenario: Scenario) -> Scenario:
+    """A topology in two of four slots."""
+    for line in ("supervisor s1 slots=2", "supervisor s2 slots=2", "submit one tasks=2 workers=2"):
+        scenario.say(f"@ 0 {line}")
+    assert slots_of(scenario, "one-1-0") == {"w1": ("s1", 0), "w2": ("s2", 0)}
+    return scenario
+
+
+def test_the_slots_of_an_assignment_that_cannot_be_read_stay_taken(one: Scenario) -> None:
+    repair = damage(one, paths.assignment("one-1-0"))
+    one.say("@ 1 submit two tasks=4 workers=4")
+    assert slots_of(one, "two-2-1") == {"w1": ("s1", 1), "w2": ("s2", 1)}
+    repair()
+    one.say("@ 2 tick")
+    assert slots_of(one, "one-1-0") == {"w1": ("s1", 0), "w2": ("s2", 0)}
+    assert slots_of(one, "two-2-1") == {"w1": ("s1", 1), "w2": ("s2", 1)}
+
+
+def test_the_slots_of_workers_that_leave_stay_taken_while_that_cannot_be_read(one: Scenario) -> None:
+    one.say("@ 1 kill one wait=0")
+    damage(one, paths.leaving("one-1-0"))
+    one.say("@ 2 submit two tasks=4 workers=4")
+    assert slots_of(one, "two-2-2") == {"w1": ("s1", 1), "w2": ("s2", 1)}
+
+
+def test_of_two_that_have_one_slot_the_older_keeps_it(one: Scenario) -> None:
+    repair = damage(one, paths.assignment("one-1-0"))
+    a_nimbus_that_never_read_it(one)
+    one.say("@ 1 submit two tasks=3 workers=3")
+    assert slots_of(one, "two-2-1") == {"w1": ("s1", 0), "w2": ("s1", 1), "w3": ("s2", 0)}
+    repair()
+    assert slots_of(one, "one-1-0") == {"w1": ("s1", 0), "w2": ("s2", 0)}
+    assert one.show() == [
+        "one ACTIVE",
+        "  w1 s1/0 (1,0): 1",
+        "  w2 s2/0 (1,0): 2",
+        "two ACTIVE",
+        "  w2 s1/1 (2,0): 2 3",  # stays
+        "  w4 s2/1 (3,0): 1",
+        "  leaving w1 s1/0 (2,0): 1",
+        "  leaving w3 s2/0 (2,0): 2",
+    ]
+
+
+def test_the_younger_waits_where_there_is_no_other_slot(one: Scenario) -> None:
+    one.say("@ 0 lose s2")
+    one.say("@ 0 lose s1")
+    one.say("@ 0 supervisor s1 slots=1")
+    repair = damage(one, paths.assignment("one-1-0"))
+    a_nimbus_that_never_read_it(one)
+    one.say("@ 1 submit two tasks=1")
+    assert slots_of(one, "two-2-1") == {"w1": ("s1", 0)}
+    repair()
+    assert list(slots_of(one, "one-1-0").values()) == [("s1", 0)]
+    assert slots_of(one, "two-2-1") == {}
+    one.say("@ 2 supervisor s3 slots=1")
+    assert list(slots_of(one, "two-2-1").values()) == [("s3", 0)]
+
+
+def test_the_older_keeps_its_slot_also_when_others_of_its_tasks_have_to_move(one: Scenario) -> None:
+    repair = damage(one, paths.assignment("one-1-0"))
+    a_nimbus_that_never_read_it(one)
+    one.say("@ 1 submit two tasks=1")
+    assert slots_of(one, "two-2-1") == {"w1": ("s1", 0)}
+    one.registry.remove_supervisor("s2")
+    repair()
+    assert slots_of(one, "one-1-0") == {"w1": ("s1", 0), "w3": ("s1", 1)}
+    assert slots_of(one, "two-2-1") == {}
+
+
+def test_a_dispute_is_told_of_all_but_the_first() -> None:
+    def at(*slots: int) -> list[Placement]:
+        return [Placement(f"w{slot}", "s1", slot, (1, 0), (slot,)) for slot in slots]
+
+    assert disputed([("a", at(0, 1)), ("b", at(1, 2)), ("c", at(1, 2, 3))]) == {
+        "b": {Slot("s1", 1)},
+        "c": {Slot("s1", 1), Slot("s1", 2)},
+    }
+    assert disputed([("a", at(0)), ("b", at(1))]) == {}
+
+
+# Supervisors
+
+
+def test_a_damaged_record_of_a_supervisor_moves_no_worker(
+    one: Scenario, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = one.show()
+    damage(one, paths.supervisor("s1"))
+    one.say("@ 1 ticks")
+    one.say("@ 5 ticks")
+    assert one.show() == before
+    one.say("@ 6 submit two tasks=4 workers=4")
+    assert slots_of(one, "two-2-6") == {"w1": ("s1", 1), "w2": ("s2", 1)}
+    told = [each.getMessage() for each in caplog.records if paths.supervisor("s1") in each.getMessage()]
+    assert len(told) == 1 and told[0].startswith("a value of the store counts as what it was before")
+
+
+def test_a_supervisor_whose_damaged_record_is_removed_is_gone(one: Scenario) -> None:
+    damage(one, paths.supervisor("s1"))
+    one.say("@ 1 tick")
+    one.say("@ 2 lose s1")
+    assert slots_of(one, "one-1-0") == {"w2": ("s2", 0), "w3": ("s2", 1)}
+    one.store.create(paths.supervisor("s1"), NONSENSE)  # what was known before it went counts no more
+    one.say("@ 3 tick")
+    assert [record.id for record in one.registry.supervisors()] == ["s2"]
+
+
+def test_a_supervisor_with_a_damaged_record_is_given_up_for_its_silence(scenario: Scenario) -> None:
+    scenario.say("@ 0 supervisor s1 slots=1 beats")
+    scenario.say("@ 0 submit one tasks=1")
+    damage(scenario, paths.supervisor("s1"))
+    scenario.say("@ 10 ticks")
+    assert slots_of(scenario, "one-1-0") == {"w1": ("s1", 0)}
+    scenario.say("@ 100 ticks")
+    assert slots_of(scenario, "one-1-0") == {}
+    assert scenario.store.get(paths.supervisor("s1")) is None
+    scenario.say("@ 101 heard s1")
+    assert list(slots_of(scenario, "one-1-0").values()) == [("s1", 0)]
