@@ -154,7 +154,8 @@ class Supervisor:
 
     def _begin(self) -> Outlook:
         if self._outlook is None:
-            self._outlook = Outlook(self.registry, self.record, self._admit, self._wake)
+            mark = self.directories.mark()
+            self._outlook = Outlook(self.registry, self.record, self._admit, self._wake, mark)
             for directory in self.directories.workers():
                 found = HostedWorker.find(directory)
                 if found is not None:

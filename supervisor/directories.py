@@ -18,6 +18,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import socket
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,6 +64,13 @@ class Directories:
 
     def __init__(self, state: Path) -> None:
         self.root = Path(os.path.abspath(state)) / "topologies"
+
+    def mark(self) -> str:
+        """What tells this state directory from every copy of it, until its host is restarted."""
+        where = self.root.parent
+        make_directory(where)
+        found = os.stat(where)
+        return f"{_boot_id()}/{found.st_dev}:{found.st_ino}"
 
     def topology(self, topology_id: str) -> Path:
         """All that is kept of a topology."""
@@ -158,3 +166,11 @@ def _names(directory: Path) -> list[str]:
         return sorted(os.listdir(directory))
     except (FileNotFoundError, NotADirectoryError):
         return []
+
+
+def _boot_id() -> str:
+    """Of this run of the operating system."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return socket.gethostname()

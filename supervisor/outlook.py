@@ -2,6 +2,7 @@
 
 `look` reads when something may have changed, and after a second in any case. While the store cannot be reached, is empty or
 another cluster's, all stays as it was known: nobody ends a worker for that. Before the first reading nothing is known.
+Where another supervisor of this id is there, this one does nothing but wait until it is gone.
 Must not know: processes, directories, Nimbus.
 """
 
@@ -33,6 +34,10 @@ _WARN_EVERY: Final = 60.0
 _OF_ALL: Final = (paths.CLUSTER, paths.TOPOLOGIES, paths.ASSIGNMENTS, paths.LEAVING, paths.REPLACEMENTS)
 
 
+class SameId(SquallError):
+    """Another supervisor of this id is there."""
+
+
 class Outlook:
     """What one supervisor knows. One thread, but for the watch."""
 
@@ -42,8 +47,10 @@ class Outlook:
         record: SupervisorRecord,
         admit: Callable[[], object],
         wake: Callable[[], object],
+        mark: str = "",
     ) -> None:
-        """`admit` raises when the store is not the one that this supervisor belongs to."""
+        """`admit` raises when the store is not the one that this supervisor belongs to. `mark`: of its state directory, which
+        tells it from a supervisor that has a copy of that, and so the same id."""
         self.registry = registry
         self.record = record
         self.views: Mapping[str, TopologyView] = {}
@@ -63,8 +70,12 @@ class Outlook:
         self._wake = wake
         self._next = 0.0
         self._warned: dict[str, float] = {}
-        me = f"{os.getpid()}-{secrets.token_hex(4)}".encode()
-        self._presence = Presence(registry.store, paths.presence(record.id), me)
+        before = f"{mark} ".encode()
+        me = before + f"{os.getpid()}-{secrets.token_hex(4)}".encode()
+        # Of all that had this state directory only one is there: whoever has the mark is gone, and its session will be.
+        self._presence = Presence(
+            registry.store, paths.presence(record.id), me, lambda data: data.startswith(before)
+        )
         self._unwatch = registry.store.watch("/", self._note)
 
     def register(self) -> None:
@@ -127,6 +138,12 @@ class Outlook:
 
     def _be_known(self, now: float) -> None:
         self._presence.keep(now)
+        if self._presence.occupied:
+            raise SameId(
+                f"the id {self.record.id} is that of another supervisor which is there. If this state directory is a copy (of"
+                " another host's, or in an image), remove the files `id` and `key` from it. If this host was restarted a moment"
+                " ago, this ends by itself with the session from before"
+            )
         found = self.registry.store.get(paths.supervisor(self.record.id))
         if found is None or found[0] != encode(self.record):  # given up for its silence, or an earlier one's
             self.registry.save_supervisor(self.record)

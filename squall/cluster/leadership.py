@@ -258,17 +258,33 @@ class GuardedStore:
         return self._guard
 
 
-class Presence:
-    """An ephemeral value that stands as long as its owner keeps it: created again whenever it is not this session's."""
+class Occupied(StoreError):
+    """A sign of presence that is another one's, who is there."""
 
-    def __init__(self, store: Store, path: str, data: bytes) -> None:
+
+class Presence:
+    """An ephemeral value that stands as long as its owner keeps it: created again whenever it is not this session's.
+
+    What stands there from another session is taken for that of the process before, and replaced, but not more often than a
+    few times in a session's length: should two owners have one name by mistake, they do not wear the store out. `ours` says
+    of a value whether it may be replaced at all; one that may not is waited for, and `occupied` is true meanwhile.
+    """
+
+    def __init__(
+        self, store: Store, path: str, data: bytes, ours: Callable[[bytes], bool] = lambda data: True
+    ) -> None:
         self._store = store
         self._path = path
         self._data = data
+        self._ours = ours
         self._next = -math.inf
+        self._next_replacement = -math.inf
         self._look = True
         self._there = False
         self._left = False
+        self._problem = ""
+        #: Whether another one stands there.
+        self.occupied = False
         self._cancel: Cancel = store.watch(path, self._changed)
 
     def keep(self, now: float) -> bool:
@@ -279,23 +295,21 @@ class Presence:
         if not self._look and now < self._next:
             return self._there
         self._look = False  # before the store is asked: what changes from here on is looked at again
-        self._there = False
+        self._there = self.occupied = False
         self._next = now + _interval(self._store, ROUNDS_PER_SESSION)
         try:
-            self._stand()
-        except Unavailable as error:
+            self._stand(now)
+        except (Unavailable, Exists) as error:
+            # Exists: created between our two steps, by a call of ours that was late, or by another of this name.
             _log.debug("%s is not there yet: %s", self._path, error)
-        except StoreError as error:
-            # Exists: created between our two steps, by a call of ours that was late, or by another of this name. What else a
-            # store refuses (it lets us not write there) keeps nobody from leading.
-            _log.log(
-                logging.DEBUG if isinstance(error, Exists) else logging.WARNING,
-                "%s is not there: %s",
-                self._path,
-                error,
-            )
+        except StoreError as error:  # it keeps nobody from what else there is to do
+            self.occupied = isinstance(error, Occupied)
+            if str(error) != self._problem:
+                self._problem = str(error)
+                _log.warning("%s is not there: %s", self._path, error)
         else:
             self._there = True
+            self._problem = ""
             self._next = now + _interval(self._store, LOOKS_PER_SESSION)
         return self._there
 
@@ -324,7 +338,7 @@ class Presence:
     def _changed(self, path: str) -> None:
         self._look = True
 
-    def _stand(self) -> None:
+    def _stand(self, now: float) -> None:
         if self._store.owns(self._path):
             found = self._store.get(self._path)
             if found is None or found[0] != self._data:
@@ -334,6 +348,10 @@ class Presence:
             self._store.create(self._path, self._data, ephemeral=True)
         except Exists:
             # Of a session of this owner that has not run out yet, or of a process before this one.
+            found = self._store.get(self._path)
+            if found is not None and (now < self._next_replacement or not self._ours(found[0])):
+                raise Occupied(f"another one of this name stands there: {found[0]!r:.200}") from None
+            self._next_replacement = now + _interval(self._store, ROUNDS_PER_SESSION)
             _log.info("%s stood there from an earlier session: it is made anew", self._path)
             self._store.delete(self._path)
             self._store.create(self._path, self._data, ephemeral=True)

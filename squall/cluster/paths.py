@@ -6,7 +6,7 @@
 /leadership/epoch                  written by each new leader: its version guards all writes of that leader
 /nimbuses/<id>                     NimbusRecord; ephemeral
 /supervisors/<id>                  SupervisorRecord: registered until it leaves or is given up for its silence
-/presence/<id>                     the incarnation of a supervisor's process; ephemeral, its one heartbeat
+/presence/<id>                     the state directory and the process of a supervisor; ephemeral, its one heartbeat
 /drained/<id>                      a supervisor that is to get no work
 /topologies/<name>                 TopologyRecord: holding the record is holding the name
 /replacements/<name>               TopologyRecord of the version that waits for the drain of the one that has the name

@@ -152,18 +152,10 @@ class Daemons:
             )
             for number, url in enumerate(self.urls, 1)
         ]
-        self.supervisors = [
-            self._daemon(
-                f"supervisor-{number}",
-                "supervisor",
-                servers[nimbuses + number - 1],
-                "--slots",
-                str(slots),
-                "--host",
-                f"host-{number}",
-            )
-            for number in range(1, supervisors + 1)
-        ]
+        self._slots = slots
+        self.supervisors: list[Daemon] = []
+        for number in range(supervisors):
+            self.supervisors.append(self.another_supervisor(servers[nimbuses + number]))
         self.client = Client(self.urls, self._authorization, timeout=20.0)
 
     def _environment(self) -> dict[str, str]:
@@ -182,6 +174,12 @@ class Daemons:
         state = self.folder / name
         common = ["--zookeeper", servers, "--state", str(state), "--config", str(self.site_file)]
         return Daemon(name, [command, *common, *arguments], self.folder, self.environment)
+
+    def another_supervisor(self, servers: str) -> Daemon:
+        """One more than there are; whoever makes it starts and ends it."""
+        number = len(self.supervisors) + 1
+        options = ["--slots", str(self._slots), "--host", f"host-{number}"]
+        return self._daemon(f"supervisor-{number}", "supervisor", servers, *options)
 
     def _authorization(self, url: str) -> str | None:
         token = find_token(url, self.environment, self.site)

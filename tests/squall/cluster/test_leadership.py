@@ -478,3 +478,29 @@ def test_presence_that_the_store_refuses_is_tried_again_in_a_while(
     assert "not with these credentials" in caplog.text
     monkeypatch.undo()
     assert presence.keep(1.0 + SESSION / 6)
+
+
+def test_two_of_one_name_replace_each_other_a_few_times_in_a_session_and_not_at_each_change(
+    store: InMemoryStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    both = [Presence(Session(store), "/nimbuses/n1", data) for data in (b"1", b"2")]
+    for moment in range(200):
+        for presence in both:
+            presence.keep(moment * SESSION / 200)
+    made_anew = [record for record in caplog.records if "made anew" in record.getMessage()]
+    assert 2 <= len(made_anew) <= 14
+    assert caplog.text.count("another one of this name stands there") <= 14
+
+
+def test_presence_waits_for_the_end_of_one_that_it_may_not_replace(store: InMemoryStore) -> None:
+    other, session = Session(store), Session(store)
+    assert Presence(other, "/presence/s1", b"theirs 1").keep(0.0)
+    mine = Presence(session, "/presence/s1", b"ours 1", lambda data: data.startswith(b"ours"))
+    assert not mine.keep(0.0) and mine.occupied
+    assert not mine.keep(SESSION) and mine.occupied
+    other.expire()
+    assert mine.next_time(SESSION) == SESSION, "it is told"
+    assert mine.keep(SESSION) and not mine.occupied
+    after = Presence(Session(store), "/presence/s1", b"ours 2", lambda data: data.startswith(b"ours"))
+    assert after.keep(SESSION), "the process before it is gone for sure"
