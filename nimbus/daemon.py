@@ -45,8 +45,9 @@ _log = logging.getLogger(__name__)
 
 #: Seconds that the control thread has to let go of the lead when the daemon stops.
 STOP_SECS: Final = 1.0
-#: Seconds after which the master looks at the store though nothing was told: events of ZooKeeper may be lost.
-LOOK_SECS: Final = 5.0
+#: Seconds after which the master looks at the store though nothing was told: events of ZooKeeper may be lost. What it sees then
+#: may be as old as the store remembers (8 s), so that all is seen after 10 s.
+LOOK_SECS: Final = 2.0
 _EVERYWHERE: Final = ("", "0.0.0.0", "::")
 _KINDS: Final = {"ZooKeeperStore": "zookeeper", "InMemoryStore": "memory", "SqliteStore": "file"}
 

@@ -16,6 +16,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 from kazoo.security import make_digest_acl_credential
 
+import nimbus.daemon as nimbus_daemon
 import squall.cluster.zookeeper.store as store_module
 from squall.clock import RealClock
 from squall.cluster import paths
@@ -23,6 +24,7 @@ from squall.cluster.leadership import GuardedStore, Leadership, Presence
 from squall.cluster.store import Conflict, Deposed, Exists, Unavailable
 from squall.cluster.zookeeper import NoAccess, ZooKeeperStore
 from squall.cluster.zookeeper.client import Call
+from supervisor import nimbus_http, outlook
 from tests.zookeeper_servers import PATIENCE_SECS, Ensemble, ZooKeeperServer, eventually, expire, free_ports
 
 pytestmark = pytest.mark.slow
@@ -333,6 +335,11 @@ def test_a_change_that_nobody_was_told_of_is_seen_after_a_while(
     client.changed = lambda path, data: None
     newer = other.put("/a", b"y")
     eventually(lambda: store.get("/a") == (b"y", newer))
+
+
+def test_what_nobody_was_told_of_is_seen_by_every_daemon_within_ten_seconds() -> None:
+    for look in (nimbus_daemon.LOOK_SECS, outlook.EVERY, nimbus_http.LOOK):
+        assert store_module.MEMORY_SECS + look <= 10
 
 
 def test_a_refused_write_forgets_what_it_was_refused_for(opened: Open, zookeeper: ZooKeeperServer) -> None:
