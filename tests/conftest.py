@@ -9,10 +9,15 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 
+import pytest
 from hypothesis import settings
 
 from tests.zookeeper_servers import zookeeper, zookeeper_root, zookeeper_store
+
+#: Folders whose tests run one after the other where several run at a time: each makes a cluster, and faults in it.
+ONE_AT_A_TIME = ("tests/faults", "tests/cluster_faults")
 
 __all__ = ["zookeeper", "zookeeper_root", "zookeeper_store"]
 
@@ -22,3 +27,12 @@ settings.load_profile("ci" if os.environ.get("CI") == "true" else "home")
 
 # Under nohup and in some CI systems SIGHUP is ignored, and every process that a test starts would inherit that.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With `-n N --dist loadgroup`: the tests of a file run in one process, with the fixtures that they share."""
+    for item in items:
+        file = item.path.relative_to(config.rootpath)
+        folder = Path(*file.parts[:2]).as_posix()
+        item.add_marker(pytest.mark.xdist_group(folder if folder in ONE_AT_A_TIME else file.as_posix()))
