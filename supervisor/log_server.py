@@ -21,6 +21,7 @@ from urllib.parse import parse_qs, unquote
 
 import uvicorn
 
+from squall.http_connections import BACKLOG, Connection
 from squall.tls import ServerFiles
 from squall.worker_files import LOG, OUTPUT, BadFile, read_orders
 from supervisor.directories import Directories
@@ -121,7 +122,8 @@ class LogServer:
         return uvicorn.Config(
             self._answer,
             interface="asgi3",
-            http="h11",
+            http=Connection,
+            backlog=BACKLOG,
             ws="none",
             loop="asyncio",
             lifespan="off",
@@ -183,7 +185,7 @@ def _listen(host: str, port: int) -> socket.socket:
         try:
             found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             found.bind(address)
-            found.listen(128)
+            found.listen(BACKLOG)
         except BaseException:
             found.close()
             raise

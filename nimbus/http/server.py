@@ -19,6 +19,7 @@ from typing import Final
 import uvicorn
 from starlette.types import ASGIApp
 
+from squall.http_connections import BACKLOG, Connection
 from squall.tls import ServerFiles
 from topology_api.errors import SquallError
 
@@ -43,7 +44,7 @@ def listen(host: str, port: int) -> socket.socket:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         if host and ":" not in host:
             family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        return socket.create_server((host, port), family=socket.AddressFamily(family), backlog=512)
+        return socket.create_server((host, port), family=socket.AddressFamily(family), backlog=BACKLOG)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             taken: str | None = (
@@ -67,7 +68,8 @@ class HttpServer:
         self._listener = listener
         config = uvicorn.Config(
             app,
-            http="h11",
+            http=Connection,
+            backlog=BACKLOG,
             loop="asyncio",
             ws="none",
             lifespan="off",

@@ -30,7 +30,7 @@ MAY_IMPORT = {
     "pyspark": ("squall_io/spark/",),
     "rich": ("squall_cli/",),
     "starlette": ("nimbus/http/",),
-    "uvicorn": ("nimbus/http/server.py", "supervisor/log_server.py"),
+    "uvicorn": ("nimbus/http/server.py", "squall/http_connections.py", "supervisor/log_server.py"),
     "yaml": ("squall/settings.py", "squall_cli/"),
     "zmq": ("squall/transport/sockets.py",),
 }
