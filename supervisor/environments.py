@@ -4,7 +4,8 @@
 <state>/environments/<key>/
   requirements.txt     what is required, as the submitter wrote it
   constraints.txt      the versions that workers themselves need: where the two cannot be had together, the building fails
-  wheels/              what was shipped to install from; with it nothing is looked for elsewhere
+  wheels/              what was shipped to install from; with it nothing is looked for elsewhere, whatever pip or uv
+                       are told on this host. Without it their settings here (an index of the site's) count
   venv/                the environment. What it lacks comes from our own folders, after its own (squall.pth)
   build.log            what was run, and all that it said, at each try
   builder.json         the process that builds, so that a supervisor that comes later can end it
@@ -66,6 +67,10 @@ _OURSELVES: Final = re.compile(r"\s*squall\s*([=<>!~;#].*)?", re.IGNORECASE)
 _PIP_FOR_OTHERS: Final = (22, 3)
 #: What of our own environment the tools must not see: they would take our packages for installed there.
 _HIDDEN: Final = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "PIP_TARGET", "PIP_USER", "PIP_PREFIX")
+#: Settings of the tools, which could name more to install from than the wheels that were shipped.
+_SETTINGS: Final = ("PIP_", "UV_")
+#: Those that name no packages, only where to work.
+_NO_SOURCES: Final = ("PIP_CACHE_DIR", "UV_CACHE_DIR")
 
 #: Gives a file by its SHA-256 for as long as it is entered.
 Fetched = Callable[[str], AbstractContextManager[Path]]
@@ -178,8 +183,10 @@ class Environments:
         """What is run: (what it is called, command)."""
         venv = str(directory / "venv")
         what = ["-r", "requirements.txt", "-c", "constraints.txt"]
+        pip_alone, uv_alone = [], []
         if (directory / "wheels").is_dir():
             what = ["--no-index", "--find-links", "wheels", *what]
+            pip_alone, uv_alone = ["--isolated"], ["--no-config"]
         check = [
             str(python),
             "-c",
@@ -188,7 +195,10 @@ class Environments:
         if self._uv is not None:
             return [
                 ("uv venv", [self._uv, "venv", "--no-progress", "--python", self._python, venv]),
-                ("uv", [self._uv, "pip", "install", "--no-progress", "--python", str(python), *what]),
+                (
+                    "uv",
+                    [self._uv, "pip", "install", *uv_alone, "--no-progress", "--python", str(python), *what],
+                ),
                 ("the check that workers can run there", check),
             ]
         how = ["--no-input", "--disable-pip-version-check", "--progress-bar", "off"]
@@ -199,13 +209,13 @@ class Environments:
             make, pip = [self._python, "-m", "venv", venv], [str(python), "-m", "pip"]
         return [
             ("venv", make),
-            ("pip", [*pip, "install", *how, *what]),
+            ("pip", [*pip, *pip_alone, "install", *how, *what]),
             ("the check that workers can run there", check),
         ]
 
     def _run(self, command: Sequence[str], directory: Path, log: BinaryIO) -> str:
         """Run one step; how it ended, "" when all is well."""
-        environ = {name: value for name, value in os.environ.items() if name not in _HIDDEN}
+        environ = tools_environment(os.environ, alone=(directory / "wheels").is_dir())
         with self._lock:  # so that `close` sees every process
             if self._closed:
                 raise BuildFailed("the supervisor ends")
@@ -230,6 +240,19 @@ class Environments:
             process.wait()
             with self._lock:
                 self._building.discard(process.pid)
+
+
+def tools_environment(inherited: Mapping[str, str], alone: bool) -> dict[str, str]:
+    """What pip and uv are run with. `alone`: without any settings of this host's that could name something to install."""
+    environ = {name: value for name, value in inherited.items() if name not in _HIDDEN}
+    if not alone:
+        return environ
+    kept = {
+        name: value
+        for name, value in environ.items()
+        if name in _NO_SOURCES or not name.startswith(_SETTINGS)
+    }
+    return {**kept, "PIP_CONFIG_FILE": os.devnull}
 
 
 def _own_pip_serves_others() -> bool:

@@ -16,7 +16,16 @@ import pytest
 from squall import worker_files
 from squall.process_stat import stat_of
 from supervisor import environments
-from supervisor.environments import BUILDER, LOG, READY, BuildFailed, Environment, Environments, constraints
+from supervisor.environments import (
+    BUILDER,
+    LOG,
+    READY,
+    BuildFailed,
+    Environment,
+    Environments,
+    constraints,
+    tools_environment,
+)
 from tests.supervisor.hosts import ROOT
 from tests.supervisor.programs import runs, until
 from tests.supervisor.wheels import archive, make_wheel, sha256
@@ -93,6 +102,53 @@ def test_an_environment_holds_what_was_shipped_and_finds_squall_after_it(
     assert len(shipped.fetched) == 2, "it is built once"
     assert Environments(made.root, uv="").make(needed, shipped) == python, "and found by the next supervisor"
     assert len(shipped.fetched) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("setting", ["variable", "file"])
+def test_what_pip_is_told_on_this_host_adds_nothing_to_wheels_that_were_shipped(
+    tmp_path: Path, made: Environments, shipped: Shipped, monkeypatch: pytest.MonkeyPatch, setting: str
+) -> None:
+    (tmp_path / "host").mkdir()
+    make_wheel(tmp_path / "host", "tinier")
+    if setting == "variable":
+        monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "host"))
+    else:
+        monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
+        (tmp_path / "pip.conf").write_text(f"[global]\nfind-links = {tmp_path}/host\n")
+        monkeypatch.setenv("PIP_CONFIG_FILE", str(tmp_path / "pip.conf"))
+    wheels = shipped.wheels(make_wheel(tmp_path, "tiny_words", requires="tinier"))
+    needed = environment_of(made, shipped.requirements("tiny_words"), wheels)
+    with pytest.raises(BuildFailed, match="tinier"):
+        made.make(needed, shipped)
+    log = made.log(needed.key).read_text()
+    assert "Looking in links: wheels\n" in log and str(tmp_path / "host") not in log
+
+
+@pytest.mark.slow
+def test_without_wheels_pip_obeys_what_it_is_told_on_this_host(
+    tmp_path: Path, made: Environments, shipped: Shipped, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "host").mkdir()
+    make_wheel(tmp_path / "host", "tinier", "2.5")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "host"))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    python = made.make(environment_of(made, shipped.requirements("tinier")), shipped)
+    assert said_by(python, "import tinier; print(tinier.version)", tmp_path) == "2.5"
+
+
+def test_with_wheels_the_tools_see_none_of_this_hosts_settings() -> None:
+    inherited = {
+        "HOME": "/h",
+        "PYTHONPATH": "/p",
+        "PIP_INDEX_URL": "i",
+        "UV_INDEX": "i",
+        "UV_CACHE_DIR": "/c",
+    }
+    alone = tools_environment(inherited, alone=True)
+    assert alone == {"HOME": "/h", "UV_CACHE_DIR": "/c", "PIP_CONFIG_FILE": os.devnull}
+    obeyed = tools_environment(inherited, alone=False)
+    assert obeyed == {name: value for name, value in inherited.items() if name != "PYTHONPATH"}
 
 
 @pytest.mark.slow
@@ -203,5 +259,9 @@ def test_uv_is_used_where_it_is(tmp_path: Path, shipped: Shipped) -> None:
     made = Environments(tmp_path / "environments", uv=str(uv))
     needed = environment_of(made, shipped.requirements("x"))
     python = made.make(needed, shipped)
+    wheels = shipped.wheels(make_wheel(tmp_path, "x"))
+    made.make(alone := environment_of(made, needed.requirements, wheels), shipped)
+    assert "called with pip install --no-config" in made.log(alone.key).read_text()
     log = made.log(needed.key).read_text()
+    assert "--no-config" not in log
     assert "called with venv" in log and f"--python {python} -r requirements.txt -c constraints.txt" in log
