@@ -149,6 +149,10 @@ class Leadership:
             self._end("its session has ended")
             return
         self._until = self._end_of(asked)
+        found = self._store.get(paths.LEADER)
+        if found is not None and found[0] != self._id.encode():
+            _log.error("%s held %r and not this Nimbus: it is written again", paths.LEADER, found[0][:80])
+            self._store.put(paths.LEADER, self._id.encode(), guard=guard)
         found = self._store.get(paths.EPOCH)
         if found is None or found[1] != guard.version:
             self._end(f"somebody else has written {paths.EPOCH}")

@@ -10,51 +10,10 @@ import pytest
 
 from squall.clock import ManualClock
 from squall.cluster import paths
-from squall.cluster.leadership import GuardedStore, Leadership, Presence
+from squall.cluster.leadership import GuardedStore, Leadership
 from squall.cluster.memory import InMemoryStore
-from squall.cluster.store import Conflict, Deposed, Guard, StoreError, Unavailable
-
-SESSION = 12.0
-
-
-class Session(InMemoryStore):
-    """A session of 12 seconds whose next call may go wrong: before it is done, or after it."""
-
-    session_secs = SESSION
-
-    def __init__(self, store: InMemoryStore) -> None:
-        super().__init__(store._tree)
-        self.away = False
-        self.lose_answer_of = ""
-        self.calls: list[str] = []
-
-    def _check_alive(self) -> None:
-        if self.away:
-            raise Unavailable("away")
-        super()._check_alive()
-
-    def _lost(self, call: str) -> None:
-        self.calls.append(call)
-        if self.lose_answer_of == call:
-            self.lose_answer_of = ""
-            raise Unavailable("done, but the answer was lost")
-
-    def put(
-        self, path: str, data: bytes, expected_version: int | None = None, guard: Guard | None = None
-    ) -> int:
-        version = super().put(path, data, expected_version, guard)
-        self._lost("put")
-        return version
-
-    def create(self, path: str, data: bytes, ephemeral: bool = False, guard: Guard | None = None) -> int:
-        version = super().create(path, data, ephemeral, guard)
-        self._lost("create")
-        return version
-
-    def owns(self, path: str) -> bool:
-        owned = super().owns(path)
-        self._lost("owns")
-        return owned
+from squall.cluster.store import Conflict, Deposed, Guard, Unavailable
+from tests.squall.cluster.short_sessions import SESSION, Session
 
 
 @dataclass
@@ -252,6 +211,14 @@ def test_whoever_writes_the_epoch_of_an_earlier_place_is_refused(join: Join) -> 
     assert two.leads()
 
 
+def test_a_leader_whose_name_was_written_over_writes_it_again(join: Join) -> None:
+    one = join("one")
+    first = one.round()
+    one.store.put(paths.LEADER, b"\xff nonsense")
+    assert one.round() == first
+    assert one.leadership.leader() == "one", "supervisors find whom to report to"
+
+
 def test_somebody_elses_epoch_ends_a_term(join: Join) -> None:
     one = join("one")
     first = one.round()
@@ -341,78 +308,6 @@ def test_without_the_store_nobody_can_be_asked_who_leads(join: Join) -> None:
         one.leadership.leader()
 
 
-def test_presence_stands_while_it_is_kept_and_goes_with_the_session(store: InMemoryStore) -> None:
-    session = Session(store)
-    presence = Presence(session, "/presence/s1", b"1")
-    assert presence.keep(0.0)
-    assert store.get("/presence/s1") == (b"1", 0)
-    session.expire()
-    assert store.get("/presence/s1") is None
-    assert not presence.keep(0.0)
-
-
-def test_presence_is_made_again_as_soon_as_it_is_gone(store: InMemoryStore) -> None:
-    presence = Presence(Session(store), "/presence/s1", b"1")
-    presence.keep(0.0)
-    presence.keep(0.0)
-    assert presence.next_time(0.0) == SESSION / 2
-    store.delete("/presence/s1")
-    assert presence.next_time(0.0) == 0.0
-    assert presence.keep(0.0)
-    assert store.get("/presence/s1") == (b"1", 0)
-
-
-def test_presence_takes_the_place_of_the_process_before(store: InMemoryStore) -> None:
-    before, after = Session(store), Session(store)
-    Presence(before, "/presence/s1", b"1").keep(0.0)
-    assert Presence(after, "/presence/s1", b"2").keep(0.0)
-    assert store.get("/presence/s1") == (b"2", 0)
-    before.expire()
-    assert store.get("/presence/s1") == (b"2", 0)
-
-
-def test_presence_whose_creation_was_not_answered_is_found_and_kept(store: InMemoryStore) -> None:
-    session = Session(store)
-    presence = Presence(session, "/presence/s1", b"1")
-    session.lose_answer_of = "create"
-    assert not presence.keep(0.0)
-    session.calls.clear()
-    assert presence.keep(SESSION)
-    assert "create" not in session.calls
-
-
-def test_presence_says_no_until_the_store_is_back(store: InMemoryStore) -> None:
-    session = Session(store)
-    presence = Presence(session, "/presence/s1", b"1")
-    session.away = True
-    assert not presence.keep(0.0)
-    assert not presence.keep(0.1)  # not time to look yet
-    session.away = False
-    assert presence.keep(SESSION)
-
-
-def test_presence_says_something_else_when_it_is_told_to(store: InMemoryStore) -> None:
-    session = Session(store)
-    presence = Presence(session, "/nimbuses/n1", b"one")
-    presence.keep(0.0)
-    presence.change(b"two")
-    assert presence.keep(0.0)
-    assert store.get("/nimbuses/n1") == (b"two", 1)
-    assert session.owns("/nimbuses/n1")
-
-
-def test_presence_that_leaves_goes_at_once_and_only_its_own(store: InMemoryStore) -> None:
-    mine, other = Session(store), Session(store)
-    presence = Presence(mine, "/presence/s1", b"1")
-    presence.keep(0.0)
-    presence.leave()
-    assert store.get("/presence/s1") is None
-    assert not presence.keep(SESSION)
-    other.create("/presence/s1", b"2", ephemeral=True)
-    presence.leave()
-    assert store.get("/presence/s1") == (b"2", 0)
-
-
 def test_a_write_over_an_old_version_is_a_conflict_for_a_leader_too(join: Join) -> None:
     one = join("one")
     guard = one.round()
@@ -461,46 +356,3 @@ def test_in_the_midst_of_work_a_lost_session_ends_the_term(join: Join) -> None:
     one.clock.move_to(one.clock.now() + SESSION / 6)
     with pytest.raises(Deposed):
         GuardedStore(one.store, guard, one.leadership.keeps_leading).put("/a", b"late")
-
-
-def test_presence_that_the_store_refuses_is_tried_again_in_a_while(
-    store: InMemoryStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    session = Session(store)
-    presence = Presence(session, "/nimbuses/one", b"one")
-
-    def refused(path: str) -> bool:
-        raise StoreError("not with these credentials")
-
-    monkeypatch.setattr(session, "owns", refused)
-    assert not presence.keep(1.0)
-    assert presence.next_time(1.0) == 1.0 + SESSION / 6, "and not at once, again and again"
-    assert "not with these credentials" in caplog.text
-    monkeypatch.undo()
-    assert presence.keep(1.0 + SESSION / 6)
-
-
-def test_two_of_one_name_replace_each_other_a_few_times_in_a_session_and_not_at_each_change(
-    store: InMemoryStore, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO)
-    both = [Presence(Session(store), "/nimbuses/n1", data) for data in (b"1", b"2")]
-    for moment in range(200):
-        for presence in both:
-            presence.keep(moment * SESSION / 200)
-    made_anew = [record for record in caplog.records if "made anew" in record.getMessage()]
-    assert 2 <= len(made_anew) <= 14
-    assert caplog.text.count("another one of this name stands there") <= 14
-
-
-def test_presence_waits_for_the_end_of_one_that_it_may_not_replace(store: InMemoryStore) -> None:
-    other, session = Session(store), Session(store)
-    assert Presence(other, "/presence/s1", b"theirs 1").keep(0.0)
-    mine = Presence(session, "/presence/s1", b"ours 1", lambda data: data.startswith(b"ours"))
-    assert not mine.keep(0.0) and mine.occupied
-    assert not mine.keep(SESSION) and mine.occupied
-    other.expire()
-    assert mine.next_time(SESSION) == SESSION, "it is told"
-    assert mine.keep(SESSION) and not mine.occupied
-    after = Presence(Session(store), "/presence/s1", b"ours 2", lambda data: data.startswith(b"ours"))
-    assert after.keep(SESSION), "the process before it is gone for sure"
