@@ -40,7 +40,7 @@ LOOK: Final = 1.0
 #: Seconds before something is tried again, and between two warnings that it failed.
 AGAIN: Final = 0.5
 _WARN_EVERY: Final = 60.0
-#: Seconds that a Nimbus has to answer, and to send a piece of a file.
+#: Seconds that a Nimbus has to answer.
 ANSWER: Final = 5.0
 #: Answers that will not change when the same is said again.
 _NEVER: Final = (400, 413, 422)
@@ -48,7 +48,9 @@ _NEVER: Final = (400, 413, 422)
 _AT_ONCE: Final = 64
 #: Workers' incarnations whose last counters are kept.
 _REMEMBERED: Final = 4096
-FILE: Final = 60.0
+#: Seconds that a Nimbus has to take the connection, and to send a piece of a file: one whose host is gone is asked first, for
+#: as long as the store takes it for the leader.
+FILE: Final = 10.0
 
 #: (topology id, worker, incarnation)
 CounterKey = tuple[str, str, Incarnation]

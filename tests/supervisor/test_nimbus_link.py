@@ -6,6 +6,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +15,7 @@ from squall.cluster.memory import InMemoryStore
 from squall.cluster.records import NimbusRecord, SupervisorRecord, WorkerReport
 from squall.cluster.registry import Registry
 from squall.sealing import KeyPair
+from supervisor import nimbus_http
 from supervisor.nimbus_http import HttpNimbusLink, Nimbuses
 from tests.flaky_store import FlakyStore
 from tests.supervisor.nimbus_over_http import FakeNimbus
@@ -136,6 +138,22 @@ def test_a_nimbus_that_never_answers_holds_nobody_up(said: Said) -> None:
         said.link.report("words", "w1", REPORT)
         said.link.count("words-1-0", "w1", (1, 0), b'{"number":1}')
         until(lambda: counted(other) == {("words-1-0", "w1"): 1})
+
+
+def test_a_file_comes_from_another_nimbus_when_the_leader_never_answers(
+    said: Said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert nimbus_http.FILE <= 10, "no longer than a session, after which another one leads"
+    monkeypatch.setattr(nimbus_http, "FILE", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        Registry(said.memory).save_nimbus(NimbusRecord("n0", url, "here", KeyPair.make().public))
+        other = said.add("n1")
+        said.leads("n0")
+        other.files["0" * 64] = b"a file"
+        files = nimbus_http.NimbusFiles(Nimbuses(said.store, "s1", said.pair), 1000)
+        files.fetch("0" * 64, tmp_path / "file")
+    assert (tmp_path / "file").read_bytes() == b"a file"
 
 
 def test_what_nimbus_will_never_take_is_said_once(said: Said) -> None:
