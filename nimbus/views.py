@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from nimbus.counting import Counters, Statuses
+from nimbus.rebalancing import WORKERS
+from nimbus.replacing import is_on_trial
 from squall.cluster import paths
 from squall.cluster.blobs import BadBlob, get_description
 from squall.cluster.records import (
@@ -36,7 +38,7 @@ _DESCRIPTIONS: Final = 64
 
 _UNREADABLE: Final = (BadRecord, BadBlob, TooBig)
 _NOTHING_KNOWN: Final[Mapping[str, Any]] = {
-    "components": {}, "errors": [], "notes": [], "workers": [], "files": {}, "submitted": 0.0,
+    "components": {}, "errors": [], "notes": [], "workers": [], "workers_wanted": 0, "files": {}, "submitted": 0.0,
 }  # fmt: skip
 
 
@@ -151,7 +153,8 @@ class Views:
         found = []
         for record in self.registry.topologies():
             try:
-                found.append(_summary(record, self._statuses.status(record.name)))
+                summary = _summary(record, self._statuses.status(record.name))
+                found.append({**summary, "stands_by": self._standing_by(record)})
             except NoSuchTopology:
                 continue  # it went meanwhile
             except _UNREADABLE as error:
@@ -169,6 +172,8 @@ class Views:
             **status.as_dict(),
             "id": record.id,
             "workers": workers,
+            "workers_wanted": record.conf[WORKERS],
+            "stands_by": self._standing_by(record),
             "submitted": record.submitted,
             "files": dict(record.files),
         }
@@ -297,6 +302,12 @@ class Views:
 
     # Inside
 
+    def _standing_by(self, record: TopologyRecord) -> dict[str, Any] | None:
+        """The version before a topology, while it may come back, and after how many seconds it does."""
+        if record.deadline is None or not is_on_trial(record):
+            return None
+        return {"id": record.replaces, "secs": max(0.0, record.deadline - self._now())}
+
     def _component_of(self, record: TopologyRecord, component: str) -> Mapping[str, Any]:
         components = self._description(record.id)["components"]
         for described in components:
@@ -366,7 +377,7 @@ def _summary(record: TopologyRecord, status: TopologyStatus) -> dict[str, Any]:
 def _bad(name: str, reason: str) -> dict[str, Any]:
     counts = ("tasks", "workers", "components", "emitted", "acked", "failed", "pending", "errors")
     nothing = {**dict.fromkeys(counts, 0), "uptime_secs": 0.0}
-    return {"name": name, "id": "", "state": "BAD", **nothing, "error": reason}
+    return {"name": name, "id": "", "state": "BAD", **nothing, "error": reason, "stands_by": None}
 
 
 def _rows(assignment: Assignment | None) -> tuple[Placement, ...]:

@@ -14,12 +14,11 @@ from typing import Any, Final
 
 from squall.status import CANNOT_BUILD
 from squall_cli.figures import plural, whole
+from squall_cli.placed import LEAVING
 from squall_cli.said import own_paths
 
 #: Something was said about its workers (one died, say), and for so many seconds nothing got any better.
 TROUBLE_SECS: Final = 30.0
-#: States of workers that were withdrawn, or whose host is gone.
-LEAVING: Final = ("STOPPING", "STOPPED", "LOST")
 #: Seconds within which a Nimbus that does not lead may not know yet what the leader has done.
 LAG_SECS: Final = 5.0
 

@@ -11,6 +11,7 @@ import click
 
 from squall_cli import cluster_client
 from squall_cli.figures import cropped, short, span
+from squall_cli.placed import PLACED, on_trial
 from squall_cli.said import own_paths
 from squall_cli.tables import Cell, Column, Table, harmless, show, table
 
@@ -102,18 +103,19 @@ def _bad_when_some(topology: Mapping[str, Any], key: str) -> Cell:
 
 
 def reasons(topologies: Sequence[Mapping[str, Any]]) -> list[str]:
-    """A line for each topology that says why it does not run."""
+    """A line for each topology that does not run, or is to prove that it does: why."""
     return [
         f"{harmless(str(each['name']))}: {cropped(harmless(own_paths(why)), 200)}"
         for each in topologies
         if (
             why := str(each.get("error") or "")
             or (NO_SLOT if waits_for_slots(each, each.get("workers")) else "")
+            or on_trial(each)
         )
     ]
 
 
 def waits_for_slots(topology: Mapping[str, Any], workers: int | None) -> bool:
     """Whether it should have workers by now, and none has a place."""
-    placed = topology["state"] in ("ACTIVE", "INACTIVE")
+    placed = topology["state"] in PLACED
     return placed and workers == 0 and float(topology.get("uptime_secs") or 0) > SOON_SECS

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from squall_cli import cluster_client, completion
-from squall_cli.coming_up import LEAVING
 from squall_cli.figures import plural
 from squall_cli.lifecycle import pending_trees, wait_secs_option
 from squall_cli.numbers import Whole
+from squall_cli.placed import LEAVING, PLACED, fewer_workers
 
 if TYPE_CHECKING:
     from squall.http_client import Client
@@ -76,35 +77,39 @@ def rebalance(
     with cluster_client.about(client, name):
         answer = client.post(at("topologies", name, "rebalance"), body)
         if wait:
-            answer = {"name": name, "state": wait_until_placed(client, name)}
+            status = wait_until_placed(client, name)
+            answer = {key: status.get(key) for key in ("name", "state", "workers", "workers_wanted")}
     if as_json:
         click.echo(json.dumps(answer, indent=2))
     elif wait:
-        click.echo(f"{name} is {answer['state']} again.")
+        fewer = fewer_workers(status)
+        click.echo(f"{name} is {answer['state']} again{f', with {fewer}' if fewer else ''}.")
     else:
         click.echo(f"{name} is being rebalanced: it drains, then its tasks are placed anew.")
 
 
-def wait_until_placed(client: Client, name: str) -> str:
-    """Until the rebalance is over and every worker has opened its tasks; the state then."""
+def wait_until_placed(client: Client, name: str) -> Mapping[str, Any]:
+    """Until the rebalance is over and every worker has opened its tasks; the status then."""
     from squall.http_client import at
     from squall_cli.waiting import wait
     from topology_api.errors import SquallError
 
-    def look() -> tuple[str | None, str]:
-        status = client.get(at("topologies", name))
+    def look() -> tuple[Mapping[str, Any] | None, str]:
+        status: Mapping[str, Any] = client.get(at("topologies", name))
         state = str(status["state"])
         if state == "REBALANCING":
             pending = pending_trees(status)
             return None, f"{name} drains: {plural(pending, 'tree')} pending"
         if state == "FAILED":
             raise SquallError(f"{name} has FAILED: {status['error']}")
-        if state not in ("ACTIVE", "INACTIVE"):
+        if state not in PLACED:
             raise SquallError(f"{name} is {state} by now: its rebalance is not waited for any longer")
         there = [worker for worker in status["workers"] if worker["state"] not in LEAVING]
         opened = sum(bool(worker["opened"]) for worker in there)
         if there and opened == len(there):
-            return state, ""
+            return status, ""
         return None, f"{name}: {opened} of {plural(len(there), 'worker')} ready"
 
-    return str(wait(look))
+    found = wait(look)
+    assert found is not None  # it waits for as long as it takes
+    return found

@@ -17,6 +17,7 @@ from squall_cli.completion import name_argument
 from squall_cli.component_table import Line, plain, rows_of, table_without_rates
 from squall_cli.figures import cropped, duration, plural
 from squall_cli.listing import NO_SLOT, STYLES, waits_for_slots
+from squall_cli.placed import fewer_workers, on_trial
 from squall_cli.said import latest, own_paths
 from squall_cli.screen import is_terminal, painted, styles_of
 from squall_cli.tables import Cell, Column, Table, harmless, show, table
@@ -81,7 +82,7 @@ def head(found: Mapping[str, Any], width: int) -> list[Line]:
     """Which topology, how it is, and its components."""
     state = str(found["state"])
     facts = f" for {duration(found['uptime_secs'])}" if found.get("uptime_secs") is not None else ""
-    workers = found["workers"]
+    workers = [worker for worker in found["workers"] if worker["state"] != "STOPPED"]
     if workers:
         hosts = len({worker["host"] for worker in workers if worker["host"]})
         facts += f", {plural(len(workers), 'worker')} on {plural(hosts, 'host')}"
@@ -116,7 +117,7 @@ def worker_row(worker: Mapping[str, Any]) -> list[Cell]:
         str(worker["worker"]),
         str(worker["host"] or "-"),  # its supervisor is gone
         str(worker["slot"]),
-        (state, "" if state == "RUNNING" else "warn"),
+        (state, "" if state in ("RUNNING", "STOPPED") else "warn"),
         (str(restarts), "warn" if restarts else "dim"),
         tasks_text(worker["tasks"]),
     ]
@@ -148,6 +149,9 @@ def trouble(found: Mapping[str, Any], width: int) -> Iterator[Line]:
         yield ((f"`squall errors {quote(name)}` shows them.", "dim"),)
     if waits_for_slots(found, len(found["workers"])):
         yield ((f"{NO_SLOT}: `squall supervisors` shows what there is.", "warn"),)
+    for sentence in (fewer_workers(found), on_trial(found)):
+        if sentence:
+            yield ((harmless(sentence), "warn"),)
     for component, values in found["components"].items():
         if values.get("first_failure"):
             why = own_paths(str(values["first_failure"]))

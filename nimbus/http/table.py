@@ -97,8 +97,8 @@ TABLE: Final[tuple[Endpoint, ...]] = (
     Endpoint(
         "GET", f"{API}/topologies", handlers.topologies, "All topologies",
         {200: '`{"topologies": [{"name", "id", "state", "tasks", "workers", "components", "uptime_secs", "emitted", "acked", '
-              '"failed", "pending", "errors", "error"}]}`; `acked`, `failed` and `pending` are those of the spouts. The state '
-              "BAD says that a record cannot be read, `error` why"},
+              '"failed", "pending", "errors", "error", "stands_by"}]}`; `acked`, `failed` and `pending` are those of the '
+              "spouts. The state BAD says that a record cannot be read, `error` why; `stands_by` as below"},
     ),
     Endpoint(
         "POST", f"{API}/topologies", handlers.submit, "Submit a topology",
@@ -122,7 +122,9 @@ TABLE: Final[tuple[Endpoint, ...]] = (
     Endpoint(
         "GET", f"{API}/topologies/{{name}}", handlers.topology, "State, counters and workers of a topology",
         {200: "what `status(name)` gives (see [api.md](api.md)): `name`, `state`, `components`, `errors` (texts), `error`, "
-              "`notes`, `uptime_secs`; with `id`, `submitted`, `files` and `workers` as below"},
+              "`notes`, `uptime_secs`; with `id`, `submitted`, `files`, `workers` as below, `workers_wanted` (there are fewer "
+              "when there are fewer tasks, or slots), and `stands_by`: null, or of the version before, which runs again "
+              'unless the workers of this one are up in time, `{"id", "secs"}`'},
         errors=(404,),
     ),
     Endpoint(

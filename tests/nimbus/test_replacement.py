@@ -6,7 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
+from nimbus.counting import Counters
 from nimbus.replacing import step_due
+from nimbus.views import Views
 from squall.cluster import paths
 from squall.cluster.records import TopologyRecord
 from tests.nimbus.conftest import Scenario, a_topology
@@ -289,3 +291,17 @@ def test_a_version_waits_while_the_one_before_is_being_rebalanced(scenario: Scen
     assert record.state == "REBALANCING"
     waiting = TopologyRecord("words-9-0", "words", "ACTIVE", None, {}, {}, (), 0, None, None, 0.0)
     assert step_due(scenario.nimbus._view(record), waiting, None, 0.0) is None
+
+
+def test_a_status_says_that_the_version_before_stands_by_and_how_many_workers_are_wanted(
+    scenario: Scenario,
+) -> None:
+    views = Views(scenario.store, Counters(), scenario.clock.now)
+    scenario.play(TWO_VERSIONS)
+    scenario.clock.move_to(14)
+    assert views.topology("words")["stands_by"] == {"id": "words-1-0", "secs": 50.0}
+    assert views.topologies()[0]["stands_by"] == {"id": "words-1-0", "secs": 50.0}
+    scenario.say("@ 15 report words w1 opened")
+    assert views.topology("words")["stands_by"] is None
+    scenario.say("@ 16 rebalance words workers=9")
+    assert views.topology("words")["workers_wanted"] == 9

@@ -39,7 +39,7 @@ def topology(name: str, state: str = "ACTIVE", **values: Any) -> dict[str, Any]:
             "count": component("bolt", tasks=2, executed=119_500, acked=119_400),
         },
         "workers": [worker(f"{name}-w1"), worker(f"{name}-w2", "host-2", tasks=[[3, "count", 1]])],
-        "errors": [], "error": None, "notes": [], **values,
+        "errors": [], "error": None, "notes": [], "files": {}, "workers_wanted": 2, "stands_by": None, **values,
     }  # fmt: skip
 
 
@@ -133,7 +133,7 @@ class FakeNimbus:
             for key in ("tasks", "emitted", "acked", "failed", "pending", "errors")
         }
         return {
-            **{key: status[key] for key in ("name", "id", "state", "uptime_secs", "error")},
+            **{key: status[key] for key in ("name", "id", "state", "uptime_secs", "error", "stands_by")},
             **totals, "workers": len(status["workers"]), "components": len(components),
         }  # fmt: skip
 

@@ -253,6 +253,37 @@ def test_rebalance_wait_returns_when_the_new_workers_run(nimbus: FakeNimbus, run
     ]
 
 
+@pytest.mark.parametrize(
+    ("tasks", "why"),
+    [
+        (1, "it has 2 tasks, and no worker is without one"),
+        (9, "no slot is free for more; its tasks are placed anew when there is one"),
+    ],
+)
+def test_fewer_workers_than_asked_for_are_told_with_the_reason(
+    nimbus: FakeNimbus, run: Squall, tasks: int, why: str
+) -> None:
+    status = nimbus.topologies["word_count"]
+    status["components"]["count"]["tasks"] = tasks
+    nimbus.changes += [lambda: status.update(state="ACTIVE", workers_wanted=9)]
+    said = f"2 of 9 workers: {why}"
+    assert run("rebalance word_count -n 9 --wait").stdout == f"word_count is ACTIVE again, with {said}.\n"
+    assert run("status word_count").stdout.splitlines()[-1] == said
+    nimbus.changes += [lambda: status.update(state="ACTIVE")]
+    told = json.loads(run("rebalance word_count -n 9 --wait --json").stdout)
+    assert (told["state"], len(told["workers"]), told["workers_wanted"]) == ("ACTIVE", 2, 9)
+
+
+def test_list_and_status_say_that_the_version_before_stands_by(nimbus: FakeNimbus, run: Squall) -> None:
+    nimbus.topologies["word_count"]["stands_by"] = {"id": "word_count-0", "secs": 54.04}
+    said = (
+        "the version before (word_count-0) stands by: it runs again unless the workers of this one are up within"
+        " 54.0 s"
+    )
+    assert run("status word_count").stdout.splitlines()[-1] == said
+    assert run("list").stdout.splitlines()[-1] == f"word_count: {said}"
+
+
 def test_rebalance_wait_ends_when_the_topology_does(nimbus: FakeNimbus, run: Squall) -> None:
     nimbus.changes += [lambda: nimbus.topologies["word_count"].update(state="KILLED")]
     result = run("rebalance word_count --wait")
