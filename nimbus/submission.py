@@ -95,7 +95,7 @@ class Fields:
         if value is None:
             return default
         if type(value) not in types:
-            wanted = " or ".join(_NAMES[kind] for kind in types)
+            wanted = "a number" if float in types else " or ".join(_NAMES[kind] for kind in types)
             self.problems.append(f"{name!r} is {_named(value)}, it must be {wanted}")
             return default
         return value
@@ -129,7 +129,8 @@ class Fields:
 
 
 _NAMES: Final = {
-    str: "a text", bool: "true or false", dict: "an object", list: "a list", int: "a number", float: "a number",
+    str: "a text", bool: "true or false", dict: "an object", list: "a list", int: "a whole number",
+    float: "a number",
 }  # fmt: skip
 _SUBMISSION: Final = (
     "submission", "description", "pickles", "conf", "component_confs", "active", "replace", "wait_secs", "files",

@@ -92,7 +92,8 @@ class _OfTheFile(Exception):
 
 def at(*parts: str) -> str:
     """The path of names below each other, each quoted: at("topologies", name, "errors")."""
-    return "/".join(quote(part, safe="") for part in parts)
+    # A shell may hand over bytes that are no UTF-8; no name is like that, so nothing is found.
+    return "/".join(quote(part, safe="", errors="surrogateescape") for part in parts)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import click
 
@@ -66,6 +67,7 @@ def make_store(zookeeper: str | None, settings: Mapping[str, Any]) -> ZooKeeperS
         raise SquallError(
             f"where is ZooKeeper? Say --zookeeper HOST:PORT,... or set {SERVERS} (`squall zookeeper` starts one to try things)"
         )
+    check_servers(str(servers))
     credentials: tuple[str, str] | None = None
     path = settings["squall.zookeeper.credentials.file"]
     if path is not None:
@@ -80,6 +82,20 @@ def make_store(zookeeper: str | None, settings: Mapping[str, Any]) -> ZooKeeperS
         session_secs=float(settings["squall.zookeeper.session.timeout.secs"]),
         credentials=credentials,
     )
+
+
+def check_servers(servers: str) -> None:
+    """Refuse what is no list of ZooKeeper servers: HOST or HOST:PORT, separated by commas."""
+    for server in servers.partition("/")[0].split(","):
+        try:
+            parts = urlsplit(f"//{server.strip()}")
+            fits = bool(parts.hostname) and parts.port != 0 and not any(map(str.isspace, parts.netloc))
+        except ValueError:  # of the port
+            fits = False
+        if not fits:
+            raise SquallError(
+                f"{server!r:.200} is no ZooKeeper server: give HOST:PORT,... by --zookeeper or {SERVERS}"
+            )
 
 
 def log_to_stderr() -> None:

@@ -141,6 +141,7 @@ def test_what_the_submitters_site_says_of_its_daemons_is_not_taken_over(
         ({"pickles": {"lines": 1}}, "pickles['lines'] is no text"),
         ({"active": "yes"}, "'active' is a text"),
         ({"wait_secs": -1}, "'wait_secs'"),
+        ({"wait_secs": "5"}, "'wait_secs' is a text, it must be a number"),
         ({"files": {"virus": "0" * 64}}, "files names 'virus'"),
         ({"files": {"code": "../../etc/passwd"}}, "is no SHA-256"),
         ({"colour": "red"}, "there is no field 'colour'"),
@@ -152,6 +153,11 @@ def test_a_body_that_cannot_be_read_is_refused_by_the_field(
     error = refused(shared_client, submission(**changes))
     assert (error.status, error.kind) == (400, "BadRequest")
     assert problem in error.message
+
+
+def test_a_number_with_a_fraction_is_told_apart_from_a_whole_one(shared_client: Client) -> None:
+    with pytest.raises(Refused, match="'workers' is a number, it must be a whole number"):
+        shared_client.post("topologies/words/rebalance", {"workers": 1.5})
 
 
 @pytest.mark.parametrize("data", [b"no json", b"[" * 100_000, b'{"conf": NaN}', b"\xff\xfe", b"[]"])

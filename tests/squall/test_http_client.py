@@ -246,6 +246,11 @@ def test_what_is_no_url_of_a_nimbus_is_refused_and_no_password_is_shown(url: str
     assert "hunter2" not in str(error.value) and "http" in str(error.value)
 
 
+def test_a_name_is_quoted_whatever_is_in_it() -> None:
+    assert at("topologies", "a/b é", "errors") == "topologies/a%2Fb%20%C3%A9/errors"
+    assert at("topologies", "\udcff") == "topologies/%FF", "bytes of a shell that are no UTF-8"
+
+
 def test_something_exists_or_it_does_not(served: Served) -> None:
     served.pages["/api/v1/there"] = page({})
     served.pages["/api/v1/gone"] = page({}, 404)
