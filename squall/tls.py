@@ -40,7 +40,27 @@ class ServerFiles:
     key: str
 
 
-def check_bind(host: str, tls: bool, insecure: bool) -> None:
+@dataclass(frozen=True)
+class AtStake:
+    """What a port gives away in the clear: to whoever is on the way."""
+
+    refused: str
+    warned: str
+
+
+#: Nimbus's port: commands speak to it.
+TOKEN: Final = AtStake(
+    "reads the operators' token and may change what is submitted",
+    "reads the operators' token, and with it runs code on every host of the cluster",
+)
+#: A supervisor's port: Nimbuses read logs there.
+LOGS: Final = AtStake(
+    "reads the logs of workers that are asked for here, and may change them",
+    "reads the logs of workers that are asked for here, and may change them",
+)
+
+
+def check_bind(host: str, tls: bool, insecure: bool, at_stake: AtStake = TOKEN) -> None:
     """Refuse to listen to other machines in the clear, with `InsecureBind`; with `insecure`, warn instead."""
     if tls or is_loopback(host):
         if insecure:
@@ -50,13 +70,13 @@ def check_bind(host: str, tls: bool, insecure: bool) -> None:
     if not insecure:
         raise InsecureBind(
             f"{host or 'every address'} can be reached from other machines, and without a certificate everybody on the way "
-            f"reads the operators' token and may change what is submitted: set {CERTIFICATE} and {KEY}, listen on 127.0.0.1, "
+            f"{at_stake.refused}: set {CERTIFICATE} and {KEY}, listen on 127.0.0.1, "
             "or say --insecure if nobody else is on that network"
         )
     _log.warning(
-        "--insecure: listening on %s in the clear. Whoever is on the way reads the operators' token, and with it runs code "
-        "on every host of the cluster. Set %s and %s",
+        "--insecure: listening on %s in the clear. Whoever is on the way %s. Set %s and %s",
         host or "every address",
+        at_stake.warned,
         CERTIFICATE,
         KEY,
     )

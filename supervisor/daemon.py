@@ -22,7 +22,8 @@ from typing import Final
 from squall.clock import RealClock
 from squall.cluster.registry import Registry
 from squall.cluster.store import Store
-from squall.tls import ServerFiles, check_bind
+from squall.tls import LOGS, ServerFiles, check_bind
+from squall.transport.sockets import check_address
 from squall.versions import own_versions
 from supervisor import processes, provisions
 from supervisor.agent import Supervisor
@@ -79,7 +80,8 @@ class SupervisorDaemon:
         """`SquallError` says what is wrong: the state directory is in use, the address is taken."""
         self._settings = settings
         self._clock = RealClock()
-        check_bind(settings.listen[0], settings.tls is not None, settings.insecure)
+        check_bind(settings.listen[0], settings.tls is not None, settings.insecure, LOGS)
+        check_address(settings.bind)
         self._lock = StateLock(settings.state)
         self._waker = Waker()
         try:

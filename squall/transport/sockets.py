@@ -77,6 +77,18 @@ class CannotListen(SquallError):
     """The host that a worker is to listen on is none of this machine."""
 
 
+def check_address(bind: str) -> None:
+    """Refuse an address that no worker on this machine could listen on, with `CannotListen`."""
+    with zmq.Context() as context, context.socket(zmq.PULL) as trial:
+        trial.setsockopt(zmq.IPV6, 0)
+        try:
+            trial.bind(f"tcp://{bind}:*")
+        except zmq.ZMQError as error:
+            raise CannotListen(
+                f"workers cannot listen on {bind!r} (--bind): {error}; name an address of this machine, or 0.0.0.0 for all"
+            ) from error
+
+
 def make_keys() -> Keys:
     """A new key pair for a topology."""
     public, secret = zmq.curve_keypair()

@@ -13,6 +13,7 @@ import pytest
 from squall.cluster import paths
 from squall.cluster.memory import InMemoryStore
 from squall.tls import InsecureBind
+from squall.transport import sockets
 from squall.worker_files import KEYS, LEASE, read_orders
 from supervisor.daemon import SupervisorDaemon
 from supervisor.identity import BadState, KnownCluster, StateLock, own_id, own_keys
@@ -181,10 +182,27 @@ def test_two_daemons_never_share_a_state_directory(cluster: Cluster) -> None:
 
 
 def test_a_daemon_listens_to_other_machines_only_with_a_certificate(cluster: Cluster) -> None:
-    with pytest.raises(InsecureBind):
+    with pytest.raises(InsecureBind, match="reads the logs of workers"):
         SupervisorDaemon(cluster.store.session(), cluster.settings(listen=("0.0.0.0", 0)))
     with StateLock(cluster.tmp / "s1"):
         pass  # and holds nothing after that
+
+
+@pytest.mark.parametrize("bind", ["foo", "203.0.113.7", ""])
+def test_an_address_that_no_worker_could_listen_on_is_refused_at_the_start(
+    cluster: Cluster, bind: str
+) -> None:
+    with pytest.raises(
+        sockets.CannotListen, match=rf"^workers cannot listen on '{bind}' \(--bind\): [^\n]*$"
+    ):
+        SupervisorDaemon(cluster.store.session(), cluster.settings(bind=bind))
+    with StateLock(cluster.tmp / "s1"):
+        pass  # and holds nothing after that
+
+
+@pytest.mark.parametrize("bind", ["127.0.0.1", "0.0.0.0", "lo"])
+def test_an_address_of_this_machine_may_be_listened_on(bind: str) -> None:
+    sockets.check_address(bind)
 
 
 def test_an_address_that_is_taken_is_named(cluster: Cluster) -> None:
