@@ -53,8 +53,7 @@ def spout_reasons(task: SpoutTask) -> list[str]:
     lines = []
     if not task.finished:
         idle = task.idle_reason()
-        # A spout that emits all the time rests too, so that simulated time goes on.
-        why = "" if idle == "source empty" and not task.empties else f", idle: {idle}" if idle else ""
+        why = f", idle: {idle}" if idle else ""
         lines.append(f"{place(task)} has not called finish(), {task.emitter.emitted} emitted so far{why}")
     if task.tracker.pending:
         holders = sorted({component for component, _ in task.tracker.holders.values()})

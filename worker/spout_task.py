@@ -86,6 +86,8 @@ class SpoutTask(Task):
         self.late_failures: list[tuple[int, Failure]] = []
         #: No call of next_tuple before this time.
         self.not_before = 0.0
+        #: The end of the wait that next_tuple last asked for.
+        self.asked_until = 0.0
         self.empties = 0
         #: `wake` was called since the last run of next_tuple began.
         self.woken = False
@@ -190,7 +192,12 @@ class SpoutTask(Task):
             return "backpressure"
         if self.at_limit():
             return "pending limit" if self.full() else "waiting for replays"
-        return "source empty" if self.empties or self.now() < self.not_before else ""
+        waits = self.now() < self.not_before
+        if waits and self.errors_in_a_row:
+            return "waits after an error"
+        if self.empties:
+            return "source empty"
+        return "waits as it asked" if waits and self.not_before == self.asked_until else ""
 
     # Running.
 
@@ -265,8 +272,8 @@ class SpoutTask(Task):
                 text = f"next_tuple() returned {short(wait)}: it returns None or the seconds (>= 0) until its next call"
                 self.report("next_tuple", SquallError(text))
                 seconds = 1.0
-            self.not_before = now + seconds
-            self.empties = 1 if seconds > 0 else 0
+            self.not_before = self.asked_until = now + seconds
+            self.empties = 1 if seconds > 0 and empty else 0
         elif empty and not self.finished and self.not_before <= now:
             self.not_before = now + min(
                 self.empty_wait * 2 ** min(self.empties // 8, 20), max(LONGEST_EMPTY_WAIT, self.empty_wait)

@@ -1,0 +1,105 @@
+"""Why a spout does not emit at a moment: what is told of one that is empty, of one that paces itself, of one that raises."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from squall.clock import ManualClock
+from topology_api import Fields, Spout, TopologyBuilder
+from topology_api.options import defaults
+from worker.build import Surroundings, build_task
+from worker.plan import WorkerPlan
+from worker.runners import InlineRunner
+from worker.spout_task import SpoutTask
+
+NEXT: list[Callable[[Spout], float | None]] = []
+
+
+class Played(Spout):
+    """Does what the test says."""
+
+    outputs = Fields("value")
+
+    def next_tuple(self) -> float | None:
+        return NEXT[0](self)
+
+
+def emits_and_waits(spout: Spout) -> float | None:
+    spout.emit((1,))
+    return 5.0
+
+
+def emits(spout: Spout) -> float | None:
+    spout.emit((1,))
+    return None
+
+
+def waits(spout: Spout) -> float | None:
+    return 5.0
+
+
+def nothing(spout: Spout) -> float | None:
+    return None
+
+
+def raises(spout: Spout) -> float | None:
+    raise ValueError("no")
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def task(clock: ManualClock) -> SpoutTask:
+    builder = TopologyBuilder("played")
+    builder.set_spout("played", Played())
+    plan = WorkerPlan(
+        worker="w1",
+        topology=builder.build(),
+        tasks=((1, "played", 0),),
+        worker_of={1: "w1"},
+        conf=defaults(),
+        component_confs={},
+        directory="",
+    )
+    runner: Any = InlineRunner()
+    found = build_task(Surroundings(plan, clock.now, lambda: None, runner), 1, "played", 0)
+    assert isinstance(found, SpoutTask)
+    found.start()
+    return found
+
+
+def runs(task: SpoutTask, step: Callable[[Spout], float | None]) -> str:
+    """Why it is idle after a run in which next_tuple did this."""
+    NEXT[:] = [step]
+    task.run()
+    return task.idle_reason()
+
+
+def test_one_that_emits_and_asks_for_a_pause_is_not_empty(task: SpoutTask, clock: ManualClock) -> None:
+    assert runs(task, emits_and_waits) == "waits as it asked"
+    clock.move_to(clock.now() + 5.0)
+    assert task.idle_reason() == ""
+    assert runs(task, waits) == "source empty"
+    clock.move_to(clock.now() + 5.0)
+    assert runs(task, emits_and_waits) == "waits as it asked"
+    task.wake()
+    assert task.idle_reason() == ""
+
+
+def test_one_that_emits_nothing_is_empty_whether_it_asks_for_a_pause_or_not(task: SpoutTask) -> None:
+    assert runs(task, emits) == ""
+    assert runs(task, nothing) == "source empty"
+
+
+def test_one_that_raises_waits_for_that(task: SpoutTask, clock: ManualClock) -> None:
+    assert runs(task, nothing) == "source empty"
+    clock.move_to(clock.now() + 1.0)
+    assert runs(task, raises) == "waits after an error"
+    clock.move_to(clock.now() + 1.0)
+    assert runs(task, emits) == ""
