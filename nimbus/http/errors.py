@@ -84,7 +84,7 @@ TABLE: Final = (
 
 #: What is said, with the reason, while the store is away.
 UNAVAILABLE: Final = (
-    "the cluster is unavailable at the moment: its ZooKeeper does not answer. What runs goes on; ask again when it is"
+    "the cluster is unavailable at the moment: its store does not answer. What runs goes on; ask again when it is"
     " back"
 )
 

@@ -95,6 +95,11 @@ def test_each_error_has_its_status(error: Exception, status: int, kind: str) -> 
     assert body["error"]["problems"] == list(getattr(error, "problems", ()))
 
 
+def test_what_the_store_is_is_said_by_the_store() -> None:
+    _, body = answer_of(Unavailable("the store in store.sqlite fails: database or disk is full"))
+    assert "disk is full" in body["error"]["message"] and "ZooKeeper" not in body["error"]["message"]
+
+
 def test_of_an_error_of_nimbus_itself_nothing_is_told() -> None:
     status, body = answer_of(ValueError("the password is hunter2"))
     assert status == 500 and "hunter2" not in str(body) and "log" in body["error"]["message"]
