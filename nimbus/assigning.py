@@ -89,7 +89,9 @@ class Assigner:
         self.assign(view, self._scheduled(becomes, slots, {}), becomes)
 
     def withdraw(self, view: View) -> None:
-        """Have all workers go."""
+        """Have all workers go. Which they were, and where, stays known: their logs may be asked for."""
+        if view.assignment is not None:
+            self._registry.save_former(view.assignment)
         self.assign(view, {})
 
     def is_squeezed(self, record: TopologyRecord) -> bool:

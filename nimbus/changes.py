@@ -18,6 +18,7 @@ _NOTHING: Final = (
     paths.BLOBS,
     paths.CLUSTER,
     paths.COUNTERS,
+    paths.FORMER,
     paths.KEYS,
     paths.LEADERSHIP,
     paths.NIMBUSES,

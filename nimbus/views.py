@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from nimbus.counting import Counters, Statuses
+from nimbus.lifecycle import COMPLETED, FAILED
 from nimbus.rebalancing import WORKERS
 from nimbus.replacing import is_on_trial
 from squall.cluster import paths
@@ -222,13 +223,13 @@ class Views:
         }
 
     def workers(self, name: str) -> list[dict[str, Any]]:
-        """The workers of a topology, also those that are on their way out."""
+        """The workers of a topology, also those that are on their way out; of one that has ended those that it had."""
         record = self.record(name)
         hosts = {each.id: each.host for each in self.registry.supervisors()}
         reports = self.registry.reports(record.id)
         named = {task: [task, component, index] for task, component, index in record.tasks}
         found = []
-        for placement, leaving in self._placements(record):
+        for placement, leaving in self._known(record):
             report = reports.get(placement.worker)
             if report is not None and report.incarnation[0] != placement.incarnation[0]:
                 report = None  # of an earlier worker of this name
@@ -248,10 +249,10 @@ class Views:
         return found
 
     def supervisor_of(self, name: str, worker: str) -> tuple[str, SupervisorRecord]:
-        """(the topology's id, the supervisor that a worker runs at)."""
+        """(the topology's id, the supervisor that a worker runs at, or ran at when the topology ended)."""
         record = self.record(name)
         known = []
-        for placement, _ in self._placements(record):
+        for placement, _ in self._known(record):
             if placement.worker == worker:
                 return record.id, self.supervisor(placement.supervisor)
             known.append(placement.worker)
@@ -333,6 +334,17 @@ class Views:
         for placement in _rows(self.registry.leaving(record.id)):
             yield placement, True
 
+    def _known(self, record: TopologyRecord) -> Iterator[tuple[Placement, bool | None]]:
+        """(placement, whether it was withdrawn; None: it is gone, with the end of its topology)."""
+        there = set()
+        for placement, leaving in self._placements(record):
+            there.add(placement.worker)
+            yield placement, leaving
+        if record.state in (COMPLETED, FAILED):
+            for placement in _rows(self.registry.former(record.id)):
+                if placement.worker not in there:
+                    yield placement, None
+
     def _taken_slots(self, records: list[TopologyRecord]) -> dict[str, set[int]]:
         taken: dict[str, set[int]] = {}
         for record in records:
@@ -341,11 +353,11 @@ class Views:
         return taken
 
 
-def state_of(report: WorkerReport | None, leaving: bool, supervised: bool) -> str:
-    """A worker's state in one word."""
+def state_of(report: WorkerReport | None, leaving: bool | None, supervised: bool) -> str:
+    """A worker's state in one word. `leaving`: whether it was withdrawn; None: it is gone."""
     if not supervised:
         return "LOST"
-    if report is not None and report.stopped:
+    if leaving is None or (report is not None and report.stopped):
         return "STOPPED"
     if leaving:
         return "STOPPING"

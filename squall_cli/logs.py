@@ -26,7 +26,7 @@ HELP = """Show what the workers of a topology logged, by way of Nimbus and their
 
 What components print and log is there, each line with its time and its task. Lines of several workers are put together by
 the clocks of their hosts, each with its worker's name in front. --file output: what was written past Python; --file build:
-how the environment of --requirements was built.
+how the environment of --requirements was built. When a topology has COMPLETED or FAILED its logs stay until it is killed.
 
 \b
 Examples:
@@ -154,7 +154,7 @@ class Reader:
         from squall.http_client import at
 
         state = self.client.get(at("topologies", self.name))["state"]
-        return f"{self.name} is {state} and has no workers at the moment; a worker's log goes with it"
+        return f"{self.name} is {state} and has no workers at the moment, so there is no log"
 
     def no_such(self, kind: str, name: str, there: list[str]) -> str:
         from topology_api.wording import listed, nearest

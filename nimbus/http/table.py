@@ -161,7 +161,8 @@ TABLE: Final[tuple[Endpoint, ...]] = (
         query=(Parameter("component", "text", "Only this component's."),), errors=(404,),
     ),
     Endpoint(
-        "GET", f"{API}/topologies/{{name}}/workers", handlers.workers, "The workers of a topology",
+        "GET", f"{API}/topologies/{{name}}/workers", handlers.workers,
+        "The workers of a topology, or those that it had when it ended",
         {200: '`{"workers": [{"worker", "supervisor", "host", "slot", "incarnation", "tasks": [[task, component, index]], '
               '"opened", "state"}]}`; `state` is STARTING, RUNNING, DRAINED, STOPPING, STOPPED, or LOST when its '
               "supervisor is gone"},
@@ -177,7 +178,7 @@ TABLE: Final[tuple[Endpoint, ...]] = (
     ),
     Endpoint(
         "GET", f"{API}/topologies/{{name}}/workers/{{worker}}/log", handlers.log,
-        "A piece of a worker's log, from its supervisor",
+        "A piece of a worker's log, from its supervisor, until the topology is killed",
         {200: '`{"worker", "incarnation", "offset", "next_offset", "size", "text"}`'},
         query=(
             Parameter("file", "text", "Which log: its own, what was written past it, or its environment's build log.", "worker",

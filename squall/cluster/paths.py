@@ -13,6 +13,7 @@
 /replaced/<name>                   TopologyRecord of the version before, until the new one has proved that it runs
 /assignments/<id>                  Assignment: the workers that a topology has
 /leaving/<id>                      Assignment: workers that were withdrawn and are not gone yet
+/former/<id>                       Assignment: the workers that were withdrawn last, which says where their logs are
 /reports/<id>/<worker>             WorkerReport: the last word of a worker
 /keys/<id>/<recipient>             the key pair of a topology's links, sealed to a Nimbus or a supervisor
 /keys/operator/<recipient>         the operators' token, sealed to a Nimbus
@@ -34,6 +35,7 @@ from urllib.parse import quote, unquote
 TOPOLOGIES = "/topologies"
 ASSIGNMENTS = "/assignments"
 LEAVING = "/leaving"
+FORMER = "/former"
 REPORTS = "/reports"
 SUPERVISORS = "/supervisors"
 KEYS = "/keys"
@@ -65,6 +67,11 @@ def assignment(topology_id: str) -> str:
 def leaving(topology_id: str) -> str:
     """The workers of a topology that are to go."""
     return f"{LEAVING}/{quoted(topology_id)}"
+
+
+def former(topology_id: str) -> str:
+    """The workers that a topology had when all of them had to go."""
+    return f"{FORMER}/{quoted(topology_id)}"
 
 
 def reports(topology_id: str) -> str:

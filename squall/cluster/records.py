@@ -3,7 +3,7 @@
 | record | one for each | written by |
 |---|---|---|
 | `TopologyRecord` | topology, from `submit` until its name is free again | Nimbus |
-| `Assignment` | topology that has workers; also those that were told to leave | Nimbus |
+| `Assignment` | topology that has workers; also those that were told to leave, and those that it had last | Nimbus |
 | `SupervisorRecord` | supervisor that is there | the supervisor |
 | `NimbusRecord` | Nimbus that is there, leading or not | that Nimbus |
 | `WorkerReport` | worker that has something to say | its host (by way of Nimbus) |

@@ -37,7 +37,7 @@ from squall.cluster.store import Conflict, Exists, Store, TooBig, remove_tree
 _log = logging.getLogger(__name__)
 
 _UNREADABLE = (BadRecord, TooBig)
-_OF_TOPOLOGIES = (paths.ASSIGNMENTS, paths.LEAVING, paths.REPORTS, paths.KEYS, paths.BLOBS)
+_OF_TOPOLOGIES = (paths.ASSIGNMENTS, paths.LEAVING, paths.FORMER, paths.REPORTS, paths.KEYS, paths.BLOBS)
 """Below these stands what belongs to a topology, by its id."""
 
 
@@ -206,6 +206,14 @@ class Registry:
     def save_leaving(self, leaving: Assignment) -> None:
         """Write which workers are to go; without any, the record goes."""
         self._write_or_delete(paths.leaving(leaving.topology_id), leaving)
+
+    def former(self, topology_id: str) -> Assignment | None:
+        """The workers that were withdrawn from a topology last; None too when that cannot be read."""
+        return self._readable(Assignment, paths.former(topology_id))
+
+    def save_former(self, former: Assignment) -> None:
+        """Write which workers a topology had; the last ones count."""
+        self.store.put(paths.former(former.topology_id), encode(former))
 
     # Reports
 

@@ -45,7 +45,8 @@ def test_a_report_has_its_own_topology_looked_at() -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/keys/x/y", "/blobs/x", "/counters/x", "/cluster", "/nimbuses/x", "/leadership/epoch"]
+    "path",
+    ["/keys/x/y", "/blobs/x", "/counters/x", "/cluster", "/former/x", "/nimbuses/x", "/leadership/epoch"],
 )
 def test_what_leads_to_nothing_is_not_looked_at(path: str) -> None:
     assert taken(path) == (False, set(), False)

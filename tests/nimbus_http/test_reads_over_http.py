@@ -230,3 +230,28 @@ def raw(
         return response.status, found, json.loads(data) if data and is_json else None
     finally:
         connection.close()
+
+
+@pytest.mark.parametrize(("said", "state"), [({"ended": True}, "COMPLETED"), ({"crash": "boom"}, "FAILED")])
+def test_the_workers_that_a_topology_had_when_it_ended_are_told_until_it_is_killed(
+    client: Client, store: InMemoryStore, running: PlayedSupervisor, said: dict[str, Any], state: str
+) -> None:
+    [before] = client.get("topologies/words/workers")["workers"]
+    running.say(**said)
+    [leaving] = client.get("topologies/words/workers")["workers"]
+    assert leaving["state"] == "STOPPING"
+    topology_id = client.get("topologies/words")["id"]
+    running.say(stopped=True)
+    assert store.get(paths.leaving(topology_id)) is None
+    told = client.get("topologies/words")
+    assert told["state"] == state
+    assert told["workers"] == [{**before, "state": "STOPPED", "opened": False}]
+    assert client.get("supervisors")["supervisors"][0]["workers"] == []
+    with pytest.raises(Refused, match="supervisor s1 on host-s1 does not serve logs"):  # it was found
+        client.get(at("topologies", "words", "workers", before["worker"], "log"))
+    with pytest.raises(Refused, match="has no worker 'w9'"):
+        client.get("topologies/words/workers/w9/log")
+    store.put(paths.former(topology_id), b"no record at all")
+    assert client.get("topologies/words")["workers"] == []
+    client.delete("topologies/words", wait_secs=0)
+    assert store.get(paths.former(topology_id)) is None

@@ -1,0 +1,66 @@
+"""`squall logs` of a topology that has come to its end, over real daemons and worker processes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.squall_cli.small_cluster import SmallCluster, small_cluster
+
+pytestmark = pytest.mark.slow
+
+FILE = """
+from topology_api import Bolt, Fields, Spout, TopologyBuilder
+
+class Words(Spout):
+    outputs = Fields("word")
+    left = ["some", "words"]
+    def next_tuple(self):
+        if not self.left:
+            self.finish()
+        else:
+            self.emit((self.left.pop(0),), message_id=len(self.left))
+
+class Show(Bolt):
+    def execute(self, tup):
+        print("shown:", tup["word"])
+
+def topology():
+    builder = TopologyBuilder("mine")
+    builder.set_spout("words", Words())
+    builder.set_bolt("show", Show()).shuffle_grouping("words")
+    return builder.build()
+"""
+
+
+def wait_for_the_end(cluster: SmallCluster) -> None:
+    """Until no worker is left."""
+    for _ in range(200):  # each is a command of its own, so no sleep is needed
+        told = json.loads(cluster.squall("status", "mine", "--json").stdout)
+        if told["state"] == "COMPLETED" and all(each["state"] == "STOPPED" for each in told["workers"]):
+            return
+    raise AssertionError(told)
+
+
+def test_what_the_workers_logged_is_there_until_the_topology_is_killed(tmp_path: Path) -> None:
+    (tmp_path / "my_topology.py").write_text(FILE)
+    with small_cluster(tmp_path) as cluster:
+        done = cluster.squall("submit", "my_topology.py", "-o", "topology.workers=2", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        wait_for_the_end(cluster)
+        told = json.loads(cluster.squall("status", "mine", "--json").stdout)
+        assert {task[1] for worker in told["workers"] for task in worker["tasks"]} == {"words", "show"}
+        supervisors = json.loads(cluster.squall("supervisors", "--json").stdout)
+        assert [each["used"] for each in supervisors["supervisors"]] == [0]
+
+        done = cluster.squall("logs", "mine", "--component", "show", "--json")
+        assert done.returncode == 0, done.stderr
+        lines = [line["text"] for line in json.loads(done.stdout)["lines"]]
+        assert "shown: some" in lines and "shown: words" in lines
+        [worker] = [each for each in told["workers"] if any(task[1] == "words" for task in each["tasks"])]
+        assert cluster.squall("logs", "mine", "--worker", worker["worker"]).returncode == 0
+
+        assert cluster.squall("kill", "mine", "-w", "0", "--wait").returncode == 0
+        assert cluster.squall("logs", "mine").returncode == 1
