@@ -58,6 +58,7 @@ class Registry:
         self.store = store
         self._seen: dict[str, _Seen] = {}
         self._told: set[str] = set()  # paths whose unreadable values were told of
+        self._ids: set[str] = set()  # of the topologies that were there when last asked
         #: Name -> why, of the topologies that `topologies` left out when it was last called.
         self.bad: Mapping[str, str] = {}
 
@@ -82,6 +83,7 @@ class Registry:
             if record is not None:
                 records.append(record)
         self.bad = bad
+        self._forget_what_belonged({record.id for record in records})
         return sorted(records, key=lambda record: (record.submitted, number_of(record.id)))
 
     def _whole_topology(self, name: str) -> TopologyRecord | None:
@@ -318,6 +320,18 @@ class Registry:
         for path in list(self._seen):  # a copy: another thread may be reading
             if path.startswith(f"{above}/") and path not in kept:
                 self._seen.pop(path, None)
+
+    def _forget_what_belonged(self, ids: set[str]) -> None:
+        """Keep nothing either of what belonged to topologies of other ids than these, unless theirs cannot be read."""
+        if ids == self._ids:
+            return
+        self._ids = ids
+        for path in list(self._seen):
+            _, above, *names = path.split("/")
+            if f"/{above}" in _OF_TOPOLOGIES:
+                topology_id = paths.unquoted(names[0])
+                if topology_id not in ids and name_of(topology_id) not in self.bad:
+                    self._seen.pop(path, None)
 
     def _read(self, kind: type[R], path: str) -> R | None:
         found = self.store.get(path)

@@ -136,10 +136,27 @@ def test_nothing_is_kept_of_a_topology_that_somebody_else_removed() -> None:
     store = InMemoryStore()
     mine, yours = Registry(store), Registry(store)
     mine.create_topology(WORDS)
-    assert yours.topologies() == [WORDS]
+    mine.save_assignment(PLACED)
+    mine.save_report(WORDS.id, REPORT)
+    assert yours.topologies() == [WORDS] and yours.reports(WORDS.id) == {"w1": REPORT}
+    mine.remove_all_of(WORDS.id)
     mine.remove_topology(WORDS)
     assert yours.topologies() == []
     assert not yours._seen
+
+
+def test_nothing_is_kept_of_a_topology_whose_name_another_has_by_now() -> None:
+    store = InMemoryStore()
+    mine, yours = Registry(store), Registry(store)
+    mine.create_topology(WORDS)
+    mine.save_assignment(PLACED)
+    assert yours.topologies() == [WORDS]
+    mine.remove_all_of(WORDS.id)
+    mine.remove_topology(WORDS)
+    again = replace(WORDS, id="words-2-0")
+    mine.create_topology(again)
+    assert yours.topologies() == [again]
+    assert list(yours._seen) == [paths.topology("words")]
 
 
 def test_topologies_of_one_instant_stand_in_the_order_of_their_submission() -> None:
