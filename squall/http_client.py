@@ -176,11 +176,12 @@ class Client:
         """The JSON at a path below /api/v1/ (a path that begins with / stands for itself)."""
         return self._ask(_Request("GET", _target(path, query), {}, lambda: None, _json))
 
-    def post(self, path: str, body: object = None) -> Any:
-        """Send JSON, and give the answer's."""
+    def post(self, path: str, body: object = None, repeatable: bool = False) -> Any:
+        """Send JSON, and give the answer's. `repeatable`: saying it twice is as good as once, so that another server is told
+        when one that may have heard it does not answer."""
         data = json.dumps(body).encode()
         headers = {"Content-Type": "application/json"}
-        return self._ask(_Request("POST", _target(path, {}), headers, lambda: data, _json, repeatable=False))
+        return self._ask(_Request("POST", _target(path, {}), headers, lambda: data, _json, repeatable))
 
     def delete(self, path: str, **query: object) -> Any:
         """Have what is at a path removed."""

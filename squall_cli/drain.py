@@ -44,7 +44,7 @@ def drain(
     with cluster_client.about(client):
         meant = [str(each["id"]) for each in meant_by(supervisor, client.get("supervisors")["supervisors"])]
         for each in meant:
-            client.post(at("supervisors", each, "undrain" if undo else "drain"))
+            client.post(at("supervisors", each, "undrain" if undo else "drain"), repeatable=True)
         if wait:
             wait_until_empty(client, supervisor, meant)
         found = [each for each in client.get("supervisors")["supervisors"] if each["id"] in meant]

@@ -119,7 +119,7 @@ def activate(name: str, nimbus: str | None, config: str | None, as_json: bool) -
     from squall.http_client import at
 
     with cluster_client.about(client, name):
-        answer = client.post(at("topologies", name, "activate"))
+        answer = client.post(at("topologies", name, "activate"), repeatable=True)
     click.echo(json.dumps(answer, indent=2) if as_json else f"{name} is {answer['state']}.")
 
 
@@ -147,7 +147,7 @@ def deactivate(
     from squall.http_client import at
 
     with cluster_client.about(client, name):
-        answer = client.post(at("topologies", name, "deactivate"))
+        answer = client.post(at("topologies", name, "deactivate"), repeatable=True)
         if wait or wait_secs is not None:
             wait_until_at_rest(client, name, wait_secs)
     click.echo(json.dumps(answer, indent=2) if as_json else f"{name} is {answer['state']}.")

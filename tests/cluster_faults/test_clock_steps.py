@@ -39,7 +39,9 @@ def test_steps_of_the_wall_clock_change_nothing(
     shim.mkdir()
     (shim / "sitecustomize.py").write_text(CLOCK)
     monkeypatch.setenv("STEPPED_CLOCK", str(offset))
-    monkeypatch.setattr("tests.cluster_faults.daemon_processes.ROOT", f"{shim}:{Path(__file__).resolve().parents[2]}")
+    monkeypatch.setattr(
+        "tests.cluster_faults.daemon_processes.ROOT", f"{shim}:{Path(__file__).resolve().parents[2]}"
+    )
     with ledger_cluster(tmp_path, zookeeper.servers, nimbuses=2) as run:
         before = {started.pid for started in run.daemons.processes().values()}
         for step in (3600, -3600, 0):

@@ -37,13 +37,15 @@ class Traces:
     folder: Path
     files: frozenset[str] = field(default_factory=lambda: frozenset(own_descriptors()))
     threads: frozenset[str] = field(default_factory=lambda: frozenset(own_threads()))
+    #: Processes that earlier tests have started from here, and that may end at any time.
+    children: frozenset[int] = field(default_factory=lambda: frozenset(own_children()))
 
 
 def left(before: Traces) -> list[str]:
     """What is there that was not, in words; nothing is waited for."""
     return [
         *(str(process) for process in processes(before.mark, str(before.folder))),
-        *(f"zombie: {process}" for process in zombies()),
+        *(f"zombie: {process}" for process in zombies() if process.pid not in before.children),
         *(f"open here: {name}" for name in sorted(own_descriptors() - before.files)),
         *(f"thread here: {name}" for name in sorted(own_threads() - before.threads)),
         *(f"file: {path}" for path in sorted(before.folder.rglob("*"))),
@@ -107,6 +109,10 @@ def descriptors(pid: int | str) -> dict[str, str]:
 
 def own_descriptors() -> set[str]:
     return {f"{number} -> {target}" for number, target in descriptors("self").items()}
+
+
+def own_children() -> set[int]:
+    return {one.pid for one in all_processes() if one.parent == os.getpid()}
 
 
 def own_threads() -> set[str]:

@@ -163,6 +163,14 @@ def test_a_change_that_may_have_arrived_is_not_sent_again(served: Served) -> Non
     assert [method for method, _, _ in served.asked] == ["POST"]
 
 
+def test_a_change_that_may_be_made_twice_is_told_to_another_server(start: Callable[[], Served]) -> None:
+    silent, second = start(), start()
+    silent.pages["/api/v1/x"] = drop
+    second.pages["/api/v1/x"] = page({"state": "ACTIVE"})
+    assert connect([silent.url, second.url]).post("x", repeatable=True) == {"state": "ACTIVE"}
+    assert [method for method, _, _ in second.asked] == ["POST"]
+
+
 def test_each_address_is_tried_and_one_that_cannot_at_the_moment_is_passed_over(
     start: Callable[[], Served],
 ) -> None:
