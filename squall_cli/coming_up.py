@@ -15,7 +15,7 @@ from typing import Any, Final
 from squall.status import CANNOT_BUILD
 from squall_cli.figures import plural, whole
 from squall_cli.placed import LEAVING
-from squall_cli.said import own_paths
+from squall_cli.said import again, own_paths, said_key
 
 #: Something was said about its workers (one died, say), and for so many seconds nothing got any better.
 TROUBLE_SECS: Final = 30.0
@@ -54,6 +54,7 @@ class Arrival:
         self._best = (0, 0, 0)
         self._told: set[str] = set()
         self._taken_over = False
+        self._said: set[str] = set()
 
     def missing(self, now: float) -> Seen:
         """Nimbus knows no topology of this name."""
@@ -86,7 +87,22 @@ class Arrival:
             return Seen("", tuple(stages), failure=trouble)
         if not workers and now - self._better < LAG_SECS:
             return Seen("being scheduled", tuple(stages))
-        return Seen(waiting_for(status, len(workers), up), tuple(stages))
+        if not workers and now - self._better >= TROUBLE_SECS and "no slot" not in self._told:
+            self._told.add("no slot")
+            stages.append(
+                f"no slot was free for {TROUBLE_SECS:.0f} s; one is waited for further, and Ctrl-C leaves it submitted"
+            )
+        last = str((status.get("notes") or ("",))[-1])
+        stages += self._new_note(last)
+        return Seen(waiting_for(status, len(workers), up, again(last)), tuple(stages))
+
+    def _new_note(self, note: str) -> list[str]:
+        """What was said last, in full when it is said for the first time."""
+        key = said_key(note)
+        if not note or key in self._said:
+            return []
+        self._said.add(key)
+        return [own_paths(note)]
 
     def _other(self, status: Mapping[str, Any], now: float) -> Seen:
         """The name is another submission's: the one that is to be replaced has it yet, or again."""
@@ -188,10 +204,9 @@ def is_untracked(components: Mapping[str, Mapping[str, Any]]) -> bool:
     )
 
 
-def waiting_for(status: Mapping[str, Any], workers: int, up: int) -> str:
-    """What is still missing, in a few words."""
-    notes = status.get("notes") or ()
-    said = f" ({own_paths(str(notes[-1]).splitlines()[0])})" if notes else ""
+def waiting_for(status: Mapping[str, Any], workers: int, up: int, trouble: str) -> str:
+    """What is still missing, in a few words, and how often that was in vain so far."""
+    said = f" ({trouble})" if trouble else ""
     if not workers:
         return f"waiting for free slots: `squall supervisors` shows what there is{said}"
     if up < workers:

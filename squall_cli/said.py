@@ -11,9 +11,12 @@ from typing import Final
 
 #: Where a supervisor unpacks what a topology brought: a long way that nobody typed, different on every host.
 UNPACKED: Final = re.compile(r"/(?:[^\s\"'(]*/)?code/[0-9a-f]{64}/")
-#: These differ from one death of a worker to the next.
+#: These differ from one death of a worker to the next, and from one failed preparation to the next.
 PROCESS: Final = re.compile(r" \(pid \d+\)")
-NEXT_START: Final = re.compile(r"; it is started again\b|; its \d+\w\w death\b")
+NEXT_START: Final = re.compile(
+    r"(?:; its (?P<count>\d+\w\w (?:death|failed preparation)) in \d+ s)?; it is (?:started|tried) again (?:at once|in \d+ s)"
+)
+WHOSE: Final = re.compile(r"worker \S+")
 
 
 def own_paths(text: str) -> str:
@@ -21,11 +24,30 @@ def own_paths(text: str) -> str:
     return UNPACKED.sub("", text)
 
 
+def said_key(note: str) -> str:
+    """What two notes have in common that say the same of one worker, at different times."""
+    return PROCESS.sub("", NEXT_START.sub("", note.partition("\n")[0]))
+
+
+def again(note: str) -> str:
+    """`worker w2: its 3rd death in 4 s; it is started again in 2 s`, of a note that has such a count; "" of others."""
+    found, whose = NEXT_START.search(note), WHOSE.match(note)
+    if found is None or found["count"] is None:
+        return ""
+    return f"{whose[0] if whose else 'a worker'}: {found[0].removeprefix('; ')}"
+
+
+def on_one_line(note: str) -> str:
+    """The note, with the lines of output that follow its sentence marked as such."""
+    first, *rest = note.splitlines() or [""]
+    return " | ".join([first, *(line.strip().removeprefix("|").strip() for line in rest)])
+
+
 def latest(notes: Sequence[str], most: int) -> list[str]:
     """The last of the notes, at most so many; of those that say one thing again and again the last one only."""
     last: dict[str, str] = {}
     for note in notes:
-        key = PROCESS.sub("", NEXT_START.split(note, maxsplit=1)[0])
+        key = said_key(note)
         last.pop(key, None)
         last[key] = note
     return list(last.values())[-most:]

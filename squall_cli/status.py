@@ -18,7 +18,7 @@ from squall_cli.component_table import Line, plain, rows_of, table_without_rates
 from squall_cli.figures import cropped, duration, plural
 from squall_cli.listing import NO_SLOT, STYLES, waits_for_slots
 from squall_cli.placed import fewer_workers, on_trial
-from squall_cli.said import latest, own_paths
+from squall_cli.said import latest, on_one_line, own_paths
 from squall_cli.screen import is_terminal, painted, styles_of
 from squall_cli.tables import Cell, Column, Table, harmless, show, table
 
@@ -158,7 +158,7 @@ def trouble(found: Mapping[str, Any], width: int) -> Iterator[Line]:
             line = f"the first tree of {component} that failed for good: {why}"
             yield ((cropped(harmless(line), width), "warn"),)
     for note in latest([str(note) for note in found.get("notes") or ()], MOST_NOTES):
-        yield ((cropped(harmless(own_paths(note)), width), ""),)
+        yield ((cropped(harmless(on_one_line(own_paths(note))), width), ""),)
 
 
 def component_in(report: str) -> str:

@@ -54,7 +54,7 @@ WITH_SQUALL: Final = (*NEEDED, "click", "kazoo", "nacl", "rich", "starlette", "u
 ANSWER_SECS: Final = 60.0
 #: Seconds between two lines that differ in their numbers only.
 LINE_SECS: Final = 5.0
-NUMBER: Final = re.compile(r"[\d,.]+")
+NUMBER: Final = re.compile(r"[\d,.]+(?:st|nd|rd|th)?")
 #: Seconds between two looks at a topology that is coming up.
 LOOK_SECS: Final = 0.25
 
@@ -319,7 +319,8 @@ def watch(
         while True:
             seen = patiently(look, steps)
             for stage in seen.stages:
-                steps.done(f"{stage} ({duration(time.monotonic() - began)})")
+                first, *rest = stage.splitlines()
+                steps.done("\n".join([f"{first} ({duration(time.monotonic() - began)})", *rest]))
             if seen.done or seen.failure is not None:
                 told["up_secs"] = round(time.monotonic() - began, 3) if seen.done else None
                 return seen.failure

@@ -329,7 +329,8 @@ class Supervisor:
         try:
             self._start_process(view, hosted, state.provision)
         except Exception as error:  # whatever it is, it rests before it is tried again
-            self._rest(hosted, str(error), after_death(hosted.backoff, self._time, self._time))
+            backoff = after_death(hosted.backoff, self._time, self._time, unstarted=True)
+            self._rest(hosted, str(error), backoff)
         return True
 
     def _start_process(self, view: TopologyView, hosted: HostedWorker, provision: Provision) -> None:

@@ -100,7 +100,7 @@ class Jobs(Generic[T]):
         if job.error is None:
             return Done(job.value)  # type: ignore[arg-type]
         if job.broken is None:
-            job.broken = Broken(str(job.error), after_death(job.before, now, now))
+            job.broken = Broken(str(job.error), after_death(job.before, now, now, unstarted=True))
         return job.broken
 
     def knows(self, key: Hashable) -> bool:

@@ -133,6 +133,8 @@ class Backoff:
     since: float = 0.0
     """When it began to die."""
     not_before: float = 0.0
+    unstarted: int = 0
+    """How many of these deaths were none: nothing could be started."""
 
 
 @dataclass(frozen=True)
@@ -221,18 +223,21 @@ FIRST_DELAY: Final = 1.0
 LONGEST_DELAY: Final = 60.0
 
 
-def after_death(backoff: Backoff, started: float, now: float, innocent: bool = False) -> Backoff:
+def after_death(
+    backoff: Backoff, started: float, now: float, innocent: bool = False, unstarted: bool = False
+) -> Backoff:
     """When a worker that died at `now` may be started again.
 
     `innocent`: it ended as it should, which does not count (unless it does so at once, over and over).
+    `unstarted`: nothing ran, what it needs could not be prepared.
     """
     if innocent and now - started >= FIRST_DELAY:
         return replace(backoff, not_before=now)
     if backoff.deaths == 0 or now - started >= LONG_ENOUGH:
-        return Backoff(1, now, now)
+        return Backoff(1, now, now, int(unstarted))
     # The exponent is bounded: a float overflows after a thousand deaths.
     delay = min(FIRST_DELAY * 2.0 ** min(backoff.deaths - 1, 16), LONGEST_DELAY)
-    return Backoff(backoff.deaths + 1, backoff.since, now + delay)
+    return Backoff(backoff.deaths + 1, backoff.since, now + delay, backoff.unstarted + unstarted)
 
 
 def soon(running: Iterable[Running], now: float, limits: Limits) -> bool:

@@ -14,14 +14,18 @@ def death_note(label: str, cause: str, backoff: Backoff | None, now: float) -> s
     `backoff`: None when none is started again.
     """
     what, *lines = cause.split("\n")
-    return "\n".join([f"{label} {what}{_what_next(backoff, now)}", *lines])
+    next_ = ""
+    if backoff is not None:
+        next_ = _what_next(backoff.deaths - backoff.unstarted, "death", "started", backoff, now)
+    return "\n".join([f"{label} {what}{next_}", *lines])
 
 
 def not_started_note(label: str, why: str, backoff: Backoff, now: float) -> str:
-    """`worker w2 of topology 'words' cannot be started, which is tried again in 2 s: its code cannot be fetched: ...`."""
-    wait = backoff.not_before - now
-    when = f"in {wait:.0f} s" if wait > 0 else "at once"
-    return f"{label} cannot be started, which is tried again {when}: {why}"
+    """`worker w2 of topology 'words' cannot be started: its code cannot be fetched: ...; its 3rd failed preparation in 4 s; it
+    is tried again in 2 s`."""
+    what, *lines = why.split("\n")
+    next_ = _what_next(backoff.unstarted, "failed preparation", "tried", backoff, now)
+    return "\n".join([f"{label} cannot be started: {what}{next_}", *lines])
 
 
 def waiting_note(label: str, what: str) -> str:
@@ -29,14 +33,12 @@ def waiting_note(label: str, what: str) -> str:
     return f"{label} waits: {what}"
 
 
-def _what_next(backoff: Backoff | None, now: float) -> str:
-    if backoff is None:
-        return ""
+def _what_next(count: int, what: str, done: str, backoff: Backoff, now: float) -> str:
     wait = backoff.not_before - now
-    again = f"it is started again in {wait:.0f} s" if wait > 0 else "it is started again at once"
-    if backoff.deaths < 2:
+    again = f"it is {done} again in {wait:.0f} s" if wait > 0 else f"it is {done} again at once"
+    if count < 2:
         return f"; {again}"
-    return f"; its {_ordinal(backoff.deaths)} death in {now - backoff.since:.0f} s; {again}"
+    return f"; its {_ordinal(count)} {what} in {now - backoff.since:.0f} s; {again}"
 
 
 def _ordinal(number: int) -> str:

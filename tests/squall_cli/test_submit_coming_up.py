@@ -84,10 +84,45 @@ def test_what_keeps_it_from_coming_up_is_told(values: dict[str, Any], reason: st
 
 def test_workers_that_go_on_dying_are_given_up_when_nothing_gets_better() -> None:
     coming = arrival()
-    dying = status(worker("w1"), worker("w2", opened=False), notes=["w2 died: its 3rd death in 4 s"])
+    note = "worker w2 died; its 3rd death in 4 s; it is started again in 2 s"
+    dying = status(worker("w1"), worker("w2", opened=False), notes=[note])
     assert coming.look(dying, 0).failure is None
-    assert "(w2 died: its 3rd death in 4 s)" in coming.look(dying, TROUBLE_SECS - 1).now
-    assert "the last that was said: w2 died" in str(coming.look(dying, TROUBLE_SECS + 1).failure)
+    now = coming.look(dying, TROUBLE_SECS - 1).now
+    assert now == "starting: 1 of 2 workers up (worker w2: its 3rd death in 4 s; it is started again in 2 s)"
+    assert "the last that was said: worker w2 died" in str(coming.look(dying, TROUBLE_SECS + 1).failure)
+
+
+def test_deaths_for_one_reason_are_told_in_full_once_and_then_counted() -> None:
+    coming = arrival()
+    sentence = (
+        "worker w1 (pid {}) of topology 'words' ended by itself: no file; {}it is started again at once"
+    )
+
+    def dying(pid: int, count: str) -> Any:
+        note = sentence.format(pid, count) + "\n  | a line of its output"
+        return coming.look(status(worker("w1", opened=False), notes=[note]), 0)
+
+    first = dying(10, "")
+    assert first.stages[-1] == sentence.format(10, "") + "\n  | a line of its output"
+    assert first.now == "starting: 0 of 1 worker up"
+    again = dying(11, "its 2nd death in 1 s; ")
+    assert again.stages == ()
+    said = "worker w1: its 2nd death in 1 s; it is started again at once"
+    assert again.now == f"starting: 0 of 1 worker up ({said})"
+
+
+def test_that_no_slot_becomes_free_is_said_once_and_it_is_waited_further() -> None:
+    coming = arrival()
+    coming.look(status(), 0)
+    assert coming.look(status(), TROUBLE_SECS - 1).stages == ()
+    seen = coming.look(status(), TROUBLE_SECS)
+    assert seen.stages == (
+        "no slot was free for 30 s; one is waited for further, and Ctrl-C leaves it submitted",
+    )
+    assert seen.now.startswith("waiting for free slots")
+    late = coming.look(status(), 10 * TROUBLE_SECS)
+    assert (late.stages, late.failure) == ((), None)
+    assert coming.look(status(worker("w1")), 11 * TROUBLE_SECS).stages[0].startswith("scheduled: 1 worker")
 
 
 def test_what_gets_better_is_waited_for_however_long_it_takes() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from squall_cli.said import latest, own_paths
+from squall_cli.said import latest, on_one_line, own_paths
 
 SHA = "5f4d6d18a2feed5565868b66b7cd049b9818d4ba9b2433648c048643ecd56a8e"
 
@@ -38,3 +38,17 @@ def test_other_reasons_and_other_workers_stay() -> None:
         death("w2", 12, "it is started again at once", why="the disk is full"),
     ]
     assert latest([*notes, *notes], 5) == notes
+
+
+def test_of_preparations_that_fail_the_last_is_told_its_output_apart_from_the_sentence() -> None:
+    sentence = "worker w1 of topology 't' cannot be started: its environment cannot be built"
+    notes = [
+        f"{sentence}; it is tried again in 1 s\n  ERROR: no such package\n  and more",
+        f"{sentence}; its 2nd failed preparation in 1 s; it is tried again in 2 s\n  ERROR: no such package\n  and more",
+    ]
+    assert latest(notes, 3) == notes[1:]
+    assert on_one_line(notes[0]) == (
+        f"{sentence}; it is tried again in 1 s | ERROR: no such package | and more"
+    )
+    assert on_one_line("one\n  | two") == "one | two"
+    assert on_one_line("") == ""

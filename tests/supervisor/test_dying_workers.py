@@ -162,7 +162,7 @@ def test_a_program_that_cannot_be_started_is_told_and_tried_again(make_hosts: Ca
     hosts.submit(workers=1)
     hosts.until(lambda: len(hosts.link.notes()) >= 2)
     assert "/no-such-program" in hosts.link.notes()[0]
-    assert "cannot be started, which is tried again in 1 s" in hosts.link.notes()[1]
+    assert hosts.link.notes()[1].endswith("; its 2nd failed preparation in 0 s; it is tried again in 1 s")
     hosts.nimbus.kill("words", wait_secs=0)
     hosts.until(lambda: hosts.state_of() is None)
 
@@ -177,9 +177,11 @@ def test_an_error_that_nobody_thought_of_is_told_and_rests(make_hosts: Callable[
     hosts.supervisors.append(hosts.make("s1", command=command))
     hosts.submit()
     hosts.until(lambda: hosts.opened("w2") and len(hosts.link.notes()) >= 2)
-    first = "worker w1 of topology 'words' cannot be started, which is tried again at once: nobody thought of this"
+    first = (
+        "worker w1 of topology 'words' cannot be started: nobody thought of this; it is tried again at once"
+    )
     assert hosts.link.notes()[0] == first
-    assert "cannot be started, which is tried again in 1 s" in hosts.link.notes()[1]
+    assert hosts.link.notes()[1].endswith("; its 2nd failed preparation in 0 s; it is tried again in 1 s")
 
 
 def test_a_state_directory_that_cannot_be_written_ends_nothing(
@@ -191,6 +193,6 @@ def test_a_state_directory_that_cannot_be_written_ends_nothing(
     hosts.supervisors.append(hosts.make("s1"))
     hosts.submit(workers=1)
     hosts.until(lambda: hosts.link.notes())
-    assert "cannot be started, which is tried again" in hosts.link.notes()[0]
+    assert "cannot be started: " in hosts.link.notes()[0]
     (tmp_path / "cluster-0" / "s1").unlink()
     hosts.until(lambda: hosts.opened("w1"))

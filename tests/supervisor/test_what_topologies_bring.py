@@ -94,12 +94,13 @@ def test_an_environment_that_cannot_be_built_is_told_with_its_log_and_holds_no_o
     record = cluster.submit(workers=1, files=files)
     cluster.submit("others", workers=1)
     cluster.until(lambda: cluster.opened("w1", name="others"))
-    cluster.until(lambda: cluster.nimbus.notes())
+    cluster.until(lambda: any("waits" not in note for note in cluster.nimbus.notes()))
     note = next(note for note in cluster.nimbus.notes() if "waits" not in note)
-    assert (
-        "worker w1 of topology 'words' cannot be started, which is tried again in 1 s: its environment"
-        in note
+    sentence, *output = note.splitlines()
+    assert sentence.startswith(
+        "worker w1 of topology 'words' cannot be started: its environment cannot be built"
     )
+    assert sentence.endswith("; it is tried again in 1 s") and output
     assert "tiny_words==9" in note
     status, log = build_log(cluster, daemon, record.id)
     assert status == 200 and "tiny_words==9" in log
