@@ -207,8 +207,8 @@ def test_nobody_there_is_said_with_what_helps() -> None:
     with pytest.raises(Unreachable) as error:
         connect([url]).get("cluster")
     assert str(error.value) == (
-        f"Nimbus at {url} cannot be reached: connection refused; is it running? Start it with `squall nimbus`,"
-        " or say where it is with --nimbus URL"
+        f"Nimbus at {url} cannot be reached: connection refused; is it running? Start it with `squall nimbus`"
+        " or `squall dev`, or say where it is with --nimbus URL"
     )
     assert error.value.sent is False
     with pytest.raises(Unreachable, match=r"^supervisor s1 at .*: connection refused$"):
