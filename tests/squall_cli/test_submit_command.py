@@ -107,6 +107,15 @@ def test_what_is_there_already_is_not_sent_again(nimbus: TakingNimbus, project: 
     assert "nothing to upload" in done.stderr
 
 
+def test_an_import_that_finds_nothing_is_named_with_the_way_out(nimbus: TakingNimbus, project: Path) -> None:
+    code = TOPOLOGY.replace("        self.finish()", "        import no_such_module\n        self.finish()")
+    (project / "my_words.py").write_text(code)
+    said = "imported, but nowhere to be found here: no_such_module (my_words.py:9); "
+    assert f"{said}--include PATH sends" in submit(nimbus, project).stderr
+    again = submit(nimbus, project, "--requirements", "requirements.txt", "--name", "again")
+    assert f"{said}--requirements must bring it" in again.stderr
+
+
 def test_with_json_stdout_holds_nothing_else(nimbus: TakingNimbus, project: Path) -> None:
     done = submit(nimbus, project, "--json", "--", "other")
     assert done.returncode == 0
@@ -177,7 +186,7 @@ class Lost(Client):
     def __init__(self) -> None:
         self.times = 0
 
-    def post(self, path: str, body: object = None) -> Any:
+    def post(self, path: str, body: object = None, repeatable: bool = False) -> Any:
         self.times += 1
         raise Unreachable("no answer", sent=True)
 
