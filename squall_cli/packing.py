@@ -78,6 +78,8 @@ class Package:
     wheels: tuple[Path, ...] = ()
     #: Installed libraries that the code imports, which do not travel.
     libraries: tuple[str, ...] = ()
+    #: What the code imports and nothing here would find -> `file.py:line`.
+    missing: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def summary(self) -> str:
@@ -156,7 +158,7 @@ def gather(
     for resource in resources:
         add_resource(modules, resource, source)
     check_names(modules.files)
-    return Package(modules.files, libraries=tuple(sorted(modules.libraries)))
+    return Package(modules.files, libraries=tuple(sorted(modules.libraries)), missing=modules.missing)
 
 
 def hook_modules(conf: Mapping[str, object]) -> list[str]:

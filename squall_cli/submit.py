@@ -279,12 +279,19 @@ class Steps(Progress):
 
 def hints(package: Package) -> list[str]:
     """What the user may not know about the hosts."""
+    found = []
     libraries = [name for name in package.libraries if name not in WITH_SQUALL]
-    if not libraries or package.requirements is not None:
-        return []
-    return [
-        f"not packed, must be installed on the hosts: {', '.join(libraries)} (or list them in --requirements FILE)"
-    ]
+    if libraries and package.requirements is None:
+        found.append(
+            f"not packed, must be installed on the hosts: {', '.join(libraries)} (or list them in --requirements FILE)"
+        )
+    if package.missing:
+        names = ", ".join(f"{name} ({place})" for name, place in sorted(package.missing.items()))
+        ways = "--include PATH sends a module along, --requirements FILE has a package installed"
+        if package.requirements is not None:
+            ways = "--requirements must bring it, or --include PATH"
+        found.append(f"imported, but nowhere to be found here: {names}; {ways}")
+    return found
 
 
 def sizes(files: list[Packed]) -> str:

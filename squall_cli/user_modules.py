@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 import importlib.machinery
+import importlib.util
 import os
 import site
 import sys
@@ -54,6 +55,8 @@ class Modules:
     files: dict[str, Path] = field(default_factory=dict)
     #: Top-level names of installed libraries that the user's code imports.
     libraries: set[str] = field(default_factory=set)
+    #: Top-level names that functions of the user's code import and that nothing here would find -> `file.py:line`.
+    missing: dict[str, str] = field(default_factory=dict)
     #: Top-level names whose folders have been gone through.
     packages: set[str] = field(default_factory=set)
 
@@ -113,7 +116,11 @@ def find_modules(
     while unread := [place for place in found.files if place not in read]:
         read.update(unread)
         for source in [found.files[place] for place in unread if place.endswith(".py")]:
-            look_up(found, imported_names(source), folders, str(source) in loaded)
+            in_use = str(source) in loaded
+            names = imported_names(source)
+            look_up(found, names, folders, in_use)
+            if in_use:
+                note_missing(found, source, names)
     return found
 
 
@@ -209,6 +216,44 @@ def imported_names(source: Path) -> set[str]:
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
             names.add(node.module.partition(".")[0])
     return names
+
+
+def note_missing(found: Modules, source: Path, names: Collection[str]) -> None:
+    """Note what functions of a file that has been imported import, and what is nowhere: their calls would raise. An import
+    outside of them has run already, and what handles its failure is up to its file."""
+    there = {place.partition("/")[0].partition(".")[0] for place in found.files}
+    lost = {name for name in names if name not in there and name not in found.libraries and is_nowhere(name)}
+    if not lost:
+        return
+    for node in ast.walk(ast.parse(source.read_bytes())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            for name, line in unguarded_imports(node.body):
+                if name in lost:
+                    found.missing.setdefault(name, f"{source.name}:{line}")
+
+
+def is_nowhere(name: str) -> bool:
+    """Whether an import of a top-level name would find nothing at all."""
+    if name in sys.modules or name in OURS or name in sys.stdlib_module_names:
+        return False
+    try:
+        return importlib.util.find_spec(name) is None
+    except (ImportError, ValueError, AttributeError):  # finders of others do as they like
+        return False
+
+
+def unguarded_imports(body: Iterable[ast.AST]) -> Iterator[tuple[str, int]]:
+    """(top-level name, line) of the imports in a body, but for those whose failure is handled around them."""
+    for node in body:
+        if isinstance(node, ast.Import):
+            yield from ((alias.name.partition(".")[0], node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            if node.level == 0 and node.module:
+                yield node.module.partition(".")[0], node.lineno
+        elif isinstance(node, ast.Try) and node.handlers:
+            yield from unguarded_imports([*node.handlers, *node.orelse, *node.finalbody])
+        else:
+            yield from unguarded_imports(ast.iter_child_nodes(node))
 
 
 def look_up(found: Modules, names: Iterable[str], folders: list[str], in_use: bool) -> None:

@@ -33,6 +33,7 @@ from squall.worker_files import (
 from topology_api import Topology
 from worker.error_lines import ErrorLines
 from worker.heartbeat import Flags, Heartbeat
+from worker.hints import FILE, MODULE
 from worker.last_words import LastWords
 from worker.lease import Lease
 from worker.snapshot import TimeOfDay, with_time_of_day, worker_counters
@@ -209,7 +210,9 @@ class Daemon:
         crash = self.worker.crash
         assert crash is not None
         where = f"{crash.component}[{crash.task}] cannot start: {crash.call}() raised {crash.text}"
-        self.stop(EXIT_UNOPENED, f"{where} ({crash.place})" if crash.place else where)
+        where += f" ({crash.place})" if crash.place else ""
+        hints = [line for line in crash.frames[:1] if line in (MODULE, FILE)]
+        self.stop(EXIT_UNOPENED, " ".join([where, *hints]))
 
     # Orders.
 

@@ -19,6 +19,7 @@ from typing import Final
 from squall.error_reports import KEPT
 from squall.error_reports import ErrorReport as ErrorReport
 from topology_api import FailTuple
+from worker.hints import hint_for
 
 #: Frames below these folders are ours, or the interpreter's, and are of no use to a user.
 OURS: Final = tuple(
@@ -107,7 +108,8 @@ def make_report(
     """The report of an error that a user's method `call` raised."""
     if tuple_text is not None:
         tuple_text = one_line(tuple_text)
-    frames: list[str] = []
+    hint = hint_for(call, error)
+    frames = [] if hint is None else [hint]
     for frame in user_frames(error.__traceback__)[-MOST_FRAMES:]:
         frames.append(f'File "{frame.filename}", line {frame.lineno}, in {frame.name}')
         if frame.line:

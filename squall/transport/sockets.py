@@ -84,8 +84,9 @@ def check_address(bind: str) -> None:
         try:
             trial.bind(f"tcp://{bind}:*")
         except zmq.ZMQError as error:
+            why = zmq.strerror(error.errno or 0)
             raise CannotListen(
-                f"workers cannot listen on {bind!r} (--bind): {error}; name an address of this machine, or 0.0.0.0 for all"
+                f"workers cannot listen on {bind!r} (--bind): {why}; name an address of this machine, or 0.0.0.0 for all"
             ) from error
 
 

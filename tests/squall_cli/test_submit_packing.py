@@ -194,6 +194,39 @@ def test_what_is_installed_is_named_and_does_not_travel(tmp_path: Path) -> None:
     _, package = submitted(str(write(tmp_path / "project", {"my_topology.py": code}) / "my_topology.py"))
     assert sorted(package.code) == ["my_topology.py"]
     assert package.libraries == ("their_late", "their_library")
+    assert package.missing == {"no_such_module": "my_topology.py:5"}
+
+
+def test_an_import_that_nothing_here_would_find_is_missed_unless_its_failure_is_handled(
+    tmp_path: Path,
+) -> None:
+    code = """
+def later(kind):
+    if kind:
+        from not_there_at_all.part import thing
+    try:
+        import not_there_either
+    except ImportError:
+        import not_there_as_a_fallback
+    import my_lazy, not_there_by_a_file
+
+try:
+    import not_there_and_handled
+except ImportError:
+    pass
+"""
+    files = {
+        "my_topology.py": "import my_package\n" + code + TOPOLOGY,
+        "my_package/__init__.py": "",
+        "my_package/tests/test_it.py": "def test():\n    import not_there_for_tests\n",
+        "my_lazy.py": "",
+    }
+    _, package = submitted(str(write(tmp_path, files) / "my_topology.py"))
+    assert package.missing == {
+        "not_there_at_all": "my_topology.py:5",
+        "not_there_as_a_fallback": "my_topology.py:9",
+        "not_there_by_a_file": "my_topology.py:10",
+    }
 
 
 def test_libraries_of_a_packages_tests_are_not_asked_of_the_hosts(tmp_path: Path) -> None:

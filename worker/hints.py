@@ -1,0 +1,35 @@
+"""What helps when a worker on a cluster lacks what was there where the topology was written: one line after the error.
+
+Must not know: reports, tasks, what has been shipped.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import Final
+
+MODULE: Final = (
+    "(not on this host: squall submit sends a module of yours along with --include PATH, and has a package installed with"
+    " --requirements FILE)"
+)
+FILE: Final = (
+    "(paths are those of the worker's host: squall submit sends a file along with --resource PATH, and it lies beside the"
+    " topology's file)"
+)
+#: Where a supervisor unpacks the code of a topology that was submitted: a local cluster has no such folder on its path.
+SHIPPED: Final = re.compile(r"/code/[0-9a-f]{64}$")
+#: The calls that a worker begins with.
+BEGINNINGS: Final = ("start", "open", "prepare")
+
+
+def hint_for(call: str, error: BaseException) -> str | None:
+    """The hint for an error that a call of the user's raised, None for errors that need none."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, ImportError | FileNotFoundError):
+        cause = cause.__cause__
+    if cause is None or not any(SHIPPED.search(folder) for folder in sys.path):
+        return None
+    if isinstance(cause, ImportError):
+        return MODULE
+    return FILE if call in BEGINNINGS else None
