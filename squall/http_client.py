@@ -240,23 +240,32 @@ class Client:
 
     def _ask(self, request: _Request) -> Any:
         """Try each address until one answers with something other than that it cannot at this moment."""
-        failure: SquallError | None = None
+        silent: list[Unreachable] = []
+        failure: Refused | None = None
         for address in self.addresses:
             try:
                 return self._ask_one(address, request)
             except _OfTheFile as error:
                 raise error.error from None
             except Unreachable as error:
-                # What a server said is worth more than that another one did not answer.
-                failure = failure if isinstance(failure, Refused) else error
+                silent.append(error)
                 if error.sent and not request.repeatable:
                     raise
             except Refused as error:
                 if error.status != 503:
                     raise
                 failure = error
-        assert failure is not None
-        raise failure
+        # What a server said is worth more than that another one did not answer.
+        raise failure or self._nobody_answered(silent)
+
+    def _nobody_answered(self, silent: Sequence[Unreachable]) -> Unreachable:
+        """One error of those of all addresses: each is named, what helps is said once."""
+        if len(silent) == 1:
+            return silent[0]
+        advice = self._and_advice()
+        texts = [error.message.removesuffix(advice) for error in silent]
+        some = advice if any(error.message != text for error, text in zip(silent, texts)) else ""
+        return Unreachable("; ".join(texts) + some, sent=any(error.sent for error in silent))
 
     def _ask_one(self, address: Address, request: _Request) -> Any:
         authorization = self._authorization(address.url)
@@ -330,8 +339,10 @@ class Client:
         why = f"no answer within {self._timeout:g} s" if isinstance(error, TimeoutError) else _reason(error)
         if sent:
             return Unreachable(f"{self._what} at {address.url} did not answer: {why}", sent=True)
-        advice = f"; {self._advice}" if self._advice else ""
-        return Unreachable(f"{self._what} at {address.url} cannot be reached: {why}{advice}")
+        return Unreachable(f"{self._what} at {address.url} cannot be reached: {why}{self._and_advice()}")
+
+    def _and_advice(self) -> str:
+        return f"; {self._advice}" if self._advice else ""
 
     def _connection(self, address: Address) -> http.client.HTTPConnection:
         if address.scheme == "http":

@@ -84,15 +84,26 @@ def logs(
     client = cluster_client.connect(nimbus, config)
     reader = Reader(client, name, component, worker, file)
     with cluster_client.about(client, name), until_interrupted(follow):
+        if file == "build":
+            check_built(client, name)
         reader.find()
         found = reader.last(lines, follow)
         if not follow:
             if not found and not reader.could_read:
                 raise SquallError(reader.nothing())
-            show(found, as_json, len(reader.tails) > 1, one_document=True)
+            show(found, as_json, reader.whose, one_document=True)
             return
-        show(found, as_json, len(reader.tails) > 1)
+        show(found, as_json, reader.whose)
         follow_on(reader, as_json)
+
+
+def check_built(client: Client, name: str) -> None:
+    """SquallError when no environment was ever built for a topology."""
+    from squall.http_client import at
+
+    status = client.get(at("topologies", name))
+    if status["state"] != "BAD" and "requirements" not in status["files"]:
+        raise SquallError(f"{name} has no requirements, so no environment was built for it")
 
 
 @contextmanager
@@ -120,6 +131,14 @@ class Reader:
         #: Workers whose log could not be read, and why; each is told once.
         self.silent: dict[str, str] = {}
         self.could_read = False
+        self.has_found = False
+
+    @property
+    def whose(self) -> str:
+        """What tells the lines of several logs apart: "worker", or "host" of environments; "" when there is one log."""
+        if len(self.tails) < 2:
+            return ""
+        return "host" if self.file == "build" else "worker"
 
     def find(self) -> None:
         """Look which workers there are."""
@@ -128,24 +147,37 @@ class Reader:
         there = self.client.get(at("topologies", self.name, "workers"))["workers"]
         if self.worker is not None:
             found = [each for each in there if each["worker"] == self.worker]
-            if not found and not self.tails:
+            if not found and not self.has_found:
                 raise SquallError(
                     self.no_such("worker", self.worker, [str(each["worker"]) for each in there])
                 )
             there = found
         if self.component is not None:
             components = {str(task[1]) for each in there for task in each["tasks"]}
-            if there and self.component not in components and not self.tails:
+            if there and self.component not in components and not self.has_found:
                 raise SquallError(self.no_such("component", self.component, sorted(components)))
             there = [each for each in there if any(task[1] == self.component for task in each["tasks"])]
+        if self.file == "build":
+            there = self.one_of_each_supervisor(there)
         for each in there:
             worker, host = str(each["worker"]), str(each["host"])
             if worker not in self.tails or self.tails[worker].host != host:
                 self.tails[worker] = Tail(worker, host, self.asking(worker))
-        for worker in [
-            worker for worker in self.tails if worker not in {str(each["worker"]) for each in there}
-        ]:
-            del self.tails[worker]
+        for worker in self.tails.keys() - {str(each["worker"]) for each in there}:
+            self.leave(self.tails[worker])
+        self.has_found = self.has_found or bool(self.tails)
+
+    def one_of_each_supervisor(self, there: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+        """A supervisor builds one environment for all workers of a topology. One whose log is read already goes on."""
+        first: dict[str, Mapping[str, Any]] = {}
+        for each in sorted(there, key=lambda each: each["worker"] not in self.tails):
+            first.setdefault(str(each["supervisor"]), each)
+        return list(first.values())
+
+    def leave(self, tail: Tail) -> None:
+        """Its worker is not there any more."""
+        if self.tails.pop(tail.worker, None) is not None and self.file != "build":
+            click.echo(f"{tail.worker} is gone.", err=True)
 
     def nothing(self) -> str:
         """Why there is no log at all."""
@@ -174,12 +206,12 @@ class Reader:
 
     def last(self, number: int, following: bool) -> list[Entry]:
         """The last entries of all logs together."""
-        found = merged([self.read(tail, number, following) for tail in self.tails.values()])
+        found = merged([self.read(tail, number, following) for tail in [*self.tails.values()]])
         return found[-number:] if number else []
 
     def more(self) -> list[Entry]:
         """What has come since."""
-        return merged([self.read(tail, None, True) for tail in self.tails.values()])
+        return merged([self.read(tail, None, True) for tail in [*self.tails.values()]])
 
     def read(self, tail: Tail, number: int | None, following: bool) -> list[Entry]:
         """Of one log; nothing where it cannot be read now, which is told on stderr."""
@@ -194,6 +226,10 @@ class Reader:
             if refused.kind == "NoSuchTopology" or refused.status == 401:
                 raise
             if self.silent.get(tail.worker) != str(refused):
+                if refused.kind == "NotFound" and following:
+                    self.find()
+                    if tail.worker not in self.tails:
+                        return []  # it went since it was looked for
                 self.silent[tail.worker] = str(refused)
                 click.echo(f"{tail.worker} on {tail.host}: {harmless(str(refused))}", err=True)
             return []
@@ -214,7 +250,7 @@ def follow_on(reader: Reader, as_json: bool) -> None:
             if time.monotonic() - found_at >= FIND:
                 reader.find()
                 found_at = time.monotonic()
-            show(reader.more(), as_json, len(reader.tails) > 1)
+            show(reader.more(), as_json, reader.whose)
             away = False
         except (Unreachable, Refused) as error:
             if isinstance(error, Refused):
@@ -228,8 +264,9 @@ def follow_on(reader: Reader, as_json: bool) -> None:
             away = True
 
 
-def show(found: Iterable[Entry], as_json: bool, several: bool, one_document: bool = False) -> None:
-    """Print entries; `several`: with the workers' names. As JSON: one document, or one object a line as they come."""
+def show(found: Iterable[Entry], as_json: bool, whose: str, one_document: bool = False) -> None:
+    """Print entries; `whose`: with the names of their workers or hosts in front, or none. As JSON: one document, or one
+    object a line as they come."""
     if as_json and one_document:
         click.echo(json.dumps({"lines": [asdict(entry) for entry in found]}, indent=2))
         return
@@ -239,5 +276,5 @@ def show(found: Iterable[Entry], as_json: bool, several: bool, one_document: boo
             click.echo(json.dumps(asdict(entry)))
             continue
         for line in entry.lines:
-            prefix = f"{entry.worker} | " if several else ""
+            prefix = f"{entry.host if whose == 'host' else entry.worker} | " if whose else ""
             click.echo(painted(((prefix, "dim"), (harmless(line), LEVELS.get(entry.level, ""))), styles))

@@ -153,6 +153,8 @@ class FakeNimbus:
         if what == ["errors"]:
             wanted = query.get("component")
             return {"errors": [each for each in self.errors if wanted in (None, each["component"])]}
+        if what[0] == "workers" and what[1] not in {each["worker"] for each in status["workers"]}:
+            raise Refusal(404, "NotFound", f"topology {name!r} has no worker {what[1]!r}")
         if what[0] == "workers" and what[2] == "log":
             return self.log(what[1], query)
         raise Refusal(404, "NotFound", f"there is nothing at {'/'.join(names)}")

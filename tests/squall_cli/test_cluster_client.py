@@ -93,6 +93,16 @@ def test_a_nimbus_that_is_not_there_is_one_sentence_and_what_helps() -> None:
     assert result.stderr.count("\n") == 1
 
 
+def test_of_several_that_are_not_there_each_is_named() -> None:
+    result = run("list", "--nimbus", "http://127.0.0.1:1,http://127.0.0.1:2")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith(
+        "squall list: Nimbus at http://127.0.0.1:1 cannot be reached: connection refused;"
+        " Nimbus at http://127.0.0.1:2 cannot be reached: connection refused; is it running?"
+    )
+    assert result.stderr.count("is it running?") == result.stderr.count("\n") == 1
+
+
 @pytest.mark.parametrize("address", ["ftp://h:1", "http://", "http://h:x", "http://user:secret@h:1"])
 def test_an_address_that_is_none_is_refused_and_no_password_is_shown(address: str) -> None:
     result = run("list", "--nimbus", address)

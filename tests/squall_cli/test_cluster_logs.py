@@ -13,7 +13,9 @@ from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
+from squall_cli.cluster_client import connect
 from squall_cli.log_tail import FIRST, Entry, Tail, entries, merged
+from squall_cli.logs import Reader
 from squall_cli.main import squall
 from tests.squall_cli.fake_nimbus import FakeNimbus, fake_nimbus, topology, worker
 from tests.squall_cli.run_process import running_squall
@@ -174,7 +176,7 @@ def test_a_log_that_cannot_be_read_leaves_the_others(nimbus: FakeNimbus) -> None
     assert result.exit_code == 0
     assert result.stderr == "word_count-w1 on host-1: word_count-w1 has written no such log yet\n"
     assert "text 2" in result.stdout
-    result = run("logs word_count --file build")
+    result = run("logs word_count --file output")
     assert result.exit_code == 1
     assert result.stderr.endswith("squall logs: no log of word_count could be read\n")
 
@@ -184,6 +186,51 @@ def test_a_topology_without_workers_has_no_log_and_it_says_why(nimbus: FakeNimbu
     result = run("logs word_count")
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr.startswith("squall logs: word_count is COMPLETED and has no workers at the moment")
+
+
+def test_a_build_log_is_shown_once_for_each_host_and_not_for_each_worker(nimbus: FakeNimbus) -> None:
+    status = nimbus.topologies["word_count"]
+    status["files"] = {"requirements": "0" * 64}
+    status["workers"].append(worker("word_count-w3", "host-2"))
+    nimbus.logs["word_count-w1", "build"] = b"# 2026-03-01\n$ pip install\n"
+    nimbus.logs["word_count-w2", "build"] = nimbus.logs["word_count-w3", "build"] = b"$ uv pip install\n"
+    assert sorted(run("logs word_count --file build").stdout.splitlines()) == [
+        "host-1 | # 2026-03-01",
+        "host-1 | $ pip install",
+        "host-2 | $ uv pip install",
+    ]
+    assert run("logs word_count --file build --worker word_count-w3").stdout == "$ uv pip install\n"
+
+
+def test_without_requirements_there_is_no_build_log_and_it_says_why(nimbus: FakeNimbus) -> None:
+    result = run("logs word_count --file build")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == (
+        "squall logs: word_count has no requirements, so no environment was built for it\n"
+    )
+
+
+def test_a_worker_that_goes_while_its_log_is_followed_is_told_in_a_word(
+    nimbus: FakeNimbus, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reader = Reader(connect(nimbus.url, None), "word_count", None, None, "worker")
+    reader.find()
+    assert len(reader.last(10, True)) == 3
+    workers = nimbus.topologies["word_count"]["workers"]
+    gone = workers.pop()
+    assert reader.more() == []
+    assert capsys.readouterr().err == "word_count-w2 is gone.\n"
+    reader.find()
+    assert reader.more() == [] and capsys.readouterr().err == ""
+    workers.append(gone)  # its log is another one, perhaps
+    reader.find()
+    assert [entry.worker for entry in reader.more()] == ["word_count-w2"]
+    workers.clear()
+    reader.find()
+    assert sorted(capsys.readouterr().err.splitlines()) == [
+        "word_count-w1 is gone.",
+        "word_count-w2 is gone.",
+    ]
 
 
 def test_json_holds_the_lines_taken_apart(nimbus: FakeNimbus) -> None:
