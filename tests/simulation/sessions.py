@@ -293,6 +293,7 @@ class SimulatedSession:
         if inner is not self._inner or not self.reachable:
             raise Unavailable("the session in which this was asked for is over")
         answer = do()
+        self.away_since = None  # the servers have heard of it
         if not actor.line.deep and draw() < chances.stall:
             actor.stall(chances.stall_secs * draw())  # done, and nobody knows yet
         return answer
