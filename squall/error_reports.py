@@ -7,10 +7,12 @@ Must not know: how a report is made of an exception, terminals.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Final
 
+_FRAME: Final = re.compile(r'File "(.*)", line (\d+), in (.*)')
 #: Reports kept of each component, the latest.
 KEPT: Final = 20
 
@@ -43,10 +45,21 @@ class ErrorReport:
             lines.append(f"  with {self.tuple_text}")
         if self.times > 1:
             lines.append(f"  ({self.times} times in a row)")
-        lines += [f"  {line}" for line in self.frames]
+        lines += [f"  {line}" for line in self._frames_without_place()]
         if self.place:
             lines.append(f"  at {self.place}")
         return "\n".join(lines)
+
+    def _frames_without_place(self) -> list[str]:
+        """The frames; of the innermost only its code where it is at `place`, which follows: it would be there twice."""
+        lines = list(self.frames)
+        for number in reversed(range(len(lines))):
+            frame = _FRAME.fullmatch(lines[number])
+            if frame is not None:
+                if "{}:{}, in {}".format(*frame.groups()) == self.place:
+                    del lines[number]
+                break
+        return lines
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""

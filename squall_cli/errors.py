@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import click
 
@@ -36,6 +39,7 @@ def errors(name: str, component: str | None, nimbus: str | None, config: str | N
 
     with cluster_client.about(client, name):
         answer = client.get(at("topologies", name, "errors"), component=component)
+        components = client.get(at("topologies", name))["components"]
     if as_json:
         click.echo(json.dumps(answer, indent=2))
         return
@@ -50,3 +54,16 @@ def errors(name: str, component: str | None, nimbus: str | None, config: str | N
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(float(report["time"])))
         lines = [painted(((when, "dim"), (" ", ""), (first, "bad")), styles), *rest]
         click.echo(("\n" if number else "") + "\n".join(lines))
+    for line in earlier(found, components):
+        click.echo(line, err=True)
+
+
+def earlier(found: Sequence[Mapping[str, Any]], components: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """For each component that had more errors than are shown, how many there were."""
+    shown: Counter[str] = Counter()
+    for report in found:
+        shown[str(report["component"])] += int(report["times"])
+    for component, count in shown.items():
+        total = int(components[component]["errors"]) if component in components else 0
+        if total > count:
+            yield f"{harmless(component)}: the latest {count:,} of {total:,} errors; those before are not kept"

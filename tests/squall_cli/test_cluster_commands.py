@@ -300,14 +300,18 @@ def test_a_state_that_does_not_take_the_command_is_said_by_nimbus(nimbus: FakeNi
 
 def test_errors_are_shown_with_their_times_the_newest_last(nimbus: FakeNimbus, run: Squall) -> None:
     nimbus.errors = [
-        {"component": "count", "time": 1_700_000_060.0, "text": "count[2]: later\n  at a.py:4"},
-        {"component": "words", "time": 1_700_000_000.0, "text": "words[1]: sooner"},
+        {"component": "count", "time": 1_700_000_060.0, "times": 3, "text": "count[2]: later\n  at a.py:4"},
+        {"component": "words", "time": 1_700_000_000.0, "times": 1, "text": "words[1]: sooner"},
     ]
     blocks = run("errors word_count").stdout.split("\n\n")
     assert [block.splitlines()[0].partition(" ")[2].partition(" ")[2] for block in blocks] == [
         "words[1]: sooner",
         "count[2]: later",
     ]
+    components = nimbus.topologies["word_count"]["components"]
+    components["words"]["errors"], components["count"]["errors"] = 1, 3260
+    told = run("errors word_count").stderr
+    assert told == "count: the latest 3 of 3,260 errors; those before are not kept\n"
     assert "later" in run("errors word_count --component count").stdout
     assert "sooner" not in run("errors word_count --component count").stdout
     nimbus.errors.clear()

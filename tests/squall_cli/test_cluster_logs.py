@@ -213,7 +213,8 @@ def test_without_requirements_there_is_no_build_log_and_it_says_why(nimbus: Fake
 def test_a_worker_that_goes_while_its_log_is_followed_is_told_in_a_word(
     nimbus: FakeNimbus, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    reader = Reader(connect(nimbus.url, None), "word_count", None, None, "worker")
+    client = connect(nimbus.url, None)
+    reader = Reader(client, "word_count", None, None, "worker")
     reader.find()
     assert len(reader.last(10, True)) == 3
     workers = nimbus.topologies["word_count"]["workers"]
@@ -231,6 +232,7 @@ def test_a_worker_that_goes_while_its_log_is_followed_is_told_in_a_word(
         "word_count-w1 is gone.",
         "word_count-w2 is gone.",
     ]
+    client.close()
 
 
 def test_json_holds_the_lines_taken_apart(nimbus: FakeNimbus) -> None:
