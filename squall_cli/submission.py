@@ -25,6 +25,7 @@ PATIENCE: Final = 30.0
 PAUSE: Final = 1.0
 #: The kind of a refusal of Nimbus that does not say whether it was done: it took too long.
 BUSY: Final = "Busy"
+NO_LEADER: Final = "NoLeader"
 #: How often files are sent anew: to a Nimbus that took over, or over a connection that broke.
 ATTEMPTS: Final = 3
 
@@ -112,21 +113,30 @@ def submit(
     raise AssertionError("the last attempt returns or raises")
 
 
-def upload(client: Client, files: tuple[Packed, ...], say: Say, now: Say) -> int:
-    """Send the files that Nimbus lacks; how many bytes that were."""
+def upload(
+    client: Client, files: tuple[Packed, ...], say: Say, now: Say, clock: Callable[[], float] = time.monotonic
+) -> int:
+    """Send the files that Nimbus lacks; how many bytes that were. A file may be sent again: it has one name, its digest."""
     sent = 0
+    began = clock()
     for file in files:
-        for attempt in range(1, ATTEMPTS + 1):
+        while True:
             try:
                 if not client.exists(at("files", file.sha256)):
                     client.put_file(at("files", file.sha256), file.path, progress_of(file, now))
                     sent += file.size
                 break
-            except Unreachable as error:
-                if attempt == ATTEMPTS or not error.sent:
+            except (Unreachable, Refused) as error:
+                if not passes(error) or clock() - began > PATIENCE:
                     raise
                 say(f"sending {file.purpose} again: {error}")
+            time.sleep(PAUSE)
     return sent
+
+
+def passes(error: Unreachable | Refused) -> bool:
+    """Whether it is what one sees while the lead goes from one Nimbus to another. One has answered a moment ago."""
+    return isinstance(error, Unreachable) or error.kind in (BUSY, NO_LEADER)
 
 
 def progress_of(file: Packed, now: Say) -> Callable[[int], None]:
@@ -151,9 +161,13 @@ def post(client: Client, submission: Submission, say: Say, clock: Callable[[], f
         except (Unreachable, Refused) as error:
             if error.kind == BUSY if isinstance(error, Refused) else error.sent:
                 unsure = error
-            if unsure is None or (isinstance(error, Refused) and error.status != 503):
+            if unsure is None and not passes(error):
+                raise
+            if isinstance(error, Refused) and error.status != 503:
                 raise
             if clock() - began > PATIENCE:
+                if unsure is None:
+                    raise
                 raise NotSubmitted(
                     f"whether topology {submission.topology.name!r} was submitted is not known: {unsure};"
                     f" `squall status {quote(submission.topology.name)}` tells when a Nimbus answers again"

@@ -180,6 +180,14 @@ def test_a_store_that_is_away_is_told_at_once(nimbus: TakingNimbus, project: Pat
     assert len([each for each in nimbus.asked if each[0] == "POST"]) == 1
 
 
+def test_while_the_lead_goes_to_another_nimbus_it_is_tried_again(nimbus: TakingNimbus, project: Path) -> None:
+    nimbus.faults.append(Refusal(503, "NoLeader", "nobody leads at the moment"))
+    done = submit(nimbus, project)
+    assert done.returncode == 0, done.stderr
+    assert "submitting again: nobody leads at the moment" in done.stderr
+    assert len([each for each in nimbus.asked if each[0] == "POST"]) == 2
+
+
 class Lost(Client):
     """A client whose every submission gets lost."""
 
