@@ -163,7 +163,13 @@ def test_two_consumers_each_get_their_own_choice() -> None:
 # Fields.
 
 
-@pytest.mark.parametrize("keys", EQUAL_KEYS, ids=lambda keys: repr(keys[0])[:30])
+@pytest.mark.parametrize(
+    "keys",
+    EQUAL_KEYS,
+    ids=lambda keys: (
+        f"{type(keys[0]).__name__} {str(keys[0])[:20] if not isinstance(keys[0], frozenset) else len(keys[0])}"
+    ),
+)
 @pytest.mark.parametrize("kind", ["fields", "partial_key"])
 def test_equal_keys_of_every_kind_go_together_from_every_sender(kind: str, keys: list[Any]) -> None:
     reached = set()
