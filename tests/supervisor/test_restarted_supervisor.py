@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 from dataclasses import replace
 
@@ -98,7 +97,7 @@ def test_children_of_a_worker_that_died_meanwhile_are_killed(hosts: Hosts) -> No
 
 def test_a_worker_whose_directory_was_lost_gets_a_number_that_no_process_had(hosts: Hosts) -> None:
     pids = running(hosts)
-    shutil.rmtree(hosts.state / "s1")
+    (hosts.state / "s1").rename(hosts.state / "lost")  # at once: workers go on to write there
     hosts.supervisors.append(hosts.make("s1"))
     hosts.until(lambda: hosts.opened("w1") and hosts.pids().get("w1") not in (None, pids["w1"]))
     report = hosts.report("w1")
