@@ -21,6 +21,8 @@ from squall_cli.said import again, own_paths, said_key
 TROUBLE_SECS: Final = 30.0
 #: Seconds within which a Nimbus that does not lead may not know yet what the leader has done.
 LAG_SECS: Final = 5.0
+#: Seconds that the workers of a version that failed have to be gone, before the one that it replaced has the name again.
+ROLLBACK_SECS: Final = 20.0
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,8 @@ class Arrival:
         self._told: set[str] = set()
         self._taken_over = False
         self._said: set[str] = set()
+        self._replaces = trial_secs > 0
+        self._failed: float | None = None  # since when it is seen as FAILED
 
     def missing(self, now: float) -> Seen:
         """Nimbus knows no topology of this name."""
@@ -71,6 +75,9 @@ class Arrival:
             self._better = now
         failure = failure_of(status)
         if failure is not None:
+            self._failed = now if self._failed is None else self._failed
+            if self._replaces and status["state"] == "FAILED" and now - self._failed < ROLLBACK_SECS:
+                return Seen("it failed: waiting for the version before")
             return Seen("", failure=failure)
         workers = [each for each in status["workers"] if each["state"] not in LEAVING]
         up = sum(bool(worker["opened"]) for worker in workers)

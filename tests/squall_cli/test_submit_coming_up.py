@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from squall.status import CANNOT_BUILD
-from squall_cli.coming_up import LAG_SECS, TROUBLE_SECS, Arrival
+from squall_cli.coming_up import LAG_SECS, ROLLBACK_SECS, TROUBLE_SECS, Arrival
 from tests.squall_cli.fake_nimbus import component, topology, worker
 
 
@@ -169,6 +169,17 @@ def test_a_replacement_that_does_not_come_up_is_waited_for_until_nimbus_takes_it
     for now in (0, TROUBLE_SECS + 1, 60 + TROUBLE_SECS - 1):
         assert coming.look(dying, now).failure is None
     assert "nothing got any further for 90 s" in str(coming.look(dying, 60 + TROUBLE_SECS + 1).failure)
+
+
+def test_a_replacement_that_failed_is_waited_for_until_the_version_before_is_there_again() -> None:
+    coming = arrival(trial_secs=60.0)
+    failed = status(state="FAILED", error="no such table")
+    assert coming.look(failed, 1.0).failure is None
+    seen = coming.look(status(id="words-0", notes=["no such table"]), 3.0)
+    assert "the one before has the name again: no such table" in str(seen.failure)
+    late = arrival(trial_secs=60.0)
+    late.look(failed, 1.0)
+    assert "no such table" in str(late.look(failed, 1.0 + ROLLBACK_SECS).failure)
 
 
 def test_a_replacement_that_never_had_the_name_is_told_as_well() -> None:
