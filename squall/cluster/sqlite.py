@@ -61,11 +61,7 @@ class _File:
             self.held.close()
             raise InUse(f"{path} is used by another process: end that one, or name another file") from error
         try:
-            self.database = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
-            self.database.execute("PRAGMA journal_mode = WAL")
-            self.database.execute("PRAGMA synchronous = NORMAL")
-            self.database.execute(_TABLE)
-            self.database.execute("DELETE FROM store WHERE ephemeral")
+            self.database = _opened(path)
         except sqlite3.Error as error:
             self.held.close()
             raise StoreError(f"{path} is no store that can be opened: {error}") from error
@@ -118,6 +114,20 @@ class _File:
             callbacks = [callback for prefix, callback in self.watches.values() if below(prefix, path)]
         for callback in callbacks:
             callback(path)
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    """The database in a file, without what belonged to sessions that are over; `sqlite3.Error` when it is none."""
+    database = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+    try:
+        database.execute("PRAGMA journal_mode = WAL")
+        database.execute("PRAGMA synchronous = NORMAL")
+        database.execute(_TABLE)
+        database.execute("DELETE FROM store WHERE ephemeral")
+    except BaseException:
+        database.close()
+        raise
+    return database
 
 
 class SqliteStore:
