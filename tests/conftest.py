@@ -25,8 +25,10 @@ settings.register_profile("ci", derandomize=True, print_blob=True, deadline=None
 settings.register_profile("home", print_blob=True, deadline=None)
 settings.load_profile("ci" if os.environ.get("CI") == "true" else "home")
 
-# Under nohup and in some CI systems SIGHUP is ignored, and every process that a test starts would inherit that.
+# Under nohup and in some CI systems SIGHUP is ignored, in the background of a script SIGINT, and every process that a test
+# starts would inherit that.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(trylast=True)

@@ -140,6 +140,7 @@ def test_a_server_that_ends_by_itself_is_an_error_that_shows_the_end_of_its_log(
     assert said.startswith("squall zookeeper: the server ended with status ")
 
 
+@pytest.mark.slow
 def test_a_port_that_is_taken_is_said_before_anything_is_started(tmp_path: Path) -> None:
     java_and_jars()
     with socket.socket() as taken:
