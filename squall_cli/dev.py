@@ -25,7 +25,7 @@ from squall import __version__
 from squall_cli.cluster_client import DEFAULT_URL, config_option
 from squall_cli.daemon_options import daemon_settings, host_port
 from squall_cli.figures import plural
-from squall_cli.interrupts import EndNow, Interrupts
+from squall_cli.interrupts import Interrupts
 from squall_cli.numbers import Whole
 from topology_api.errors import SquallError
 
@@ -82,6 +82,7 @@ Examples:
 def dev(listen: tuple[str, int], slots: int, state: str | None, insecure: bool, config: str | None) -> None:
     conf = daemon_settings(config)
     with Interrupts() as interrupts, ExitStack() as stack:
+        interrupts.hold()  # all of it ends step by step; a second signal only has the workers end faster
         directory = stack.enter_context(state_directory(state))
         stack.enter_context(log_to(directory / LOG))
         cluster = DevCluster(directory, conf, listen, slots, insecure, kept=state is not None)
@@ -89,11 +90,8 @@ def dev(listen: tuple[str, int], slots: int, state: str | None, insecure: bool, 
         cluster.start(lambda: interrupts.count > 0)
         if not interrupts.count:
             click.echo(opening(cluster.url, slots, directory, state, conf))
-        try:
-            while not interrupts.count:
-                time.sleep(PAUSE)
-        except EndNow:
-            pass
+        while not interrupts.count:
+            time.sleep(PAUSE)
         click.echo(f"{interrupts.name}: ending, with all workers (Ctrl-C again: at once)")
 
 
@@ -160,7 +158,6 @@ class DevCluster:
 
     def end(self, interrupts: Interrupts) -> None:
         """End the workers, then the daemons; at once after a second signal."""
-        interrupts.hold()
         nimbus, supervisor = self.nimbus, self.supervisor
         assert nimbus is not None and supervisor is not None
         ending = threading.Thread(
