@@ -299,6 +299,7 @@ class Daemon:
         if worker.idle and worker.spouts_drained and exchange.left:
             self.stop(EXIT_DRAINED, "drained, and ended by SIGTERM")
         if now - self.told_peers_at >= LEAVE_SECONDS:
+            _log.info("at rest: %s; peers: %s", worker.idle, exchange.awaited() or "none")
             self.stop(EXIT_DRAINED, "ended by SIGTERM, with tuples left that would not drain")
 
     def stop(self, status: int, reason: str) -> NoReturn:

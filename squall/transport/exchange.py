@@ -448,6 +448,16 @@ class Exchange:
             if link.up
         )
 
+    def awaited(self) -> str:
+        """What keeps `left` from being true, for a log."""
+        return "; ".join(
+            f"{link.peer}: {len(link.unacked)} control frames unknown to it, {len(link.waiting)} batches without credit,"
+            f" {len(link.out[DATA])} and {len(link.out[CONTROL])} messages unsent, it has sent"
+            f" {'what nobody knows' if link.peer_left_at is None else link.peer_left_at}, {link.data_received} have come"
+            for link in self.links.values()
+            if link.up
+        )
+
     def signs(self, held: Mapping[str, Iterable[Held]]) -> list[tuple[Address, Parts]]:
         """For another thread, while the loop is in a user's call: signs of life to all peers, and what waits here by the
         worker that is to know."""
