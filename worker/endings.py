@@ -87,8 +87,11 @@ class Endings:
         if not worker.draining and not any(spout.wants_hurry() for spout in worker.spouts if not spout.busy):
             return False
         self.next_hurry = now + HURRY_SECONDS
-        for other in worker.timers.other_workers:
-            worker.settling.control(other).hurry = True
+        # One that drains for its own end asks nobody for the sake of trees that are done: each such word is one more that
+        # its peers have to confirm before it may go.
+        if not (worker.draining and worker.spouts_drained):
+            for other in worker.timers.other_workers:
+                worker.settling.control(other).hurry = True
         return self.hurry_here()
 
     def hurry_here(self) -> bool:
