@@ -36,6 +36,9 @@ class EndingWorker(Protocol):
     timers: Timers
     draining: bool
 
+    @property
+    def spouts_drained(self) -> bool: ...
+
     def queue(self, task: BoltTask) -> None: ...
 
     def at_rest(self, task: Task) -> bool: ...

@@ -1,0 +1,24 @@
+"""What a worker says to the others when it has nothing to do any more."""
+
+from __future__ import annotations
+
+from tests.worker.chain_of_numbers import CONF, HOSTS, VERDICTS, chain
+from tests.worker.network_of_workers import InMemory, Net
+
+
+def test_workers_that_have_drained_say_nothing_that_others_would_have_to_confirm() -> None:
+    run = "drained and silent"
+    net = Net(chain(run, 4000), HOSTS, InMemory(), conf=CONF)
+    net.start()
+    assert net.run(30, lambda: len(VERDICTS[run]) > 100)
+    for node in net.nodes.values():
+        node.worker.drain()
+    assert net.run(
+        60, lambda: all(node.worker.drained and node.exchange.settled for node in net.nodes.values())
+    )
+    net.run(2.0)
+    links = [link for node in net.nodes.values() for link in node.exchange.links.values()]
+    sent = [link.control_sent for link in links]
+    assert sent and all(sent), "they have talked"
+    net.run(10.0)
+    assert [link.control_sent for link in links] == sent
