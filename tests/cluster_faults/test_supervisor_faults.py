@@ -28,8 +28,13 @@ def check_slots(run: ClusterRun) -> None:
     for number in range(len(run.daemons.supervisors)):
         slots = Counter(started.slot for started in run.daemons.processes(number).values())
         assert not [slot for slot, times in slots.items() if times > 1], slots
-    known = {started.pid for started in run.daemons.processes().values()}
-    assert {process.pid for process in run.daemons.living_workers()} <= known
+
+    def all_known() -> bool:
+        living = {process.pid for process in run.daemons.living_workers()}
+        return living <= {started.pid for started in run.daemons.processes().values()}
+
+    # A process lives for a moment before its supervisor has noted it; one that nobody knows lives on for its lease.
+    run.wait_for(all_known, "each worker process is known to its supervisor", 3.0)
 
 
 def test_workers_outlive_twenty_deaths_of_their_supervisor(
