@@ -20,6 +20,7 @@ from nimbus.progress import View
 from nimbus.rebalancing import WORKERS
 from nimbus.scheduler import Slot, schedule
 from nimbus.tasks import TaskSpec
+from squall.cluster.numbering import ASSIGNMENTS
 from squall.cluster.records import Assignment, Placement, SupervisorRecord, TopologyRecord
 from squall.cluster.registry import Registry
 
@@ -130,7 +131,7 @@ class Assigner:
         same = {placing.slot_of(placement): placement.tasks for placement in view.workers} == chosen
         if same and becomes == record and not _is_half_written(view):
             return
-        version = self._registry.next_number("assignments") if chosen else record.version
+        version = self._registry.next_number(ASSIGNMENTS, record.version) if chosen else record.version
         placements = placing.placements_for(chosen, view.workers, view.withdrawn, version)
         leaving = placing.withdrawn(dict.fromkeys((*view.withdrawn, *view.workers)), placements)
         self._hand_out_keys(record.id, placements)

@@ -20,6 +20,7 @@ from nimbus.replacing import Replacements
 from nimbus.stepping import MESSAGE_TIMEOUT
 from nimbus.tasks import number_tasks
 from squall.cluster.blobs import put_bundle
+from squall.cluster.numbering import SUBMISSIONS
 from squall.cluster.records import TopologyRecord, encode
 from squall.cluster.registry import Registry
 from squall.cluster.store import MOST_BYTES, Exists, TooBig
@@ -77,7 +78,7 @@ class Intake:
             if not order.replace:
                 raise NameTaken(name, being_killed=there.state == KILLED)
             self._replacements.check(there)
-        topology_id = f"{name}-{self._registry.next_number('submissions')}-{int(time)}"
+        topology_id = f"{name}-{self._registry.next_number(SUBMISSIONS)}-{int(time)}"
         record = _record(order, topology_id, time)
         _check_size(record)
         put_bundle(self._registry.store, topology_id, order.topology)

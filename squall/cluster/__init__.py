@@ -10,6 +10,7 @@
 | `leadership` | which Nimbus leads, writes that only the leader may do, who is there |
 | `paths` | where in the store each thing lives |
 | `blobs` | big values in chunks, and a topology's description and pickles among them |
+| `numbering` | numbers that are never given twice |
 | `registry` | the records of a store, read and written by name |
 
 What is asked of whoever hosts workers (a supervisor, the local cluster), given the store:

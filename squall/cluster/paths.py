@@ -50,6 +50,8 @@ PRESENCE = "/presence"
 DRAINED = "/drained"
 REPLACEMENTS = "/replacements"
 REPLACED = "/replaced"
+OF_TOPOLOGIES = (ASSIGNMENTS, LEAVING, FORMER, REPORTS, KEYS, BLOBS)
+"""Below these stands what belongs to a topology, by its id."""
 OPERATOR = "operator"
 """Stands where a topology's id stands, for the operators' token."""
 

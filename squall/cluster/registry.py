@@ -19,6 +19,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from squall.cluster import paths
+from squall.cluster.numbering import next_number
 from squall.cluster.records import (
     Assignment,
     BadRecord,
@@ -32,13 +33,11 @@ from squall.cluster.records import (
     decode,
     encode,
 )
-from squall.cluster.store import Conflict, Exists, Store, TooBig, remove_tree
+from squall.cluster.store import Conflict, Store, TooBig, remove_tree
 
 _log = logging.getLogger(__name__)
 
 _UNREADABLE = (BadRecord, TooBig)
-_OF_TOPOLOGIES = (paths.ASSIGNMENTS, paths.LEAVING, paths.FORMER, paths.REPORTS, paths.KEYS, paths.BLOBS)
-"""Below these stands what belongs to a topology, by its id."""
 
 
 @dataclass(frozen=True)
@@ -166,9 +165,9 @@ class Registry:
 
     def known_ids(self) -> set[str]:
         """The ids of all topologies of which anything but the record stands in the store."""
-        return {paths.unquoted(name) for above in _OF_TOPOLOGIES for name in self.store.children(above)} - {
-            paths.OPERATOR
-        }
+        return {
+            paths.unquoted(name) for above in paths.OF_TOPOLOGIES for name in self.store.children(above)
+        } - {paths.OPERATOR}
 
     def placed_ids(self) -> set[str]:
         """The ids of all topologies that have workers, or such that are to go."""
@@ -177,7 +176,7 @@ class Registry:
 
     def remove_all_of(self, topology_id: str) -> None:
         """Drop everything of a topology but its record. What says where its workers are goes last."""
-        for above in reversed(_OF_TOPOLOGIES):
+        for above in reversed(paths.OF_TOPOLOGIES):
             top = f"{above}/{paths.quoted(topology_id)}"
             for path in [path for path in self._seen if path == top or path.startswith(top + "/")]:
                 self._seen.pop(path, None)
@@ -280,20 +279,9 @@ class Registry:
 
     # Numbers, keys and bundles
 
-    def next_number(self, name: str) -> int:
-        """1, 2, 3, ...: a number that no other caller of any process gets from this counter."""
-        path = paths.counter(name)
-        while True:
-            found = self.store.get(path)
-            try:
-                if found is None:
-                    self.store.create(path, b"1")
-                    return 1
-                number = _whole_number(path, found[0]) + 1
-                self.store.put(path, str(number).encode(), found[1])
-                return number
-            except (Conflict, Exists):
-                continue  # somebody else got that one
+    def next_number(self, name: str, above: int = 0) -> int:
+        """A number that no other caller of any process gets from this counter, higher than `above` and whatever is in use."""
+        return next_number(self.store, name, above)
 
     def sealed_keys(self, topology_id: str, recipient: str) -> bytes | None:
         """The copy of a topology's keys that is sealed to a Nimbus or a supervisor, as it was sealed."""
@@ -328,7 +316,7 @@ class Registry:
         self._ids = ids
         for path in list(self._seen):
             _, above, *names = path.split("/")
-            if f"/{above}" in _OF_TOPOLOGIES:
+            if f"/{above}" in paths.OF_TOPOLOGIES:
                 topology_id = paths.unquoted(names[0])
                 if topology_id not in ids and name_of(topology_id) not in self.bad:
                     self._seen.pop(path, None)
@@ -417,12 +405,3 @@ def number_of(topology_id: str) -> int:
 def name_of(topology_id: str) -> str:
     """The name of a submission, from its id."""
     return topology_id.rsplit("-", 2)[0]
-
-
-def _whole_number(path: str, data: bytes) -> int:
-    try:
-        return int(data)
-    except ValueError:
-        raise BadRecord(
-            f"{path} holds no number but {data!r:.40}: write one there that is higher than any that was given"
-        ) from None

@@ -10,7 +10,6 @@ from squall.cluster import paths
 from squall.cluster.memory import InMemoryStore
 from squall.cluster.records import (
     Assignment,
-    BadRecord,
     NimbusRecord,
     Placement,
     SupervisorRecord,
@@ -117,12 +116,6 @@ def test_a_number_is_given_once_though_the_call_for_it_timed_out(how: str) -> No
         registry.next_number("assignments")
     given += [registry.next_number("assignments") for _ in range(3)]
     assert len(set(given)) == 4
-
-
-def test_a_counter_that_holds_no_number_says_what_helps(store: InMemoryStore, registry: Registry) -> None:
-    store.put(paths.counter("assignments"), b"many")
-    with pytest.raises(BadRecord, match="/counters/assignments holds no number but b'many': write one there"):
-        registry.next_number("assignments")
 
 
 def test_versions_that_wait_or_were_replaced_stand_beside_the_one_that_has_the_name(

@@ -1,0 +1,93 @@
+"""Numbers that are never given twice: of submissions, and of assignments (their versions rise over the whole cluster).
+
+A counter stands at /counters/<name> and says which number was given last. Where it holds none, was lost, or is behind, the
+next number is above the highest that stands anywhere in the store, and the counter goes on from there. That is looked for
+in the bytes as they are, so that what stands in a record that cannot be read, or is of a newer format, counts too.
+Must not know: who asks for a number, what a record means.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final
+
+from squall.cluster import paths
+from squall.cluster.store import Conflict, Exists, Store
+
+_log = logging.getLogger(__name__)
+
+SUBMISSIONS: Final = "submissions"
+ASSIGNMENTS: Final = "assignments"
+
+_RECORDS: Final = (paths.TOPOLOGIES, paths.REPLACEMENTS, paths.REPLACED)
+_PLACES: Final = (paths.ASSIGNMENTS, paths.LEAVING, paths.FORMER)
+#: A number with more digits is nonsense, wherever it stands.
+_DIGITS: Final = r"([0-9]{1,15})(?![0-9])"
+_NUMBER: Final = re.compile(_DIGITS.encode())
+#: The id of a topology, "name-<number>-<time>", as a whole path segment or as a JSON text.
+_IN_ID: Final = re.compile(rf"-{_DIGITS}-[0-9]+$")
+_IN_IDS: Final = re.compile(rf'-{_DIGITS}-[0-9]+"'.encode())
+#: Of assignments and records; of workers and their reports: [version, restart].
+_IN_VERSIONS: Final = re.compile(rf'"(?:version|incarnation)"\s*:\s*\[?\s*{_DIGITS}'.encode())
+
+
+def next_number(store: Store, name: str, above: int = 0) -> int:
+    """1, 2, 3, ...: a number that no other caller of any process gets from this counter, and higher than `above`, which was
+    given before."""
+    path = paths.counter(name)
+    while True:
+        found = store.get(path)
+        last = -1 if found is None else _number_in(found[0])
+        right = last >= above
+        number = (last if right else max((above, *_IN_USE[name](store)))) + 1
+        try:
+            if found is None:
+                store.create(path, str(number).encode())
+            else:
+                store.put(path, str(number).encode(), found[1])
+        except (Conflict, Exists):
+            continue  # somebody else got that one
+        if not right and (found is not None or number > 1):
+            stood = "nothing" if found is None else repr(found[0][:40])
+            _log.error("%s held %s: it goes on with %d, above every number in use", path, stood, number)
+        return number
+
+
+def _number_in(data: bytes) -> int:
+    """The number that a counter holds, -1 for none."""
+    text = data.strip()
+    return int(text) if _NUMBER.fullmatch(text) else -1
+
+
+def _of_submissions(store: Store) -> Iterator[int]:
+    for above in paths.OF_TOPOLOGIES:
+        for name in store.children(above):
+            found = _IN_ID.search(paths.unquoted(name))
+            if found is not None:
+                yield int(found[1])
+    for data in _values(store, _RECORDS):
+        yield from map(int, _IN_IDS.findall(data))
+
+
+def _of_assignments(store: Store) -> Iterator[int]:
+    reports = [f"{paths.REPORTS}/{topology}" for topology in store.children(paths.REPORTS)]
+    for data in _values(store, (*_RECORDS, *_PLACES, *reports)):
+        yield from map(int, _IN_VERSIONS.findall(data))
+
+
+_IN_USE: Final[Mapping[str, Callable[[Store], Iterator[int]]]] = {
+    SUBMISSIONS: _of_submissions,
+    ASSIGNMENTS: _of_assignments,
+}
+"""What each counter counts: the numbers of it that stand in the store."""
+
+
+def _values(store: Store, tops: Iterable[str]) -> Iterator[bytes]:
+    """The values directly below these paths."""
+    for top in tops:
+        for name in store.children(top):
+            found = store.get(f"{top}/{name}")
+            if found is not None:
+                yield found[0]
