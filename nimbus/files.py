@@ -67,10 +67,11 @@ class FileStore:
     def path(self, sha256: str) -> Path:
         """Where a file is, `FileMissing` when it is not here. Being asked for keeps it for a while."""
         path = self.directory / checked_name(sha256)
-        try:
-            os.utime(path)
-        except FileNotFoundError:
-            raise FileMissing(f"there is no file {sha256} here") from None
+        with self._lock:  # never between the look of `collect` at its age and its end
+            try:
+                os.utime(path)
+            except FileNotFoundError:
+                raise FileMissing(f"there is no file {sha256} here") from None
         return path
 
     def has(self, sha256: str) -> bool:
@@ -112,12 +113,13 @@ class FileStore:
         removed = []
         for name in sorted(self.names() - set(in_use)):
             path = self.directory / name
-            try:
-                if path.stat().st_mtime < before:
-                    path.unlink()
-                    removed.append(name)
-            except FileNotFoundError:
-                continue
+            with self._lock:
+                try:
+                    if path.stat().st_mtime < before:
+                        path.unlink()
+                        removed.append(name)
+                except FileNotFoundError:
+                    continue
         if removed:
             with self._lock:
                 self._sound = {each for each in self._sound if each[1] not in removed}

@@ -11,6 +11,7 @@ import json
 import logging
 import math
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 from urllib.parse import unquote
@@ -129,7 +130,7 @@ class Pages:
     async def _put_file(self, request: Request, call: Call) -> Response:
         files, sha256 = self._desk.files, call.path["sha256"]
         size = request.headers.get("content-length", "")
-        if await run_in_threadpool(files.has, sha256):
+        with suppress(FileMissing):
             path = await run_in_threadpool(files.path, sha256)
             return _json(200, {"sha256": sha256, "size": path.stat().st_size})
         if size.isdigit() and int(size) > files.limit:
