@@ -11,6 +11,7 @@
   worker.log      the worker's log, rotated
   output.log      what was written to the process's own stdout and stderr: by C code, a dying interpreter, child processes
   scratch/        the tasks' own directories (`Context.directory`)
+  work/           the process's working directory, where its supervisor gives it one: user code's, and of each process a new one
 ```
 
 Each file is written beside its place and renamed into it, so that a reader sees a whole one. A file that is no such record
@@ -44,6 +45,7 @@ END: Final = "end.json"
 LOG: Final = "worker.log"
 OUTPUT: Final = "output.log"
 SCRATCH: Final = "scratch"
+WORK: Final = "work"
 
 Incarnation = tuple[int, int]
 #: Where a worker hears data and control frames: two ZeroMQ endpoints.

@@ -12,7 +12,7 @@
 | `wording` | what is said about a worker that died |
 | `orders` | what a worker is told, and what Nimbus is told of it |
 | `reporter` | what Nimbus does not know yet |
-| `directories` | what is kept on the host, and its removal |
+| `directories` | what is kept on the host, and its removal (`removals`) |
 | `provisions` | what topologies bring: bundles, code, environments; prepared off the loop (`jobs`), removed when unused |
 | `environments` | how packages are installed |
 | `daemon` | the process: all of these together, over a store |

@@ -105,11 +105,13 @@ class Supervisor:
         kernel_kills: Callable[[], int | None] = exits.kernel_kills,
         key_pair: KeyPair | None = None,
         provisions: Provisioner | None = None,
+        directories: Directories | None = None,
         admit: Callable[[], object] = lambda: None,
         wake: Callable[[], object] = lambda: None,
         last_words: Callable[[], object] = lambda: None,
     ) -> None:
-        """`state`: a directory of this supervisor's own. `host`: its name for the scheduler; where `bind` means every address,
+        """`state`: a directory of this supervisor's own; `directories`: what is in it, where workers are to have working
+        directories of their own. `host`: its name for the scheduler; where `bind` means every address,
         also the name that others reach its workers by. `python_path`: where workers find modules (default: where we do).
         `command`: a Python, and what it runs in a worker's directory. `key_pair`: opens what topologies' keys are sealed with.
         `admit` raises when the store is another cluster's. `wake` is called, from any thread, when `sync` has work to do,
@@ -118,7 +120,7 @@ class Supervisor:
         public = "" if key_pair is None else key_pair.public
         self.record = SupervisorRecord(id, host, slots, beats=True, public_key=public)
         self.registry = registry
-        self.directories = Directories(state)
+        self.directories = directories or Directories(state)
         self.clock = clock
         self.limits = Limits() if limits is None else limits
         self._around = Surroundings(id, bind, host if bind in _EVERYWHERE else bind, lease_secs)
@@ -346,12 +348,14 @@ class Supervisor:
         command = list(self._command(directory))
         if provision.python is not None:
             command[0] = provision.python
+        work = self.directories.work(directory)
         hosted.start(
             command,
-            processes.worker_environment(directory, (*provision.folders, *ours), environ),
+            processes.worker_environment(directory, (*provision.folders, *ours), environ, work),
             orders_for(view, own, self._around, self._incarnations().get(hosted.topology_id, {})),
             occasion_of(view),
             self._time,
+            work,
         )
 
     def _keys_of(self, topology_id: str, directory: Path) -> Keys | None:

@@ -27,11 +27,13 @@ from squall.transport.sockets import check_address
 from squall.versions import own_versions
 from supervisor import processes, provisions
 from supervisor.agent import Supervisor
+from supervisor.directories import Directories
 from supervisor.identity import KnownCluster, StateLock, own_id, own_keys
 from supervisor.log_server import Logs, LogServer
 from supervisor.nimbus_http import HttpNimbusLink, Nimbuses, NimbusFiles
 from supervisor.plan import Limits
 from supervisor.provisions import Provisions
+from supervisor.removals import Removals
 from supervisor.waker import Waker
 from topology_api.errors import SquallError
 
@@ -108,8 +110,15 @@ class SupervisorDaemon:
         self._link = HttpNimbusLink(nimbuses, self.id, settings.ca)
         registry = Registry(store)
         files = NimbusFiles(nimbuses, settings.packages.packed, settings.ca)
+        removals = Removals(state, threads=True)
         self._provisions = Provisions(
-            state, store, files.fetch, threads=True, done=self._waker.wake, limits=settings.packages
+            state,
+            store,
+            files.fetch,
+            threads=True,
+            done=self._waker.wake,
+            limits=settings.packages,
+            removals=removals,
         )
         supervisor = self._supervisor = Supervisor(
             self.id,
@@ -126,6 +135,7 @@ class SupervisorDaemon:
             command=settings.command,
             key_pair=pair,
             provisions=self._provisions,
+            directories=Directories(state, own_work=True, remove=removals.take),
             admit=lambda: cluster.admit(store),
             wake=self._waker.wake,
             last_words=lambda: self._link.flush(LAST_WORDS_SECS),

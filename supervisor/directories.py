@@ -17,9 +17,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import socket
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -29,6 +28,7 @@ from squall.cluster import paths
 from squall.cluster.blobs import MANIFEST, write_bundle
 from squall.cluster.store import Store
 from squall.worker_files import Incarnation
+from supervisor.removals import remove
 
 PROCESS: Final = "process.json"
 
@@ -62,8 +62,14 @@ class Started:
 class Directories:
     """The directories of one supervisor."""
 
-    def __init__(self, state: Path) -> None:
+    def __init__(
+        self, state: Path, own_work: bool = False, remove: Callable[[Path], object] = remove
+    ) -> None:
+        """`own_work`: each worker has a working directory of its own, and not that of its supervisor. `remove`: removes a
+        folder, or has it removed soon; its name is free at once."""
         self.root = Path(os.path.abspath(state)) / "topologies"
+        self._own_work = own_work
+        self._remove = remove
 
     def mark(self) -> str:
         """What tells this state directory from every copy of it, until its host is restarted."""
@@ -89,12 +95,21 @@ class Directories:
         ]
 
     def make_worker(self, topology_id: str, worker: str) -> Path:
-        """The directory of a worker, without anything that an earlier process there said; logs and scratch stay."""
+        """The directory of a worker, without anything that an earlier process there said, or left in its working directory;
+        logs and scratch stay."""
         directory = self.worker(topology_id, worker)
         make_directory(directory)
         for name in (worker_files.PULSE, worker_files.COUNTERS, worker_files.END, PROCESS):
             (directory / name).unlink(missing_ok=True)
+        work = self.work(directory)
+        if work is not None:
+            self._remove(work)
+            work.mkdir(mode=0o700)
         return directory
+
+    def work(self, directory: Path) -> Path | None:
+        """The working directory of the worker with that directory; None: that of its supervisor."""
+        return directory / worker_files.WORK if self._own_work else None
 
     def make_bundle(self, store: Store, topology_id: str) -> Path:
         """The directory with the topology's bundle, which is fetched when it is not there."""
@@ -109,18 +124,19 @@ class Directories:
         directory = self.worker(topology_id, worker)
         for name in _TALK:
             (directory / name).unlink(missing_ok=True)
-        shutil.rmtree(directory / worker_files.SCRATCH, ignore_errors=True)
+        for name in (worker_files.SCRATCH, worker_files.WORK):
+            self._remove(directory / name)
         left = [path for path in directory.parent.glob("*") if not (path / worker_files.ORDERS).exists()]
         left.sort(key=lambda path: path.stat().st_mtime)
         for path in left[:-_LOGS_KEPT]:
-            shutil.rmtree(path, ignore_errors=True)
+            self._remove(path)
 
     def remove_topologies(self, keep: Collection[str]) -> None:
         """Remove all that is kept of other topologies than these."""
         kept = set(map(_folder, keep))
         for name in _names(self.root):
             if name not in kept:
-                shutil.rmtree(self.root / name, ignore_errors=True)
+                self._remove(self.root / name)
 
 
 def has_bundle(directory: Path) -> bool:

@@ -197,15 +197,17 @@ class HostedWorker:
         orders: Orders,
         occasion: Occasion,
         now: float,
+        work: Path | None = None,
     ) -> None:
-        """Start a process, which finds its orders; the directory is there. `OSError`: nothing runs."""
+        """Start a process, which finds its orders; the directory is there. `work`: where it works, None for where we do.
+        `OSError`: nothing runs."""
         self._forget_process()
         self._fresh = False
         self.give(orders, occasion)
         self._output_begin = exits.output_size(self.directory)
         # First that it is about to be: should we die in between, whoever comes after us looks for the process.
         directories.write_started(self.directory, Started(0, 0, self.incarnation, self.slot))
-        self.process = WorkerProcess.start(command, self.directory, environment)
+        self.process = WorkerProcess.start(command, self.directory, environment, work)
         self.life = "alive"
         self.started = now
         if self.waits:

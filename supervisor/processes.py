@@ -53,11 +53,12 @@ def own_folders() -> list[str]:
 
 
 def worker_environment(
-    directory: Path, python_path: Sequence[str], inherited: Mapping[str, str]
+    directory: Path, python_path: Sequence[str], inherited: Mapping[str, str], work: Path | None = None
 ) -> dict[str, str]:
-    """The environment of a worker: ours, the folders that it finds modules in, and its mark."""
+    """The environment of a worker: ours, the folders that it finds modules in, its mark, and where it works if not here."""
     folders = [os.path.abspath(folder) for folder in python_path if os.pathsep not in folder]
-    return {**inherited, "PYTHONPATH": os.pathsep.join(dict.fromkeys(folders)), MARK: str(directory)}
+    own = {"PYTHONPATH": os.pathsep.join(dict.fromkeys(folders)), MARK: str(directory)}
+    return {**inherited, **own} if work is None else {**inherited, **own, "PWD": str(work)}
 
 
 class WorkerProcess:
@@ -71,8 +72,15 @@ class WorkerProcess:
         self._gone = False
 
     @classmethod
-    def start(cls, command: Sequence[str], directory: Path, environment: Mapping[str, str]) -> WorkerProcess:
-        """Start a program; what it writes to its stdout and stderr goes to the output file of the directory. `OSError`."""
+    def start(
+        cls,
+        command: Sequence[str],
+        directory: Path,
+        environment: Mapping[str, str],
+        work: Path | None = None,
+    ) -> WorkerProcess:
+        """Start a program; what it writes to its stdout and stderr goes to the output file of the directory. `work`: its
+        working directory, None for ours. `OSError`."""
         output = os.open(directory / OUTPUT, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
             popen = subprocess.Popen(
@@ -81,6 +89,7 @@ class WorkerProcess:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 env=dict(environment),
+                cwd=work,
                 start_new_session=True,
             )
         finally:

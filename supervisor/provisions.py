@@ -19,7 +19,6 @@ import contextlib
 import logging
 import os
 import secrets
-import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +32,7 @@ from supervisor.directories import Directories, has_bundle, make_directory
 from supervisor.environments import Environment, Environments
 from supervisor.jobs import Broken, Done, Jobs, UnderWay
 from supervisor.plan import Backoff
+from supervisor.removals import Removals, remove
 from topology_api.errors import SquallError
 
 _log = logging.getLogger(__name__)
@@ -42,8 +42,8 @@ FETCHES: Final = 4
 BUILDS: Final = 2
 #: Seconds after which it is told that workers wait for something.
 WORTH_A_NOTE: Final = 2.0
-#: What is being made, and what is being removed, has this in its name.
-_NEW, _GONE = ".new-", ".gone-"
+#: What is being made has this in its name.
+_NEW: Final = ".new-"
 
 #: Writes a file of Nimbus, named by its SHA-256, to a path. `SquallError` or `OSError` when it cannot be had.
 FetchFile = Callable[[str, Path], object]
@@ -125,6 +125,7 @@ class Provisions:
         done: Callable[[], object] = lambda: None,
         limits: Limits | None = None,
         environments: Environments | None = None,
+        removals: Removals | None = None,
     ) -> None:
         """`state`: the supervisor's own directory. `threads`: prepare off the loop, and call `done`, from a thread, when
         something is prepared."""
@@ -138,14 +139,14 @@ class Provisions:
         self._bundles: Jobs[Path] = Jobs("bundles", FETCHES * threads, done, has_bundle)
         self._codes: Jobs[Path] = Jobs("code", FETCHES * threads, done, os.path.isdir)
         self._builds: Jobs[str] = Jobs("environments", BUILDS * threads, done, os.path.exists)
-        self._removals: Jobs[None] = Jobs("removals", 1 * threads)
+        self._removals = removals or Removals(state, threads)
         self._needs: dict[str, Mapping[str, str]] = {}
         self._kept: tuple[frozenset[str], frozenset[str]] | None = None
 
     def close(self) -> None:
         """Begin nothing more, and end builds that are under way."""
-        for jobs in (self._bundles, self._codes, self._builds, self._removals):
-            jobs.close()
+        for each in (self._bundles, self._codes, self._builds, self._removals):
+            each.close()
         self._environments.close()
 
     # Before workers start
@@ -201,7 +202,7 @@ class Provisions:
             _write_protect(beside)
             os.rename(beside, target)
         except BaseException:
-            _remove(beside)
+            remove(beside)
             raise
         return target
 
@@ -272,37 +273,27 @@ class Provisions:
         self._remove_others(self._environments.root, keys, self._builds)
 
     def _remove_others(self, root: Path, keep: Collection[str], jobs: Jobs[Path] | Jobs[str]) -> None:
-        """Remove what is not used, in two steps: by another name first, so that half of it is never taken for all."""
+        """Remove what is not used."""
         try:
             names = os.listdir(root)
         except OSError:
             return
         for name in names:
-            path = root / name
             if _NEW in name or name in keep:
                 continue
             if jobs.knows(name):  # it is being made: not before that is over
                 self._kept = None
                 continue
-            gone = path
-            if _GONE not in name:
-                gone = root / f"{name}{_GONE}{secrets.token_hex(4)}"
-                try:
-                    os.rename(path, gone)
-                except OSError as error:
-                    _log.warning("%s is not used any more, but cannot be removed: %s", path, error)
-                    continue
-                _log.info("%s is removed: no topology uses it any more", path)
-            self._removals.state(str(gone), _removal(gone), 0.0)
-        self._removals.forget(lambda key: False)
+            _log.info("%s is removed: no topology uses it any more", root / name)
+            self._removals.take(root / name)
 
     def sweep(self) -> None:
         """Remove what a supervisor before this one had begun: there must be no other one at work."""
-        for root in (self._code, self._environments.root):
-            with contextlib.suppress(OSError):
-                for name in os.listdir(root):
-                    if _NEW in name or _GONE in name:
-                        _remove(root / name)
+        with contextlib.suppress(OSError):
+            for name in os.listdir(self._code):
+                if _NEW in name:
+                    self._removals.take(self._code / name)
+        self._removals.sweep()
         self._environments.sweep()
 
 
@@ -332,19 +323,3 @@ def _write_protect(folder: Path) -> None:
             os.chmod(file, os.stat(file).st_mode & 0o555)
         if path != str(folder):  # the folder itself has to be renamed yet
             os.chmod(path, 0o555)
-
-
-def _removal(path: Path) -> Callable[[], None]:
-    return lambda: _remove(path)
-
-
-def _remove(path: Path) -> None:
-    """Remove a file or a folder, also one that may not be written to."""
-    if not path.is_dir() or path.is_symlink():
-        with contextlib.suppress(OSError):
-            path.unlink(missing_ok=True)
-        return
-    for folder, _, _ in os.walk(path):
-        with contextlib.suppress(OSError):
-            os.chmod(folder, 0o700)
-    shutil.rmtree(path, ignore_errors=True)

@@ -23,6 +23,8 @@ def fill(directory: Path) -> None:
         (directory / name).write_text("{}")
     (directory / worker_files.SCRATCH / "split-0").mkdir(parents=True)
     (directory / worker_files.SCRATCH / "split-0" / "data").write_text("much")
+    (directory / worker_files.WORK).mkdir(exist_ok=True)
+    (directory / worker_files.WORK / "output.txt").write_text("more")
 
 
 def names(directory: Path) -> set[str]:
@@ -53,10 +55,11 @@ def test_directories_are_made_for_their_owner_alone_whatever_the_umask(tmp_path:
 
 
 def test_a_new_process_finds_nothing_that_one_before_it_said_but_its_logs_and_scratch(tmp_path: Path) -> None:
-    directories = Directories(tmp_path)
+    directories = Directories(tmp_path, own_work=True)
     fill(directories.make_worker("words-1-0", "w1"))
     again = directories.make_worker("words-1-0", "w1")
-    assert names(again) == {*LOGS, "orders.json", "keys.json", "lease.json", worker_files.SCRATCH}
+    kept = {"orders.json", "keys.json", "lease.json", worker_files.SCRATCH, worker_files.WORK}
+    assert names(again) == {*LOGS, *kept} and names(again / worker_files.WORK) == set()
     # Orders, keys and the lease are written anew before the process begins.
 
 

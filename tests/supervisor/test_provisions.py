@@ -15,7 +15,8 @@ import pytest
 from squall.cluster.blobs import put_bundle
 from squall.cluster.memory import InMemoryStore
 from squall.cluster.records import TopologyRecord
-from supervisor.provisions import Failed, Limits, Pending, Provisions, Ready, State, _remove
+from supervisor.provisions import Failed, Limits, Pending, Provisions, Ready, State
+from supervisor.removals import remove
 from tests.supervisor.hosts import a_topology
 from tests.supervisor.programs import until
 from tests.supervisor.wheels import archive, sha256
@@ -119,7 +120,7 @@ def test_what_somebody_has_deleted_is_prepared_once_more(
 ) -> None:
     provisions = Provisions(tmp_path, store, Files(code).fetch)
     before = ready(provisions.state(with_code(code), 0.0)).provision
-    _remove(tmp_path / deleted)
+    remove(tmp_path / deleted)
     assert ready(provisions.state(with_code(code), 1.0)).provision == before
     assert (before.bundle / "manifest.json").exists()
     assert (Path(before.folders[0]) / "mine.py").read_text() == "x = 1\n"
@@ -212,7 +213,6 @@ def test_what_is_too_large_unpacked_is_refused_and_leaves_nothing(
 def test_what_was_cut_short_is_swept_away(tmp_path: Path, store: InMemoryStore, code: bytes) -> None:
     (tmp_path / "code" / "abc.new-12").mkdir(parents=True)
     (tmp_path / "code" / "abc.new-12" / "half").write_text("")
-    (tmp_path / "code" / "def.gone-12").mkdir()
     (tmp_path / "code" / "0.new-1.file").write_text("")
     provisions = Provisions(tmp_path, store, Files(code).fetch)
     ready(provisions.state(with_code(code), 0.0))

@@ -1,0 +1,74 @@
+"""What nobody uses any more loses its name at once, goes from the disk in the background, and after a restart too."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from supervisor import removals
+from supervisor.removals import GONE, Removals
+from tests.supervisor.programs import until
+
+
+def fill(folder: Path) -> Path:
+    (folder / "deep").mkdir(parents=True)
+    (folder / "deep" / "file").write_text("much")
+    return folder
+
+
+def test_its_name_is_free_at_once_also_while_the_removal_takes_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_go_on = threading.Event()
+    really = removals.remove
+
+    def slowly(path: Path) -> None:
+        assert may_go_on.wait(30)
+        really(path)
+
+    monkeypatch.setattr(removals, "remove", slowly)
+    made = Removals(tmp_path, threads=True)
+    made.take(fill(tmp_path / "code"))
+    fill(tmp_path / "code")
+    assert len(list((tmp_path / GONE).iterdir())) == 1
+    may_go_on.set()
+    until(lambda: not list((tmp_path / GONE).iterdir()))
+    assert (tmp_path / "code" / "deep" / "file").exists(), "what came after it stays"
+    made.close()
+
+
+def test_without_threads_it_is_gone_when_the_call_is_over(tmp_path: Path) -> None:
+    made = Removals(tmp_path)
+    made.take(fill(tmp_path / "code"))
+    made.take(tmp_path / "nothing")
+    assert os.listdir(tmp_path) == [GONE]
+    assert os.listdir(tmp_path / GONE) == []
+
+
+def test_a_link_goes_and_what_it_leads_to_stays(tmp_path: Path) -> None:
+    kept = fill(tmp_path / "kept")
+    (tmp_path / "work").symlink_to(kept)
+    Removals(tmp_path).take(tmp_path / "work")
+    assert not os.path.lexists(tmp_path / "work")
+    assert (kept / "deep" / "file").exists()
+
+
+def test_what_cannot_get_another_name_is_removed_where_it_lies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*names: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "rename", full)
+    Removals(tmp_path, threads=True).take(fill(tmp_path / "code"))
+    assert not (tmp_path / "code").exists()
+
+
+def test_what_an_earlier_supervisor_had_not_removed_yet_is_removed(tmp_path: Path) -> None:
+    Removals(tmp_path).sweep()  # there was none
+    fill(tmp_path / GONE / "12ab")
+    Removals(tmp_path).sweep()
+    assert os.listdir(tmp_path / GONE) == []
