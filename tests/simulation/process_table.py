@@ -48,7 +48,13 @@ class Processes:
 
     # As `supervisor.processes.WorkerProcess`
 
-    def start(self, command: Sequence[str], directory: Path, environment: Mapping[str, str]) -> ProcessHandle:
+    def start(
+        self,
+        command: Sequence[str],
+        directory: Path,
+        environment: Mapping[str, str],
+        work: Path | None = None,
+    ) -> ProcessHandle:
         """Start a process."""
         machine = self.machine_of(directory)
         if machine.full:
