@@ -1,55 +1,168 @@
-"""Connections to a daemon's HTTP: who connects and does not get round to asking is not waited for.
+"""Connections to a daemon's HTTP: a client that does not get on is not waited for.
 
-uvicorn would wait for the first request of a connection, and for the end of half a one, for ever. And connections never take
-all of the files that the process may have open: a daemon needs some for itself, and asyncio fills the log when none is left.
+uvicorn would wait for ever for the first request of a connection, for the end of half a one, for a body that trickles in
+(also when it has said no long ago, and reads on only to throw it away), and for who does not take the answer. Here each of
+these has its patience, a row of a table. And connections never take all of the files that the process may have open: a
+daemon needs some for itself, and asyncio fills the log when none is left.
 Must not know: what is asked.
 """
 
 from __future__ import annotations
 
 import asyncio
+import enum
 import resource
-from typing import Final
+import socket
+import weakref
+from dataclasses import dataclass
+from typing import Any, Final
 
+import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-#: Seconds in which a request has to be there, but for its body.
-REQUEST_SECS: Final = 15.0
 #: Connections that wait until they are taken. As often asyncio tries again, and logs it, when no file can be opened.
 BACKLOG: Final = 128
 
 
-class Connection(H11Protocol):
-    """A connection that is closed when no request comes, and at once when there are too many."""
+class Awaited(enum.Enum):
+    """What a connection is waited for."""
 
-    _patience: asyncio.TimerHandle | None = None
+    REQUEST = "a request, but for its body"
+    BODY = "the body of a request that is being answered"
+    REST = "the rest of a body that nobody reads any more: it was answered before"
+    TAKING = "that the client takes what was sent to it"
+
+
+@dataclass(frozen=True)
+class Patience:
+    """It has to be over in so many seconds. least: or, if so many bytes have gone in them, there are as many again."""
+
+    secs: float
+    least: int | None = None
+
+
+#: A client on the worst of lines does 500 bytes a second. What is over within one read is never measured.
+PATIENCE: Final = {
+    Awaited.REQUEST: Patience(15.0),
+    Awaited.BODY: Patience(30.0, least=15_000),
+    # Long enough that who sends a file in good faith reads the answer before the connection ends.
+    Awaited.REST: Patience(10.0),
+    Awaited.TAKING: Patience(30.0, least=15_000),
+}
+
+
+class Connection(H11Protocol):
+    """A connection that is closed when what it is waited for does not come."""
+
+    _awaited: Awaited | None = None
+    _timer: asyncio.TimerHandle | None = None
+    _received = 0
+    #: What had gone when the timer was set.
+    _mark = 0
+    #: Whether the application was behind since then, so that the client could not send.
+    _held_up = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        if len(self.connections) > most_connections():
-            transport.abort()
-        else:
-            self._wait()
+        self._look()
 
     def data_received(self, data: bytes) -> None:
-        before = self.cycle
+        self._received += len(data)
         super().data_received(data)
-        if self.cycle is not before:
-            self._stop_waiting()
-        elif self._patience is None and before.response_complete and not before.more_body:
-            self._wait()  # for the rest of a request that is not the first
+        self._held_up = self._held_up or self.flow.read_paused
+        self._look()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._look()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._look()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._look()
+
+    def timeout_keep_alive_handler(self) -> None:
+        super().timeout_keep_alive_handler()
+        self._look()
+
+    def shutdown(self) -> None:
+        super().shutdown()
+        self._look()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_waiting()
+        self._wait_for(None)
         super().connection_lost(exc)
 
-    def _wait(self) -> None:
-        self._patience = self.loop.call_later(REQUEST_SECS, self.transport.abort)
+    def _should_upgrade(self) -> bool:
+        return False  # uvicorn would advise, in the log, to install something for it
 
-    def _stop_waiting(self) -> None:
-        if self._patience is not None:
-            self._patience.cancel()
-            self._patience = None
+    def _look(self) -> None:
+        awaited = self._what_is_awaited()
+        if awaited is not self._awaited:
+            self._wait_for(awaited)
+
+    def _what_is_awaited(self) -> Awaited | None:
+        """None: an answer, which is the application's affair, or the next request, for which uvicorn has a timer."""
+        if self.transport.is_closing() or self.flow.write_paused:
+            return Awaited.TAKING
+        if self.conn.their_state is h11.SEND_BODY:
+            return Awaited.REST if self.conn.our_state is h11.DONE else Awaited.BODY
+        if self.conn.their_state is h11.IDLE and (self.cycle is None or self.conn.trailing_data[0]):
+            return Awaited.REQUEST
+        return None
+
+    def _wait_for(self, awaited: Awaited | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._awaited = awaited
+        if awaited is not None:
+            self._mark, self._held_up = self._gone(), self.flow.read_paused
+            self._timer = self.loop.call_later(PATIENCE[awaited].secs, self._time_is_up, awaited)
+
+    def _time_is_up(self, awaited: Awaited) -> None:
+        least = PATIENCE[awaited].least
+        enough = least is not None and (self._held_up or self._gone() - self._mark >= least)
+        if enough:
+            self._wait_for(awaited)
+        else:
+            self.transport.abort()
+
+    def _gone(self) -> int:
+        """A number that grows by each byte that comes, or that the client takes while nothing more is written."""
+        if self._awaited is Awaited.TAKING:
+            return -self.transport.get_write_buffer_size()
+        return self._received
+
+
+class Listener(socket.socket):
+    """A socket that listens, and closes at once what connects when there are too many connections already.
+
+    They count from the moment they are accepted: those with which TLS is not agreed on yet are connections too.
+    """
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        self._taken: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+
+    @classmethod
+    def of(cls, listening: socket.socket) -> Listener:
+        """The same socket, with this limit; the one given is empty afterwards."""
+        return cls(fileno=listening.detach())
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        connection, address = super().accept()
+        most = most_connections()
+        if len(self._taken) >= most:
+            self._taken = weakref.WeakSet(each for each in self._taken if each.fileno() >= 0)
+        if len(self._taken) >= most:
+            connection.close()
+            raise ConnectionAbortedError("too many connections")  # asyncio goes on to the next
+        self._taken.add(connection)
+        return connection, address
 
 
 def most_connections() -> float:

@@ -21,7 +21,7 @@ from urllib.parse import parse_qs, unquote
 
 import uvicorn
 
-from squall.http_connections import BACKLOG, Connection
+from squall.http_connections import BACKLOG, Connection, Listener
 from squall.tls import ServerFiles
 from squall.worker_files import LOG, OUTPUT, BadFile, read_orders
 from supervisor.directories import Directories
@@ -99,7 +99,7 @@ class LogServer:
         self._logs = logs
         self._may_ask = may_ask
         self._tls = tls
-        self._socket = _listen(host, port)
+        self._socket = Listener.of(_listen(host, port))
         #: The port that was bound.
         self.port: int = self._socket.getsockname()[1]
         self._server = uvicorn.Server(self._config())
@@ -135,6 +135,7 @@ class LogServer:
             limit_concurrency=MOST_REQUESTS,
             ssl_certfile=None if self._tls is None else self._tls.certificate,
             ssl_keyfile=None if self._tls is None else self._tls.key,
+            ssl_ciphers=None,  # Python's; older releases of uvicorn would take those of TLS 1.0
         )
 
     def _serve(self) -> None:

@@ -19,7 +19,7 @@ from typing import Final
 import uvicorn
 from starlette.types import ASGIApp
 
-from squall.http_connections import BACKLOG, Connection
+from squall.http_connections import BACKLOG, Connection, Listener
 from squall.tls import ServerFiles
 from topology_api.errors import SquallError
 
@@ -44,7 +44,8 @@ def listen(host: str, port: int) -> socket.socket:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         if host and ":" not in host:
             family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        return socket.create_server((host, port), family=socket.AddressFamily(family), backlog=BACKLOG)
+        listening = socket.create_server((host, port), family=socket.AddressFamily(family), backlog=BACKLOG)
+        return Listener.of(listening)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             taken: str | None = (
@@ -82,6 +83,7 @@ class HttpServer:
             timeout_graceful_shutdown=GRACE_SECS,
             ssl_certfile=None if tls is None else tls.certificate,
             ssl_keyfile=None if tls is None else tls.key,
+            ssl_ciphers=None,  # Python's; older releases of uvicorn would take those of TLS 1.0
         )
         logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
         self._server = _Server(config)

@@ -1,25 +1,40 @@
-"""Whoever connects and asks nothing, or half a question, keeps neither the connection nor others from being answered."""
+"""Whoever connects and asks nothing, or half a question, or does not come to its end, keeps neither the connection nor
+others from being answered. (`tests/squall/test_http_connections.py` has what is slow, and is waited for.)"""
 
 from __future__ import annotations
 
 import socket
+import ssl
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 import pytest
 
 from nimbus.daemon import NimbusDaemon
 from squall import http_connections
-from squall.http_client import Client
+from squall.http_client import Address, Client, at
+from squall.http_connections import PATIENCE, Awaited, Patience
+from squall.tls import client_context
+from tests.certificates import make_certificates
+from tests.nimbus_http.nimbuses import Cluster, until
 
 CAP_SECS = 30.0
 ASKED = b"GET /health HTTP/1.1\r\nHost: nimbus\r\n\r\n"
+#: A request that is refused for its lack of a token, and of which the body is announced.
+REFUSED = b"POST /api/v1/topologies HTTP/1.1\r\nHost: nimbus\r\nContent-Length: 100\r\n\r\n"
 
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_connections, "REQUEST_SECS", 0.3)
+    monkeypatch.setitem(PATIENCE, Awaited.REQUEST, Patience(0.3))
+
+
+@pytest.fixture
+def impatient_with_bodies(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(PATIENCE, Awaited.REST, Patience(0.3))
+    monkeypatch.setitem(PATIENCE, Awaited.BODY, Patience(0.3, least=15_000))
 
 
 @pytest.fixture
@@ -29,8 +44,8 @@ def connections(leader: NimbusDaemon) -> Iterator[list[socket.socket]]:
 
 
 def connect(nimbus: NimbusDaemon) -> socket.socket:
-    host, _, port = nimbus.url.removeprefix("http://").rpartition(":")
-    return socket.create_connection((host, int(port)), timeout=CAP_SECS)
+    address = Address.of(nimbus.url)
+    return socket.create_connection((address.host, address.port), timeout=CAP_SECS)
 
 
 def is_closed(connection: socket.socket) -> bool:
@@ -41,12 +56,43 @@ def is_closed(connection: socket.socket) -> bool:
         return True
 
 
-def answer(connection: socket.socket) -> bytes:
-    connection.sendall(ASKED)
+def answer(connection: socket.socket, asked: bytes = ASKED, end: bytes = b'"status"') -> bytes:
+    connection.sendall(asked)
     data = b""
-    while b'"status"' not in data:
-        data += connection.recv(4096)
+    while end not in data:
+        piece = connection.recv(4096)
+        assert piece, f"the connection has ended after {data!r}"
+        data += piece
     return data
+
+
+@contextmanager
+def trickling(connection: socket.socket, data: bytes) -> Iterator[None]:
+    """Meanwhile so many bytes are sent, one after the other, as long as anybody takes them."""
+    stop = threading.Event()
+
+    def trickle() -> None:
+        for byte in data:
+            try:
+                connection.sendall(bytes([byte]))
+            except OSError:
+                return
+            if stop.wait(0.05):
+                return
+
+    thread = threading.Thread(target=trickle)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(CAP_SECS)
+
+
+def authorized(nimbus: NimbusDaemon, method: str, path: str, size: int) -> bytes:
+    """The head of a request of an operator, whose body is announced."""
+    lines = (f"{method} /api/v1/{path} HTTP/1.1", "Host: nimbus", f"Authorization: Bearer {nimbus.token}")
+    return "\r\n".join((*lines, f"Content-Length: {size}", "", "")).encode()
 
 
 def test_a_connection_without_a_request_is_closed(
@@ -63,34 +109,60 @@ def test_a_connection_without_a_request_is_closed(
 def test_a_request_that_trickles_in_is_not_waited_for(
     impatient: None, connections: list[socket.socket]
 ) -> None:
-    stop = threading.Event()
-
-    def trickle() -> None:
-        for byte in ASKED * 100:
-            try:
-                connections[0].sendall(bytes([byte]))
-            except OSError:
-                return
-            if stop.wait(0.05):
-                return
-
-    thread = threading.Thread(target=trickle)
-    thread.start()
-    try:
+    with trickling(connections[0], ASKED * 100):
         assert is_closed(connections[0])
-    finally:
-        stop.set()
-        thread.join(CAP_SECS)
 
 
-def test_a_body_may_take_its_time(impatient: None, leader: NimbusDaemon) -> None:
+def test_a_body_may_take_longer_than_a_request(impatient: None, leader: NimbusDaemon) -> None:
+    with connect(leader) as connection, connect(leader) as silent:
+        connection.sendall(authorized(leader, "POST", "supervisors/none/drain", 2))
+        assert is_closed(silent), "so long it is since the body could have come"
+        assert answer(connection, b"{}", b"\r\n").startswith(b"HTTP/1.1 404")
+
+
+def test_the_body_of_a_request_that_was_refused_is_not_waited_for(
+    impatient_with_bodies: None, connections: list[socket.socket], client: Client
+) -> None:
+    trickles, silent, _ = connections
+    for connection in (trickles, silent):
+        assert answer(connection, REFUSED, b"}}").startswith(b"HTTP/1.1 401")
+    with trickling(trickles, bytes(100)):
+        assert is_closed(trickles)
+    assert is_closed(silent)
+    assert client.get("cluster")["leader"], "others are answered"
+
+
+def test_a_connection_whose_refused_request_has_come_to_its_end_is_asked_on(
+    impatient: None, connections: list[socket.socket]
+) -> None:
+    answer(connections[0], REFUSED, b"}}")
+    assert answer(connections[0], bytes(100) + ASKED).startswith(b"HTTP/1.1 200")
+    answer(connections[0], REFUSED, b"}}")
+    connections[0].sendall(bytes(100) + ASKED[:20])
+    assert is_closed(connections[0]), "and half a request after it is not waited for"
+
+
+def test_a_file_that_comes_too_slowly_is_not_waited_for_and_nothing_is_left_of_it(
+    impatient_with_bodies: None, leader: NimbusDaemon, client: Client
+) -> None:
+    name = "0" * 64
     with connect(leader) as connection:
-        token = leader.token
-        head = f"POST /api/v1/supervisors/none/drain HTTP/1.1\r\nHost: n\r\nAuthorization: Bearer {token}\r\n"
-        connection.sendall(f"{head}Content-Length: 2\r\n\r\n".encode())
-        threading.Event().wait(0.6)
-        connection.sendall(b"{}")
-        assert connection.recv(12) == b"HTTP/1.1 404"
+        connection.sendall(authorized(leader, "PUT", at("files", name), 1_000_000) + bytes(50_000))
+        until(lambda: list(leader.files.directory.iterdir()), "the file that comes in")
+        with trickling(connection, bytes(100)):
+            assert is_closed(connection)
+    until(lambda: not list(leader.files.directory.iterdir()), "the end of what came in")
+    assert not client.exists(at("files", name))
+
+
+def test_who_does_not_take_an_answer_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch, leader: NimbusDaemon
+) -> None:
+    monkeypatch.setitem(PATIENCE, Awaited.TAKING, Patience(0.3, least=15_000))
+    asked = b"GET /api/v1/openapi.json HTTP/1.1\r\nHost: nimbus\r\n\r\n" * 1000
+    with connect(leader) as connection, pytest.raises(ConnectionError):
+        while True:
+            connection.sendall(asked)  # until nothing goes any more, and then it has ended
 
 
 def test_connections_over_the_limit_are_closed_at_once_and_the_others_stay(
@@ -101,3 +173,30 @@ def test_connections_over_the_limit_are_closed_at_once_and_the_others_stay(
     with connect(leader) as one_more:
         assert is_closed(one_more)
     assert answer(connections[0]).startswith(b"HTTP/1.1 200")
+
+
+def test_connections_that_do_not_agree_on_tls_count_too(
+    monkeypatch: pytest.MonkeyPatch, cluster: Cluster, tmp_path: Path
+) -> None:
+    made = make_certificates(tmp_path / "certificates")
+    conf = {
+        "squall.tls.certificate": made.certificate,
+        "squall.tls.key": made.key,
+        "squall.tls.ca": made.ca,
+    }
+    leader = cluster.start_leader(conf=conf)
+    monkeypatch.setattr(http_connections, "most_connections", lambda: 3)
+    with ExitStack() as stack:
+        first = [stack.enter_context(connect(leader)) for _ in range(3)]
+        assert is_closed(stack.enter_context(connect(leader)))
+        first[0].close()
+        trusted = client_context(made.ca)
+
+        def agreed() -> ssl.SSLSocket | None:
+            try:
+                return trusted.wrap_socket(connect(leader), server_hostname="127.0.0.1")
+            except OSError:  # the other one has not gone yet
+                return None
+
+        with until(agreed, "a place") as connection:
+            assert answer(connection).startswith(b"HTTP/1.1 200")

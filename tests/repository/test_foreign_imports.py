@@ -22,6 +22,7 @@ MAY_IMPORT = {
     "click": ("squall_cli/",),
     "cloudpickle": ("topology_api/",),
     "confluent_kafka": ("squall_io/",),
+    "h11": ("squall/http_connections.py",),
     "kazoo": ("squall/cluster/zookeeper/client.py",),
     "msgspec": ("squall/transport/columns.py", "squall/transport/control.py"),
     "nacl": ("squall/sealing.py",),
