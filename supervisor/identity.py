@@ -1,7 +1,7 @@
 """What a supervisor keeps of itself in its state directory: its id, its key pair, its cluster. And that nobody else uses it.
 
 ```
-<state>/lock       held by the process that uses the directory
+<state>/lock       held, as the directory itself is, by the process that uses it: its pid
 <state>/id         the supervisor's id, made from its host's name when it begins
 <state>/key        its key pair, mode 0600
 <state>/cluster    the id of the cluster that it belongs to, since it first saw one
@@ -18,6 +18,7 @@ import re
 import secrets
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -41,44 +42,60 @@ class BadState(SquallError):
 
 
 class StateLock:
-    """Holds a state directory; `BadState` when another process has it."""
+    """Holds a state directory; `BadState` when another process has it.
+
+    Locked are the file, which says who holds it, and the directory itself: a file that somebody deletes can be made, and
+    locked, again while this process runs.
+    """
 
     def __init__(self, state: Path) -> None:
+        self._descriptors: list[int] = []
         try:
             make_directory(state)
-            self._descriptor = os.open(state / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            directory = os.open(state, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            self._descriptors.append(directory)
+            file = os.open(state / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._descriptors.append(file)
+            free = _taken(file)
         except OSError as error:
+            self.release()
             raise BadState(f"the state directory {state} cannot be used (--state): {error}") from error
-        if not self._taken():
-            owner = os.pread(self._descriptor, 32, 0).decode(errors="replace").strip() or "?"
-            os.close(self._descriptor)
+        with suppress(OSError):  # a file system of a network may lock no directories: then the file has to do
+            free = free and _taken(directory)
+        if not free:
+            owner = os.pread(file, 32, 0).decode(errors="replace").strip()
+            self.release()
+            by = f"process {owner}" if owner else f"another process (its {state / LOCK} was removed)"
             raise BadState(
-                f"the state directory {state} is in use by process {owner}: give each supervisor its own with --state DIR"
-            ) from None
-        os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
-
-    def _taken(self) -> bool:
-        """Take it. A process that was killed a moment ago may have it until what it was just starting has begun."""
-        end = time.monotonic() + _PATIENCE
-        while True:
-            try:
-                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return True
-            except OSError:
-                if time.monotonic() >= end:
-                    return False
-                time.sleep(0.02)
+                f"the state directory {state} is in use by {by}: give each supervisor its own with --state DIR"
+            )
+        with suppress(OSError):  # a full disk: it is only told, nothing depends on it
+            os.ftruncate(file, 0)
+            os.pwrite(file, f"{os.getpid()}\n".encode(), 0)
 
     def release(self) -> None:
         """Another process may use the directory."""
-        os.close(self._descriptor)
+        while self._descriptors:
+            os.close(self._descriptors.pop())
 
     def __enter__(self) -> StateLock:
         return self
 
     def __exit__(self, *error: object) -> None:
         self.release()
+
+
+def _taken(descriptor: int) -> bool:
+    """Lock it. A process that was killed a moment ago may have it until what it was just starting has begun."""
+    end = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() >= end:
+                return False
+            time.sleep(0.02)
 
 
 def own_id(state: Path, host: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import stat
@@ -16,7 +17,7 @@ from squall.tls import InsecureBind
 from squall.transport import sockets
 from squall.worker_files import KEYS, LEASE, read_orders
 from supervisor.daemon import SupervisorDaemon
-from supervisor.identity import BadState, KnownCluster, StateLock, own_id, own_keys
+from supervisor.identity import LOCK, BadState, KnownCluster, StateLock, own_id, own_keys
 from supervisor.log_server import CannotListen
 from tests.supervisor.supervisor_daemons import Cluster, alive
 
@@ -181,6 +182,33 @@ def test_two_daemons_never_share_a_state_directory(cluster: Cluster) -> None:
     cluster.start()
     with pytest.raises(BadState, match=rf"in use by process {os.getpid()}: give each supervisor its own"):
         SupervisorDaemon(cluster.store.session(), cluster.settings())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("there", ["nothing", "another file"])
+def test_nor_when_somebody_has_removed_the_file_that_says_whose_it_is(cluster: Cluster, there: str) -> None:
+    daemon = cluster.start()
+    (cluster.tmp / "s1" / LOCK).unlink()
+    if there == "another file":
+        (cluster.tmp / "s1" / LOCK).write_text("")
+    with pytest.raises(BadState, match="in use by another process"):
+        SupervisorDaemon(cluster.store.session(), cluster.settings())
+    cluster.stop(daemon)
+    with StateLock(cluster.tmp / "s1"):
+        assert (cluster.tmp / "s1" / LOCK).read_text() == f"{os.getpid()}\n"
+
+
+@pytest.mark.slow
+def test_a_full_disk_keeps_no_supervisor_from_its_state_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*what: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    StateLock(tmp_path).release()
+    monkeypatch.setattr(os, "pwrite", full)
+    with StateLock(tmp_path), pytest.raises(BadState, match="in use"):
+        StateLock(tmp_path)
 
 
 def test_a_daemon_listens_to_other_machines_only_with_a_certificate(cluster: Cluster) -> None:
