@@ -8,12 +8,12 @@
                        are told on this host. Without it their settings here (an index of the site's) count
   venv/                the environment. What it lacks comes from our own folders, after its own (squall.pth)
   build.log            what was run, and all that it said, at each try
-  builder.json         the process that builds, so that a supervisor that comes later can end it
   ready                written last: without it all of this is made anew
 ```
 
 The key is a digest of all that goes in. The building is done by uv where there is one, else by venv and pip, in a process of
-its own: what packages do while they are installed cannot reach the supervisor.
+its own: what packages do while they are installed cannot reach the supervisor. It and all that it starts bear a mark in their
+environment, by which a supervisor that comes later finds them, however early the one before was killed.
 Must not know: topologies, workers, how files are fetched (a function is given).
 """
 
@@ -39,17 +39,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from squall import archives, worker_files
-from squall.process_stat import stat_of
+from squall import archives
+from squall.process_stat import all_processes
 from supervisor.directories import make_directory
-from supervisor.processes import WorkerProcess, own_folders
+from supervisor.processes import marked, own_folders
 from topology_api.errors import SquallError
 
 _log = logging.getLogger(__name__)
 
 LOG: Final = "build.log"
 READY: Final = "ready"
-BUILDER: Final = "builder.json"
+#: Stands in the environment of a builder and of all that it starts; the value is the directory that it builds in.
+MARK: Final = "BUILDER_OF_SQUALL"
 #: What a worker process itself imports: an environment may hold no other versions of these than ours.
 WORKERS_NEED: Final = ("cloudpickle", "msgspec", "pyzmq")
 #: Seconds that one step of a building may take.
@@ -71,6 +72,10 @@ _HIDDEN: Final = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "PIP_TARGET", "PIP_
 _SETTINGS: Final = ("PIP_", "UV_")
 #: Those that name no packages, only where to work.
 _NO_SOURCES: Final = ("PIP_CACHE_DIR", "UV_CACHE_DIR")
+
+#: How often it is looked for builders that a supervisor before this one had, and how many seconds the kernel gets for each.
+_KILL_ROUNDS: Final = 100
+_KILL_PAUSE: Final = 0.01
 
 #: Gives a file by its SHA-256 for as long as it is entered.
 Fetched = Callable[[str], AbstractContextManager[Path]]
@@ -156,11 +161,12 @@ class Environments:
                     os.killpg(pid, signal.SIGKILL)
 
     def sweep(self) -> None:
-        """End and remove what a supervisor before this one was building."""
+        """End and remove what a supervisor before this one was building. A builder that it was just starting when it was
+        killed has begun, and bears its mark: before that the lock of the state directory is not free."""
         with contextlib.suppress(OSError):
             for name in os.listdir(self.root):
                 if not (self.root / name / READY).exists():
-                    _end_builder(self.root / name)
+                    _end_builders(self.root / name)
                     for part in ("venv", "wheels"):
                         shutil.rmtree(self.root / name / part, ignore_errors=True)
 
@@ -216,6 +222,7 @@ class Environments:
     def _run(self, command: Sequence[str], directory: Path, log: BinaryIO) -> str:
         """Run one step; how it ended, "" when all is well."""
         environ = tools_environment(os.environ, alone=(directory / "wheels").is_dir())
+        environ[MARK] = str(directory)
         with self._lock:  # so that `close` sees every process
             if self._closed:
                 raise BuildFailed("the supervisor ends")
@@ -230,7 +237,6 @@ class Environments:
             )
             self._building.add(process.pid)
         try:
-            _note_builder(directory, process.pid)
             return _ending(process.wait(LONGEST_STEP))
         except subprocess.TimeoutExpired:
             return f"SIGKILL, since it was not done after {LONGEST_STEP:.0f} s"
@@ -299,21 +305,16 @@ def _add_our_folders(venv: Path) -> None:
         (packages / "squall.pth").write_text("".join(f"{folder}\n" for folder in folders))
 
 
-def _note_builder(directory: Path, pid: int) -> None:
-    stat = stat_of(pid)
-    if stat is not None:
-        worker_files.write(directory, BUILDER, {"pid": pid, "started": stat.started}, 0o600)
-
-
-def _end_builder(directory: Path) -> None:
-    """End the process that was building in a directory, if it still runs."""
-    try:
-        body = worker_files.read(directory, BUILDER)
-        found = None if body is None else WorkerProcess.adopt(int(body["pid"]), int(body["started"]))
-    except (worker_files.BadFile, KeyError, TypeError, ValueError):
-        return
-    if found is not None:
-        found.kill()
+def _end_builders(directory: Path) -> None:
+    """End the processes that are still building in a directory."""
+    for _ in range(_KILL_ROUNDS):  # what one starts while we look is seen in the next round
+        found = list(marked(all_processes(), MARK, directory))
+        if not found:
+            return
+        for stat in found:
+            with contextlib.suppress(OSError):  # it has ended by itself
+                os.kill(stat.pid, signal.SIGKILL)
+        time.sleep(_KILL_PAUSE)
 
 
 def _ending(status: int) -> str:

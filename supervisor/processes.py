@@ -110,7 +110,7 @@ class WorkerProcess:
     @classmethod
     def find(cls, directory: Path) -> WorkerProcess | None:
         """The living process that somebody else started for a directory, found by its mark; None when there is none."""
-        for stat in _marked(all_processes(), directory):
+        for stat in marked(all_processes(), MARK, directory):
             if stat.pid == stat.session and stat.living:
                 return cls(stat.pid, stat.started, child=False)
         return None
@@ -180,14 +180,14 @@ def kill_left_over(session: int, directory: Path) -> None:
     leader = stat_of(session)
     if leader is not None and leader.living:
         return  # that number belongs to somebody else by now, or its leader was not gone
-    for stat in _marked(session_members(session), directory):
+    for stat in marked(session_members(session), MARK, directory):
         with contextlib.suppress(OSError):
             os.kill(stat.pid, signal.SIGKILL)
 
 
-def _marked(processes: Iterable[Stat], directory: Path) -> Iterator[Stat]:
-    """Those that bear the mark of a directory."""
-    mark = f"{MARK}={directory}".encode()
+def marked(processes: Iterable[Stat], name: str, directory: Path) -> Iterator[Stat]:
+    """Those that were started for a directory: it stands in their environment under that name."""
+    mark = f"{name}={directory}".encode()
     for stat in processes:
         with contextlib.suppress(OSError):
             if mark in Path(f"/proc/{stat.pid}/environ").read_bytes().split(b"\0"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -13,11 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from squall import worker_files
-from squall.process_stat import stat_of
 from supervisor import environments
 from supervisor.environments import (
-    BUILDER,
     LOG,
     READY,
     BuildFailed,
@@ -230,23 +228,51 @@ def test_what_is_being_built_ends_with_the_supervisor(tmp_path: Path, shipped: S
         made.make(environment_of(made, shipped.requirements("x")), shipped)
 
 
-def test_what_a_killed_supervisor_was_building_is_ended_by_the_next(tmp_path: Path) -> None:
-    made = Environments(tmp_path / "environments", uv="")
-    directory = made.root / "key"
-    (directory / "venv" / "lib").mkdir(parents=True)
-    builder = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+#: A supervisor that is killed in the very moment in which its builder was started.
+KILLED = """
+import os, signal, subprocess, sys
+from contextlib import contextmanager
+from pathlib import Path
+from supervisor.environments import Environments
+
+start = subprocess.Popen.__init__
+def start_and_die(*args, **options):
+    start(*args, **options)
+    os.kill(os.getpid(), signal.SIGKILL)
+subprocess.Popen.__init__ = start_and_die
+
+@contextmanager
+def shipped(digest):
+    yield Path(sys.argv[3])
+
+made = Environments(Path(sys.argv[1]), uv="", python=sys.argv[2])
+made.make(made.of({"requirements": "r"}), shipped)
+"""
+
+
+def test_what_a_killed_supervisor_was_building_is_ended_by_the_next_whenever_it_was_killed(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "requirements.txt").write_text("x\n")
+    root = tmp_path / "environments"
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED, str(root), slow_python(tmp_path), str(tmp_path / "requirements.txt")],
+        env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert killed.returncode == -9, killed.stderr
+    until(lambda: (tmp_path / "pid").exists())
+    pid = int((tmp_path / "pid").read_text())
     try:
-        stat = stat_of(builder.pid)
-        assert stat is not None
-        worker_files.write(directory, BUILDER, {"pid": builder.pid, "started": stat.started})
-        (directory / LOG).write_text("what was said so far\n")
-        made.sweep()
-        assert builder.wait(30) == -9
+        (directory,) = root.iterdir()
+        (directory / "venv" / "lib").mkdir(parents=True)
+        assert runs(pid)
+        Environments(root, uv="").sweep()
+        until(lambda: not runs(pid))
         assert not (directory / "venv").exists()
         assert (directory / LOG).exists(), "the log can still be read"
     finally:
-        builder.kill()
-        builder.wait()
+        if runs(pid):
+            os.kill(pid, signal.SIGKILL)
 
 
 def test_uv_is_used_where_it_is(tmp_path: Path, shipped: Shipped) -> None:

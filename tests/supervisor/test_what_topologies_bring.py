@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from supervisor.daemon import SupervisorDaemon
-from supervisor.environments import BUILDER
+from supervisor.environments import LOG
 from tests.supervisor.supervisor_daemons import Cluster, alive
 from tests.supervisor.wheels import archive, make_wheel, sha256
 
@@ -107,5 +107,5 @@ def test_an_environment_that_cannot_be_built_is_told_with_its_log_and_holds_no_o
     cluster.kill("words")
     cluster.until(lambda: cluster.registry.topology("words") is None)
     directory = cluster.tmp / "s1" / "environments"
-    cluster.until(lambda: not list(directory.rglob(BUILDER)), "nothing is left of it")
+    cluster.until(lambda: not list(directory.rglob(LOG)), "nothing is left of it")
     assert cluster.opened("w1", name="others")
