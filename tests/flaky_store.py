@@ -25,6 +25,10 @@ AFTER: Final = "after"
 T = TypeVar("T")
 
 
+class Death(BaseException):
+    """The daemon that was writing is no more."""
+
+
 @dataclass(frozen=True)
 class Call:
     """A call that is about to be made."""

@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
+from nimbus.assigning import workers_of
 from nimbus.master import Nimbus
 from squall.clock import ManualClock
 from squall.cluster.memory import InMemoryStore
@@ -18,7 +19,7 @@ from squall.cluster.records import Placement, SupervisorRecord, TopologyRecord, 
 from squall.cluster.registry import Registry
 from squall.cluster.store import Unavailable
 from squall.worker_files import WHAT_A_STATE_ASKS
-from tests.flaky_store import AFTER, BEFORE, FlakyStore
+from tests.flaky_store import AFTER, BEFORE, Death, FlakyStore
 from topology_api.errors import SquallError
 from topology_api.options import defaults
 from topology_api.topology import ComponentSpec, StreamSpec, Topology
@@ -33,10 +34,6 @@ REPLACE_SECS: Final = 60.0
 #: By then everything that rests or waits for its time has been tried again.
 LONG: Final = 35.0
 STEP: Final = 5.0
-
-
-class Death(BaseException):
-    """The Nimbus that was writing is no more."""
 
 
 #: How a write fails: what is raised, and whether the write was done.
@@ -184,8 +181,7 @@ class Life:
 
     def _placements(self, topology_id: str, leaving: bool) -> list[Placement]:
         read = self.registry.leaving if leaving else self.registry.assignment
-        assignment = read(topology_id)
-        return [] if assignment is None else list(assignment.placements)
+        return list(workers_of(read(topology_id)))
 
     def runs(self, topology_id: str, state: str = "ACTIVE") -> None:
         """The topology of that id has the name, runs in whole, and no other is known."""

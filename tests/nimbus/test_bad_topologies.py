@@ -14,7 +14,7 @@ from squall.cluster import paths
 from squall.cluster.records import SupervisorRecord, WorkerReport
 from squall.cluster.registry import Registry
 from supervisor.outlook import Outlook
-from tests.nimbus.conftest import Scenario, a_topology
+from tests.nimbus.transcripts import Scenario, a_topology
 from topology_api.errors import NameTaken
 from topology_api.options import defaults
 
@@ -27,8 +27,7 @@ ODD: list[dict[str, object]] = [{"state": "BOGUS"}, {"conf": {}}, {"deadline": f
 @pytest.fixture
 def two(scenario: Scenario) -> Scenario:
     """Two topologies that run."""
-    for line in ("supervisor s1 slots=3", "submit one tasks=1", "submit two tasks=2"):
-        scenario.say(f"@ 0 {line}")
+    scenario.say("@ 0 supervisor s1 slots=3; submit one tasks=1; submit two tasks=2")
     return scenario
 
 
@@ -46,8 +45,7 @@ def test_the_others_go_on_and_it_is_told_of_once(
     assert [record.name for record in two.nimbus.topologies()] == ["two"]
     told = [each.getMessage() for each in caplog.records if each.levelname == "ERROR"]
     assert len(told) == 1 and told[0].startswith("one: its record cannot be read, it is left alone:")
-    two.say("@ 5 kill two wait=0")
-    two.say("@ 6 report two w1 stopped")
+    two.say("@ 5 kill two wait=0; report two w1 stopped")
     assert two.nimbus.topologies() == []
     assert two.registry.assignment("one-1-0") is not None
 
@@ -80,7 +78,8 @@ def test_a_bad_assignment_is_as_bad_as_a_bad_record(what: str, two: Scenario) ->
     with pytest.raises(BadTopology, match=r"topology 'one' cannot be read .*squall kill one"):
         two.nimbus.deactivate("one")
     two.nimbus.kill("one", wait_secs=0)
-    two.say("@ 1 report one w1 stopped")
+    if what == "leaving":  # the others are known, and waited for
+        two.say("@ 1 report one w1 stopped")
     assert [record.name for record in two.nimbus.topologies()] == ["two"]
     assert two.registry.known_ids() == {"two-2-0"}
 

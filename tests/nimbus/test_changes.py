@@ -12,7 +12,7 @@ from squall.cluster.memory import InMemoryStore
 from squall.cluster.records import SupervisorRecord, WorkerReport
 from squall.cluster.registry import Registry
 from squall.cluster.store import Cancel, Watch
-from tests.nimbus.conftest import a_topology
+from tests.nimbus.transcripts import a_topology
 from topology_api.options import defaults
 
 

@@ -1,25 +1,16 @@
-"""How work leaves a supervisor that is to get none, as transcripts; `conftest.py` says how to read them."""
+"""How work leaves a supervisor that is to get none, as transcripts; `transcripts.py` says how to read them."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import pytest
 
 from nimbus.draining import NoSuchSupervisor
-from tests.nimbus.conftest import Scenario
-
-Play = Callable[[str], None]
+from tests.nimbus.transcripts import Play, Scenario
 
 
 def test_topologies_leave_a_drained_supervisor_after_their_drain_one_after_the_other(play: Play) -> None:
     play("""
-        @ 0 supervisor s1 slots=2
-        = nothing changes
-        @ 0 submit one tasks=1
-        one ACTIVE
-          w1 s1/0 (1,0): 1
-        @ 0 submit two tasks=1
+        @ 0 supervisor s1 slots=2; submit one tasks=1; submit two tasks=1
         one ACTIVE
           w1 s1/0 (1,0): 1
         two ACTIVE
@@ -69,9 +60,7 @@ def test_nothing_new_is_placed_with_a_drained_supervisor_until_it_is_undrained(p
 
 def test_what_has_no_other_place_stays_on_a_drained_supervisor_until_there_is_one(play: Play) -> None:
     play("""
-        @ 0 supervisor s1 slots=2
-        = nothing changes
-        @ 0 submit words tasks=2
+        @ 0 supervisor s1 slots=2; submit words tasks=2
         words ACTIVE
           w1 s1/0 (1,0): 1 2
         @ 1 drain s1
@@ -92,14 +81,7 @@ def test_what_runs_on_a_drained_supervisor_stays_until_its_turn_when_other_tasks
     play: Play,
 ) -> None:
     play("""
-        @ 0 supervisor s1 slots=2
-        = nothing changes
-        @ 0 submit one tasks=1
-        one ACTIVE
-          w1 s1/0 (1,0): 1
-        @ 0 supervisor s2 slots=1
-        = nothing changes
-        @ 0 submit two tasks=2 workers=2
+        @ 0 supervisor s1 slots=2; submit one tasks=1; supervisor s2 slots=1; submit two tasks=2 workers=2
         one ACTIVE
           w1 s1/0 (1,0): 1
         two ACTIVE
@@ -124,11 +106,7 @@ def test_what_runs_on_a_drained_supervisor_stays_until_its_turn_when_other_tasks
 
 def test_a_topology_whose_other_host_is_lost_keeps_its_workers_on_the_drained_one(play: Play) -> None:
     play("""
-        @ 0 supervisor s1 slots=1
-        = nothing changes
-        @ 0 supervisor s2 slots=1
-        = nothing changes
-        @ 0 submit words tasks=2 workers=2
+        @ 0 supervisor s1 slots=1; supervisor s2 slots=1; submit words tasks=2 workers=2
         words ACTIVE
           w1 s1/0 (1,0): 1
           w2 s2/0 (1,0): 2

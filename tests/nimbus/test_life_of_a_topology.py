@@ -1,17 +1,13 @@
-"""How topologies come and go, as transcripts; `conftest.py` says how to read them."""
+"""How topologies come and go, as transcripts; `transcripts.py` says how to read them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-Play = Callable[[str], None]
+from tests.nimbus.transcripts import Play
 
 
 def test_a_topology_is_placed_at_once_and_gone_when_its_workers_have_drained_and_stopped(play: Play) -> None:
     play("""
-        @ 0 supervisor s1 slots=4
-        = nothing changes
-        @ 0 submit words tasks=3 workers=2
+        @ 0 supervisor s1 slots=4; submit words tasks=3 workers=2
         words ACTIVE
           w1 s1/0 (1,0): 1 3
           w2 s1/1 (1,0): 2
@@ -35,9 +31,7 @@ def test_a_topology_is_placed_at_once_and_gone_when_its_workers_have_drained_and
 
 def test_a_kill_waits_no_longer_than_it_was_told(play: Play) -> None:
     play("""
-        @ 0 supervisor s1 slots=1
-        = nothing changes
-        @ 0 submit words tasks=1
+        @ 0 supervisor s1 slots=1; submit words tasks=1
         words ACTIVE
           w1 s1/0 (1,0): 1
         @ 5 kill words wait=2
@@ -57,9 +51,7 @@ def test_a_kill_waits_no_longer_than_it_was_told(play: Play) -> None:
 
 def test_a_second_kill_keeps_the_deadline_unless_it_names_another(play: Play) -> None:
     play("""
-        @ 0 supervisor s1 slots=1
-        = nothing changes
-        @ 0 submit words tasks=1
+        @ 0 supervisor s1 slots=1; submit words tasks=1
         words ACTIVE
           w1 s1/0 (1,0): 1
         @ 1 kill words wait=600
@@ -79,9 +71,7 @@ def test_a_second_kill_keeps_the_deadline_unless_it_names_another(play: Play) ->
 
 def test_a_killed_topology_takes_no_other_command(play: Play) -> None:
     play("""
-        @ 0 supervisor s1 slots=1
-        = nothing changes
-        @ 0 submit words tasks=1
+        @ 0 supervisor s1 slots=1; submit words tasks=1
         words ACTIVE
           w1 s1/0 (1,0): 1
         @ 1 kill words
@@ -107,9 +97,7 @@ def test_a_topology_without_workers_is_killed_at_once(play: Play) -> None:
 
 def test_a_topology_that_never_was_active_can_be_killed(play: Play) -> None:
     play("""
-        @ 0 supervisor s1 slots=1
-        = nothing changes
-        @ 0 submit words tasks=1 inactive
+        @ 0 supervisor s1 slots=1; submit words tasks=1 inactive
         words INACTIVE
           w1 s1/0 (1,0): 1
         @ 1 kill words
@@ -145,9 +133,7 @@ def test_a_name_is_taken_until_its_topology_is_gone(play: Play) -> None:
         " submit again then, or under another name"
     )
     play(f"""
-        @ 0 supervisor s1 slots=2
-        = nothing changes
-        @ 0 submit words tasks=1
+        @ 0 supervisor s1 slots=2; submit words tasks=1
         words ACTIVE
           w1 s1/0 (1,0): 1
         @ 1 submit words tasks=2
@@ -167,9 +153,7 @@ def test_a_name_is_taken_until_its_topology_is_gone(play: Play) -> None:
 
 def test_what_an_earlier_topology_of_the_name_says_late_is_refused(play: Play) -> None:
     play("""
-        @ 0 supervisor s1 slots=1
-        = nothing changes
-        @ 0 submit words tasks=1
+        @ 0 supervisor s1 slots=1; submit words tasks=1
         words ACTIVE
           w1 s1/0 (1,0): 1
         @ 1 kill words wait=0
@@ -204,9 +188,7 @@ def test_an_unknown_name_is_an_error_of_every_command_and_changes_nothing(play: 
 
 def test_a_topology_is_completed_when_all_its_workers_have_ended_and_keeps_its_name(play: Play) -> None:
     play("""
-        @ 0 supervisor s1 slots=2
-        = nothing changes
-        @ 0 submit words tasks=2 workers=2
+        @ 0 supervisor s1 slots=2; submit words tasks=2 workers=2
         words ACTIVE
           w1 s1/0 (1,0): 1
           w2 s1/1 (1,0): 2
@@ -230,9 +212,7 @@ def test_a_topology_is_completed_when_all_its_workers_have_ended_and_keeps_its_n
 
 def test_completion_is_not_taken_back(play: Play) -> None:
     play("""
-        @ 0 supervisor s1 slots=1
-        = nothing changes
-        @ 0 submit words tasks=1
+        @ 0 supervisor s1 slots=1; submit words tasks=1
         words ACTIVE
           w1 s1/0 (1,0): 1
         @ 1 report words w1 opened ended
@@ -251,9 +231,7 @@ def test_completion_is_not_taken_back(play: Play) -> None:
 
 def test_a_source_that_ended_before_its_topology_was_told_to_rest_still_completes_it(play: Play) -> None:
     play("""
-        @ 0 supervisor s1 slots=1
-        = nothing changes
-        @ 0 submit words tasks=1
+        @ 0 supervisor s1 slots=1; submit words tasks=1
         words ACTIVE
           w1 s1/0 (1,0): 1
         @ 1 deactivate words
@@ -267,9 +245,7 @@ def test_a_source_that_ended_before_its_topology_was_told_to_rest_still_complete
 
 def test_a_completed_topology_that_is_killed_waits_only_for_its_workers_to_be_gone(play: Play) -> None:
     play("""
-        @ 0 supervisor s1 slots=1
-        = nothing changes
-        @ 0 submit words tasks=1
+        @ 0 supervisor s1 slots=1; submit words tasks=1
         words ACTIVE
           w1 s1/0 (1,0): 1
         @ 1 report words w1 opened ended
@@ -285,9 +261,7 @@ def test_a_completed_topology_that_is_killed_waits_only_for_its_workers_to_be_go
 
 def test_a_crash_fails_the_topology_and_its_error_is_kept_until_kill(play: Play) -> None:
     play("""
-        @ 0 supervisor s1 slots=2
-        = nothing changes
-        @ 0 submit words tasks=2 workers=2
+        @ 0 supervisor s1 slots=2; submit words tasks=2 workers=2
         words ACTIVE
           w1 s1/0 (1,0): 1
           w2 s1/1 (1,0): 2
@@ -311,9 +285,7 @@ def test_a_crash_fails_the_topology_and_its_error_is_kept_until_kill(play: Play)
 
 def test_a_crash_while_it_drains_does_not_keep_a_killed_topology(play: Play) -> None:
     play("""
-        @ 0 supervisor s1 slots=1
-        = nothing changes
-        @ 0 submit words tasks=1
+        @ 0 supervisor s1 slots=1; submit words tasks=1
         words ACTIVE
           w1 s1/0 (1,0): 1
         @ 1 kill words
@@ -329,9 +301,7 @@ def test_a_crash_while_it_drains_does_not_keep_a_killed_topology(play: Play) -> 
 
 def test_another_nimbus_over_the_same_store_goes_on_where_the_first_stopped(play: Play) -> None:
     play("""
-        @ 0 supervisor s1 slots=3
-        = nothing changes
-        @ 0 submit words tasks=2 workers=2
+        @ 0 supervisor s1 slots=3; submit words tasks=2 workers=2
         words ACTIVE
           w1 s1/0 (1,0): 1
           w2 s1/1 (1,0): 2

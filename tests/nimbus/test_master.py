@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nimbus.assigning import workers_of
 from nimbus.draining import NoSuchSupervisor
 from nimbus.lifecycle import IllegalTransition
 from nimbus.master import Nimbus
@@ -28,20 +29,17 @@ from squall.cluster.records import SupervisorRecord, WorkerReport
 from squall.cluster.registry import Registry
 from squall.cluster.store import TooBig, Unavailable
 from tests.flaky_store import FlakyStore
+from tests.nimbus.transcripts import a_topology
 from topology_api.errors import InvalidConfig, NameTaken, NoSuchTopology
 from topology_api.options import defaults
-from topology_api.topology import ComponentSpec, StreamSpec, Subscription, Topology
-from topology_api.topology import GroupingSpec as Grouping
+from topology_api.topology import Topology
 
 ROOT = Path(__file__).parents[2]
 
 
-def a_topology(name: str = "words") -> Topology:
-    components = (
-        ComponentSpec("lines", "spout", 1, {}, {"default": StreamSpec(("line",))}),
-        ComponentSpec("count", "bolt", 2, {}, {}, (Subscription("lines", "default", Grouping("shuffle")),)),
-    )
-    return Topology(name, {}, components, {"lines": b"no pickle", "count": b"no pickle either"})
+def words(name: str = "words") -> Topology:
+    """A spout, and a bolt of two tasks."""
+    return a_topology(name, 1, count=2)
 
 
 class PlainKeys:
@@ -85,12 +83,23 @@ class Master:
         self.registry = Registry(self.store)
         self.registry.save_supervisor(SupervisorRecord("s1", "s1", 4))
         conf = defaults() | {"mine": [1, 2], "topology.message.timeout.secs": 10}
-        self.submitted = self.nimbus.submit(a_topology(), conf, {"lines": conf | {"own": 1}, "count": conf})
+        self.submitted = self.nimbus.submit(words(), conf, {"lines": conf | {"own": 1}, "count": conf})
 
 
 @pytest.fixture
 def master() -> Master:
     return Master()
+
+
+def when_it_has_shipped(store: InMemoryStore, do: Callable[[], object]) -> None:
+    """Have something done in the midst of the first submission: it has shipped its topology, and not taken the name yet."""
+
+    def meanwhile(path: str) -> None:
+        if path.endswith("-1-0/description"):
+            cancel()
+            do()
+
+    cancel = store.watch(paths.BLOBS, meanwhile)
 
 
 def test_the_record_says_what_was_submitted(master: Master) -> None:
@@ -104,7 +113,7 @@ def test_the_record_says_what_was_submitted(master: Master) -> None:
 
 
 def test_a_submission_ships_bytes_and_a_host_reads_the_same_topology_back(master: Master) -> None:
-    assert get_bundle(master.store, master.submitted.id) == a_topology()
+    assert get_bundle(master.store, master.submitted.id) == words()
 
 
 def test_when_a_topology_is_gone_only_the_counters_are_left_in_the_store(master: Master) -> None:
@@ -123,7 +132,7 @@ def test_keys_are_made_for_each_submission_and_go_with_it_and_stand_in_nothing_e
     store, made = InMemoryStore(), [{"public": f"public{n}", "secret": f"topsecret{n}"} for n in range(2)]
     nimbus = Nimbus(store, ManualClock(), keyring=PlainKeys(store, made))
     registry = Registry(store)
-    one, two = (nimbus.submit(a_topology(name), defaults(), {}) for name in ("one", "two"))
+    one, two = (nimbus.submit(words(name), defaults(), {}) for name in ("one", "two"))
     assert [_keys(registry, one.id), _keys(registry, two.id)] == made
     assert "topsecret" not in caplog.text + repr(nimbus.topologies())
     assert [path for path in _paths(store) if b"topsecret" in (store.get(path) or (b"", 0))[0]] == [
@@ -143,23 +152,17 @@ def test_without_a_maker_of_keys_there_are_none(master: Master) -> None:
 def test_a_submission_that_lost_its_name_leaves_no_keys() -> None:
     store, clock = InMemoryStore(), ManualClock()
     one, other = (Nimbus(store, clock, keyring=PlainKeys(store, [{"secret": "x"}])) for _ in range(2))
-
-    def meanwhile(path: str) -> None:
-        if path.endswith("-1-0/description"):
-            cancel()
-            other.submit(a_topology(), defaults(), {})
-
-    cancel = store.watch(paths.BLOBS, meanwhile)
+    when_it_has_shipped(store, lambda: other.submit(words(), defaults(), {}))
     with pytest.raises(NameTaken):
-        one.submit(a_topology(), defaults(), {})
+        one.submit(words(), defaults(), {})
     assert store.children(paths.KEYS) == ["words-2-0"]
 
 
 def test_no_submission_id_is_given_twice(master: Master) -> None:
-    other = master.nimbus.submit(a_topology("other"), defaults(), {})
+    other = master.nimbus.submit(words("other"), defaults(), {})
     master.registry.remove_supervisor("s1")
     master.nimbus.kill("words")
-    again = master.nimbus.submit(a_topology(), defaults(), {})
+    again = master.nimbus.submit(words(), defaults(), {})
     assert len({master.submitted.id, other.id, again.id}) == 3
 
 
@@ -167,15 +170,9 @@ def test_of_two_nimbuses_that_take_the_same_name_at_once_one_wins_and_the_other_
     store = InMemoryStore()
     clock = ManualClock()
     one, other = Nimbus(store, clock), Nimbus(store, clock)
-
-    def meanwhile(path: str) -> None:
-        if path.endswith("-1-0/description"):  # shipped, but the name is not taken yet
-            cancel()
-            other.submit(a_topology(), defaults(), {})
-
-    cancel = store.watch(paths.BLOBS, meanwhile)
+    when_it_has_shipped(store, lambda: other.submit(words(), defaults(), {}))
     with pytest.raises(NameTaken):
-        one.submit(a_topology(), defaults(), {})
+        one.submit(words(), defaults(), {})
     assert [record.id for record in one.topologies()] == ["words-2-0"]
     assert store.children(paths.BLOBS) == ["words-2-0"]
 
@@ -183,7 +180,7 @@ def test_of_two_nimbuses_that_take_the_same_name_at_once_one_wins_and_the_other_
 def test_a_configuration_that_was_not_merged_is_refused_before_anything_is_written() -> None:
     store = InMemoryStore()
     with pytest.raises(InvalidConfig, match="workers is not set"):
-        Nimbus(store, ManualClock()).submit(a_topology(), {"topology.message.timeout.secs": 5}, {})
+        Nimbus(store, ManualClock()).submit(words(), {"topology.message.timeout.secs": 5}, {})
     assert store.children("/") == ["cluster"]
 
 
@@ -191,9 +188,9 @@ def test_a_record_without_room_for_what_happens_later_is_refused_before_anything
     store = InMemoryStore()
     nimbus = Nimbus(store, ManualClock())
     with pytest.raises(TooBig, match=r"'words' is not taken in: .* bytes, of at most 900,000"):
-        nimbus.submit(a_topology(), defaults() | {"mine": "x" * 900_000}, {})
+        nimbus.submit(words(), defaults() | {"mine": "x" * 900_000}, {})
     assert not {"blobs", "keys", "topologies"}.intersection(store.children("/"))
-    nimbus.submit(a_topology(), defaults() | {"mine": "x" * 890_000}, {})
+    nimbus.submit(words(), defaults() | {"mine": "x" * 890_000}, {})
     nimbus.kill("words", 1.23456789)
     assert nimbus.topologies() == [], "it can be killed, and nothing is left of it"
 
@@ -273,7 +270,7 @@ def test_a_tick_that_the_store_did_not_answer_is_made_good_by_the_next() -> None
     clock = ManualClock()
     nimbus, registry = Nimbus(store, clock), Registry(store.store)
     registry.save_supervisor(SupervisorRecord("s1", "s1", 4))
-    record = nimbus.submit(a_topology(), defaults(), {})
+    record = nimbus.submit(words(), defaults(), {})
     registry.remove_supervisor("s1")
     store.away = True
     with pytest.raises(Unavailable):
@@ -335,8 +332,8 @@ def test_whatever_happens_no_slot_is_shared_no_task_runs_twice_and_everything_ca
     registry = Registry(store)
     nimbus = Nimbus(store, clock)
     do: dict[str, Callable[..., object]] = {
-        "submit": lambda name: nimbus.submit(a_topology(name), defaults() | {"topology.workers": 2}, {}),
-        "replace": lambda name: nimbus.submit(a_topology(name), defaults(), {}, replace=True),
+        "submit": lambda name: nimbus.submit(words(name), defaults() | {"topology.workers": 2}, {}),
+        "replace": lambda name: nimbus.submit(words(name), defaults(), {}, replace=True),
         "rebalance_tasks": lambda name, count: nimbus.rebalance(name, parallelism={"count": count}),
         "report": lambda name, worker, flags: _report(nimbus, registry, name, worker, flags),
         "supervisor": lambda name, slots: registry.save_supervisor(SupervisorRecord(name, name, slots)),
@@ -366,21 +363,19 @@ def _report(nimbus: Nimbus, registry: Registry, name: str, worker: str, flags: t
     record = registry.topology(name)
     if record is None:
         return
-    for assignment in (registry.assignment(record.id), registry.leaving(record.id)):
-        for placed in () if assignment is None else assignment.placements:
-            if placed.worker == worker:
-                ended, drained, stopped, crash = flags
-                report = WorkerReport(worker, placed.incarnation, True, ended, drained, stopped, crash)
-                assert nimbus.report(name, worker, report)
-                return
+    for placed in (*workers_of(registry.assignment(record.id)), *workers_of(registry.leaving(record.id))):
+        if placed.worker == worker:
+            ended, drained, stopped, crash = flags
+            report = WorkerReport(worker, placed.incarnation, True, ended, drained, stopped, crash)
+            assert nimbus.report(name, worker, report)
+            return
 
 
 def _check_placements(registry: Registry) -> None:
     slots: list[tuple[str, int]] = []
     there = {record.id: record.slots for record in registry.supervisors()}
     for record in registry.topologies():
-        assignment = registry.assignment(record.id)
-        placements = () if assignment is None else assignment.placements
+        placements = workers_of(registry.assignment(record.id))
         slots += [(placed.supervisor, placed.slot) for placed in placements]
         tasks = [task for placed in placements for task in placed.tasks]
         assert not tasks or sorted(tasks) == [task for task, _, _ in record.tasks]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-Play = Callable[[str], None]
+from tests.nimbus.transcripts import Play
 
 
 def test_a_topology_waits_for_the_first_supervisor(play: Play) -> None:
@@ -21,9 +19,7 @@ def test_a_topology_waits_for_the_first_supervisor(play: Play) -> None:
 
 def test_a_supervisor_that_joins_later_moves_no_task_of_a_topology_that_has_its_workers(play: Play) -> None:
     play("""
-        @ 0 supervisor s1 slots=1
-        = nothing changes
-        @ 0 submit words tasks=2 workers=1
+        @ 0 supervisor s1 slots=1; submit words tasks=2 workers=1
         words ACTIVE
           w1 s1/0 (1,0): 1 2
         @ 1 supervisor s2 slots=4
@@ -33,11 +29,7 @@ def test_a_supervisor_that_joins_later_moves_no_task_of_a_topology_that_has_its_
 
 def test_the_tasks_of_a_lost_supervisor_go_elsewhere_and_the_others_keep_their_workers(play: Play) -> None:
     play("""
-        @ 0 supervisor s1 slots=2
-        = nothing changes
-        @ 0 supervisor s2 slots=1
-        = nothing changes
-        @ 0 submit words tasks=4 workers=2
+        @ 0 supervisor s1 slots=2; supervisor s2 slots=1; submit words tasks=4 workers=2
         words ACTIVE
           w1 s1/0 (1,0): 1 3
           w2 s2/0 (1,0): 2 4
@@ -56,11 +48,7 @@ def test_without_another_slot_the_workers_that_are_left_take_over_and_keep_their
     play: Play,
 ) -> None:
     play("""
-        @ 0 supervisor s1 slots=1
-        = nothing changes
-        @ 0 supervisor s2 slots=1
-        = nothing changes
-        @ 0 submit words tasks=3 workers=2
+        @ 0 supervisor s1 slots=1; supervisor s2 slots=1; submit words tasks=3 workers=2
         words ACTIVE
           w1 s1/0 (1,0): 1 3
           w2 s2/0 (1,0): 2
@@ -77,9 +65,7 @@ def test_without_another_slot_the_workers_that_are_left_take_over_and_keep_their
 
 def test_nobody_waits_for_the_workers_of_a_supervisor_that_is_gone(play: Play) -> None:
     play("""
-        @ 0 supervisor s1 slots=1
-        = nothing changes
-        @ 0 submit words tasks=1
+        @ 0 supervisor s1 slots=1; submit words tasks=1
         words ACTIVE
           w1 s1/0 (1,0): 1
         @ 1 kill words
@@ -92,9 +78,7 @@ def test_nobody_waits_for_the_workers_of_a_supervisor_that_is_gone(play: Play) -
 
 def test_topologies_share_no_slot_and_the_oldest_goes_first(play: Play) -> None:
     play("""
-        @ 0 supervisor s1 slots=2
-        = nothing changes
-        @ 0 submit one tasks=2 workers=2
+        @ 0 supervisor s1 slots=2; submit one tasks=2 workers=2
         one ACTIVE
           w1 s1/0 (1,0): 1
           w2 s1/1 (1,0): 2
@@ -118,9 +102,7 @@ def test_topologies_share_no_slot_and_the_oldest_goes_first(play: Play) -> None:
 
 def test_a_restart_by_the_supervisor_is_the_same_worker_and_silences_the_one_before(play: Play) -> None:
     play("""
-        @ 0 supervisor s1 slots=1
-        = nothing changes
-        @ 0 submit words tasks=1
+        @ 0 supervisor s1 slots=1; submit words tasks=1
         words ACTIVE
           w1 s1/0 (1,0): 1
         @ 1 report words w1 opened incarnation=1,1
@@ -137,9 +119,7 @@ def test_a_restart_by_the_supervisor_is_the_same_worker_and_silences_the_one_bef
 
 def test_a_rebalance_waits_for_the_drain_and_spreads_anew_over_the_workers_wanted(play: Play) -> None:
     play("""
-        @ 0 supervisor s1 slots=2
-        = nothing changes
-        @ 0 submit words tasks=2 workers=1
+        @ 0 supervisor s1 slots=2; submit words tasks=2 workers=1
         words ACTIVE
           w1 s1/0 (1,0): 1 2
         @ 1 supervisor s2 slots=2
@@ -163,9 +143,7 @@ def test_a_rebalance_waits_for_the_drain_and_spreads_anew_over_the_workers_wante
 
 def test_a_worker_that_keeps_its_tasks_in_a_rebalance_stays_and_drains_again_for_a_kill(play: Play) -> None:
     play("""
-        @ 0 supervisor s1 slots=2
-        = nothing changes
-        @ 0 submit words tasks=2 workers=2
+        @ 0 supervisor s1 slots=2; submit words tasks=2 workers=2
         words ACTIVE
           w1 s1/0 (1,0): 1
           w2 s1/1 (1,0): 2
@@ -196,9 +174,7 @@ def test_a_worker_that_keeps_its_tasks_in_a_rebalance_stays_and_drains_again_for
 
 def test_a_rebalance_is_done_at_its_deadline_whoever_has_not_drained(play: Play) -> None:
     play("""
-        @ 0 supervisor s1 slots=2
-        = nothing changes
-        @ 0 submit words tasks=2
+        @ 0 supervisor s1 slots=2; submit words tasks=2
         words ACTIVE
           w1 s1/0 (1,0): 1 2
         @ 2 rebalance words workers=2
@@ -216,9 +192,7 @@ def test_a_rebalance_is_done_at_its_deadline_whoever_has_not_drained(play: Play)
 
 def test_a_rebalance_that_changes_nothing_leaves_every_worker_alone(play: Play) -> None:
     play("""
-        @ 0 supervisor s1 slots=1
-        = nothing changes
-        @ 0 submit words tasks=2
+        @ 0 supervisor s1 slots=1; submit words tasks=2
         words ACTIVE
           w1 s1/0 (1,0): 1 2
         @ 1 rebalance words
@@ -232,9 +206,7 @@ def test_a_rebalance_that_changes_nothing_leaves_every_worker_alone(play: Play) 
 
 def test_a_rebalance_can_be_ended_by_kill_and_by_a_crash(play: Play) -> None:
     play("""
-        @ 0 supervisor s1 slots=2
-        = nothing changes
-        @ 0 submit one tasks=1
+        @ 0 supervisor s1 slots=2; submit one tasks=1
         one ACTIVE
           w1 s1/0 (1,0): 1
         @ 1 rebalance one

@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nimbus.master import Nimbus
-from squall.clock import ManualClock
 from squall.cluster.blobs import get_bundle
 from squall.cluster.memory import InMemoryStore
-from squall.cluster.records import SupervisorRecord, TopologyRecord, WorkerReport
+from squall.cluster.records import TopologyRecord
 from squall.cluster.registry import Registry
-from tests.nimbus.conftest import a_topology
+from squall.cluster.store import Store
+from tests.flaky_store import AFTER, Death, FlakyStore, nothing_fails
+from tests.nimbus.transcripts import Play, Scenario, a_topology
 from topology_api.errors import InvalidConfig
-from topology_api.options import defaults
-
-Play = Callable[[str], None]
 
 
 def test_new_tasks_get_new_ids_and_the_others_keep_theirs(play: Play) -> None:
     play("""
-        @ 0 supervisor s1 slots=2
-        = nothing changes
-        @ 0 submit words tasks=1 count=2 workers=2
+        @ 0 supervisor s1 slots=2; submit words tasks=1 count=2 workers=2
         words ACTIVE
           w1 s1/0 (1,0): 1 3
           w2 s1/1 (1,0): 2
@@ -54,9 +47,7 @@ def test_new_tasks_get_new_ids_and_the_others_keep_theirs(play: Play) -> None:
 
 def test_an_id_that_was_given_up_is_not_given_again(play: Play) -> None:
     play("""
-        @ 0 supervisor s1 slots=1
-        = nothing changes
-        @ 0 submit words tasks=1 count=3
+        @ 0 supervisor s1 slots=1; submit words tasks=1 count=3
         words ACTIVE
           w1 s1/0 (1,0): 1 2 3 4
         @ 1 rebalance words count=1
@@ -80,9 +71,7 @@ def test_an_id_that_was_given_up_is_not_given_again(play: Play) -> None:
 
 def test_a_rebalance_that_a_kill_ends_changes_no_number(play: Play) -> None:
     play("""
-        @ 0 supervisor s1 slots=1
-        = nothing changes
-        @ 0 submit words tasks=1 count=1
+        @ 0 supervisor s1 slots=1; submit words tasks=1 count=1
         words ACTIVE
           w1 s1/0 (1,0): 1 2
         @ 1 rebalance words count=9
@@ -113,9 +102,7 @@ def test_without_any_slot_the_tasks_are_numbered_all_the_same(play: Play) -> Non
 
 def test_finished_spout_tasks_stay_finished_and_new_ones_are_not(play: Play) -> None:
     play("""
-        @ 0 supervisor s1 slots=1
-        = nothing changes
-        @ 0 submit words tasks=2
+        @ 0 supervisor s1 slots=1; submit words tasks=2
         words ACTIVE
           w1 s1/0 (1,0): 1 2
         @ 1 report words w1 finished=2
@@ -146,16 +133,12 @@ def test_finished_spout_tasks_stay_finished_and_new_ones_are_not(play: Play) -> 
     """)
 
 
-class Cluster:
-    """Nimbus, one supervisor, and a topology "words" of a spout and a bolt."""
+class Cluster(Scenario):
+    """One supervisor, and a topology "words" of a spout and a bolt."""
 
-    def __init__(self, count: int = 2) -> None:
-        self.store, self.clock = InMemoryStore(), ManualClock()
-        self.nimbus = Nimbus(self.store, self.clock)
-        self.registry = Registry(self.store)
-        self.registry.save_supervisor(SupervisorRecord("s1", "s1", 3))
-        conf = defaults() | {"topology.workers": 3}
-        self.nimbus.submit(a_topology("words", 1, count), conf, {})
+    def __init__(self, count: int = 2, store: Store | None = None) -> None:
+        super().__init__(store)
+        self.say(f"@ 0 supervisor s1 slots=3; submit words tasks=1 count={count} workers=3")
 
     @property
     def record(self) -> TopologyRecord:
@@ -163,16 +146,8 @@ class Cluster:
 
     def drain(self) -> None:
         """Every worker says that it has drained; those that are to go go."""
-        for flag in ("drained", "stopped"):
-            found = (
-                self.registry.leaving(self.record.id)
-                if flag == "stopped"
-                else self.registry.assignment(self.record.id)
-            )
-            for placed in () if found is None else found.placements:
-                stopped = flag == "stopped"
-                report = WorkerReport(placed.worker, placed.incarnation, True, False, True, stopped, None)
-                self.nimbus.report("words", placed.worker, report)
+        self.workers_drain(self.record)
+        self.workers_go(self.record)
 
 
 @given(st.lists(st.dictionaries(st.sampled_from(["lines", "count"]), st.integers(1, 5)), max_size=8))
@@ -239,23 +214,15 @@ def test_hosts_that_look_between_two_writes_can_tell_that_the_numbers_do_not_bel
 @pytest.mark.parametrize("last", ["/topologies", "/assignments", "/leaving"])
 def test_another_nimbus_ends_a_renumbering_that_was_cut_short_anywhere(last: str) -> None:
     """The first one dies right after a write below `last`."""
-    cluster = Cluster(count=3)
+    store = FlakyStore(InMemoryStore())
+    cluster = Cluster(count=3, store=store)
     cluster.nimbus.rebalance("words", workers=1, parallelism={"count": 2})
-
-    class Died(BaseException):
-        pass
-
-    def die(path: str) -> None:
-        if path.startswith(last):
-            raise Died
-
-    cancel = cluster.store.watch("/", die)
-    with pytest.raises(Died):
+    store.error = Death
+    store.chooses = lambda call: AFTER if call.write and call.path.startswith(last) else None
+    with pytest.raises(Death):
         cluster.drain()
-    cancel()
-    cluster.nimbus.close()
-    cluster.nimbus = Nimbus(cluster.store, cluster.clock)
-    cluster.nimbus.tick()
+    store.chooses = nothing_fails
+    cluster.say("@ 1 another nimbus")
     cluster.drain()
     record = cluster.record
     assert record.state == "ACTIVE"

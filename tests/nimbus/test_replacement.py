@@ -1,8 +1,6 @@
-"""How another version takes over a name, and how the one before comes back; `conftest.py` says how to read transcripts."""
+"""How another version takes over a name, and how the one before comes back; `transcripts.py` says how to read transcripts."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import pytest
 
@@ -11,15 +9,11 @@ from nimbus.replacing import step_due
 from nimbus.views import Views
 from squall.cluster import paths
 from squall.cluster.records import TopologyRecord
-from tests.nimbus.conftest import Scenario, a_topology
+from tests.nimbus.transcripts import Play, Scenario, a_topology
 from topology_api.options import defaults
 
-Play = Callable[[str], None]
-
 TWO_VERSIONS = """
-    @ 0 supervisor s1 slots=2
-    = nothing changes
-    @ 0 submit words tasks=2
+    @ 0 supervisor s1 slots=2; submit words tasks=2
     words ACTIVE
       w1 s1/0 (1,0): 1 2
     @ 1 report words w1 opened
@@ -132,9 +126,7 @@ def test_time_in_which_its_environment_is_built_does_not_count(play: Play) -> No
 
 def test_an_inactive_version_has_proved_itself_when_its_workers_are_there(play: Play) -> None:
     play("""
-    @ 0 supervisor s1 slots=2
-    = nothing changes
-    @ 0 submit words tasks=2
+    @ 0 supervisor s1 slots=2; submit words tasks=2
     words ACTIVE
       w1 s1/0 (1,0): 1 2
     @ 2 submit words tasks=3 replace inactive wait=0
@@ -151,9 +143,7 @@ def test_an_inactive_version_has_proved_itself_when_its_workers_are_there(play: 
 
 def test_what_drains_for_a_replacement_waits_no_longer_than_it_was_told(play: Play) -> None:
     play("""
-    @ 0 supervisor s1 slots=1
-    = nothing changes
-    @ 0 submit words tasks=1
+    @ 0 supervisor s1 slots=1; submit words tasks=1
     words ACTIVE
       w1 s1/0 (1,0): 1
     @ 2 submit words tasks=1 replace wait=5
@@ -170,9 +160,7 @@ def test_what_has_ended_is_replaced_at_once_and_comes_back_as_it_was(state: str,
     end = {"COMPLETED": "ended", "FAILED": "crash=Boom"}[state]
     error = {"COMPLETED": "", "FAILED": " (Boom)"}[state]
     scenario.play(f"""
-    @ 0 supervisor s1 slots=1
-    = nothing changes
-    @ 0 submit words tasks=1
+    @ 0 supervisor s1 slots=1; submit words tasks=1
     words ACTIVE
       w1 s1/0 (1,0): 1
     @ 1 report words w1 opened {end}
@@ -249,8 +237,7 @@ def test_another_nimbus_waits_for_the_proof_as_long_again(play: Play) -> None:
 
 @pytest.mark.parametrize("where", ["replacement", "replaced"])
 def test_a_version_that_cannot_be_read_stops_nobody(where: str, scenario: Scenario) -> None:
-    scenario.say("@ 0 supervisor s1 slots=1")
-    scenario.say("@ 0 submit words tasks=1")
+    scenario.say("@ 0 supervisor s1 slots=1; submit words tasks=1")
     if where == "replacement":
         scenario.say("@ 1 submit words tasks=2 replace")
         scenario.store.put(paths.replacement("words"), b"nonsense")
@@ -258,14 +245,12 @@ def test_a_version_that_cannot_be_read_stops_nobody(where: str, scenario: Scenar
         assert scenario.nimbus.topology("words").state == "ACTIVE"
         assert scenario.nimbus.topology("words").id == "words-1-0"
     else:
-        scenario.say("@ 1 submit words tasks=2 replace wait=0")
-        scenario.say("@ 2 report words w1 stopped")
+        scenario.say("@ 1 submit words tasks=2 replace wait=0; report words w1 stopped")
         scenario.store.put(paths.replaced("words"), b"nonsense")
         scenario.say("@ 3 report words w1 crash=Boom")
         assert scenario.nimbus.topology("words").state == "FAILED"
         assert scenario.nimbus.topology("words").id == "words-2-1"
-    scenario.say("@ 4 kill words wait=0")
-    scenario.say("@ 5 report words w1 stopped")
+    scenario.say("@ 4 kill words wait=0; report words w1 stopped")
     assert scenario.store.children("/") == ["cluster", "counters", "supervisors"]
 
 
@@ -278,15 +263,12 @@ def test_files_of_versions_that_wait_or_may_come_back_are_in_use(scenario: Scena
     scenario.say("@ 0 supervisor s1 slots=3")
     submit(a_topology("words", 1), conf, {}, files=files[1], replace=True)
     assert scenario.nimbus.files_in_use() == {letter * 64 for letter in "abd"}
-    scenario.say("@ 1 kill words wait=0")
-    scenario.say("@ 2 report words w1 stopped")
+    scenario.say("@ 1 kill words wait=0; report words w1 stopped")
     assert scenario.nimbus.files_in_use() == {"d" * 64}
 
 
 def test_a_version_waits_while_the_one_before_is_being_rebalanced(scenario: Scenario) -> None:
-    scenario.say("@ 0 supervisor s1 slots=1")
-    scenario.say("@ 0 submit words tasks=1")
-    scenario.say("@ 0 rebalance words workers=1")
+    scenario.say("@ 0 supervisor s1 slots=1; submit words tasks=1; rebalance words workers=1")
     record = scenario.nimbus.topology("words")
     assert record.state == "REBALANCING"
     waiting = TopologyRecord("words-9-0", "words", "ACTIVE", None, {}, {}, (), 0, None, None, 0.0)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,10 +12,9 @@ from squall.clock import ManualClock
 from squall.cluster.memory import InMemoryStore
 from squall.cluster.records import SupervisorRecord, TopologyRecord, WorkerReport
 from squall.cluster.registry import Registry
-from tests.nimbus.conftest import a_topology
+from tests.flaky_store import AFTER, Death, FlakyStore
+from tests.nimbus.transcripts import Play, a_topology
 from topology_api.options import defaults
-
-Play = Callable[[str], None]
 
 TASKS = ((1, "lines", 0), (2, "lines", 1), (3, "count", 0))
 RECORD = TopologyRecord("words-1-0", "words", "ACTIVE", None, {}, {}, TASKS, 1, None, None, 0.0)
@@ -29,11 +26,7 @@ def report(finished: tuple[int, ...] = (), note: str | None = None) -> WorkerRep
 
 def test_a_worker_that_had_ended_before_it_was_given_more_tasks_has_not_ended(play: Play) -> None:
     play("""
-        @ 0 supervisor s1 slots=1
-        = nothing changes
-        @ 0 supervisor s2 slots=1
-        = nothing changes
-        @ 0 submit words tasks=2 workers=2
+        @ 0 supervisor s1 slots=1; supervisor s2 slots=1; submit words tasks=2 workers=2
         words ACTIVE
           w1 s1/0 (1,0): 1
           w2 s2/0 (1,0): 2
@@ -54,11 +47,7 @@ def test_a_worker_that_had_ended_before_it_was_given_more_tasks_has_not_ended(pl
 
 def test_a_worker_that_has_drained_without_the_tasks_that_it_was_given_is_waited_for(play: Play) -> None:
     play("""
-        @ 0 supervisor s1 slots=1
-        = nothing changes
-        @ 0 supervisor s2 slots=1
-        = nothing changes
-        @ 0 submit words tasks=2 workers=2
+        @ 0 supervisor s1 slots=1; supervisor s2 slots=1; submit words tasks=2 workers=2
         words ACTIVE
           w1 s1/0 (1,0): 1
           w2 s2/0 (1,0): 2
@@ -78,9 +67,7 @@ def test_a_worker_that_has_drained_without_the_tasks_that_it_was_given_is_waited
 
 def test_drained_that_is_said_after_the_rebalance_does_not_count_for_the_next_one(play: Play) -> None:
     play("""
-        @ 0 supervisor s1 slots=1
-        = nothing changes
-        @ 0 submit words tasks=1
+        @ 0 supervisor s1 slots=1; submit words tasks=1
         words ACTIVE
           w1 s1/0 (1,0): 1
         @ 1 rebalance words
@@ -104,9 +91,7 @@ def test_drained_that_is_said_after_the_rebalance_does_not_count_for_the_next_on
 
 def test_what_is_said_of_workers_that_died_stands_in_the_record_the_latest_at_the_end(play: Play) -> None:
     play("""
-        @ 0 supervisor s1 slots=1
-        = nothing changes
-        @ 0 submit words tasks=1
+        @ 0 supervisor s1 slots=1; submit words tasks=1
         words ACTIVE
           w1 s1/0 (1,0): 1
         @ 1 report words w1 note=SIGKILL incarnation=1,1
@@ -153,21 +138,14 @@ def test_a_report_that_adds_nothing_leaves_the_record_as_it_is() -> None:
 
 
 def test_what_has_finished_is_recorded_though_nimbus_died_over_the_report() -> None:
-    store, clock = InMemoryStore(), ManualClock()
+    store, clock = FlakyStore(InMemoryStore()), ManualClock()
     registry, nimbus = Registry(store), Nimbus(store, clock)
     registry.save_supervisor(SupervisorRecord("s1", "s1", 1))
     topology_id = nimbus.submit(a_topology("words", 2), defaults(), {}).id
-
-    class Died(BaseException):
-        pass
-
-    def die(path: str) -> None:
-        raise Died
-
-    cancel = store.watch("/", die)
-    with pytest.raises(Died):
+    store.error = Death
+    store.fail_write(1, AFTER)
+    with pytest.raises(Death):
         nimbus.report("words", "w1", report((2,)))
-    cancel()
     nimbus.close()
     nimbus = Nimbus(store, clock)
     assert nimbus.report("words", "w1", report((2,)))

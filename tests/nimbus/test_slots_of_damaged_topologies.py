@@ -11,7 +11,7 @@ from nimbus.placing import disputed
 from nimbus.scheduler import Slot
 from squall.cluster import paths
 from squall.cluster.records import Placement
-from tests.nimbus.conftest import Scenario
+from tests.nimbus.transcripts import Scenario
 
 NONSENSE = b"\x00\xff nonsense"
 
@@ -31,9 +31,7 @@ def damage(scenario: Scenario, path: str) -> Callable[[], None]:
 
 def slots_of(scenario: Scenario, topology_id: str) -> dict[str, tuple[str, int]]:
     """Worker -> its slot."""
-    found = scenario.registry.assignment(topology_id)
-    placements = () if found is None else found.placements
-    return {placed.worker: (placed.supervisor, placed.slot) for placed in placements}
+    return {placed.worker: (placed.supervisor, placed.slot) for placed in scenario.workers(topology_id)}
 
 
 def a_nimbus_that_never_read_it(scenario: Scenario) -> None:
@@ -45,8 +43,7 @@ def a_nimbus_that_never_read_it(scenario: Scenario) -> None:
 @pytest.fixture
 def one(scenario: Scenario) -> Scenario:
     """A topology in two of four slots."""
-    for line in ("supervisor s1 slots=2", "supervisor s2 slots=2", "submit one tasks=2 workers=2"):
-        scenario.say(f"@ 0 {line}")
+    scenario.say("@ 0 supervisor s1 slots=2; supervisor s2 slots=2; submit one tasks=2 workers=2")
     assert slots_of(scenario, "one-1-0") == {"w1": ("s1", 0), "w2": ("s2", 0)}
     return scenario
 
@@ -88,9 +85,7 @@ def test_of_two_that_have_one_slot_the_older_keeps_it(one: Scenario) -> None:
 
 
 def test_the_younger_waits_where_there_is_no_other_slot(one: Scenario) -> None:
-    one.say("@ 0 lose s2")
-    one.say("@ 0 lose s1")
-    one.say("@ 0 supervisor s1 slots=1")
+    one.say("@ 0 lose s2; lose s1; supervisor s1 slots=1")
     repair = damage(one, paths.assignment("one-1-0"))
     a_nimbus_that_never_read_it(one)
     one.say("@ 1 submit two tasks=1")
@@ -152,8 +147,7 @@ def test_a_supervisor_whose_damaged_record_is_removed_is_gone(one: Scenario) -> 
 
 
 def test_a_supervisor_with_a_damaged_record_is_given_up_for_its_silence(scenario: Scenario) -> None:
-    scenario.say("@ 0 supervisor s1 slots=1 beats")
-    scenario.say("@ 0 submit one tasks=1")
+    scenario.say("@ 0 supervisor s1 slots=1 beats; submit one tasks=1")
     damage(scenario, paths.supervisor("s1"))
     scenario.say("@ 10 ticks")
     assert slots_of(scenario, "one-1-0") == {"w1": ("s1", 0)}

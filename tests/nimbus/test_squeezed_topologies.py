@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nimbus.master import Nimbus
-from squall.clock import ManualClock
-from squall.cluster.memory import InMemoryStore
-from squall.cluster.records import SupervisorRecord, WorkerReport
-from squall.cluster.registry import Registry
-from tests.nimbus.conftest import a_topology
-from topology_api.options import defaults
-
-Play = Callable[[str], None]
+from squall.cluster.records import SupervisorRecord
+from tests.nimbus.transcripts import Play, Scenario
 
 
 def test_a_squeezed_topology_is_drained_and_spread_when_slots_come(play: Play) -> None:
     play("""
-        @ 0 supervisor s1 slots=1
-        = nothing changes
-        @ 0 submit words tasks=2 workers=2
+        @ 0 supervisor s1 slots=1; submit words tasks=2 workers=2
         words ACTIVE
           w1 s1/0 (1,0): 1 2
         @ 1 supervisor s2 slots=4
@@ -40,11 +29,7 @@ def test_a_squeezed_topology_is_drained_and_spread_when_slots_come(play: Play) -
 
 def test_a_topology_whose_supervisor_comes_back_has_the_workers_that_it_had(play: Play) -> None:
     play("""
-        @ 0 supervisor s1 slots=1
-        = nothing changes
-        @ 0 supervisor s2 slots=1
-        = nothing changes
-        @ 0 submit words tasks=2 workers=2 inactive
+        @ 0 supervisor s1 slots=1; supervisor s2 slots=1; submit words tasks=2 workers=2 inactive
         words INACTIVE
           w1 s1/0 (1,0): 1
           w2 s2/0 (1,0): 2
@@ -64,9 +49,7 @@ def test_a_topology_whose_supervisor_comes_back_has_the_workers_that_it_had(play
 
 def test_slots_that_went_again_before_the_drain_was_over_leave_everything_as_it_was(play: Play) -> None:
     play("""
-        @ 0 supervisor s1 slots=1
-        = nothing changes
-        @ 0 submit words tasks=2 workers=2
+        @ 0 supervisor s1 slots=1; submit words tasks=2 workers=2
         words ACTIVE
           w1 s1/0 (1,0): 1 2
         @ 1 supervisor s2 slots=1
@@ -84,9 +67,7 @@ def test_slots_that_went_again_before_the_drain_was_over_leave_everything_as_it_
 
 def test_squeezed_topologies_are_spread_one_after_the_other_and_none_in_vain(play: Play) -> None:
     play("""
-        @ 0 supervisor s1 slots=2
-        = nothing changes
-        @ 0 submit one tasks=2 workers=1
+        @ 0 supervisor s1 slots=2; submit one tasks=2 workers=1
         one ACTIVE
           w1 s1/0 (1,0): 1 2
         @ 1 submit two tasks=3 workers=2
@@ -121,11 +102,7 @@ def test_squeezed_topologies_are_spread_one_after_the_other_and_none_in_vain(pla
 
 def test_free_slots_that_an_even_spread_leaves_out_are_no_reason_to_move(play: Play) -> None:
     play("""
-        @ 0 supervisor s1 slots=1
-        = nothing changes
-        @ 0 supervisor s2 slots=3
-        = nothing changes
-        @ 0 submit words tasks=4 workers=4
+        @ 0 supervisor s1 slots=1; supervisor s2 slots=3; submit words tasks=4 workers=4
         words ACTIVE
           w1 s1/0 (1,0): 1 4
           w2 s2/0 (1,0): 2
@@ -147,67 +124,51 @@ SLOTS = st.integers(0, 4)
 def test_however_slots_come_and_go_the_spreading_ends_with_as_many_workers_as_a_new_topology_would_have(
     topologies: list[tuple[int, int, int]], changes: list[dict[str, int]]
 ) -> None:
-    registry, nimbus = _cluster(topologies)
+    scenario = Scenario()
+    for number, (tasks, count, workers) in enumerate(topologies):
+        scenario.say(f"@ 0 submit t{number} tasks={tasks} count={count} workers={workers}")
+    registry = scenario.registry
     for slots in changes:
         for supervisor, number in slots.items():
             registry.save_supervisor(SupervisorRecord(supervisor, supervisor, number))
-        nimbus.tick()
+        scenario.say("@ 0 tick")
         versions = [record.version for record in registry.topologies()]
         rounds = 0
-        while _drain(registry, nimbus):
+        while _drain(scenario):
             rounds += 1
             assert rounds <= len(topologies), "a topology was rebalanced twice after one change"
         after = [record.version for record in registry.topologies()]
         assert sum(now != was for now, was in zip(after, versions, strict=True)) <= rounds
-        _check_nothing_is_squeezed_without_need(registry, nimbus)
+        _check_nothing_is_squeezed_without_need(scenario)
 
 
-def _cluster(topologies: list[tuple[int, int, int]]) -> tuple[Registry, Nimbus]:
-    store, clock = InMemoryStore(), ManualClock()
-    nimbus = Nimbus(store, clock)
-    for number, (tasks, count, workers) in enumerate(topologies):
-        conf = defaults() | {"topology.workers": workers}
-        nimbus.submit(a_topology(f"t{number}", tasks, count), conf, {})
-    return Registry(store), nimbus
-
-
-def _drain(registry: Registry, nimbus: Nimbus) -> bool:
+def _drain(scenario: Scenario) -> bool:
     """Let every worker of the topologies that are rebalanced drain, and those that are to go be gone."""
     found = False
-    for record in registry.topologies():
+    for record in scenario.registry.topologies():
         if record.state == "REBALANCING":
             found = True
-            assignment = registry.assignment(record.id)
-            for placed in () if assignment is None else assignment.placements:
-                report = WorkerReport(placed.worker, placed.incarnation, True, False, True, False, None)
-                nimbus.report(record.name, placed.worker, report)
-            nimbus.tick()
-        leaving = registry.leaving(record.id)
-        for placed in () if leaving is None else leaving.placements:
-            report = WorkerReport(placed.worker, placed.incarnation, True, False, True, True, None)
-            nimbus.report(record.name, placed.worker, report)
+            scenario.workers_drain(record)
+        scenario.workers_go(record)
     return found
 
 
-def _check_nothing_is_squeezed_without_need(registry: Registry, nimbus: Nimbus) -> None:
+def _check_nothing_is_squeezed_without_need(scenario: Scenario) -> None:
     """A rebalance by hand would give no topology more workers than it has."""
+    registry = scenario.registry
     slots = {(record.id, slot) for record in registry.supervisors() for slot in range(record.slots)}
     used = []
     for record in registry.topologies():
-        assignment = registry.assignment(record.id)
-        placements = () if assignment is None else assignment.placements
-        used += [(placed.supervisor, placed.slot) for placed in placements]
+        used += [(placed.supervisor, placed.slot) for placed in scenario.workers(record.id)]
         assert record.state == "ACTIVE"
     assert len(used) == len(set(used))
     assert set(used) <= slots
     for record in registry.topologies():
-        before = registry.assignment(record.id)
-        if before is None:
+        before = scenario.workers(record.id)
+        if not before:
             continue
-        nimbus.rebalance(record.name)
-        _drain(registry, nimbus)
-        after = registry.assignment(record.id)
-        assert after is not None
-        assert len(after.placements) <= len(before.placements)
-        while _drain(registry, nimbus):
+        scenario.nimbus.rebalance(record.name)
+        _drain(scenario)
+        assert 0 < len(scenario.workers(record.id)) <= len(before)
+        while _drain(scenario):
             pass

@@ -13,7 +13,7 @@ from squall.cluster.records import Assignment, Placement, SupervisorRecord, Topo
 from squall.cluster.registry import Registry
 from squall.cluster.store import Unavailable
 from tests.flaky_store import AFTER, BEFORE, FlakyStore
-from tests.nimbus.conftest import a_topology
+from tests.nimbus.transcripts import a_topology
 from topology_api.errors import InvalidConfig, NameTaken
 from topology_api.options import defaults
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,16 +11,14 @@ from squall.clock import ManualClock
 from squall.cluster.memory import InMemoryStore
 from squall.cluster.records import SupervisorRecord
 from squall.cluster.registry import Registry
+from tests.nimbus.transcripts import Play
 
-Play = Callable[[str], None]
 IDS = ["s1", "s2", "s3"]
 
 
 def test_a_supervisor_that_never_gave_a_sign_of_life_is_never_given_up(play: Play) -> None:
     play("""
-        @ 0 supervisor s1 slots=1
-        = nothing changes
-        @ 0 submit words tasks=1
+        @ 0 supervisor s1 slots=1; submit words tasks=1
         words ACTIVE
           w1 s1/0 (1,0): 1
         @ 1000 tick
@@ -34,11 +30,7 @@ def test_a_supervisor_that_never_gave_a_sign_of_life_is_never_given_up(play: Pla
 
 def test_the_workers_of_a_silent_supervisor_are_superseded_and_the_others_stay(play: Play) -> None:
     play("""
-        @ 0 supervisor s1 slots=2
-        = nothing changes
-        @ 0 supervisor s2 slots=1
-        = nothing changes
-        @ 0 submit words tasks=4 workers=2
+        @ 0 supervisor s1 slots=2; supervisor s2 slots=1; submit words tasks=4 workers=2
         words ACTIVE
           w1 s1/0 (1,0): 1 3
           w2 s2/0 (1,0): 2 4
@@ -63,11 +55,7 @@ def test_the_workers_of_a_silent_supervisor_are_superseded_and_the_others_stay(p
 
 def test_a_supervisor_that_is_heard_again_has_its_slots_back(play: Play) -> None:
     play("""
-        @ 0 supervisor s1 slots=1
-        = nothing changes
-        @ 0 heard s1
-        = nothing changes
-        @ 0 submit words tasks=1
+        @ 0 supervisor s1 slots=1; heard s1; submit words tasks=1
         words ACTIVE
           w1 s1/0 (1,0): 1
         @ 30 ticks
@@ -88,11 +76,7 @@ def test_a_supervisor_that_is_heard_again_has_its_slots_back(play: Play) -> None
 
 def test_nobody_waits_for_the_workers_of_a_silent_supervisor_when_a_topology_is_to_go(play: Play) -> None:
     play("""
-        @ 0 supervisor s1 slots=1
-        = nothing changes
-        @ 0 heard s1
-        = nothing changes
-        @ 0 submit words tasks=1
+        @ 0 supervisor s1 slots=1; heard s1; submit words tasks=1
         words ACTIVE
           w1 s1/0 (1,0): 1
         @ 1 kill words wait=0
@@ -107,9 +91,7 @@ def test_nobody_waits_for_the_workers_of_a_silent_supervisor_when_a_topology_is_
 
 def test_a_new_nimbus_gives_those_that_beat_the_whole_time_to_be_heard_by_it(play: Play) -> None:
     play("""
-        @ 0 supervisor s1 slots=1 beats
-        = nothing changes
-        @ 0 submit words tasks=1
+        @ 0 supervisor s1 slots=1 beats; submit words tasks=1
         words ACTIVE
           w1 s1/0 (1,0): 1
         @ 25 another nimbus
@@ -123,11 +105,7 @@ def test_a_new_nimbus_gives_those_that_beat_the_whole_time_to_be_heard_by_it(pla
 
 def test_a_nimbus_that_slept_gives_up_nobody_before_they_had_a_moment_to_be_heard(play: Play) -> None:
     play("""
-        @ 0 supervisor s1 slots=1
-        = nothing changes
-        @ 0 heard s1
-        = nothing changes
-        @ 0 submit words tasks=1
+        @ 0 supervisor s1 slots=1; heard s1; submit words tasks=1
         words ACTIVE
           w1 s1/0 (1,0): 1
         @ 1000 tick

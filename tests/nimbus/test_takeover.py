@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from squall.cluster import paths
-from tests.nimbus.conftest import Scenario
 from tests.nimbus.lives import LIVES, WAYS, Life
+from tests.nimbus.transcripts import Scenario
 
 
 @pytest.mark.parametrize("name", LIVES)
@@ -35,9 +35,7 @@ def test_whichever_write_fails_every_topology_comes_to_its_end_with_nothing_left
 
 
 def test_a_change_of_workers_that_was_begun_and_is_not_wanted_any_more_is_undone(scenario: Scenario) -> None:
-    scenario.say("@ 0 supervisor s1 slots=2")
-    scenario.say("@ 1 submit words tasks=2 workers=2")
-    scenario.say("@ 2 report words w1 opened")
+    scenario.say("@ 0 supervisor s1 slots=2; submit words tasks=2 workers=2; report words w1 opened")
     (record,), before = scenario.registry.topologies(), scenario.show()
     assignment = scenario.registry.assignment(record.id)
     assert assignment is not None
@@ -49,8 +47,7 @@ def test_a_change_of_workers_that_was_begun_and_is_not_wanted_any_more_is_undone
 
 
 def test_a_record_that_is_ahead_of_its_assignment_gets_one_though_no_task_moves(scenario: Scenario) -> None:
-    scenario.say("@ 0 supervisor s1 slots=2")
-    scenario.say("@ 1 submit words tasks=2 workers=2")
+    scenario.say("@ 0 supervisor s1 slots=2; submit words tasks=2 workers=2")
     (record,), before = scenario.registry.topologies(), scenario.show()
     # Nimbus was about to move its workers, and died after the second write.
     ahead = scenario.registry.next_number("assignments")
@@ -64,8 +61,7 @@ def test_a_record_that_is_ahead_of_its_assignment_gets_one_though_no_task_moves(
 def test_what_a_topology_left_that_could_not_be_read_for_a_while_is_swept_afterwards(
     scenario: Scenario,
 ) -> None:
-    scenario.say("@ 0 supervisor s1 slots=2")
-    scenario.say("@ 1 submit words tasks=2")
+    scenario.say("@ 0 supervisor s1 slots=2; submit words tasks=2")
     path, orphan = paths.topology("words"), paths.description("words-7-0")
     found = scenario.store.get(path)
     assert found is not None

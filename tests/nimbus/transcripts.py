@@ -1,0 +1,229 @@
+"""Scenarios of Nimbus as transcripts: what is said to it, and what stands in the store afterwards.
+
+    @ 0 supervisor s1 slots=2        what is done, at which second of a clock that only this number moves
+    words ACTIVE                     every topology, after the line that changed anything: its state,
+      w1 s1/0 (1,0): 1 3             its workers (slot, incarnation: tasks),
+      w2 s1/1 (1,0): 2               and those that are told to go
+      leaving w3 s2/0 (1,0): 4
+    = nothing changes                where nothing did
+
+What leads to the situation that a test is about stands in one line, with `;` in between, and is shown when all of it is done:
+
+    @ 0 supervisor s1 slots=1; supervisor s2 slots=1; submit words tasks=2 workers=2
+
+Lines to say: `supervisor ID slots=N [beats]`, `lose ID`, `heard ID`, `drain ID`, `undrain ID`, `submit NAME tasks=N
+[count=N] [workers=N] [inactive] [replace] [wait=SECONDS]` (tasks of the spout "lines", and of a bolt "count" if there is to
+be one), `kill NAME [wait=SECONDS]`, `activate NAME`, `deactivate NAME`, `rebalance NAME [workers=N] [wait=SECONDS]
+[COMPONENT=N]`, `report NAME WORKER [opened] [ended] [drained] [stopped] [waits] [crash=TEXT] [incarnation=V,R] [version=V]
+[finished=T,T] [note=TEXT]`, `tick`, `ticks` (every second until then), `another nimbus`. An error is shown as
+`! Error: text`, a report that was refused as `! refused`.
+
+The pickles of these topologies are bytes that no unpickler takes: Nimbus has to do without.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable
+
+from nimbus.assigning import workers_of
+from nimbus.master import Nimbus
+from squall.clock import ManualClock
+from squall.cluster.memory import InMemoryStore
+from squall.cluster.records import Placement, SupervisorRecord, TopologyRecord, WorkerReport
+from squall.cluster.registry import Registry
+from squall.cluster.store import Store
+from topology_api.errors import SquallError
+from topology_api.options import defaults
+from topology_api.topology import ComponentSpec, GroupingSpec, StreamSpec, Subscription, Topology
+
+#: Plays a transcript.
+Play = Callable[[str], None]
+
+FLAGS = ("opened", "ended", "drained", "stopped")
+Options = dict[str, str]
+
+
+def a_topology(name: str, tasks: int, count: int = 0) -> Topology:
+    """One spout of some tasks and perhaps a bolt, whose pickles nobody can load."""
+    spout = ComponentSpec("lines", "spout", tasks, {}, {"default": StreamSpec(("line",))})
+    if not count:
+        return Topology(name, {}, (spout,), {"lines": b"this is no pickle"})
+    subscription = Subscription("lines", "default", GroupingSpec("shuffle"))
+    bolt = ComponentSpec("count", "bolt", count, {}, {}, (subscription,))
+    return Topology(name, {}, (spout, bolt), {"lines": b"no pickle", "count": b"no pickle either"})
+
+
+class Scenario:
+    """A store, a clock that is moved by hand, and a Nimbus that is spoken to line by line."""
+
+    def __init__(self, store: Store | None = None) -> None:
+        self.store = InMemoryStore() if store is None else store
+        self.clock = ManualClock()
+        self.nimbus = Nimbus(self.store, self.clock)
+        self.registry = Registry(self.store)
+        self._shown = self.show()
+
+    def play(self, transcript: str) -> None:
+        """Say every `@` line of the transcript; what happens must be what stands there."""
+        expected = textwrap.dedent(transcript).strip("\n")
+        happened: list[str] = []
+        for line in expected.splitlines():
+            if line.startswith("@"):
+                happened.append(line)
+                happened.extend(self._hear(line))
+        assert "\n".join(happened) == expected
+
+    def say(self, line: str) -> None:
+        """Do what one line says, whatever it leads to; it fails when it is refused."""
+        refused = [answer for answer in self._hear(line) if answer.startswith("!")]
+        assert not refused, f"{line}: {refused}"
+
+    def _hear(self, line: str) -> list[str]:
+        """Do what one line says, and tell what it changed."""
+        _, moment, deeds = line.split(maxsplit=2)
+        answers = [self._do(float(moment), *deed.split()) for deed in deeds.split(";")]
+        told = [answer for answer in answers if answer]
+        shown, self._shown = self._shown, self.show()
+        if self._shown != shown:
+            return [*told, *self._shown]
+        return told or ["= nothing changes"]
+
+    def _do(self, moment: float, deed: str, *words: str) -> str | None:
+        while deed == "ticks" and self.clock.now() < moment - 1:
+            self.clock.move_to(self.clock.now() + 1)
+            self.nimbus.tick()
+        self.clock.move_to(moment)
+        positional = [word for word in words if "=" not in word]
+        options = dict(word.split("=", 1) for word in words if "=" in word)
+        try:
+            answer: str | None = getattr(self, f"do_{deed}")(positional, options)
+        except SquallError as error:
+            return f"! {type(error).__name__}: {error}"
+        return answer
+
+    def show(self) -> list[str]:
+        """What stands in the store."""
+        lines = []
+        for record in self.registry.topologies():
+            until = "" if record.deadline is None else f" until {record.deadline:g}"
+            error = "" if record.error is None else f" ({record.error})"
+            lines.append(f"{record.name} {record.state}{until}{error}")
+            lines += _lines_of("  ", self.workers(record.id))
+            lines += _lines_of("  leaving ", self.leaving(record.id))
+            if record.finished:
+                lines.append(f"  finished: {' '.join(map(str, record.finished))}")
+            lines += [f"  note: {note}" for note in record.notes]
+        return lines or ["no topology"]
+
+    def do_supervisor(self, words: list[str], options: Options) -> None:
+        record = SupervisorRecord(words[0], words[0], int(options["slots"]), "beats" in words)
+        self.registry.save_supervisor(record)
+        self.nimbus.tick()
+
+    def do_lose(self, words: list[str], options: Options) -> None:
+        self.registry.remove_supervisor(words[0])
+        self.nimbus.tick()
+
+    def do_heard(self, words: list[str], options: Options) -> None:
+        self.nimbus.heard(words[0])
+        self.nimbus.tick()
+
+    def do_submit(self, words: list[str], options: Options) -> None:
+        conf = defaults() | {"topology.workers": int(options.get("workers", "1"))}
+        topology = a_topology(words[0], int(options["tasks"]), int(options.get("count", "0")))
+        self.nimbus.submit(
+            topology,
+            conf,
+            {"lines": conf},
+            active="inactive" not in words,
+            replace="replace" in words,
+            wait_secs=float(options["wait"]) if "wait" in options else None,
+        )
+
+    def do_kill(self, words: list[str], options: Options) -> None:
+        self.nimbus.kill(words[0], float(options["wait"]) if "wait" in options else None)
+
+    def do_activate(self, words: list[str], options: Options) -> None:
+        self.nimbus.activate(words[0])
+
+    def do_deactivate(self, words: list[str], options: Options) -> None:
+        self.nimbus.deactivate(words[0])
+
+    def do_rebalance(self, words: list[str], options: Options) -> None:
+        numbers = {what: int(number) for what, number in options.items()}
+        workers = numbers.pop("workers", None)
+        wait = numbers.pop("wait", None)
+        self.nimbus.rebalance(words[0], workers, numbers or None, wait)
+
+    def do_drain(self, words: list[str], options: Options) -> None:
+        self.nimbus.drain(words[0])
+
+    def do_undrain(self, words: list[str], options: Options) -> None:
+        self.nimbus.drain(words[0], on=False)
+
+    def do_report(self, words: list[str], options: Options) -> str | None:
+        name, worker, *flags = words
+        record = self.registry.topology(name)
+        known = () if record is None else (*self.workers(record.id), *self.leaving(record.id))
+        incarnation = next((placed.incarnation for placed in known if placed.worker == worker), (0, 0))
+        if "incarnation" in options:
+            version, restart = options["incarnation"].split(",")
+            incarnation = int(version), int(restart)
+        opened, ended, drained, stopped = (flag in flags for flag in FLAGS)
+        finished = tuple(map(int, options["finished"].split(","))) if "finished" in options else ()
+        report = WorkerReport(
+            worker,
+            incarnation,
+            opened,
+            ended,
+            drained,
+            stopped,
+            options.get("crash"),
+            finished=finished,
+            version=int(options.get("version", "0")),
+            note=options.get("note"),
+            waits="waits" in flags,
+        )
+        return None if self.nimbus.report(name, worker, report) else "! refused"
+
+    def do_tick(self, words: list[str], options: Options) -> None:
+        self.nimbus.tick()
+
+    do_ticks = do_tick
+
+    def do_another(self, words: list[str], options: Options) -> None:
+        """From now on another Nimbus over the same store is spoken to."""
+        self.nimbus.close()
+        self.nimbus = Nimbus(self.store, self.clock)
+        self.nimbus.tick()
+
+    # For what a transcript cannot say
+
+    def workers(self, topology_id: str) -> tuple[Placement, ...]:
+        """The workers that a topology has."""
+        return workers_of(self.registry.assignment(topology_id))
+
+    def leaving(self, topology_id: str) -> tuple[Placement, ...]:
+        """The workers that are told to go."""
+        return workers_of(self.registry.leaving(topology_id))
+
+    def workers_drain(self, record: TopologyRecord) -> None:
+        """Every worker that a topology has says that it has drained."""
+        for placed in self.workers(record.id):
+            report = WorkerReport(placed.worker, placed.incarnation, True, False, True, False, None)
+            assert self.nimbus.report(record.name, placed.worker, report)
+
+    def workers_go(self, record: TopologyRecord) -> None:
+        """Every worker that is told to go says that it is gone."""
+        for placed in self.leaving(record.id):
+            report = WorkerReport(placed.worker, placed.incarnation, True, False, True, True, None)
+            assert self.nimbus.report(record.name, placed.worker, report)
+
+
+def _lines_of(indent: str, placements: tuple[Placement, ...]) -> list[str]:
+    return [
+        f"{indent}{placed.worker} {placed.supervisor}/{placed.slot} "
+        f"({placed.incarnation[0]},{placed.incarnation[1]}): {' '.join(map(str, placed.tasks))}"
+        for placed in placements
+    ]
