@@ -22,13 +22,12 @@ from tests.zookeeper_servers import ZooKeeperServer
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
-SESSION_SECS = 4
 
 
 class Processes:
     """`squall nimbus` processes of one user, each with its log."""
 
-    def __init__(self, folder: Path, servers: str, root: str) -> None:
+    def __init__(self, folder: Path, servers: str, root: str, session_secs: int = 4) -> None:
         self.folder = folder
         self.servers = servers
         self.environ = {
@@ -37,7 +36,7 @@ class Processes:
             "HOME": str(folder),
             "XDG_STATE_HOME": str(folder / "xdg"),
             "SQUALL_SQUALL_ZOOKEEPER_ROOT": root,
-            "SQUALL_SQUALL_ZOOKEEPER_SESSION_TIMEOUT_SECS": str(SESSION_SECS),
+            "SQUALL_SQUALL_ZOOKEEPER_SESSION_TIMEOUT_SECS": str(session_secs),
         }
         self.running: dict[str, subprocess.Popen[bytes]] = {}
         self.starts: Counter[str] = Counter()
@@ -127,28 +126,28 @@ def test_the_leader_is_killed_and_the_standby_goes_on(processes: Processes) -> N
 
 
 @pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_it_in_order_and_another_leads_at_once(
-    processes: Processes, sent: signal.Signals
-) -> None:
-    processes.start("first")
-    first = processes.client("first")
-    until(lambda: processes.leads(first), "the lead")
-    processes.start("second")
-    second = processes.client("second")
-    until(lambda: second.get("/health")["status"] == "ok")
-    process = processes.running["first"]
-    began = time.monotonic()
-    process.send_signal(sent)
-    assert process.wait(CAP_SECS) == 0
-    ended = time.monotonic()
-    until(lambda: processes.leads(second), "the next lead")
-    assert time.monotonic() - began < SESSION_SECS, "it resigned: nobody had to wait for its session to end"
-    assert ended - began < 10
+def test_a_signal_ends_it_in_order_and_another_leads_at_once(tmp_path: Path, sent: signal.Signals) -> None:
+    # A session is longer than anything here is waited for: whoever leads next has not waited for the end of one.
+    with ZooKeeperServer(tmp_path / "zookeeper", settings={"maxSessionTimeout": "60000"}) as server:
+        processes = Processes(tmp_path, server.servers, "/squall", session_secs=60)
+        try:
+            processes.start("first")
+            first = processes.client("first")
+            until(lambda: processes.leads(first), "the lead")
+            processes.start("second")
+            second = processes.client("second")
+            until(lambda: second.get("/health")["status"] == "ok")
+            process = processes.running["first"]
+            process.send_signal(sent)
+            assert process.wait(CAP_SECS) == 0
+            until(lambda: processes.leads(second), "the next lead")
+            first.close()
+            second.close()
+        finally:
+            processes.end()
     assert "Traceback" not in processes.log("first")
     lines = processes.log("first").splitlines()
     assert all(re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} [A-Z]+ ", line) for line in lines)
-    first.close()
-    second.close()
 
 
 def test_a_second_one_on_the_same_state_directory_says_so_in_one_sentence(processes: Processes) -> None:
@@ -185,7 +184,7 @@ def test_a_frozen_zookeeper_makes_submit_unavailable_in_time(tmp_path: Path) -> 
             with pytest.raises((Refused, Unreachable)) as error:
                 client.post("topologies", submission())
             assert isinstance(error.value, Refused) and error.value.status == 503
-            assert time.monotonic() - began < 5
+            assert time.monotonic() - began < 5, "within what is promised: the time itself is tested"
             server.thaw()
             until(lambda: processes.leads(client), "the lead again")
             assert client.post("topologies", submission())["state"] == "ACTIVE"
