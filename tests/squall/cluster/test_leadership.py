@@ -28,6 +28,11 @@ class Candidate:
     def leads(self) -> bool:
         return self.leadership.leading(self.clock.now())
 
+    def loses_its_place(self) -> None:
+        """Its session ends and another begins: what belonged to it is gone, and nobody has told it so far."""
+        with self.store._tree.lock:
+            self.store._tree.remove(paths.LEADER)
+
     def guarded(self, guard: Guard) -> GuardedStore:
         return GuardedStore(self.store, guard, self.leads)
 
@@ -172,8 +177,7 @@ def test_a_guarded_store_does_not_even_try_when_its_term_is_over_and_reads_all_t
 def test_a_leader_whose_session_ended_steps_down_and_may_win_again(join: Join) -> None:
     one = join("one")
     first = one.round()
-    with one.store._tree.lock:
-        one.store._tree.remove(paths.LEADER)
+    one.loses_its_place()
     one.store._tree.tell(paths.LEADER)
     second = one.round()
     assert first is not None and second is not None and second.version > first.version
@@ -200,8 +204,7 @@ def test_whoever_writes_the_epoch_of_an_earlier_place_is_refused(join: Join) -> 
     def create(path: str, data: bytes, ephemeral: bool = False, guard: Guard | None = None) -> int:
         version = taken(one.store, path, data, ephemeral, guard)
         if path == paths.LEADER:  # frozen right after it won, until its session is over and another leads
-            with one.store._tree.lock:
-                one.store._tree.remove(path)
+            one.loses_its_place()
             assert two.round() is not None
         return version
 
@@ -351,8 +354,7 @@ def test_in_the_midst_of_work_a_lost_session_ends_the_term(join: Join) -> None:
     one = join("one")
     guard = one.round()
     assert guard is not None
-    with one.store._tree.lock:
-        one.store._tree.remove(paths.LEADER)
+    one.loses_its_place()
     one.clock.move_to(one.clock.now() + SESSION / 6)
     with pytest.raises(Deposed):
         GuardedStore(one.store, guard, one.leadership.keeps_leading).put("/a", b"late")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
@@ -16,6 +16,7 @@ from squall.cluster.records import (
     STATES,
     Assignment,
     BadRecord,
+    NimbusRecord,
     Placement,
     Record,
     SupervisorRecord,
@@ -37,46 +38,79 @@ JSON: st.SearchStrategy[Any] = st.recursive(
 #: What every topology's configuration says.
 SOUND = {"topology.workers": 2, "topology.message.timeout.secs": 30, "topology.worker.timeout.secs": 3.5}
 CONFS = st.dictionaries(TEXT, JSON, max_size=3)
-PLACEMENTS = st.builds(Placement, TEXT, TEXT, st.integers(0), PAIRS, st.lists(st.integers(1)).map(tuple))
+TEXTS = st.dictionaries(TEXT, TEXT, max_size=2)
+TASK_IDS = st.lists(st.integers(1)).map(tuple)
+PLACEMENTS = st.builds(Placement, TEXT, TEXT, st.integers(0), PAIRS, TASK_IDS)
+#: Every field of every kind: one that is not here is not tested.
+FIELDS: dict[type[Record], dict[str, st.SearchStrategy[Any]]] = {
+    TopologyRecord: {
+        "id": TEXT,
+        "name": TEXT,
+        "state": st.sampled_from(sorted(STATES)),
+        "previous": st.none() | TEXT,
+        "conf": CONFS.map(lambda conf: {**conf, **SOUND}),
+        "component_confs": st.dictionaries(TEXT, CONFS, max_size=2),
+        "tasks": st.lists(st.tuples(st.integers(1), TEXT, st.integers(0)), max_size=3).map(tuple),
+        "version": st.integers(0),
+        "deadline": st.none() | NUMBERS,
+        "error": st.none() | TEXT,
+        "submitted": NUMBERS,
+        "highest_task": st.integers(0),
+        "parallelism": st.dictionaries(TEXT, st.integers(1), max_size=2),
+        "finished": TASK_IDS,
+        "notes": st.lists(TEXT, max_size=3).map(tuple),
+        "wait": st.none() | NUMBERS,
+        "submission": TEXT,
+        "files": TEXTS,
+        "python": TEXT,
+        "replaces": st.none() | TEXT,
+    },
+    Assignment: {
+        "topology_id": TEXT,
+        "version": st.integers(0),
+        "placements": st.lists(PLACEMENTS, max_size=3).map(tuple),
+    },
+    SupervisorRecord: {
+        "id": TEXT,
+        "host": TEXT,
+        "slots": st.integers(0),
+        "beats": st.booleans(),
+        "url": TEXT,
+        "public_key": TEXT,
+        "versions": TEXTS,
+        "resources": st.dictionaries(TEXT, NUMBERS, max_size=2),
+    },
+    NimbusRecord: {
+        "id": TEXT,
+        "url": TEXT,
+        "host": TEXT,
+        "public_key": TEXT,
+        "versions": TEXTS,
+        "started": NUMBERS,
+    },
+    WorkerReport: {
+        "worker": TEXT,
+        "incarnation": PAIRS,
+        **dict.fromkeys(("opened", "ended", "drained", "stopped"), st.booleans()),
+        "crash": st.none() | TEXT,
+        "address": st.none() | st.tuples(TEXT, TEXT),
+        "finished": TASK_IDS,
+        "version": st.integers(0),
+        "note": st.none() | TEXT,
+        "waits": st.booleans(),
+    },
+}
+KINDS: tuple[type[Any], ...] = tuple(FIELDS)
 RECORDS: st.SearchStrategy[Record] = st.one_of(
-    st.builds(
-        TopologyRecord,
-        id=TEXT,
-        name=TEXT,
-        state=st.sampled_from(sorted(STATES)),
-        previous=st.none() | TEXT,
-        conf=CONFS.map(lambda conf: {**conf, **SOUND}),
-        component_confs=st.dictionaries(TEXT, CONFS, max_size=2),
-        tasks=st.lists(st.tuples(st.integers(1), TEXT, st.integers(0)), max_size=3).map(tuple),
-        version=st.integers(0),
-        deadline=st.none() | NUMBERS,
-        error=st.none() | TEXT,
-        submitted=NUMBERS,
-        highest_task=st.integers(0),
-        parallelism=st.dictionaries(TEXT, st.integers(1), max_size=2),
-        finished=st.lists(st.integers(1)).map(tuple),
-        notes=st.lists(TEXT, max_size=3).map(tuple),
-    ),
-    st.builds(Assignment, TEXT, st.integers(0), st.lists(PLACEMENTS, max_size=3).map(tuple)),
-    st.builds(SupervisorRecord, TEXT, TEXT, st.integers(0), st.booleans()),
-    st.builds(
-        WorkerReport,
-        TEXT,
-        PAIRS,
-        st.booleans(),
-        st.booleans(),
-        st.booleans(),
-        st.booleans(),
-        st.none() | TEXT,
-        address=st.none() | st.tuples(TEXT, TEXT),
-        finished=st.lists(st.integers(1)).map(tuple),
-        version=st.integers(0),
-        note=st.none() | TEXT,
-    ),
+    *(st.builds(kind, **strategies) for kind, strategies in FIELDS.items())
 )
 
 SUPERVISOR = SupervisorRecord("s1", "host-1", 4)
-KINDS: tuple[type[Any], ...] = (TopologyRecord, Assignment, SupervisorRecord, WorkerReport)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_field_of_a_record_is_among_those_that_are_tested(kind: type[Any]) -> None:
+    assert list(FIELDS[kind]) == [field.name for field in fields(kind)]
 
 
 @given(RECORDS)

@@ -10,22 +10,12 @@ import pytest
 from squall.cluster import paths
 from squall.cluster.memory import InMemoryStore
 from squall.cluster.records import (
-    Assignment,
     BadRecord,
-    Placement,
     SupervisorRecord,
-    TopologyRecord,
-    WorkerReport,
 )
 from squall.cluster.registry import Registry
 from squall.cluster.store import Conflict, Exists
-from topology_api.options import defaults
-
-WORDS = TopologyRecord(
-    "words-1-0", "words", "ACTIVE", None, defaults(), {}, ((1, "lines", 0),), 0, None, None, 0.0
-)
-PLACED = Assignment("words-1-0", 1, (Placement("w1", "s1", 0, (1, 0), (1,)),))
-REPORT = WorkerReport("w1", (1, 0), True, False, False, False, None)
+from tests.squall.cluster.small_records import PLACED, REPORT, WORDS
 
 
 def test_a_name_is_taken_once() -> None:

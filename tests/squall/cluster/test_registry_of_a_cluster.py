@@ -9,24 +9,15 @@ import pytest
 from squall.cluster import paths
 from squall.cluster.memory import InMemoryStore
 from squall.cluster.records import (
-    Assignment,
     NimbusRecord,
-    Placement,
     SupervisorRecord,
-    TopologyRecord,
-    WorkerReport,
 )
 from squall.cluster.registry import Registry, name_of, number_of
 from squall.cluster.store import Exists, Unavailable
 from tests.flaky_store import AFTER, BEFORE, FlakyStore
-from topology_api.options import defaults
+from tests.squall.cluster.small_records import PLACED, REPORT, WORDS
 
-WORDS = TopologyRecord(
-    "words-1-0", "words", "ACTIVE", None, defaults(), {}, ((1, "lines", 0),), 0, None, None, 0.0
-)
 OTHER = replace(WORDS, id="other-2-0", name="other")
-PLACED = Assignment("words-1-0", 1, (Placement("w1", "s1", 0, (1, 0), (1,)),))
-REPORT = WorkerReport("w1", (1, 0), True, False, False, False, None)
 
 
 @pytest.fixture

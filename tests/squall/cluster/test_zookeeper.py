@@ -217,8 +217,10 @@ def test_presence_comes_back_by_itself_after_the_end_of_a_session(
     presence = Presence(store, paths.presence("s1"), b"1")
     eventually(lambda: presence.keep(clock.now()))
     expire(store)
-    eventually(lambda: other.get(paths.presence("s1")) is None)
-    eventually(lambda: presence.keep(clock.now()) and store.owns(paths.presence("s1")))
+    assert eventually(lambda: other.get(paths.presence("s1")) is None)
+    assert eventually(lambda: presence.keep(clock.now()) and store.owns(paths.presence("s1")))
+    found = eventually(lambda: other.get(paths.presence("s1")))
+    assert found is not None and found[0] == b"1", "everybody sees it"
 
 
 def test_an_ensemble_that_loses_its_leader_keeps_session_and_every_write_that_it_confirmed(
