@@ -76,7 +76,11 @@ def make_private_folder(folder: Path) -> None:
     """Make a folder that is not there, and those above it, for their owner alone."""
     # `mkdir(parents=True)` gives the mode to the last one only.
     for path in reversed([path for path in (folder, *folder.parents) if not path.exists()]):
-        path.mkdir(mode=0o700, exist_ok=True)
+        try:
+            path.mkdir(mode=0o700)
+        except FileExistsError:
+            continue  # somebody was faster: it is theirs
+        path.chmod(0o700)  # whatever the umask
 
 
 def _problem(state: os.stat_result, path: Path | str) -> str | None:
@@ -96,6 +100,7 @@ def _beside(target: Path, text: str) -> Path:
     beside = target.with_name(f".{target.name}.{secrets.token_hex(6)}")
     try:
         with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as file:
+            os.fchmod(file.fileno(), 0o600)  # whatever the umask
             file.write(f"{text}\n")
             file.flush()
             os.fsync(file.fileno())

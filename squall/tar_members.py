@@ -19,7 +19,8 @@ from topology_api.wording import shown
 
 BLOCK: Final = 512  # everything in a tar is a multiple of it
 PIECE: Final = 64 * 1024
-#: Far more files than a topology has; each takes a header of a block, an inode and a system call.
+#: Far more files than a topology has; each takes a header of a block, an inode and a system call. Of folders there are as many
+#: as names have parts, whether they have headers or not.
 MOST_MEMBERS: Final = 50_000
 #: What every file system takes as one name, and what leaves room for the folder above it.
 MOST_PART_BYTES: Final = 255
@@ -226,7 +227,7 @@ class Members:
 
 
 class Names:
-    """The names met so far: none twice, and no file where a folder is."""
+    """The names met so far: none twice, no file where a folder is, and not too many."""
 
     def __init__(self) -> None:
         self.files: set[str] = set()
@@ -254,6 +255,8 @@ class Names:
             if name in self.files:
                 raise BadArchive("it is a file and a folder", name)
             self.folders.add(name)
+        if len(self.files) + len(self.folders) > MOST_MEMBERS:
+            raise BadArchive(f"it has more than {MOST_MEMBERS:,} files and folders")
 
 
 def header_name(header: bytes) -> str:

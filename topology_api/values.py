@@ -5,7 +5,6 @@ It must not know who makes or uses them.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from topology_api.errors import InvalidConfig
@@ -75,6 +74,6 @@ def number_problem(value: object, low: float, high: float, unit: str, *, above: 
     what = f"give a number of {unit}, {bounds} and at most {high}"
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return f"is {typed(value)}: {what}, without a unit"
-    if math.isnan(value) or value < low or value > high or (above and value == low):
+    if not low <= value <= high or (above and value == low):  # nan is in no order
         return f"is {shown(value)}: {what}"
     return None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
@@ -38,6 +38,8 @@ _log = logging.getLogger(__name__)
 
 #: Bytes of a file that are written at a time.
 _PIECE: Final = 1024 * 1024
+#: Objects and lists within each other in a body; configurations may have half as many. Far below where Python ends.
+_MOST_LEVELS: Final = 100
 _NOBODY: Final = Caller("anybody")
 
 
@@ -88,12 +90,13 @@ class Pages:
         except Exception as error:
             status, body = answer_of(error)
             if status == 500:
-                _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+                _log.error("%s %s failed", request.method, request.scope["path"], exc_info=error)
             return _error(status, body)
 
     async def _answer(self, endpoint: Endpoint, request: Request) -> Response:
         caller = await self._admit(endpoint, request)
-        if endpoint.leads == "always" and not self._desk.control.leading:
+        # Another Nimbus asks what this one has, whoever leads.
+        if endpoint.leads == "always" and caller.kind != NIMBUS and not self._desk.control.leading:
             return await self._redirect(request)
         path = {name: unquote(value) for name, value in request.path_params.items()}
         query = read_query(endpoint, request.query_params.multi_items())
@@ -109,7 +112,10 @@ class Pages:
     async def _admit(self, endpoint: Endpoint, request: Request) -> Caller:
         if endpoint.who == ANYBODY:
             return _NOBODY
-        header = request.headers.get("authorization")
+        shown = request.headers.getlist("authorization")
+        if len(shown) > 1:  # whoever stands between may have looked at the other one
+            raise Unauthorized("there are several Authorization headers: send one")
+        header = shown[0] if shown else None
         caller = self._gate.operator(header)
         if caller is None:
             if endpoint.who == OPERATORS:
@@ -122,8 +128,9 @@ class Pages:
     async def _redirect(self, request: Request) -> Response:
         """To the leader, with the path as it was sent."""
         url = await run_in_threadpool(self._desk.leader_url)
-        query = f"?{request.url.query}" if request.url.query else ""
-        return Response(status_code=307, headers={"Location": f"{url}{request.scope['path']}{query}"})
+        query = request.scope["query_string"].decode("ascii", "replace")
+        location = f"{url}{request.scope['path']}{'?' if query else ''}{query}"
+        return Response(status_code=307, headers={"Location": location})
 
     # What needs no thread, or streams
 
@@ -219,9 +226,11 @@ def _value(parameter: Parameter, text: str) -> object:
         number = int(text) if parameter.kind == "whole number" else float(text)
     except ValueError:
         raise ValueError(f"is {text!r:.80}: give a {parameter.kind}") from None
-    if not math.isfinite(number) or (parameter.least is not None and number < parameter.least):
-        least = "" if parameter.least is None else f" of {parameter.least:g} or more"
-        raise ValueError(f"is {text:.80}: give a {parameter.kind}{least}")
+    least = -math.inf if parameter.least is None else parameter.least
+    most = math.inf if parameter.most is None else parameter.most
+    if not least <= number <= most:  # nan is in no order
+        limits = f"{least:,.0f} or more" if most == math.inf else f"{least:,.0f} to {most:,.0f}"
+        raise ValueError(f"is {text:.80}: give a {parameter.kind}, {limits}")
     return number
 
 
@@ -238,10 +247,33 @@ async def _read_json(request: Request, limit: int) -> Any:
             raise over
     if not data:
         return None
+    return await run_in_threadpool(_parsed, bytes(data))
+
+
+def _parsed(data: bytes) -> Any:
+    """JSON that is not nested so deeply that it could not be written again."""
     try:
-        return await run_in_threadpool(json.loads, bytes(data), parse_constant=_no_constant)
-    except (ValueError, RecursionError) as error:
+        value = json.loads(data, parse_constant=_no_constant)
+    except ValueError as error:
         raise BadRequest([f"the body is not JSON: {error}"]) from None
+    except RecursionError:
+        raise _too_deep() from None
+    level = _nested([value])
+    for _ in range(_MOST_LEVELS):
+        level = _nested(
+            inner for each in level for inner in (each.values() if isinstance(each, dict) else each)
+        )
+    if level:
+        raise _too_deep()
+    return value
+
+
+def _nested(values: Iterable[Any]) -> list[Any]:
+    return [value for value in values if isinstance(value, (dict, list))]
+
+
+def _too_deep() -> BadRequest:
+    return BadRequest([f"the body is nested more than {_MOST_LEVELS} levels deep"])
 
 
 def _no_constant(name: str) -> object:

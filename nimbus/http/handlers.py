@@ -25,9 +25,6 @@ from topology_api.errors import NoSuchTopology
 T = TypeVar("T")
 Answer = tuple[int, Any]
 
-#: Bytes of a log that are passed on at a time.
-MOST_LOG = 1024 * 1024
-
 
 # The cluster
 

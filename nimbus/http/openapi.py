@@ -132,6 +132,8 @@ def _schema(parameter: Parameter) -> dict[str, Any]:
         schema["enum"] = list(parameter.choices)
     if parameter.least is not None:
         schema["minimum"] = parameter.least
+    if parameter.most is not None:
+        schema["maximum"] = parameter.most
     return schema
 
 

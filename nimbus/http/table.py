@@ -13,6 +13,7 @@ from nimbus.http import handlers
 from nimbus.http.desk import Call, Desk
 from nimbus.http.gate import NIMBUS, OPERATOR, SUPERVISOR
 from nimbus.submission import BODY_LIMIT
+from topology_api.values import MAX_SECONDS
 
 API: Final = "/api/v1"
 #: Bytes of JSON in a request that is no submission.
@@ -36,6 +37,7 @@ class Parameter:
     default: object = None
     choices: tuple[str, ...] = ()
     least: float | None = None
+    most: float | None = None
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,11 @@ class Endpoint:
 
 
 _WAIT: Final = Parameter(
-    "wait_secs", "number", "Seconds that it may drain at most. Default: its message timeout.", least=0
+    "wait_secs",
+    "number",
+    "Seconds that it may drain at most. Default: its message timeout.",
+    least=0,
+    most=MAX_SECONDS,
 )
 _STATE: Final = '`{"name", "state"}`'
 
@@ -115,7 +121,8 @@ TABLE: Final[tuple[Endpoint, ...]] = (
             Parameter("squall", "text", "The release that packed it."),
             Parameter("active", "true or false", "Whether its spouts run at once.", True),
             Parameter("replace", "true or false", "Whether it takes over from a running topology of its name.", False),
-            Parameter("wait_secs", "number", "With `replace`: how long the old one may drain.", least=0),
+            Parameter("wait_secs", "number", "With `replace`: how long the old one may drain.", least=0,
+                      most=MAX_SECONDS),
             Parameter("files", "object", "What was sent before: `code`, `wheels`, `requirements` -> SHA-256."),
         ),
     ),

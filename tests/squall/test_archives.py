@@ -367,6 +367,16 @@ def test_one_with_too_many_members_is_refused(tmp_path: Path, monkeypatch: pytes
     assert "more than 10 members" in refused(archive(tmp_path, *[extended(b"mtime=1")] * 11))
 
 
+def test_one_whose_names_make_too_many_folders_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tar_members, "MOST_MEMBERS", 10)
+    few = [member("a/b/c/d/x"), member("e/f/g/x")]  # seven folders and two files
+    assert len(check(archive(tmp_path, *few), LIMIT, UNPACKED).members) == 2
+    assert "more than 10 files and folders" in refused(archive(tmp_path, *few, member("h/x")))
+    assert "more than 10 files and folders" in refused(archive(tmp_path, *few, member("h/i", kind=b"5")))
+
+
 # Unpacking
 
 

@@ -22,9 +22,10 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_what_was_written_is_read_and_only_its_owner_may(tmp_path: Path) -> None:
+@pytest.mark.parametrize("umask", [0, 0o022, 0o077, 0o777])
+def test_what_was_written_is_read_and_only_its_owner_may(tmp_path: Path, umask: int) -> None:
     path = tmp_path / "deep" / "er" / "token"
-    old = os.umask(0)
+    old = os.umask(umask)
     try:
         write_private(path, "s3cret")
     finally:

@@ -69,6 +69,7 @@ def test_each_option_is_documented_and_its_default_has_its_type(option: Any) -> 
         ("topology.message.timeout.secs", 0, "more than 0"),
         ("topology.message.timeout.secs", 1e9, "at most"),
         ("topology.message.timeout.secs", float("nan"), "nan"),
+        ("topology.message.timeout.secs", 10**400, "at most"),
         ("topology.message.timeout.secs", True, "(bool)"),
         ("topology.tick.tuple.freq.secs", "1m", "or null for none"),
         ("topology.enable.message.timeouts", "yes", "true or false"),
