@@ -10,6 +10,7 @@
 | `processes` | processes: started, adopted, signalled, ended with all that they started |
 | `exits` | why a process ended |
 | `wording` | what is said about a worker that died |
+| `link_keys` | the keys of its topology's links |
 | `orders` | what a worker is told, and what Nimbus is told of it |
 | `reporter` | what Nimbus does not know yet |
 | `directories` | what is kept on the host, and its removal (`removals`) |

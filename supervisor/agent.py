@@ -25,12 +25,12 @@ from squall import worker_files
 from squall.clock import Clock
 from squall.cluster.records import Placement, SupervisorRecord
 from squall.cluster.registry import Registry
-from squall.cluster.store import StoreError
 from squall.sealing import KeyPair
-from squall.worker_files import Incarnation, Keys, Orders
+from squall.worker_files import Incarnation, Orders
 from supervisor import exits, processes
 from supervisor.directories import Directories
 from supervisor.hosted import HostedWorker, lease_in
+from supervisor.link_keys import LinkKeys
 from supervisor.orders import Own, Surroundings, occasion_of, orders_for, report_of
 from supervisor.outlook import Outlook
 from supervisor.plan import (
@@ -51,7 +51,6 @@ from supervisor.provisions import Failed, Pending, Provision, Provisioner, Provi
 from supervisor.reporter import NimbusLink, Reporter
 from supervisor.wanted import TopologyView
 from supervisor.wording import death_note, not_started_note, waiting_note
-from topology_api.errors import SquallError
 
 __all__ = ["HostedView", "NimbusLink", "Supervisor"]
 
@@ -128,7 +127,7 @@ class Supervisor:
         self._python_path = sys.path if python_path is None else python_path
         self._command = command
         self._kernel_kills = exits.KernelKills(kernel_kills)
-        self._key_pair = key_pair
+        self._keys = LinkKeys(registry, id, key_pair)
         self._provisions = provisions or Provisions(state, registry.store)
         self._admit, self._wake, self._last_words = admit, wake, last_words
         self._hosted: dict[Key, HostedWorker] = {}
@@ -178,7 +177,7 @@ class Supervisor:
         for _ in range(_ROUNDS):
             self._look(outlook, now)
             self._pass_on(outlook, now)
-            if not outlook.known or not self._act(outlook):
+            if not outlook.known or not self._act(outlook, now):
                 break
         self._give_orders(outlook)
         self._pass_on(outlook, now)
@@ -279,7 +278,7 @@ class Supervisor:
 
     # What is done
 
-    def _act(self, outlook: Outlook) -> bool:
+    def _act(self, outlook: Outlook, now: float) -> bool:
         """Carry out the plan; whether anything was done."""
         wanted = {
             key: want for key in (*outlook.wanted, *self._hosted) if (want := self._wanted(outlook, key))
@@ -288,14 +287,14 @@ class Supervisor:
         done = False
         for action, key in plan(wanted, running, self._time, self.limits):
             try:
-                done |= self._do(outlook, action, key)
+                done |= self._do(outlook, action, key, now)
             except Exception:  # it concerns this worker; the others go on
                 _log.exception("supervisor %s: %s of %s failed", self.id, action.name, key)
         return done
 
-    def _do(self, outlook: Outlook, action: Action, key: Key) -> bool:
+    def _do(self, outlook: Outlook, action: Action, key: Key, now: float) -> bool:
         if action is Action.START:
-            return self._start(outlook, key)
+            return self._start(outlook, key, now)
         hosted = self._hosted[key]
         if action is Action.ADOPT:
             hosted.adopt(self._time)
@@ -315,8 +314,9 @@ class Supervisor:
             self.directories.clear_worker(*key)
         return True
 
-    def _start(self, outlook: Outlook, key: Key) -> bool:
-        """Start a worker, unless what it needs has to be prepared first; whether anything was done."""
+    def _start(self, outlook: Outlook, key: Key, now: float) -> bool:
+        """Start a worker, unless what it needs has to be prepared first, or the store to be asked once more; whether anything
+        was done."""
         view, place = outlook.views.get(key[0]), outlook.places.get(key)
         if view is None or place is None:
             return False  # nobody can tell at the moment what it is to be started with
@@ -328,6 +328,8 @@ class Supervisor:
         if isinstance(state, Failed):
             self._rest(hosted, state.why, state.backoff)
             return True
+        if not outlook.may_start(now):
+            return outlook.changed  # the plan is made anew, by what is read then
         try:
             self._start_process(view, hosted, state.provision)
         except Exception as error:  # whatever it is, it rests before it is tried again
@@ -338,7 +340,7 @@ class Supervisor:
     def _start_process(self, view: TopologyView, hosted: HostedWorker, provision: Provision) -> None:
         incarnation = hosted.next_incarnation()
         directory = self.directories.make_worker(*hosted.key)
-        keys = self._keys_of(hosted.topology_id, directory)
+        keys = self._keys.of(hosted.topology_id, directory)
         if keys is not None:
             worker_files.write(directory, worker_files.KEYS, keys, 0o600)
         hosted.write_lease(self._lease)
@@ -357,27 +359,6 @@ class Supervisor:
             self._time,
             work,
         )
-
-    def _keys_of(self, topology_id: str, directory: Path) -> Keys | None:
-        """The keys of a topology's links, None in a cluster without them."""
-        try:
-            return self._keys_in_store(topology_id)
-        except StoreError:
-            before = worker_files.read_keys(directory)  # of the process before; they stay the same
-            if before is None:
-                raise
-            return before
-
-    def _keys_in_store(self, topology_id: str) -> Keys | None:
-        if self._key_pair is None:
-            return None
-        sealed = self.registry.sealed_keys(topology_id, self.id)
-        if sealed is None:
-            raise SquallError("Nimbus has not sealed the keys of its links for this supervisor yet")
-        try:
-            return Keys(**self._key_pair.open_texts(sealed, topology_id))
-        except TypeError:
-            raise SquallError("what Nimbus sealed for this supervisor holds no keys") from None
 
     def _rest(self, hosted: HostedWorker, why: str, backoff: Backoff) -> None:
         """It cannot be started, and is tried again after a while."""

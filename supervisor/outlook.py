@@ -3,6 +3,8 @@
 `look` reads when something may have changed, and after a second in any case. While the store cannot be reached, is empty or
 another cluster's, all stays as it was known: nobody ends a worker for that. Before the first reading nothing is known.
 Where another supervisor of this id is there, this one does nothing but wait until it is gone.
+What is started is started by what the store says at that moment: a process that stood still, or whose connection is cut, may
+not have heard yet that its workers are others' by now.
 Must not know: processes, directories, Nimbus.
 """
 
@@ -27,6 +29,9 @@ _log = logging.getLogger(__name__)
 #: Seconds between two readings at most, and before the next try of one that failed.
 EVERY: Final = 1.0
 AGAIN: Final = 0.2
+#: Seconds that the store has to answer before something is started by what was known before. A connection that was lost while
+#: this process stood still is made anew in less.
+PATIENCE: Final = 5.0
 #: Seconds between two warnings of the same.
 _WARN_EVERY: Final = 60.0
 
@@ -36,6 +41,24 @@ _OF_ALL: Final = (paths.CLUSTER, paths.TOPOLOGIES, paths.ASSIGNMENTS, paths.LEAV
 
 class SameId(SquallError):
     """Another supervisor of this id is there."""
+
+
+class Silence:
+    """For how long something fails. Who did not try for long has to begin anew: it may have stood still itself."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._last: float | None = None
+
+    def failed(self, now: float) -> None:
+        """It has failed once more."""
+        since = 0.0 if self._last is None else max(now - self._last, 0.0)
+        self.seconds = self.seconds + min(since, EVERY) if since < PATIENCE else 0.0
+        self._last = now
+
+    def over(self) -> None:
+        """It has not failed."""
+        self.seconds, self._last = 0.0, None
 
 
 class Outlook:
@@ -70,6 +93,9 @@ class Outlook:
         self._wake = wake
         self._next = 0.0
         self._warned: dict[str, float] = {}
+        # The turn in which the store itself has answered, and what was known before was read anew.
+        self._confirmed: float | None = None
+        self._unread, self._unanswered = Silence(), Silence()
         before = f"{mark} ".encode()
         me = before + f"{os.getpid()}-{secrets.token_hex(4)}".encode()
         # Of all that had this state directory only one is there: whoever has the mark is gone, and its session will be.
@@ -97,9 +123,29 @@ class Outlook:
         except (SquallError, OSError) as error:
             self._warn(now, "cannot read the store, and goes on as before", error)
             self._next = now + AGAIN
+            self._confirmed = None
+            self._unread.failed(now)
             return False
+        self._unread.over()
         self._take(reading, now)
         return True
+
+    def may_start(self, now: float) -> bool:
+        """Whether something may be started by what is known: the store has answered in this turn, and was looked at since; or
+        it does not answer, and has not for a while. False while `changed` is true: it is to be looked at first."""
+        if self._confirmed == now:
+            return True
+        if self._presence.occupied:
+            return False
+        try:
+            # Whatever it says: words of earlier changes have come before its answer, and what is remembered is true again.
+            self.registry.store.owns(paths.presence(self.record.id))
+        except (SquallError, OSError):
+            self._unanswered.failed(now)
+            return max(self._unread.seconds, self._unanswered.seconds) >= PATIENCE
+        self._unanswered.over()
+        self._confirmed, self.changed = now, True
+        return False
 
     def next_time(self, now: float) -> float:
         """When to look again."""

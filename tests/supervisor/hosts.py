@@ -14,6 +14,7 @@ from squall.clock import RealClock
 from squall.cluster.memory import InMemoryStore
 from squall.cluster.records import TopologyRecord, WorkerReport
 from squall.cluster.registry import Registry
+from squall.cluster.store import Store
 from squall.sealing import KeyPair
 from squall.worker_files import Incarnation
 from supervisor.agent import Supervisor
@@ -84,13 +85,14 @@ class Hosts:
         self.ever: list[Supervisor] = []
         self.supervisors = [self.make(f"s{number}") for number in range(1, supervisors + 1)]
 
-    def make(self, name: str, **options: object) -> Supervisor:
+    def make(self, name: str, store: Store | None = None, **options: object) -> Supervisor:
+        """One more supervisor, or a new process of one. `store`: how it sees ours."""
         arguments: dict[str, object] = {
             "python_path": [str(ROOT)], "limits": self.limits, "command": fake_command,
             "key_pair": self.pairs.setdefault(name, KeyPair.make()), **options,
         }  # fmt: skip
         supervisor = Supervisor(
-            name, name, self.slots, Registry(self.store), self.link, self.state / name, self.clock,
+            name, name, self.slots, Registry(store or self.store), self.link, self.state / name, self.clock,
             **arguments,  # type: ignore[arg-type]
         )  # fmt: skip
         supervisor.register()

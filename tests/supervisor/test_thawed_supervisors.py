@@ -1,0 +1,132 @@
+"""What a supervisor starts, it starts by what the store says now: one that stood still, or was cut off, may know it last."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from squall.cluster.memory import InMemoryStore
+from squall.cluster.store import Cancel, Watch
+from supervisor.agent import Supervisor
+from supervisor.outlook import PATIENCE
+from tests.flaky_store import FlakyStore
+from tests.supervisor.hosts import Hosts, fake_command
+from tests.supervisor.programs import runs, until
+
+#: Seconds that it stood still: longer than Nimbus waits for it.
+STOOD_STILL = 60.0
+
+
+class RememberingStore(FlakyStore):
+    """Reads are remembered, as those of ZooKeeper are. While it is `deaf` nobody has said that something has changed; that
+    comes with the next answer of the store itself, before it."""
+
+    def __init__(self, store: InMemoryStore) -> None:
+        super().__init__(store)
+        self.deaf = False
+        self._known: dict[tuple[str, str], Any] = {}
+
+    def get(self, path: str) -> tuple[bytes, int] | None:
+        return self._remembered("get", path, super().get)  # type: ignore[no-any-return]
+
+    def children(self, path: str) -> list[str]:
+        return self._remembered("children", path, super().children)  # type: ignore[no-any-return]
+
+    def owns(self, path: str) -> bool:
+        found = super().owns(path)
+        self.deaf = False
+        return found
+
+    def watch(self, prefix: str, callback: Watch) -> Cancel:
+        return super().watch(prefix, lambda path: None if self.deaf else callback(path))
+
+    def _remembered(self, kind: str, path: str, read: Callable[[str], Any]) -> Any:
+        if not self.deaf or (kind, path) not in self._known:
+            self._known[kind, path] = read(path)
+        return self._known[kind, path]
+
+
+class Still:
+    """A supervisor whose worker has died while it stood still, and whose topology was killed meanwhile or not."""
+
+    def __init__(self, hosts: Hosts) -> None:
+        self.hosts = hosts
+        self.store = RememberingStore(hosts.store)
+        self.starts = 0
+        self.supervisor: Supervisor = hosts.make("thawed", store=self.store, command=self.command)
+        hosts.supervisors[:] = [self.supervisor]
+        hosts.submit(workers=1)
+        hosts.until(lambda: hosts.opened("w1"))
+        self.now = hosts.clock.now()
+
+    def command(self, directory: Path) -> list[str]:
+        self.starts += 1
+        return fake_command(directory)
+
+    def kill_worker(self) -> None:
+        pid = self.hosts.pids()["w1"]
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: not runs(pid))
+
+    def look(self, seconds: float) -> None:
+        """Let it look around for so long, as often as it wants to."""
+        end = self.now + seconds
+        while self.now < end:
+            self.supervisor.sync(self.now)
+            self.now = max(self.supervisor.next_time(self.now), self.now + 0.001)
+
+
+@pytest.fixture
+def still(make_hosts: Callable[..., Hosts]) -> Still:
+    return Still(make_hosts(supervisors=0))
+
+
+def test_no_worker_is_started_by_what_was_known_before_the_store_has_answered(still: Still) -> None:
+    still.store.away = True  # its session is over, and its connection with it
+    still.kill_worker()
+    still.hosts.nimbus.kill("words", wait_secs=0)
+    still.now += STOOD_STILL
+    still.look(PATIENCE - 1.0)
+    still.store.away = False
+    still.look(2.0)
+    assert still.starts == 1 and still.hosts.pids() == {}
+    assert still.supervisor.processes() == [], "it knows by now that nobody wants it"
+
+
+def test_nor_by_what_is_remembered_though_nobody_has_told_of_the_change_yet(still: Still) -> None:
+    still.look(0.5)
+    still.store.deaf = True
+    still.kill_worker()
+    still.hosts.nimbus.kill("words", wait_secs=0)
+    still.look(0.5)
+    assert still.starts == 1 and still.hosts.pids() == {}
+    assert not still.store.deaf, "it has asked the store itself"
+
+
+def test_a_store_that_does_not_answer_holds_a_start_up_for_some_seconds_at_most(still: Still) -> None:
+    still.store.away = True
+    still.kill_worker()
+    still.now += STOOD_STILL
+    still.look(PATIENCE - 1.0)
+    assert still.starts == 1
+    still.look(2.0)
+    assert still.starts == 2 and set(still.hosts.pids()) == {"w1"}
+
+
+def test_while_the_store_is_known_to_be_away_a_worker_is_started_again_at_once(still: Still) -> None:
+    still.store.away = True
+    still.look(PATIENCE + 2.0)
+    still.kill_worker()
+    still.look(0.01)
+    assert still.starts == 2 and set(still.hosts.pids()) == {"w1"}
+
+
+def test_where_the_store_answers_a_worker_is_started_again_at_once(still: Still) -> None:
+    still.kill_worker()
+    still.look(0.01)
+    assert still.starts == 2 and set(still.hosts.pids()) == {"w1"}
