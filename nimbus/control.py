@@ -10,7 +10,7 @@ What may go wrong, and what happens then:
 |---|---|
 | the store is away | it is tried again; the term ends by this process's own clock |
 | somebody else leads | the term ends, this Nimbus stands by |
-| another Nimbus came that has keys which this one lacks | it steps aside, the other leads |
+| another Nimbus has keys or files that this one lacks | it steps aside, the other leads |
 | an error that nobody expected | it is logged, the master is built anew in the same term |
 
 Must not know: HTTP, files, what the master does.
@@ -53,9 +53,6 @@ class Office(Protocol):
     def look(self, now: float) -> None:
         """A round, leading or not; nothing is raised but what the store raises."""
 
-    def steps_aside(self) -> str | None:
-        """Why another Nimbus should lead instead, as far as the last look has shown."""
-
     def end(self) -> None:
         """The term is over."""
 
@@ -78,11 +75,14 @@ class Control:
         office: Office,
         why_not: Callable[[], str | None],
         wake: Callable[[], object],
+        why_aside: Callable[[], str | None] = lambda: None,
     ) -> None:
+        """`why_not`: a reason not to begin to lead; `why_aside`: one to let another Nimbus lead, in office."""
         self._store = store
         self._clock = clock
         self._make_master = make_master
         self._office = office
+        self._why_aside = why_aside
         self._wake = wake
         self._presence = Presence(store, paths.nimbus(me.id), encode(me))
         self._leadership = Leadership(store, me.id, clock, why_not)
@@ -167,7 +167,7 @@ class Control:
         if guard is not None and guard != self._over and self._master is None:
             self._begin_term(guard)
         self._office.look(now)
-        aside = None if self._master is None else self._office.steps_aside()
+        aside = None if self._master is None else self._why_aside()
         if aside is not None:
             self._end_term()
             self._leadership.step_aside(aside)

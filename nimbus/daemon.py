@@ -132,7 +132,14 @@ class NimbusDaemon:
             settings.new_token,
         )
         self._control = Control(
-            store, self.me, clock, self._make_master, self._secrets, self._why_not, self._driver.wake
+            store,
+            self.me,
+            clock,
+            self._make_master,
+            self._secrets,
+            self._why_not,
+            self._driver.wake,
+            self._why_aside,
         )
         self.views = Views(store, self.counters, time.time)
         desk = Desk(
@@ -231,6 +238,10 @@ class NimbusDaemon:
         if cluster_id:
             self._state.remember_cluster(cluster_id)
         return self._secrets.lacks() or self._housekeeping.lacks()
+
+    def _why_aside(self) -> str | None:
+        """A reason to let another Nimbus lead."""
+        return self._secrets.steps_aside() or self._housekeeping.steps_aside()
 
     def _ask_nimbus(self, other: NimbusRecord) -> Client:
         authorization = partial(self._header, other.public_key, NIMBUS_TO_NIMBUS)

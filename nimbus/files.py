@@ -14,7 +14,8 @@ import re
 import secrets
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -88,6 +89,15 @@ class FileStore:
         # Somebody may have deleted it meanwhile.
         self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         return Incoming(self.directory, name, self.limit)
+
+    @contextmanager
+    def receiving(self, sha256: str) -> Iterator[Incoming]:
+        """`receive`, and forget what has come unless it is finished."""
+        incoming = self.receive(sha256)
+        try:
+            yield incoming
+        finally:
+            incoming.abandon()
 
     def check(self, kind: str, sha256: str) -> None:
         """Whether a file is what a topology may bring as that kind: `FileMissing`, `BadFile` or `BadArchive` if not."""

@@ -1,8 +1,7 @@
 """What a Nimbus does beside leading: holds the files of all topologies, drops those of none, keeps counters over a restart.
 
 A file comes to one Nimbus, the leader of that moment; the others fetch it from there, so that each of them may lead next.
-One that lacks a file should not lead, as `lacks` says. But when nobody leads and no Nimbus that is there has it, one that
-lacks it is better than none: what runs goes on, and only workers that would have to be started wait for the file.
+Who lacks a file asks every other Nimbus for it; `nimbus.lacking` says what their answers mean for who should lead.
 Must not know: elections, who asks for files.
 """
 
@@ -10,17 +9,21 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO, Final, cast
 
 from nimbus.counting import Counters
 from nimbus.files import FileStore, Incoming
+from nimbus.lacking import Answer, Lacking
 from squall.clock import Clock
 from squall.cluster import paths
 from squall.cluster.records import BadRecord, NimbusRecord, TopologyRecord
 from squall.cluster.registry import Registry
-from squall.cluster.store import Cancel, Store, TooBig
+from squall.cluster.store import Cancel, Store
+from squall.file_sources import FileSources
 from squall.http_client import Client, at
 from topology_api.errors import SquallError
 
@@ -28,18 +31,18 @@ _log = logging.getLogger(__name__)
 
 #: Seconds between two looks for files that are lacking, though nothing has changed.
 LOOK_SECS: Final = 2.0
-#: Seconds for which a lacking file, which no other Nimbus has either, keeps this one from leading.
+#: Seconds for which a lacking file keeps this one from leading: when all others say that they lack it too, and when some do
+#: not say anything, or have it and lack others.
 PATIENCE_SECS: Final = 30.0
+UNSURE_SECS: Final = 120.0
 COLLECT_SECS: Final = 60.0
 #: Seconds that a file without a topology stays: longer than from its upload to the submission, also should a clock be set.
 UNUSED_SECS: Final = 2 * 3600.0
 SAVE_SECS: Final = 5.0
-#: Seconds for each piece of a file from another Nimbus.
-FETCH_SECS: Final = 20.0
 
 
 class Housekeeping:
-    """Runs in a thread of its own; `lacks` is called by the control thread."""
+    """Runs in a thread of its own; `lacks` and `steps_aside` are called by the control thread."""
 
     def __init__(
         self,
@@ -64,9 +67,10 @@ class Housekeeping:
         self._ending = False
         self._thread = threading.Thread(target=self._serve, name="squall-nimbus-housekeeping", daemon=True)
         self._unwatch: list[Cancel] = []
-        #: sha256 -> since when no Nimbus that is there has had it.
-        self._nowhere: dict[str, float] = {}
-        self._told: set[str] = set()
+        self._lacking = Lacking(PATIENCE_SECS, UNSURE_SECS)
+        self._sources = FileSources(clock.now)
+        #: sha256 -> why it could not be had, as was told last.
+        self._told: dict[str, str] = {}
         #: The topologies that were there at the last look.
         self._known: set[str] = set()
 
@@ -87,77 +91,83 @@ class Housekeeping:
         self._save()
 
     def lacks(self) -> str | None:
-        """Why this Nimbus should not lead, if it lacks a file that a topology needs."""
-        needed, _ = needed_files(self._for_lacks)
-        now = self._clock.now()
-        for sha256, name in needed.items():
-            if self._files.has(sha256):
-                continue
-            since = self._nowhere.get(sha256)
-            if since is None or now < since + PATIENCE_SECS:
-                return f"lacks the file {sha256} of topology {name!r}"
-            if sha256 not in self._told:
-                self._told.add(sha256)
-                _log.error(
-                    "the file %s of topology %r is lost: no Nimbus that is there has it. Workers of it that run go on;"
-                    " none can be started on a host that has not got it: submit the topology again",
-                    sha256,
-                    name,
-                )
-        return None
+        """Why this Nimbus should not begin to lead, if it lacks a file that a topology needs."""
+        return self._lacking.why_not(self._missing_of(needed_files(self._for_lacks)[0]))
+
+    def steps_aside(self) -> str | None:
+        """Why this Nimbus should let another one lead, which has a file that this one has lost."""
+        return self._lacking.steps_aside()
 
     def _serve(self) -> None:
         collect_at = save_at = self._clock.now()
         while not self._ending:
             self._woken.clear()
             now = self._clock.now()
-            try:
-                self._fetch_missing(now)
-                if now >= collect_at:
-                    collect_at = now + COLLECT_SECS
-                    self._collect()
-            except (SquallError, OSError) as error:
-                _log.debug("housekeeping waits: %s", error)
-            except Exception:
-                _log.exception("an error in the housekeeping of Nimbus")
+            self._try(self._look_for_missing)
+            if now >= collect_at:
+                collect_at = now + COLLECT_SECS
+                self._try(self._collect)
             if now >= save_at:
                 save_at = now + SAVE_SECS
                 self._save()
             self._woken.wait(LOOK_SECS)
 
+    def _try(self, do: Callable[[], None]) -> None:
+        try:
+            do()
+        except (SquallError, OSError) as error:
+            _log.debug("housekeeping waits: %s", error)
+        except Exception:
+            _log.exception("an error in the housekeeping of Nimbus")
+
     # Files
 
-    def _fetch_missing(self, now: float) -> None:
-        needed, _ = needed_files(self._registry)
-        missing = {sha256 for sha256 in needed if not self._files.has(sha256)}
-        for sha256 in missing:
-            if self._ending:
-                return
-            if self._fetch(sha256, needed[sha256]):
-                self._nowhere.pop(sha256, None)
-            else:
-                self._nowhere.setdefault(sha256, now)
-        for sha256 in set(self._nowhere) - missing:
-            del self._nowhere[sha256]
+    def _missing_of(self, needed: Mapping[str, str]) -> dict[str, str]:
+        return {sha256: name for sha256, name in needed.items() if not self._files.has(sha256)}
 
-    def _fetch(self, sha256: str, name: str) -> bool:
-        """Get a file from whoever has it; whether it is here now."""
-        for other in self._registry.nimbuses():
-            if other.id == self._me.id or not other.url:
-                continue
-            incoming = self._files.receive(sha256)
-            client = self._ask(other)
-            try:
-                client.get_file(at("files", sha256), cast(BinaryIO, _Pipe(incoming)), limit=self._files.limit)
+    def _look_for_missing(self) -> None:
+        """See which files are lacking, and who has them; get them."""
+        needed, _ = needed_files(self._registry)
+        missing = self._missing_of(needed)
+        others = {each.id: each for each in self._registry.nimbuses() if missing and each.id != self._me.id}
+        answers = [self._ask_one(other, missing, needed.keys() - missing.keys()) for other in others.values()]
+        believed = [replace(each, has=each.has - self._sources.wrong(each.nimbus)) for each in answers]
+        self._lacking.look(missing, believed, self._clock.now())
+        for sha256, name in missing.items():
+            holders = [each.nimbus for each in answers if sha256 in each.has]
+            for holder in self._sources.order(sha256, holders):
+                if self._ending or self._fetch(sha256, name, others[holder]):
+                    break
+        self._lacking.look(self._missing_of(missing), believed, self._clock.now())
+        self._told = {sha256: text for sha256, text in self._told.items() if sha256 in missing}
+
+    def _ask_one(self, other: NimbusRecord, missing: Collection[str], here: Collection[str]) -> Answer:
+        """Ask another Nimbus which of the missing files it has, and whether it has those that are here."""
+        try:
+            with closing(self._ask(other)) as client:
+                has = frozenset(sha256 for sha256 in missing if client.exists(at("files", sha256)))
+                whole = bool(has) and all(client.exists(at("files", sha256)) for sha256 in here)
+            return Answer(other.id, has, whole)
+        except SquallError as error:
+            return Answer(other.id, silent=str(error))
+
+    def _fetch(self, sha256: str, name: str, other: NimbusRecord) -> bool:
+        """Get a file from another Nimbus; whether it is here now."""
+        try:
+            with closing(self._ask(other)) as client, self._files.receiving(sha256) as incoming:
+                pipe = cast(BinaryIO, _Pipe(incoming))
+                found = client.get_file(at("files", sha256), pipe, limit=self._files.limit)
+                if not self._sources.delivered(other.id, sha256, found):
+                    return False
                 incoming.finish()
-                _log.info("the file %s of topology %r came from %s", sha256, name, other.id)
-                return True
-            except SquallError as error:
-                _log.debug("no file %s from %s: %s", sha256, other.id, error)
-            finally:
-                incoming.abandon()
-                client.close()
-        return False
+        except (SquallError, OSError) as error:
+            self._sources.is_silent(other.id)
+            if self._told.get(sha256) != str(error):
+                self._told[sha256] = str(error)
+                _log.warning("the file %s of %r does not come from %s: %s", sha256, name, other.id, error)
+            return False
+        _log.info("the file %s of topology %r came from %s", sha256, name, other.id)
+        return True
 
     def _collect(self) -> None:
         known = {record.id for record in every_record(self._registry)[0]}
@@ -219,6 +229,6 @@ def every_record(registry: Registry) -> tuple[list[TopologyRecord], bool]:
         for name in names:
             try:
                 records.append(read(name))
-            except (BadRecord, TooBig):
+            except BadRecord:
                 whole = False
     return [record for record in records if record is not None], whole

@@ -14,6 +14,7 @@ import json
 import logging
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,7 +22,8 @@ from squall.cluster import paths
 from squall.cluster.records import NimbusRecord, WorkerReport, encode
 from squall.cluster.registry import Registry
 from squall.cluster.store import Store
-from squall.http_client import Client, Refused, at
+from squall.file_sources import FileSources
+from squall.http_client import Client, Refused, Unreachable, at
 from squall.sealing import (
     NIMBUS_TO_SUPERVISOR,
     SUPERVISOR_TO_NIMBUS,
@@ -298,32 +300,41 @@ class _Sender:
 
 
 class NimbusFiles:
-    """Fetches files that topologies bring from whichever Nimbus has them."""
+    """Fetches files that topologies bring from whichever Nimbus has them: the leader first, then the others; one that delivered
+    another file, or did not answer, does not keep the others from being asked the next time."""
 
-    def __init__(self, nimbuses: Nimbuses, limit: int, ca: str | None = None) -> None:
+    def __init__(
+        self, nimbuses: Nimbuses, limit: int, ca: str | None = None, sources: FileSources | None = None
+    ) -> None:
         self._nimbuses = nimbuses
         self._limit = limit
         self._ca = ca
+        self._sources = FileSources() if sources is None else sources
 
     def fetch(self, sha256: str, target: Path) -> None:
         """Write a file to a path; `SquallError` or `OSError`."""
         records, leader = self._nimbuses.look()
-        urls = [record.url for record in records.values() if record.url]
-        urls.sort(key=lambda url: leader is None or leader not in records or url != records[leader].url)
+        urls = {f"Nimbus {each.id} at {each.url}": each.url for each in records.values() if each.url}
         if not urls:
             raise SquallError("there is no Nimbus at the moment to fetch it from")
-        failure: SquallError | None = None
-        for url in urls:  # one that has it not says 404, which a client takes for an answer
-            client = Client([url], self._nimbuses.authorization, self._ca, FILE)
+        first = None if leader not in records else records[leader].url
+        names = self._sources.order(sha256, sorted(urls, key=lambda name: urls[name] != first))
+        failure = SquallError(
+            "every Nimbus has delivered another file in its place; they are asked again in a while"
+        )
+        for name in names:  # one that has it not says 404, which a client takes for an answer
+            client = Client([urls[name]], self._nimbuses.authorization, self._ca, FILE)
             try:
-                with open(target, "wb") as file:
-                    client.get_file(at("files", sha256), file, limit=self._limit)
-                return
+                with closing(client), open(target, "wb") as file:
+                    found = client.get_file(at("files", sha256), file, limit=self._limit)
             except SquallError as error:
+                if isinstance(error, Unreachable):
+                    self._sources.is_silent(name)
                 failure = error
-            finally:
-                client.close()
-        assert failure is not None
+                continue
+            if self._sources.delivered(name, sha256, found):
+                return
+            failure = SquallError(f"{name} delivers another file in its place, with the SHA-256 {found}")
         raise failure
 
 

@@ -1,0 +1,118 @@
+"""The files that a Nimbus lacks, and what follows for who should lead: what the others answer goes in, reasons come out.
+
+| the others that are there | this one |
+|---|---|
+| one has the file, and all that this one has | it should lead: this one does not, and steps aside in office |
+| all have answered that they lack it | it is lost after `patience` seconds: then this one may lead without it |
+| one does not answer, or has it but lacks others | only after `longer` seconds |
+
+An answer that did not come is no answer: who is silent may have the file. The seconds begin anew when others have the file
+than before. Nothing keeps the cluster without a leader for ever: what runs goes on without the file.
+Must not know: how the others are asked, elections.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one other Nimbus said of the files that this one lacks."""
+
+    nimbus: str
+    has: frozenset[str] = frozenset()
+    """Those of them that it has."""
+    whole: bool = False
+    """Whether it has all files that this one has, too."""
+    silent: str = ""
+    """Why it did not answer; "": it did."""
+
+
+@dataclass(frozen=True)
+class _Lack:
+    """What is known of one file."""
+
+    topology: str
+    since: float
+    holders: frozenset[str] = frozenset()
+    better: str | None = None
+    """One of the holders that should lead instead."""
+    silent: Mapping[str, str] = field(default_factory=dict)
+    given_up: bool = False
+    """Whether it was waited for long enough."""
+
+
+class Lacking:
+    """One thread calls `look`; the rest may be called from any."""
+
+    def __init__(self, patience: float, longer: float) -> None:
+        self._patience = patience
+        self._longer = longer
+        self._lacks: Mapping[str, _Lack] = {}
+
+    def look(self, missing: Mapping[str, str], answers: Sequence[Answer], now: float) -> None:
+        """These files are lacking (SHA-256 -> a topology that needs it), and every other Nimbus was asked for them."""
+        silent = {each.nimbus: each.silent for each in answers if each.silent}
+        lacks = {}
+        for sha256, topology in missing.items():
+            holders = frozenset(each.nimbus for each in answers if sha256 in each.has)
+            whole = (each.nimbus for each in answers if sha256 in each.has and each.whole)
+            before = self._lacks.get(sha256)
+            if before is None or before.holders != holders:
+                before = _Lack(topology, now)
+            lack = replace(before, holders=holders, better=min(whole, default=None), silent=silent)
+            patience = self._longer if silent or holders else self._patience
+            if not lack.given_up and now >= lack.since + patience:
+                lack = replace(lack, given_up=True)
+                _tell(sha256, lack)
+            lacks[sha256] = lack
+        self._lacks = lacks
+
+    def why_not(self, missing: Mapping[str, str]) -> str | None:
+        """Why this Nimbus should not begin to lead, given what it lacks now."""
+        for sha256, topology in missing.items():
+            lack = self._lacks.get(sha256)
+            if lack is None:
+                return f"lacks the file {sha256} of topology {topology!r}"
+            if not lack.given_up:
+                return _reason(sha256, lack)
+        return None
+
+    def steps_aside(self) -> str | None:
+        """Why this Nimbus should let another one lead."""
+        for sha256, lack in self._lacks.items():
+            if lack.better is not None and not lack.given_up:
+                return _reason(sha256, lack)
+        return None
+
+
+def _reason(sha256: str, lack: _Lack) -> str:
+    who = f", which {_named(lack.holders)} has" if lack.holders else ""
+    silent = f"; not answered so far: {_named(lack.silent)}" if lack.silent else ""
+    return f"lacks the file {sha256} of topology {lack.topology!r}{who}{silent}"
+
+
+def _tell(sha256: str, lack: _Lack) -> None:
+    file = f"the file {sha256} of topology {lack.topology!r}"
+    unheard = "".join(f"; {nimbus} did not answer ({why})" for nimbus, why in sorted(lack.silent.items()))
+    if lack.holders:
+        _log.error(
+            "%s cannot be had from %s: this Nimbus may lead without it%s", file, _named(lack.holders), unheard
+        )
+        return
+    _log.error(
+        "%s is lost: no Nimbus that %s has it%s. Workers of it that run go on; none can be started on a host that has not got"
+        " it: submit the topology again",
+        file,
+        "answers" if unheard else "is there",
+        unheard,
+    )
+
+
+def _named(ids: Mapping[str, str] | frozenset[str]) -> str:
+    return ", ".join(sorted(ids))

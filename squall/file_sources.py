@@ -1,0 +1,84 @@
+"""Of several that may have a file: whom to ask for it, and in which order, after what came of asking before.
+
+One that delivered another file than the one asked for is told of, and is not asked for it again for a while that doubles each
+time. One that did not answer is asked after all others, for a while too. Every call may come from any thread.
+Must not know: how a file is fetched, who the sources are.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+_log = logging.getLogger(__name__)
+
+#: Seconds for which a source that did not answer is asked last.
+SILENT_SECS: Final = 30.0
+#: Seconds for which a source that delivered another file is not asked for it: at first, and at most.
+WRONG_SECS: Final = 10.0
+MOST_SECS: Final = 600.0
+#: Wrong files that are remembered.
+_REMEMBERED: Final = 1000
+
+
+@dataclass(frozen=True)
+class _Wrong:
+    times: int
+    until: float
+
+
+class FileSources:
+    """What is known of some sources."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._lock = threading.Lock()
+        #: Source -> until when it is asked last.
+        self._silent: dict[str, float] = {}
+        self._wrong: dict[tuple[str, str], _Wrong] = {}
+
+    def order(self, sha256: str, sources: Iterable[str]) -> list[str]:
+        """Those to ask for a file now, in the order that they come in but for the silent ones."""
+        now = self._now()
+        with self._lock:
+            asked = [each for each in sources if not self._rests(each, sha256, now)]
+            return sorted(asked, key=lambda each: now < self._silent.get(each, now))
+
+    def wrong(self, source: str) -> set[str]:
+        """The files in whose place a source delivered others, when it was asked last."""
+        with self._lock:
+            return {sha256 for name, sha256 in self._wrong if name == source}
+
+    def is_silent(self, source: str) -> None:
+        """A source did not answer."""
+        with self._lock:
+            self._silent[source] = self._now() + SILENT_SECS
+
+    def delivered(self, source: str, sha256: str, found: str) -> bool:
+        """A source has delivered a file of the SHA-256 `found`; whether it is the right one."""
+        with self._lock:
+            self._silent.pop(source, None)
+            before = self._wrong.pop((source, sha256), None)
+            if found == sha256:
+                return True
+            times = 1 if before is None else before.times + 1
+            secs = min(WRONG_SECS * 2 ** (times - 1), MOST_SECS)
+            self._wrong[source, sha256] = _Wrong(times, self._now() + secs)
+            if len(self._wrong) > _REMEMBERED:
+                del self._wrong[next(iter(self._wrong))]
+        _log.error(
+            "%s delivers another file in place of %s: one with the SHA-256 %s. It is not asked for it again for %g s",
+            source,
+            sha256,
+            found,
+            secs,
+        )
+        return False
+
+    def _rests(self, source: str, sha256: str, now: float) -> bool:
+        known = self._wrong.get((source, sha256))
+        return known is not None and now < known.until
