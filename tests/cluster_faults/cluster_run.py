@@ -19,7 +19,7 @@ import pytest
 
 from squall.cluster import paths
 from squall.cluster.zookeeper import ZooKeeperStore
-from tests.cluster_faults.daemon_processes import CAP, Daemons
+from tests.cluster_faults.daemon_processes import CAP, PACE, Daemons
 from tests.faults.ledger import Account, account, read
 from tests.faults.ledger_topology import STOP
 from tests.faults.running import Tally
@@ -53,13 +53,13 @@ class ClusterRun:
         found = self.status()
         return None if found is None else str(found["state"])
 
-    def wait_for(self, question: Callable[[], Any], what: str, cap: float = CAP) -> float:
-        """Wait until something is so; the seconds that it took."""
+    def wait_for(self, question: Callable[[], Any], what: str, cap: float = CAP, pace: float = PACE) -> float:
+        """Wait until something is so, looking every `pace` seconds; the seconds that it took."""
         began = time.monotonic()
         while not question():
             if time.monotonic() - began > cap:
                 pytest.fail(f"{what}: not within {cap:g} s\n{self.report()}")
-            time.sleep(0.05)
+            time.sleep(pace)
         return time.monotonic() - began
 
     def flows(self, more: int = 50, cap: float = CAP) -> float:
@@ -72,6 +72,28 @@ class ClusterRun:
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             self.flows(1, longest_gap)
+
+    def obey(self, *arguments: str) -> None:
+        """A command of `squall` that has to be obeyed."""
+        done = self.daemons.squall(*arguments)
+        assert done.returncode == 0, f"{done.stdout}{done.stderr}\n{self.report()}"
+
+    def rest_and_go_on(self) -> None:
+        """Commands are obeyed, whoever leads."""
+        for command, state in (("deactivate", "INACTIVE"), ("activate", "ACTIVE")):
+            self.obey(command, self.name)
+            self.wait_for(lambda wanted=state: self.state() == wanted, state)  # type: ignore[misc]
+
+    def another(self, name: str, *options: str) -> Path:
+        """Submit one more topology that writes a ledger; where it is."""
+        books = self.books.with_name(name)
+        books.mkdir()
+        self.obey("submit", *options, str(FILE), "--", f"books={books}", f"name={name}")
+        return books
+
+    def names(self) -> list[str]:
+        """The topologies that are listed."""
+        return [one["name"] for one in self.daemons.get("topologies")["topologies"]]
 
     def failed(self) -> int:
         """How many emissions have failed so far."""
@@ -87,8 +109,7 @@ class ClusterRun:
 
     def kill(self) -> None:
         """`squall kill`: all of it goes."""
-        done = self.daemons.squall("kill", self.name, "-w", "0", "--wait")
-        assert done.returncode == 0, f"{done.stdout}{done.stderr}\n{self.report()}"
+        self.obey("kill", self.name, "-w", "0", "--wait")
         assert self.state() is None
         self.wait_for(lambda: not self.daemons.living_workers(), "the end of all workers")
         left = [
@@ -131,8 +152,7 @@ def ledger_cluster(
     with daemons:
         run = ClusterRun(daemons, books, str(options.get("name", "ledger")), Tally(books))
         arguments = [f"books={books}", *(f"{name}={value}" for name, value in options.items())]
-        done = daemons.squall("submit", str(FILE), "--wait", "--", *arguments)
-        assert done.returncode == 0, f"{done.stdout}{done.stderr}\n{daemons.report()}"
+        run.obey("submit", str(FILE), "--wait", "--", *arguments)
         run.flows()
         yield run
         if not run.total.emitted:

@@ -156,7 +156,8 @@ class Daemons:
         self.supervisors: list[Daemon] = []
         for number in range(supervisors):
             self.supervisors.append(self.another_supervisor(servers[nimbuses + number]))
-        self.client = Client(self.urls, self._authorization, timeout=20.0)
+        # Longer than Nimbus takes to answer; one that stands still costs each question so much.
+        self.client = Client(self.urls, self._authorization, timeout=6.0)
 
     def _environment(self) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("SQUALL_")}

@@ -13,7 +13,7 @@ import pytest
 
 from squall.cluster import paths
 from squall.cluster.zookeeper import ZooKeeperStore
-from tests.cluster_faults.cluster_run import FILE, ClusterRun, ledger_cluster
+from tests.cluster_faults.cluster_run import ClusterRun, ledger_cluster
 from tests.zookeeper_servers import ZooKeeperServer
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(180)]
@@ -43,17 +43,13 @@ def test_a_bad_record_is_told_of_and_stops_no_other_topology(
     bad: bytes, tmp_path: Path, zookeeper: ZooKeeperServer
 ) -> None:
     with ledger_cluster(tmp_path, zookeeper.servers, slots=4) as run:
-        books = tmp_path / "second"
-        books.mkdir()
-        done = run.daemons.squall("submit", str(FILE), "--wait", "--", f"books={books}", "name=second")
-        assert done.returncode == 0, done.stderr
+        run.another("second", "--wait")
         with store_of(run, zookeeper.servers) as store:
             store.put(paths.topology("second"), bad)
         run.wait_for(lambda: states(run).get("second") == "BAD", "that it is told of")
         run.flows_for(3.0, longest_gap=2.0)
         assert states(run)[run.name] == "ACTIVE"
-        done = run.daemons.squall("kill", "second", "-w", "0", "--wait")
-        assert done.returncode == 0, done.stderr
+        run.obey("kill", "second", "-w", "0", "--wait")
         run.wait_for(lambda: "second" not in states(run), "that it is gone")
         run.wait_for(lambda: len(run.daemons.living_workers()) == 2, "the end of its workers")
         assert run.failed() == 0
@@ -72,10 +68,7 @@ def test_nonsense_in_all_that_belongs_to_one_topology_stops_no_other(
     tmp_path: Path, zookeeper: ZooKeeperServer
 ) -> None:
     with ledger_cluster(tmp_path, zookeeper.servers, slots=4) as run:
-        books = tmp_path / "second"
-        books.mkdir()
-        done = run.daemons.squall("submit", str(FILE), "--wait", "--", f"books={books}", "name=second")
-        assert done.returncode == 0, done.stderr
+        run.another("second", "--wait")
         with store_of(run, zookeeper.servers) as store:
             found = store.get(paths.topology("second"))
             assert found is not None
@@ -93,6 +86,5 @@ def test_nonsense_in_all_that_belongs_to_one_topology_stops_no_other(
             "its death",
         )
         run.flows(200, 20.0)
-        done = run.daemons.squall("kill", "second", "-w", "0", "--wait")
-        assert done.returncode == 0, done.stderr
+        run.obey("kill", "second", "-w", "0", "--wait")
         run.wait_for(lambda: len(run.daemons.living_workers()) == 2, "the end of its workers")

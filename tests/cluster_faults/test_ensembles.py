@@ -22,11 +22,7 @@ def test_an_ensemble_that_loses_its_leader_disturbs_nothing(tmp_path: Path) -> N
         ensemble.kill(lost)
         run.flows_for(5.0, longest_gap=2.0)
         run.wait_for(lambda: run.daemons.leader() is not None, "a leading Nimbus", 15.0)
-        done = run.daemons.squall("deactivate", run.name)
-        assert done.returncode == 0, done.stderr
-        run.wait_for(lambda: run.state() == "INACTIVE", "INACTIVE")
-        done = run.daemons.squall("activate", run.name)
-        assert done.returncode == 0, done.stderr
+        run.rest_and_go_on()
         run.flows()
         ensemble.start(lost)
         run.flows()

@@ -34,14 +34,6 @@ def another_leads(run: ClusterRun, old: int) -> None:
     run.wait_for(lambda: run.daemons.leader() == 1 - old, "the lead of the other Nimbus", 25.0)
 
 
-def obeys(run: ClusterRun) -> None:
-    """A command is obeyed, whoever leads."""
-    for command, state in (("deactivate", "INACTIVE"), ("activate", "ACTIVE")):
-        done = run.daemons.squall(command, run.name)
-        assert done.returncode == 0, f"{done.stderr}\n{run.report()}"
-        run.wait_for(lambda wanted=state: run.state() == wanted, state)  # type: ignore[misc]
-
-
 @pytest.mark.parametrize("how", ["killed", "frozen", "cut off"])
 def test_the_rival_leads_and_no_tuple_fails(how: str, tmp_path: Path, zookeeper: ZooKeeperServer) -> None:
     with two_nimbuses(tmp_path, zookeeper) as (run, proxies):
@@ -56,7 +48,7 @@ def test_the_rival_leads_and_no_tuple_fails(how: str, tmp_path: Path, zookeeper:
         else:
             proxies[old].cut()
         another_leads(run, old)
-        obeys(run)
+        run.rest_and_go_on()
         run.flows()
         if how == "killed":
             daemon.start()
@@ -66,7 +58,7 @@ def test_the_rival_leads_and_no_tuple_fails(how: str, tmp_path: Path, zookeeper:
             proxies[old].heal()
         run.flows()
         run.wait_for(lambda: run.daemons.leader() == 1 - old, "that the lead stays where it is", 20.0)
-        obeys(run)
+        run.rest_and_go_on()
         assert {started.pid for started in run.daemons.processes().values()} == before
         assert run.failed() == 0
 

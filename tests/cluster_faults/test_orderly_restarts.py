@@ -34,22 +34,20 @@ def test_draining_a_host_moves_its_tasks_and_fails_no_tuple(
     with ledger_cluster(tmp_path, zookeeper.servers, slots=2) as run:
         host = run.daemons.get("supervisors")["supervisors"]
         busy = next(one["id"] for one in host if one["workers"])
-        done = run.daemons.squall("drain", busy, "--wait")
-        assert done.returncode == 0, f"{done.stdout}{done.stderr}\n{run.report()}"
+        run.obey("drain", busy, "--wait")
         found = {one["id"]: one for one in run.daemons.get("supervisors")["supervisors"]}
         assert found[busy]["drained"] and not found[busy]["workers"]
         run.flows()
         run.drain()
         assert not run.total.failed, run.report()
-        assert run.daemons.squall("drain", busy, "--undo").returncode == 0
+        run.obey("drain", busy, "--undo")
 
 
 def test_a_new_version_takes_over_and_fails_no_tuple(tmp_path: Path, zookeeper: ZooKeeperServer) -> None:
     with ledger_cluster(tmp_path, zookeeper.servers) as run:
         old = run.status()["id"]
         arguments = [f"books={run.books}", "bolts=4"]
-        done = run.daemons.squall("submit", str(FILE), "--replace", "--wait", "--", *arguments)
-        assert done.returncode == 0, f"{done.stdout}{done.stderr}\n{run.report()}"
+        run.obey("submit", str(FILE), "--replace", "--wait", "--", *arguments)
         assert run.status()["id"] != old
         assert run.status()["components"]["sink"]["tasks"] == 4
         run.flows()

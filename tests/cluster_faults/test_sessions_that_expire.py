@@ -35,10 +35,7 @@ def test_a_session_that_expires_disturbs_no_tuple(
             proxy.heal()
         run.wait_for(lambda: run.daemons.leader() is not None, "a leader", 20.0)
         run.wait_for(lambda: len(run.daemons.supervisors_there()) == 2, "both supervisors", 20.0)
-        for command, state in (("deactivate", "INACTIVE"), ("activate", "ACTIVE")):
-            done = run.daemons.squall(command, run.name)
-            assert done.returncode == 0, done.stderr
-            run.wait_for(lambda wanted=state: run.state() == wanted, state)  # type: ignore[misc]
+        run.rest_and_go_on()
         run.flows()
         assert {started.pid for started in run.daemons.processes().values()} == before
         assert run.failed() == 0

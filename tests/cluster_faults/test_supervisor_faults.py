@@ -15,9 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster_faults.cluster_run import FILE, ClusterRun, ledger_cluster
+from squall.worker_files import PULSE
+from tests.cluster_faults.cluster_run import ClusterRun, ledger_cluster
 from tests.cluster_faults.daemon_processes import QUICK
+from tests.cluster_faults.moments import PACE, Moment, starting
 from tests.faults.ledger_topology import STOP
+from tests.faults.running import Tally
 from tests.zookeeper_servers import ZooKeeperServer
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(180)]
@@ -108,14 +111,14 @@ def test_a_full_disk_stops_no_worker_that_runs(tmp_path: Path, zookeeper: ZooKee
             with kept_full(filler):
                 run.flows_for(12.0, longest_gap=2.0)  # longer than the lease, and than a worker may be silent
                 assert {started.pid for started in run.daemons.processes().values()} == before
-                submit_another(run, tmp_path)
+                (run.another("other") / STOP).touch()
                 run.wait_for(
                     lambda: "No space left" in str(run.status_of("other")["notes"]), "a word about the disk"
                 )
             run.wait_for(lambda: run.status_of("other")["state"] == "COMPLETED", "that there is room again")
             run.flows_for(3.0, longest_gap=2.0)
             assert before <= {started.pid for started in run.daemons.processes().values()}
-            assert run.daemons.squall("kill", "other", "-w", "0", "--wait").returncode == 0
+            run.obey("kill", "other", "-w", "0", "--wait")
             assert run.failed() == 0
     finally:
         subprocess.run(["umount", "-l", str(state)], check=True)
@@ -143,20 +146,6 @@ def kept_full(path: Path) -> Iterator[None]:
         path.unlink()
 
 
-def submit_another(run: ClusterRun, folder: Path) -> None:
-    """A second topology, which ends as soon as it has begun."""
-    books = folder / "other"
-    books.mkdir()
-    (books / STOP).touch()
-    done = run.daemons.squall("submit", str(FILE), "--", f"books={books}", "name=other")
-    assert done.returncode == 0, done.stderr
-
-
-def names(run: ClusterRun) -> list[str]:
-    """The topologies that are listed."""
-    return [one["name"] for one in run.daemons.get("topologies")["topologies"]]
-
-
 def folders(run: ClusterRun) -> set[str]:
     """What supervisors keep of topologies."""
     return {
@@ -166,17 +155,31 @@ def folders(run: ClusterRun) -> set[str]:
     }
 
 
+def placed(state: Path, name: str) -> bool:
+    """The supervisor has something to do for it."""
+    return any(state.glob(f"topologies/{name}-*"))
+
+
+def running(state: Path, name: str) -> bool:
+    """A worker has said something."""
+    return any(state.glob(f"topologies/{name}-*/workers/*/{PULSE}"))
+
+
 def test_killing_while_it_starts_leaves_nothing(tmp_path: Path, zookeeper: ZooKeeperServer) -> None:
+    moments: list[Moment] = [lambda state, name: True, placed, starting, running]
     with ledger_cluster(tmp_path, zookeeper.servers, slots=4) as run:
-        for turn in range(4):
+        states = [run.daemons.folder / daemon.name for daemon in run.daemons.supervisors]
+        for turn, moment in enumerate(moments):
             name = f"short-{turn}"
-            books = tmp_path / name
-            books.mkdir()
-            done = run.daemons.squall("submit", str(FILE), "--", f"books={books}", f"name={name}")
-            assert done.returncode == 0, done.stderr
-            time.sleep(0.15 * turn)  # each time it is killed a little later in its start
+            books = Tally(run.another(name))
+            run.wait_for(
+                # It may be past that moment by now, and is killed all the same.
+                lambda: any(moment(state, name) for state in states) or books.of("A"),  # noqa: B023
+                f"the moment {turn} of {name}",
+                pace=PACE,
+            )
             run.daemons.client.delete(f"topologies/{name}", wait_secs=0)
-        run.wait_for(lambda: names(run) == [run.name], "the end of the killed ones")
+        run.wait_for(lambda: run.names() == [run.name], "the end of the killed ones")
         run.wait_for(
             lambda: len(run.daemons.living_workers()) == 2, "that only the workers of the run are there"
         )

@@ -1,0 +1,121 @@
+"""A supervisor that is killed in the middle of what it does for a topology that comes: the next one does it anew, and nothing
+of the first is left. Another topology runs all the time, and its ledger adds up in the end."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster_faults.cluster_run import ClusterRun, ledger_cluster
+from tests.cluster_faults.moments import MANY_BYTES, PACE, Moment, building, fetching, starting, unpacking
+from tests.cluster_faults.test_supervisor_faults import check_slots
+from tests.faults import leaks
+from tests.faults.ledger import account, read
+from tests.faults.ledger_topology import STOP
+from tests.faults.running import Tally
+from tests.supervisor.wheels import make_wheel
+from tests.zookeeper_servers import ZooKeeperServer
+
+pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(180)]
+
+#: What takes a moment to be unpacked.
+MANY_FILES = 4000
+#: How often a moment may pass by unseen.
+ATTEMPTS = 5
+#: In the name of what is not whole: it is being made, or removed.
+NOT_WHOLE = (".new-", ".gone-")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory, zookeeper: ZooKeeperServer) -> Iterator[ClusterRun]:
+    folder = tmp_path_factory.mktemp("middle")
+    with ledger_cluster(folder, zookeeper.servers, supervisors=1, slots=6) as run:
+        yield run
+
+
+@pytest.fixture(scope="module")
+def luggage(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a topology brings that takes a moment."""
+    folder = tmp_path_factory.mktemp("luggage")
+    (folder / "large").write_bytes(os.urandom(MANY_BYTES))
+    (folder / "many").mkdir()
+    for number in range(MANY_FILES):
+        (folder / "many" / str(number)).write_bytes(b"%d" % number)
+    (folder / "requirements.txt").write_text("brought_along==1.0\n")
+    (folder / "wheels").mkdir()
+    make_wheel(folder / "wheels", "brought_along")
+    return folder
+
+
+def is_killed_at(moment: Moment, run: ClusterRun, name: str, books: Path) -> bool:
+    """Kill the supervisor at that moment; False when it was past it."""
+    daemon = run.daemons.supervisors[0]
+    state = run.daemons.folder / daemon.name
+    tally = Tally(books)
+
+    run.wait_for(lambda: moment(state, name) or tally.of("A"), f"{moment.__name__} {name}", pace=PACE)
+    daemon.freeze()
+    run.wait_for(lambda: leaks.state_of(daemon.pid) == "T", "that it stands still")
+    hit = moment(state, name)
+    daemon.kill()
+    return hit
+
+
+@pytest.mark.parametrize(
+    ("moment", "brings"),
+    [
+        (fetching, ("--resource", "large")),
+        (unpacking, ("--resource", "many")),
+        (building, ("--requirements", "requirements.txt", "--wheels", "wheels")),
+        (starting, ()),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_what_a_killed_supervisor_was_in_the_middle_of_is_done_by_the_next_one(
+    moment: Moment, brings: tuple[str, ...], run: ClusterRun, luggage: Path
+) -> None:
+    daemon = run.daemons.supervisors[0]
+    state = run.daemons.folder / daemon.name
+    before = {started.pid for started in run.daemons.processes().values()}
+    kept = what_is_kept(state)
+    options = [str(luggage / each) if (luggage / each).exists() else each for each in brings]
+    for attempt in range(ATTEMPTS):
+        name = f"{moment.__name__}-{attempt}"
+        books = run.another(name, *options)
+        if is_killed_at(moment, run, name, books):
+            break
+        if not daemon.runs:
+            daemon.start()
+        run.obey("kill", name, "-w", "0", "--wait")
+        run.wait_for(lambda: what_is_kept(state) == kept, "that nothing of it is left")
+    else:
+        pytest.fail(f"in {ATTEMPTS} attempts it was never caught while {moment.__name__}")
+    daemon.start()
+    tally = Tally(books)
+    run.wait_for(lambda: tally.of("A") > 50, "tuples of the topology that came")
+    check_slots(run)
+    run.wait_for(lambda: not strangers(run), f"the end of what runs for nobody: {strangers(run)}")
+    (books / STOP).touch()
+    run.wait_for(lambda: run.status_of(name)["state"] == "COMPLETED", "its completion")
+    assert not account(read(books)).problems
+    assert not [path for path in state.rglob("*") if any(part in path.name for part in NOT_WHOLE)]
+    run.obey("kill", name, "-w", "0", "--wait")
+    run.wait_for(lambda: what_is_kept(state) == kept, "that nothing of it is left")
+    assert {started.pid for started in run.daemons.processes().values()} == before
+    assert run.failed() == 0
+
+
+def what_is_kept(state: Path) -> set[str]:
+    """What the supervisor keeps of topologies."""
+    return {path.relative_to(state).as_posix() for path in state.glob("*/*")}
+
+
+def strangers(run: ClusterRun) -> list[leaks.Process]:
+    """Processes of the cluster that are neither daemons nor workers."""
+    daemons = {daemon.pid for daemon in (*run.daemons.nimbuses, *run.daemons.supervisors)}
+    known = daemons | {process.pid for process in run.daemons.living_workers()}
+    found = leaks.processes(run.daemons.mark, str(run.daemons.folder))
+    return [process for process in found if process.pid not in known]
