@@ -16,6 +16,7 @@ import contextlib
 import hashlib
 import http.client
 import json
+import re
 import select
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,6 +37,7 @@ TIMEOUT: Final = 5.0
 LONGEST_ANSWER: Final = 64 * 1024 * 1024
 _PIECE: Final = 256 * 1024
 _IDLE_CONNECTIONS: Final = 4
+_SECONDS: Final = re.compile("[0-9]{1,9}")
 
 IS_IT_RUNNING: Final = (
     "is it running? Start it with `squall nimbus` or `squall dev`, or say where it is with --nimbus URL"
@@ -112,8 +114,11 @@ class Address:
         try:
             parts = urlsplit(text)
             port = parts.port
+            _ = (parts.hostname or "").encode("idna")  # as it is looked up: UnicodeError is a ValueError
+            if not text.isprintable() or " " in text:
+                raise ValueError("it holds a blank or a control character")
         except ValueError as error:
-            raise SquallError(f"{url!r} is no URL: {error}") from None
+            raise SquallError(f"{url!r:.200} is no URL: {error}") from None
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise SquallError(
                 f"{url!r} is no URL of a Nimbus: it looks like http://127.0.0.1:6627 or https://host:6627"
@@ -323,8 +328,7 @@ class Client:
             location = response.getheader("Location") or ""
             response.read(LONGEST_ANSWER)
             self._give_back(address, connection, response)
-            parts = urlsplit(location)
-            return response.status, f"{parts.scheme}://{parts.netloc}"
+            return response.status, "/".join(location.split("/")[:3])  # scheme, host and port
         if not 200 <= response.status < 300:
             error = _refusal(address, response)
             self._give_back(address, connection, response)
@@ -353,12 +357,9 @@ class Client:
 
     def _tls(self) -> ssl.SSLContext:
         if self._context is None:
-            import ssl
+            from squall.tls import client_context
 
-            try:
-                self._context = ssl.create_default_context(cafile=self._ca)
-            except (OSError, ssl.SSLError) as error:
-                raise SquallError(f"the certificates in {self._ca} cannot be read: {error}") from None
+            self._context = client_context(self._ca)
         return self._context
 
     def _take(self, address: Address) -> http.client.HTTPConnection | None:
@@ -477,8 +478,8 @@ def _refusal(address: Address, response: http.client.HTTPResponse) -> Refused:
         kind, problems = "", []
         message = f"{address.url} answered {status} {response.reason or ''}".rstrip()
         message += f": {data[:200].decode('utf-8', 'replace')}" if data else ""
-    seconds = response.getheader("Retry-After") or ""
-    return Refused(status, kind, message, problems, float(seconds) if seconds.isdigit() else None)
+    seconds = _SECONDS.fullmatch(response.getheader("Retry-After") or "")
+    return Refused(status, kind, message, problems, float(seconds[0]) if seconds else None)
 
 
 def _reason(error: Exception) -> str:
@@ -487,6 +488,8 @@ def _reason(error: Exception) -> str:
         return "the connection ended within the answer"
     if isinstance(error, http.client.RemoteDisconnected):
         return "it closed the connection without an answer"
+    if isinstance(error, http.client.BadStatusLine):
+        return f"it does not speak HTTP but says {str(error)!r:.80}"
     if getattr(error, "reason", None) == "WRONG_VERSION_NUMBER":
         return "it does not speak TLS (does its URL begin with http: ?)"
     if isinstance(error, OSError) and error.strerror:

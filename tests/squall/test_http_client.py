@@ -202,6 +202,40 @@ def test_one_redirect_is_followed_with_the_credentials_of_where_it_leads(start: 
     assert (refused.value.status, refused.value.kind) == (503, "NoLeader")
 
 
+@pytest.mark.parametrize(
+    "location",
+    ["http://[", "http://a b/x", "http://a\x01b/x", "http://a..b/x", "//host/x", "x", "http://h:99999999/x"],
+)
+def test_a_redirect_to_nowhere_is_a_squall_error(served: Served, location: str) -> None:
+    served.pages["/api/v1/x"] = page({}, 307, Location=location)
+    with pytest.raises(SquallError, match="no URL"):
+        connect([served.url]).get("x")
+
+
+@pytest.mark.parametrize(
+    ("said", "understood"),
+    [("3", 3.0), ("\xb2", None), ("9" * 400, None), ("Fri, 31 Dec 1999 23:59:59 GMT", None), ("-1", None)],
+)
+def test_a_time_to_come_again_is_a_number_of_seconds_or_none(
+    served: Served, said: str, understood: float | None
+) -> None:
+    served.pages["/api/v1/x"] = page({}, 503, Retry_After=said)
+    with pytest.raises(Refused) as refused:
+        connect([served.url]).get("x")
+    assert refused.value.retry_after == understood
+
+
+def test_what_speaks_something_else_is_shown_in_a_few_harmless_signs(served: Served) -> None:
+    def speak(handler: BaseHTTPRequestHandler) -> None:
+        handler.wfile.write(b"\x1b[2J" + b"x" * 10_000 + b"\r\n")
+        handler.close_connection = True
+
+    served.pages["/api/v1/x"] = speak
+    with pytest.raises(Unreachable, match="does not speak HTTP") as error:
+        connect([served.url]).get("x")
+    assert str(error.value).isprintable() and len(str(error.value)) < 200
+
+
 def test_nobody_there_is_said_with_what_helps() -> None:
     url = nobody()
     with pytest.raises(Unreachable) as error:
@@ -246,8 +280,9 @@ def test_an_answer_that_is_no_json_is_a_squall_error(served: Served, data: bytes
 
 @pytest.mark.parametrize(
     "url",
-    ["127.0.0.1:6627", "ftp://host", "http://", "http://host:port", "http://user:hunter2@host", "http://h/p"],
-)
+    ["127.0.0.1:6627", "ftp://host", "http://", "http://host:port", "http://user:hunter2@host", "http://h/p", "http://[",
+     "http://a b", "http://host\n", "http://a..b", f"http://{'a' * 64}", "http://\x1b[2J"],
+)  # fmt: skip
 def test_what_is_no_url_of_a_nimbus_is_refused_and_no_password_is_shown(url: str) -> None:
     with pytest.raises(SquallError) as error:
         connect([url])
@@ -326,7 +361,7 @@ def test_https_is_checked_by_the_given_certificates(served: Served, tmp_path: Pa
     assert client.get("x") == {"safe": True}
     with pytest.raises(Unreachable, match="certificate verify failed"):
         connect([url]).get("x")
-    with pytest.raises(SquallError, match="cannot be read"):
+    with pytest.raises(SquallError, match="cannot be used: No such file"):
         connect([url], ca=str(tmp_path / "missing")).get("x")
     served.pages["/api/v1/x"] = page({}, 307, Location="http://127.0.0.1:1/api/v1/x")
     with pytest.raises(SquallError, match="not encrypted"):
