@@ -12,7 +12,6 @@ Must not know: what the paths mean, where tokens come from.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import http.client
 import json
@@ -320,9 +319,11 @@ class Client:
         headers = {"Accept": "application/json", **request.headers}
         if authorization is not None:
             headers["Authorization"] = authorization
-        # It may have answered before it had read everything: too big, say.
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        try:
             connection.request(request.method, request.target, request.body(), headers)
+        except OSError as error:
+            if not _cut_off(error):  # it may have answered before it had read everything: too big, say
+                raise
         response = connection.getresponse()
         if response.status in (307, 308):
             location = response.getheader("Location") or ""
@@ -405,6 +406,11 @@ def _has_something_to_say(connection: http.client.HTTPConnection) -> bool:
         return bool(poll.poll(0))
     except (OSError, ValueError):
         return True
+
+
+def _cut_off(error: OSError) -> bool:
+    """Whether the other side takes no more. By its name: `ssl` is not loaded where it is not used."""
+    return isinstance(error, (BrokenPipeError, ConnectionResetError)) or type(error).__name__ == "SSLEOFError"
 
 
 def _pieces(source: Path, size: int, progress: Progress | None) -> Iterator[bytes]:

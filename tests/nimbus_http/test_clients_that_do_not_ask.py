@@ -14,11 +14,12 @@ import pytest
 
 from nimbus.daemon import NimbusDaemon
 from squall import http_connections
-from squall.http_client import Address, Client, at
+from squall.http_client import Address, Client, Refused, at
 from squall.http_connections import PATIENCE, Awaited, Patience
 from squall.tls import client_context
+from squall.tokens import bearer
 from tests.certificates import make_certificates
-from tests.nimbus_http.nimbuses import Cluster, until
+from tests.nimbus_http.nimbuses import Cluster, closing, until
 
 CAP_SECS = 30.0
 ASKED = b"GET /health HTTP/1.1\r\nHost: nimbus\r\n\r\n"
@@ -87,6 +88,13 @@ def trickling(connection: socket.socket, data: bytes) -> Iterator[None]:
     finally:
         stop.set()
         thread.join(CAP_SECS)
+
+
+def tls_conf(folder: Path) -> dict[str, str]:
+    """The settings of a Nimbus that answers by HTTPS."""
+    made = make_certificates(folder / "certificates")
+    names = ("squall.tls.certificate", "squall.tls.key", "squall.tls.ca")
+    return dict(zip(names, (made.certificate, made.key, made.ca)))
 
 
 def authorized(nimbus: NimbusDaemon, method: str, path: str, size: int) -> bytes:
@@ -165,6 +173,22 @@ def test_who_does_not_take_an_answer_is_not_waited_for(
             connection.sendall(asked)  # until nothing goes any more, and then it has ended
 
 
+@pytest.mark.parametrize("tls", [False, True], ids=["http", "https"])
+def test_a_client_of_ours_hears_the_refusal_of_a_file_that_it_is_still_sending_when_the_connection_ends(
+    monkeypatch: pytest.MonkeyPatch, cluster: Cluster, tmp_path: Path, tls: bool
+) -> None:
+    monkeypatch.setitem(PATIENCE, Awaited.REST, Patience(0.0))
+    conf = tls_conf(tmp_path) if tls else {}
+    leader = cluster.start_leader(conf={"nimbus.package.limit.bytes": 1_000_000, **conf})
+    path = tmp_path / "file"
+    with path.open("wb") as file:
+        file.truncate(50_000_000)  # more than lies in buffers
+    trusted = conf.get("squall.tls.ca")
+    client = Client([leader.url], lambda url: bearer(leader.token or ""), trusted)
+    with closing(client), pytest.raises(Refused, match="larger than the 1,000,000 bytes"):
+        client.put_file(at("files", "0" * 64), path)
+
+
 def test_connections_over_the_limit_are_closed_at_once_and_the_others_stay(
     monkeypatch: pytest.MonkeyPatch, leader: NimbusDaemon, connections: list[socket.socket]
 ) -> None:
@@ -178,19 +202,14 @@ def test_connections_over_the_limit_are_closed_at_once_and_the_others_stay(
 def test_connections_that_do_not_agree_on_tls_count_too(
     monkeypatch: pytest.MonkeyPatch, cluster: Cluster, tmp_path: Path
 ) -> None:
-    made = make_certificates(tmp_path / "certificates")
-    conf = {
-        "squall.tls.certificate": made.certificate,
-        "squall.tls.key": made.key,
-        "squall.tls.ca": made.ca,
-    }
+    conf = tls_conf(tmp_path)
     leader = cluster.start_leader(conf=conf)
     monkeypatch.setattr(http_connections, "most_connections", lambda: 3)
     with ExitStack() as stack:
         first = [stack.enter_context(connect(leader)) for _ in range(3)]
         assert is_closed(stack.enter_context(connect(leader)))
         first[0].close()
-        trusted = client_context(made.ca)
+        trusted = client_context(conf["squall.tls.ca"])
 
         def agreed() -> ssl.SSLSocket | None:
             try:
