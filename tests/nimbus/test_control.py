@@ -9,15 +9,16 @@ from typing import Any
 
 import pytest
 
-from nimbus.control import REBUILD_SECS, Control, NotLeading
+from nimbus.control import REBUILD_SECS, RETRY_SECS, Control, NotLeading
 from nimbus.master import Nimbus
 from squall.clock import ManualClock
 from squall.cluster import paths
 from squall.cluster.memory import InMemoryStore
-from squall.cluster.records import NimbusRecord
+from squall.cluster.records import NimbusRecord, SupervisorRecord
 from squall.cluster.registry import Registry
 from squall.cluster.store import Deposed, Store
 from tests.flaky_store import Call, FlakyStore
+from tests.nimbus.transcripts import a_topology
 from topology_api.options import defaults
 from topology_api.topology import ComponentSpec, StreamSpec, Topology
 
@@ -33,9 +34,6 @@ class Office:
 
     def look(self, now: float) -> None:
         pass
-
-    def steps_aside(self) -> str | None:
-        return None
 
     def end(self) -> None:
         self.told.append("end")
@@ -58,7 +56,9 @@ class Desk:
         self.office = Office()
         self.made: list[Nimbus] = []
         self.reason: str | None = None
+        self.aside: str | None = None
         self.woken = 0
+        self.eager = False
         self.control = Control(
             self.store,
             NimbusRecord(nimbus_id, f"http://{nimbus_id}", nimbus_id),
@@ -67,6 +67,7 @@ class Desk:
             self.office,
             lambda: self.reason,
             self.wake,
+            lambda: self.aside,
         )
 
     def make(self, store: Store) -> Nimbus:
@@ -75,6 +76,9 @@ class Desk:
 
     def wake(self) -> None:
         self.woken += 1
+        if self.eager:
+            self.eager = False
+            self.control.round()
 
     def rounds(self, seconds: float = 0.0) -> None:
         """All rounds that are due until then."""
@@ -126,6 +130,38 @@ def test_who_stops_lets_the_other_lead_at_once(start: Callable[[str], Desk]) -> 
     assert [record.id for record in Registry(second.session).nimbuses()] == ["n2"]
 
 
+def test_a_leader_whose_term_is_over_by_its_clock_runs_no_command(start: Callable[[str], Desk]) -> None:
+    first = start("n1")
+    first.rounds()
+    first.clock.move_to(first.clock.now() + 4.0)  # of a session of 6 s, and no round in between
+    ran: list[Nimbus] = []
+    with pytest.raises(NotLeading):
+        first.control.lead(ran.append)
+    assert ran == []
+
+
+def test_a_term_that_begins_anew_within_one_round_has_a_master_of_its_own(
+    start: Callable[[str], Desk],
+) -> None:
+    first = start("n1")
+    first.rounds()
+    first.clock.move_to(first.clock.now() + 5.0)  # frozen past its term, and its session still lives
+    first.control.round()
+    assert first.control.leading and len(first.made) == 2
+    assert first.office.told == ["begin", "end", "begin"]
+
+
+def test_terms_that_end_leave_no_master_that_listens(start: Callable[[str], Desk]) -> None:
+    first = start("n1")
+    first.rounds()
+    watches = len(first.session._tree.watches)
+    for _ in range(3):
+        first.session.put(paths.EPOCH, b"somebody else")
+        first.rounds(1.0)
+    assert len(first.made) == 4
+    assert len(first.session._tree.watches) == watches
+
+
 def test_a_session_that_is_over_ends_the_term_and_its_master(start: Callable[[str], Desk]) -> None:
     first, second = start("n1"), start("n2")
     first.rounds()
@@ -153,6 +189,67 @@ def test_a_write_that_is_refused_because_another_leads_ends_the_term(start: Call
     assert first.control.leading and len(first.made) == made + 1, (
         "a term of its own, with a master of its own"
     )
+
+
+def test_a_guard_that_did_not_hold_begins_no_other_term(start: Callable[[str], Desk]) -> None:
+    first = start("n1")
+    first.rounds()
+
+    def refused(nimbus: Nimbus) -> None:
+        raise Deposed("another leads, of which the election has not heard")
+
+    with pytest.raises(NotLeading):
+        first.control.lead(refused)
+    first.rounds(2.0)
+    assert not first.control.leading and len(first.made) == 1
+    first.session.put(paths.EPOCH, b"that one")
+    first.rounds()
+    assert first.control.leading and len(first.made) == 2
+
+
+def test_who_steps_aside_lets_another_lead(start: Callable[[str], Desk]) -> None:
+    first, second = start("n1"), start("n2")
+    first.rounds()
+    second.rounds()
+    first.reason = first.aside = "lacks its keys"
+    first.control.round()
+    assert not first.control.leading and first.office.told == ["begin", "end"]
+    second.rounds()
+    assert second.control.leading
+    first.rounds(10.0)
+    assert not first.control.leading
+
+
+def test_it_wakes_when_the_master_has_something_to_do(start: Callable[[str], Desk]) -> None:
+    first = start("n1")
+    first.rounds()
+    Registry(first.session).save_supervisor(SupervisorRecord("s1", "s1", 1))
+    first.control.lead(lambda nimbus: nimbus.submit(a_topology("words", 1), defaults(), {}))
+    first.control.lead(lambda nimbus: nimbus.kill("words", 0.25))
+    assert first.control.next_time() == first.clock.now() + 0.25
+
+
+def test_who_is_woken_finds_what_the_master_was_told_of(start: Callable[[str], Desk]) -> None:
+    first, second = start("n1"), start("n2")
+    first.rounds()
+    record = first.control.lead(lambda nimbus: nimbus.submit(a_topology("words", 1), defaults(), {}))
+    registry = Registry(second.session)
+    first.eager = True  # the thread is there before whoever wrote goes on
+    registry.save_supervisor(SupervisorRecord("s1", "s1", 1))
+    assert not first.eager and registry.assignment(record.id) is not None
+
+
+def test_a_store_that_is_away_is_asked_twice_a_second_however_often_it_is_woken(
+    start: Callable[[str], Desk],
+) -> None:
+    first = start("n1")
+    first.rounds()
+    first.store.away = True
+    first.made[-1]._changes.all = True
+    for _ in range(10):
+        first.control.round()
+    assert len(first.store.failed) == 1
+    assert first.control.next_time() == first.clock.now() + RETRY_SECS
 
 
 def test_while_the_store_is_away_it_waits_and_says_so_once(
@@ -199,7 +296,9 @@ def test_an_error_in_the_master_is_logged_and_the_master_is_built_anew(
     monkeypatch.setattr(first.made[-1], "tick", broken)
     first.control.round()
     assert "a mistake of ours" in caplog.text
-    first.rounds(REBUILD_SECS)
+    first.rounds(REBUILD_SECS - 0.1)
+    assert len(first.made) == 1, "a mistake that comes at once each time wears nothing out"
+    first.rounds(0.1)
     assert first.control.leading and len(first.made) == 2
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Final
 
 import pytest
 
@@ -12,7 +13,7 @@ from squall.clock import ManualClock
 from squall.cluster import paths
 from squall.cluster.leadership import GuardedStore, Leadership
 from squall.cluster.memory import InMemoryStore
-from squall.cluster.store import Conflict, Deposed, Guard, Unavailable
+from squall.cluster.store import Conflict, Deposed, Exists, Guard, Unavailable
 from tests.squall.cluster.short_sessions import SESSION, Session
 
 
@@ -127,6 +128,69 @@ def test_the_term_counts_from_when_it_was_asked_not_from_when_it_was_answered(jo
     assert one.round() is not None
     assert one.leadership.leading(asked + 0.59 * SESSION)
     assert not one.leadership.leading(asked + 0.61 * SESSION)
+
+
+def test_a_term_that_was_won_counts_from_when_the_place_was_asked_for(join: Join) -> None:
+    one = join("one")
+    start = one.clock.now()
+    create = InMemoryStore.create
+
+    def slow(path: str, data: bytes, ephemeral: bool = False, guard: Guard | None = None) -> int:
+        version = create(one.store, path, data, ephemeral, guard)
+        one.clock.move_to(start + 3)
+        return version
+
+    one.store.create = slow  # type: ignore[method-assign]
+    assert one.round() is not None
+    assert one.leadership.leading(start + 0.59 * SESSION)
+    assert not one.leadership.leading(start + 0.61 * SESSION)
+
+
+def test_an_answer_that_took_longer_than_a_term_makes_nobody_lead(join: Join) -> None:
+    one = join("one")
+    one.round()
+    one.clock.move_to(one.clock.now() + SESSION / 6)
+    owns = InMemoryStore.owns
+
+    def slow(path: str) -> bool:
+        answer = owns(one.store, path)
+        one.clock.move_to(one.clock.now() + 0.61 * SESSION)
+        return answer
+
+    one.store.owns = slow  # type: ignore[method-assign]
+    assert one.round() is None
+
+
+def test_who_has_the_place_and_not_the_epoch_tries_again_at_once(join: Join) -> None:
+    one = join("one")
+    one.store.lose_answer_of = "create"
+    assert one.round() is None, "the place is its own, and it does not know"
+    create = one.store.create
+
+    def overtaken(path: str, data: bytes, ephemeral: bool = False, guard: Guard | None = None) -> int:
+        if path == paths.EPOCH:
+            raise Exists(path)
+        return create(path, data, ephemeral, guard)
+
+    one.store.create = overtaken  # type: ignore[method-assign]
+    assert one.round() is None
+    assert one.leadership.next_time(one.clock.now()) == one.clock.now()
+    one.store.create = create  # type: ignore[method-assign]
+    assert one.round() is not None
+
+
+def test_whoever_wins_reads_nothing_that_was_remembered_from_before(
+    store: InMemoryStore, clock: ManualClock
+) -> None:
+    class Remembers(Session):
+        fresh_after: Final[list[list[str]]] = []
+
+        def fresh(self) -> None:
+            self.fresh_after.append(list(self.calls))
+
+    session = Remembers(store)
+    assert Leadership(session, "one", clock).round(clock.now()) is not None
+    assert session.fresh_after == [["create", "create"]], "place and epoch are its own by then"
 
 
 def test_a_leader_that_froze_past_its_term_answers_none_even_when_the_store_says_yes_again(
@@ -345,6 +409,7 @@ def test_work_that_takes_longer_than_a_term_ends_it_when_the_store_does_not_answ
     one.clock.move_to(one.clock.now() + 0.02 * SESSION)
     assert not one.leadership.keeps_leading()
     one.store.away = False
+    one.clock.move_to(one.clock.now() + SESSION / 6)
     assert not one.leadership.keeps_leading(), (
         "a term that is over is not taken up again in the midst of work"
     )

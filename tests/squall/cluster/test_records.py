@@ -184,6 +184,8 @@ def test_a_configuration_that_json_cannot_hold_is_refused() -> None:
         ({"conf": {**SOUND, "topology.workers": "many"}}, r"conf\['topology\.workers'\] cannot be 'many'"),
         ({"conf": {**SOUND, "topology.workers": 0}}, r"conf\['topology\.workers'\] cannot be 0"),
         ({"conf": {**SOUND, "topology.worker.timeout.secs": float("nan")}}, r"cannot be nan"),
+        ({"conf": {**SOUND, "topology.worker.timeout.secs": float("inf")}}, r"cannot be inf"),
+        ({"component_confs": {"lines": 7}}, r"component_confs\['lines'\] cannot be 7"),
         ({"deadline": float("inf")}, r"deadline cannot be inf"),
         ({"submitted": float("nan")}, r"submitted cannot be nan"),
     ],
