@@ -32,6 +32,7 @@ _OUR_STATUSES: Final = {
     worker_files.EXIT_SUPERSEDED: "another worker has its place",
     worker_files.EXIT_BAD_ORDERS: "it could not read what it was to do",
     worker_files.EXIT_MEMORY: "it ran out of memory",
+    worker_files.EXIT_FILES: "it could open no file any more",
     worker_files.EXIT_UNOPENED: "a component could not be opened or prepared",
 }
 

@@ -8,6 +8,7 @@ Must not know: the loop, sockets (functions are given to it), what orders say.
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import shutil
@@ -19,6 +20,7 @@ from squall.cluster.counters import WorkerCounters
 from squall.process_stat import stat_of
 from squall.worker_files import (
     COUNTERS,
+    EXIT_FILES,
     EXIT_HUNG,
     EXIT_STOPPED,
     ORDERS,
@@ -43,6 +45,8 @@ LOOK_SECONDS: Final = 0.5
 ERROR_SECONDS: Final = 0.3
 #: Seconds between two pulses at least: news come in crowds.
 SHORTEST_BEAT: Final = 0.05
+#: Seconds for which user code may have used up all files that the process may open.
+FILES_SECONDS: Final = 3.0
 #: The size at which the process's own stdout and stderr are put aside.
 MOST_OUTPUT: Final = 10_000_000
 
@@ -116,6 +120,8 @@ class Heartbeat:
         self.woken = threading.Event()
         self.ending = False
         self.failed_writes = 0
+        #: Since when the system lets this process open no more files.
+        self.no_files_since: float | None = None
         #: Calls that were told of in the log: a spout's may take as long as it likes.
         self.told: set[object] = set()
         self.thread = threading.Thread(target=self.serve, name="squall-heartbeat", daemon=True)
@@ -245,10 +251,22 @@ class Heartbeat:
                     " for dead",
                     failed,
                 )
+            self.look_for_files(failed)
             return
         if self.failed_writes:
             _log.warning("pulses can be written again; %d could not", self.failed_writes)
             self.failed_writes = 0
+            self.no_files_since = None
+
+    def look_for_files(self, failed: OSError) -> None:
+        """A process that can open no file any more ends by itself, and says why, before it is taken for dead."""
+        now = self.lease.clock()
+        if failed.errno != errno.EMFILE:
+            self.no_files_since = None
+        elif self.no_files_since is None:
+            self.no_files_since = now
+        elif now >= self.no_files_since + FILES_SECONDS:
+            self.last_words.end(EXIT_FILES, self.last_words.open_files.why_none())
 
     def pulse(self, flags: Flags, executing: tuple[str, int, float] | None) -> Pulse:
         """The pulse of these flags."""

@@ -19,6 +19,7 @@ from typing import Final, NoReturn
 from squall.process_stat import all_processes
 from squall.worker_files import END, EXIT_STOPPED, EXIT_UNOPENED, End, Incarnation, write
 from worker.logs import close_log, tell_stderr
+from worker.open_files import OpenFiles
 
 _log = logging.getLogger(__name__)
 
@@ -32,9 +33,10 @@ LONGEST_EXIT: Final = 5.0
 class LastWords:
     """Ends the process, once."""
 
-    def __init__(self, directory: str, incarnation: Incarnation) -> None:
+    def __init__(self, directory: str, incarnation: Incarnation, open_files: OpenFiles) -> None:
         self.directory = directory
         self.incarnation = incarnation
+        self.open_files = open_files
         self.process = os.getpid()
         self.said = threading.Lock()
 
@@ -47,6 +49,7 @@ class LastWords:
             while True:  # another thread is ending the process
                 sleep(LONGEST_WORDS)
         threading.Thread(target=end_late, args=(status, orderly), daemon=True).start()
+        self.open_files.give_up_kept()
         try:
             write(self.directory, END, End(self.process, self.incarnation, status, reason))
         except OSError as error:

@@ -12,13 +12,11 @@ import gc
 import logging
 import os
 import platform
-import resource
 import shutil
 import signal
 import threading
 import traceback
 from collections.abc import Mapping
-from contextlib import suppress
 from types import FrameType
 from typing import Final, NoReturn
 
@@ -43,6 +41,7 @@ from worker.heartbeat import Flags, Heartbeat
 from worker.last_words import LastWords
 from worker.lease import Lease
 from worker.logs import open_log
+from worker.open_files import OpenFiles
 from worker.plan import WorkerPlan
 from worker.runners import AsyncThread, ThreadRunner
 from worker.startup import Start, begin, plan_of
@@ -58,11 +57,11 @@ COLLECTIONS: Final = (10_000, 10, 10)
 def run(directory: str) -> NoReturn:
     """The life of a worker process."""
     begin_worker()
+    open_files = OpenFiles()
     faulthandler.enable(file=2, all_threads=True)
     early = EarlySignals()
     gc.set_threshold(*COLLECTIONS)
-    allow_open_files()
-    last_words = LastWords(directory, incarnation_of(directory))
+    last_words = LastWords(directory, incarnation_of(directory), open_files)
     try:
         try:
             daemon = assemble(directory, begin(directory), last_words)
@@ -76,13 +75,6 @@ def run(directory: str) -> NoReturn:
     except BaseException as error:
         reason = f"an error of Squall's own: {type(error).__name__}: {error}"
         last_words.end(EXIT_INTERNAL, reason, traceback.format_exc())
-
-
-def allow_open_files() -> None:
-    """As many as this process may have: each peer takes several, and so do strangers until they are turned away."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with suppress(ValueError, OSError):  # a kernel may refuse what it calls the most
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 class EarlySignals:
