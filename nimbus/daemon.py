@@ -33,7 +33,8 @@ from squall import tls
 from squall.cluster import identity
 from squall.cluster.records import NimbusRecord, SupervisorRecord
 from squall.cluster.store import Store
-from squall.http_client import Address, Client
+from squall.http_addresses import Address
+from squall.http_client import Client
 from squall.rounds import Driver
 from squall.sealing import NIMBUS_TO_NIMBUS, NIMBUS_TO_SUPERVISOR, daemon_header
 from squall.transport.sockets import make_keys

@@ -22,8 +22,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, urlencode
 
+from squall.http_addresses import Address
 from topology_api.errors import SquallError
 
 if TYPE_CHECKING:
@@ -95,41 +96,6 @@ def at(*parts: str) -> str:
     """The path of names below each other, each quoted: at("topologies", name, "errors")."""
     # A shell may hand over bytes that are no UTF-8; no name is like that, so nothing is found.
     return "/".join(quote(part, safe="", errors="surrogateescape") for part in parts)
-
-
-@dataclass(frozen=True)
-class Address:
-    """A URL, as far as a connection needs it."""
-
-    url: str
-    scheme: str
-    host: str
-    port: int
-
-    @classmethod
-    def of(cls, url: str) -> Address:
-        """The address that a URL holds; SquallError when it is none."""
-        text = url.rstrip("/")
-        try:
-            parts = urlsplit(text)
-            port = parts.port
-            _ = (parts.hostname or "").encode("idna")  # as it is looked up: UnicodeError is a ValueError
-            if not text.isprintable() or " " in text:
-                raise ValueError("it holds a blank or a control character")
-        except ValueError as error:
-            raise SquallError(f"{url!r:.200} is no URL: {error}") from None
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise SquallError(
-                f"{url!r} is no URL of a Nimbus: it looks like http://127.0.0.1:6627 or https://host:6627"
-            )
-        if parts.username or parts.password or parts.query or parts.fragment or parts.path:
-            # Not shown: somebody may have written a password into it.
-            raise SquallError(
-                f"the URL of {parts.hostname} holds more than scheme, host and port:"
-                " write it as in https://host:6627"
-            )
-        default = 443 if parts.scheme == "https" else 80
-        return cls(text, parts.scheme, parts.hostname, port or default)
 
 
 @dataclass(frozen=True)
@@ -321,8 +287,8 @@ class Client:
             headers["Authorization"] = authorization
         try:
             connection.request(request.method, request.target, request.body(), headers)
-        except OSError as error:
-            if not _cut_off(error):  # it may have answered before it had read everything: too big, say
+        except OSError as broken:
+            if not _cut_off(broken):  # it may have answered before it had read everything: too big, say
                 raise
         response = connection.getresponse()
         if response.status in (307, 308):

@@ -125,8 +125,8 @@ class Connection(H11Protocol):
 
     def _time_is_up(self, awaited: Awaited) -> None:
         least = PATIENCE[awaited].least
-        enough = least is not None and (self._held_up or self._gone() - self._mark >= least)
-        if enough:
+        blameless = awaited is Awaited.BODY and self._held_up
+        if blameless or (least is not None and self._gone() - self._mark >= least):
             self._wait_for(awaited)
         else:
             self.transport.abort()

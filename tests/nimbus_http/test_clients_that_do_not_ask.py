@@ -14,7 +14,8 @@ import pytest
 
 from nimbus.daemon import NimbusDaemon
 from squall import http_connections
-from squall.http_client import Address, Client, Refused, at
+from squall.http_addresses import Address
+from squall.http_client import Client, Refused, at
 from squall.http_connections import PATIENCE, Awaited, Patience
 from squall.tls import client_context
 from squall.tokens import bearer

@@ -1,0 +1,46 @@
+"""The address of a server, read from a URL that somebody has typed or another server has given.
+
+Must not know: connections, what is asked there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from topology_api.errors import SquallError
+
+
+@dataclass(frozen=True)
+class Address:
+    """A URL, as far as a connection needs it."""
+
+    url: str
+    scheme: str
+    host: str
+    port: int
+
+    @classmethod
+    def of(cls, url: str) -> Address:
+        """The address that a URL holds; SquallError when it is none."""
+        text = url.rstrip("/")
+        try:
+            parts = urlsplit(text)
+            port = parts.port
+            _ = (parts.hostname or "").encode("idna")  # as it is looked up: UnicodeError is a ValueError
+            if not text.isprintable() or " " in text:
+                raise ValueError("it holds a blank or a control character")
+        except ValueError as error:
+            raise SquallError(f"{url!r:.200} is no URL: {error}") from None
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise SquallError(
+                f"{url!r} is no URL of a Nimbus: it looks like http://127.0.0.1:6627 or https://host:6627"
+            )
+        if parts.username or parts.password or parts.query or parts.fragment or parts.path:
+            # Not shown: somebody may have written a password into it.
+            raise SquallError(
+                f"the URL of {parts.hostname} holds more than scheme, host and port:"
+                " write it as in https://host:6627"
+            )
+        default = 443 if parts.scheme == "https" else 80
+        return cls(text, parts.scheme, parts.hostname, port or default)
