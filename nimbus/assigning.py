@@ -1,6 +1,7 @@
 """Where topologies run: which slots there are for whom, and the writing of assignments.
 
-A slot of a drained supervisor is there for the workers that it has, and takes no new ones. The slots of a topology that
+A slot of a drained supervisor is there for the workers that it has, and takes no new ones; so is one of a supervisor whose
+record cannot be read. The slots of a topology that
 cannot be read stay taken as they were last known. Who never could read it may give them away; when two topologies turn out
 to have one slot, it is the older submission's, and what the younger has there is placed anew. An assignment is written in
 an order that lets another Nimbus go on at any point: the keys for new supervisors, the workers that are to go, the record,
@@ -49,6 +50,8 @@ class Assigner:
         self._supervisors: dict[str, SupervisorRecord] = {}
         self._slots: frozenset[Slot] = frozenset()
         self._drained: set[str] = set()
+        #: Ids of supervisors that are there and whose records cannot be read.
+        self.unread: frozenset[str] = frozenset()
         #: By the id of a topology: slots that it has, and that are an older one's.
         self._disputed: Mapping[str, set[Slot]] = {}
         #: Of topologies that have fewer workers than they want: the situation in which more slots would not help.
@@ -57,9 +60,12 @@ class Assigner:
     def look(self) -> None:
         """See which slots there are. What changes afterwards is seen at the next look."""
         found = self._registry.supervisors()
-        if found != list(self._supervisors.values()):
-            self._supervisors = {record.id: record for record in found}
-            self._slots = frozenset(placing.slots_of(found))
+        unread = self._registry.unread_supervisors
+        if unread or unread != self.unread or found != list(self._supervisors.values()):
+            unknown = (SupervisorRecord(each, each, 0, beats=True) for each in sorted(unread))
+            self._supervisors = {record.id: record for record in (*found, *unknown)}
+            self._slots = frozenset(placing.slots_of(found)) | self._slots_with_workers(unread)
+            self.unread = unread
         self._drained = self._registry.drained_supervisors()
 
     @property
@@ -145,15 +151,25 @@ class Assigner:
 
     def _hand_out_keys(self, topology_id: str, placements: Collection[Placement]) -> None:
         if self._keys is not None and placements:
-            theirs = {placement.supervisor for placement in placements}
+            theirs = {placement.supervisor for placement in placements} - self.unread  # they have theirs
             self._keys.seal_for(topology_id, [self._supervisors[each] for each in sorted(theirs)])
 
     # Slots
 
     def _usable(self, record: TopologyRecord) -> set[Slot]:
-        """The slots that a topology may be placed in anew: no other has them, and they are not drained."""
+        """The slots that a topology may be placed in anew: no other has them, and their supervisors take new workers."""
         free = self._slots - self._taken_from(record)
-        return {slot for slot in free if slot.supervisor not in self._drained}
+        return {slot for slot in free if self._is_open(slot)}
+
+    def _is_open(self, slot: Slot) -> bool:
+        """Whether a supervisor takes new workers."""
+        return slot.supervisor not in self._drained and slot.supervisor not in self.unread
+
+    def _slots_with_workers(self, supervisors: Collection[str]) -> set[Slot]:
+        """The slots of supervisors that are known only by the workers in them."""
+        placed = self._registry.placed_ids() if supervisors else ()
+        workers = (each for topology_id in placed for each in self._registry.last_workers(topology_id))
+        return {placing.slot_of(each) for each in workers if each.supervisor in supervisors}
 
     def _slots_for(self, record: TopologyRecord) -> frozenset[Slot]:
         """The slots in which the workers that a topology has may stay."""
@@ -170,13 +186,13 @@ class Assigner:
         record = view.record
         placed = {placing.slot_of(placement): placement.tasks for placement in view.workers}
         own = {slot: placed[slot] for slot in self._slots_for(record) if slot in placed}
-        stay = {slot: tasks for slot, tasks in own.items() if slot.supervisor in self._drained}
+        stay = {slot: tasks for slot, tasks in own.items() if not self._is_open(slot)}
         # What it has it keeps, though a younger topology has it too.
         usable = self._usable(record) | (own.keys() - stay.keys())
         if not stay:
             return self._scheduled(record, usable, placing.tasks_by_slot(view.workers))
-        on_drained = {task for tasks in stay.values() for task in tasks}
-        others = tuple(row for row in record.tasks if row[0] not in on_drained)
+        staying = {task for tasks in stay.values() for task in tasks}
+        others = tuple(row for row in record.tasks if row[0] not in staying)
         rest = replace(record, tasks=others)
         found = self._scheduled(rest, usable, placing.tasks_by_slot(view.workers), len(stay))
         if others and not found:

@@ -9,20 +9,17 @@ Must not know: when to look.
 from __future__ import annotations
 
 import logging
-import re
+from collections.abc import Collection
 
 from nimbus.assigning import Keys, workers_of
 from nimbus.lifecycle import FAILED
 from squall.cluster import paths
 from squall.cluster.records import BadRecord, TopologyRecord
 from squall.cluster.registry import Registry, name_of, number_of
-from squall.cluster.store import TooBig
 from topology_api.errors import SquallError
 from topology_api.options import defaults
 
 _log = logging.getLogger(__name__)
-
-_UNREADABLE = (BadRecord, TooBig)
 
 
 class BadTopology(SquallError):
@@ -40,11 +37,11 @@ class BadTopology(SquallError):
         )
 
 
-def sweep_orphans(registry: Registry, keys: Keys | None, known: set[str]) -> None:
-    """Remove what belongs to topologies of other ids than those known."""
-    registry.topologies()
+def sweep_orphans(registry: Registry, keys: Keys | None, known: set[str], unread: Collection[str]) -> None:
+    """Remove what belongs to topologies of other ids than those known, but for those of names of which something cannot be
+    read."""
     for topology_id in sorted(registry.known_ids() - known):
-        if name_of(topology_id) in registry.bad:
+        if name_of(topology_id) in unread:
             continue
         if keys is not None:
             keys.forget(topology_id)
@@ -59,7 +56,7 @@ def whole(registry: Registry, name: str) -> TopologyRecord | None:
         if record is not None:
             registry.assignment(record.id)
             registry.leaving(record.id)
-    except _UNREADABLE as error:
+    except BadRecord as error:
         raise BadTopology(name, str(error)) from error
     if record is not None and record.name != name:
         raise BadTopology(name, f"its record is that of {record.name!r}")
@@ -76,7 +73,7 @@ def clear(registry: Registry, name: str, reason: str, now: float) -> TopologyRec
         ):
             try:
                 read(topology_id)
-            except _UNREADABLE:
+            except BadRecord:
                 registry.store.delete(path)
                 _log.warning("%s: %s could not be read and is removed", name, path)
     try:
@@ -109,13 +106,3 @@ def _rebuilt(registry: Registry, name: str, topology_id: str, reason: str, now: 
         error=f"its record could not be read: {reason}",
         submitted=now,
     )
-
-
-def files_of_unreadable(registry: Registry, name: str) -> set[str]:
-    """Every SHA-256 that stands in a record that cannot be read: what it may need is not to be removed."""
-    try:
-        found = registry.store.get(paths.topology(name))
-    except TooBig:
-        return set()
-    text = b"" if found is None else found[0]
-    return {match.decode() for match in re.findall(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])", text)}

@@ -31,12 +31,12 @@ from typing import cast
 from nimbus import progress, rebalancing
 from nimbus.assigning import Assigner, Keys, workers_of
 from nimbus.changes import Changes
-from nimbus.clearing import BadTopology, clear, files_of_unreadable, sweep_orphans, whole
+from nimbus.clearing import BadTopology, clear, sweep_orphans, whole
 from nimbus.counting import Counters, components_of
 from nimbus.draining import set_drained
+from nimbus.hosts import Hosts
 from nimbus.intake import Intake, Order, check_wait
 from nimbus.lifecycle import ACTIVE, INACTIVE, KILLED, REBALANCING, REPLACING, step
-from nimbus.liveness import SignsOfLife
 from nimbus.placing import withdrawn
 from nimbus.progress import View
 from nimbus.rebalancing import WORKERS
@@ -85,8 +85,7 @@ class Nimbus:
         self._keys = keyring
         self._calendar = clock.now if calendar is None else calendar
         self._registry = Registry(store)
-        self._signs = SignsOfLife(supervisor_timeout_secs, clock.now())
-        self._given_up: dict[str, SupervisorRecord] = {}
+        self._hosts = Hosts(self._registry, supervisor_timeout_secs, clock.now())
         self._assigner = Assigner(self._registry, keyring)
         self._replacements = Replacements(
             self._registry, self._assigner, replace_timeout_secs, message_timeout
@@ -162,7 +161,14 @@ class Nimbus:
         check_wait(wait_secs)
         try:
             record = self._existing(name)
+        except NoSuchTopology:
+            if not self._replacements.drop(name):
+                raise
+            self._sweep_at = self._clock.now()
+            self._follow_up()
+            return
         except BadTopology as error:
+            self._replacements.drop(name)
             cleared = clear(self._registry, name, error.reason, self._calendar())
             self._sweep_at = self._clock.now()
             if cleared is None:
@@ -240,16 +246,7 @@ class Nimbus:
 
     def heard(self, supervisor_id: str) -> None:
         """Take a sign of life of a supervisor; one that was given up for its silence is there again."""
-        now = self._clock.now()
-        self._signs.awake(now)
-        if self._signs.heard(supervisor_id, now):
-            self._changes.all = True  # so that the next moment to look is known
-        record = self._given_up.get(supervisor_id)
-        if record is not None:
-            if all(other.id != record.id for other in self._registry.supervisors()):
-                self._registry.save_supervisor(record)
-                _log.info("supervisor %s: heard again", supervisor_id)
-            del self._given_up[supervisor_id]
+        if self._hosts.heard(supervisor_id, self._clock.now()):
             self._follow_up()
 
     def count(self, topology_id: str, worker: str, incarnation: tuple[int, int], data: bytes) -> None:
@@ -258,7 +255,7 @@ class Nimbus:
 
     def given_up(self, supervisor_id: str) -> SupervisorRecord | None:
         """The record of a supervisor that is given up for its silence; may be called from any thread."""
-        return self._given_up.get(supervisor_id)
+        return self._hosts.given_up(supervisor_id)
 
     # What is there
 
@@ -274,12 +271,6 @@ class Nimbus:
         """The supervisors that get no work."""
         return self._registry.drained_supervisors()
 
-    def files_in_use(self) -> set[str]:
-        """The SHA-256 of every file that a topology has brought, those that wait for their name or may come back included."""
-        records = (*self._registry.topologies(), *self._replacements.records())
-        unreadable = [files_of_unreadable(self._registry, name) for name in self._registry.bad]
-        return {sha256 for record in records for sha256 in record.files.values()}.union(*unreadable)
-
     @property
     def due(self) -> float | None:
         """The next moment at which `tick` has something to do even if nothing happens before."""
@@ -290,7 +281,7 @@ class Nimbus:
     def tick(self, now: float | None = None) -> None:
         """Do what is due. Nothing is read while nothing has changed and no deadline has passed."""
         moment = self._clock.now() if now is None else now
-        self._signs.awake(moment)
+        self._hosts.awake(moment)
         if self._due is not None and moment >= self._due:
             self._changes.all = True
         if self._look_at is not None and moment >= self._look_at:
@@ -337,10 +328,11 @@ class Nimbus:
         records = self._registry.topologies()
         self._replacements.drop_nameless({record.name for record in records} | set(self._registry.bad))
         known = {record.id for record in records} | self._replacements.ids()
-        sweep_orphans(self._registry, self._keys, known)
-        self.counters.keep(known, self._registry.bad)
+        unread = self._replacements.unread() | set(self._registry.bad)
+        sweep_orphans(self._registry, self._keys, known, unread)
+        self.counters.keep(known, unread)
         # What may belong to a topology that cannot be read is looked at again when it can be, perhaps.
-        self._sweep_at = self._clock.now() + SWEEP_AFTER if self._registry.bad else None
+        self._sweep_at = self._clock.now() + SWEEP_AFTER if unread else None
 
     # One topology, one step
 
@@ -365,10 +357,8 @@ class Nimbus:
         view = self._view(record)
         if self._forget_gone(view):
             view = self._view(record)
-        sweep_at, self._sweep_at = (
-            self._sweep_at,
-            now,
-        )  # a step, also one that fails, leaves something of a version
+        # A step, also one that fails, leaves something of a version.
+        sweep_at, self._sweep_at = self._sweep_at, now
         if self._replacements.advance(view, now):
             self._changes.all = True
             return
@@ -438,7 +428,8 @@ class Nimbus:
             self.counters.close(record, components_of(get_description(self._store, record.id)))
         except BadBlob as error:  # it goes all the same
             _log.warning("%s: its final counters are lost: %s", record.name, error)
-        self._replacements.drop(record.name)
+        if self._replacements.drop(record.name):
+            self._sweep_at = self._clock.now()
         self._assigner.forget(record.id)
         if self._keys is not None:
             self._keys.forget(record.id)
@@ -482,11 +473,8 @@ class Nimbus:
                 self._changes.hosts = True
                 raise
             self._look_at = None if self._look_every is None else now + self._look_every
-        for record in self._signs.silent(self._assigner.supervisors.values(), now):
+        if self._hosts.give_up(self._assigner.supervisors.values(), self._assigner.unread, now):
             self._changes.hosts = self._changes.all = True
-            self._given_up[record.id] = record
-            self._registry.remove_supervisor(record.id)
-            _log.warning("supervisor %s: not heard for too long, its tasks go elsewhere", record.id)
 
     def _next_deadline(self, now: float) -> float | None:
         deadlines = [
@@ -494,5 +482,5 @@ class Nimbus:
             for record in self._registry.topologies()
             for moment in progress.moments(record, self._registry.assignment(record.id) is not None, now)
         ]
-        others = (self._signs.due, self._sweep_at, self._troubles.due, self._look_at)
+        others = (self._hosts.due, self._sweep_at, self._troubles.due, self._look_at)
         return min([*deadlines, *(moment for moment in others if moment is not None)], default=None)

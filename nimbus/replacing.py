@@ -21,15 +21,19 @@ swept with all other orphans.
 | it is not up by its deadline | `fail` |
 | it has FAILED and nothing of it runs any more | `roll back`: the version before has the name again |
 | a version before that nobody can come back to | `drop before` |
+| a version that cannot be read waits, or is the one before | `tell`: the topology's notes say so |
 
+A version that cannot be read stays as it is, with all that belongs to it, until somebody repairs or kills it: nobody knows what
+it is. One that waits is taken for none as long as that lasts; while the one before cannot be read, nothing is replaced, and a
+version that FAILED on trial waits for it.
 Must not know: slots, who asked.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Final
 
 from nimbus.assigning import Assigner
@@ -47,7 +51,6 @@ from nimbus.progress import NOTES, View, drained_or_late, is_gone, is_up
 from nimbus.stepping import take_step
 from squall.cluster.records import BadRecord, TopologyRecord
 from squall.cluster.registry import Registry
-from squall.cluster.store import TooBig
 
 _log = logging.getLogger(__name__)
 
@@ -74,6 +77,32 @@ class ReplacementWaits(IllegalTransition):
         )
 
 
+class UnreadableVersion(IllegalTransition):
+    """A version of the topology stands in the store that cannot be read."""
+
+    def __init__(self, record: TopologyRecord, unread: Unread) -> None:
+        super().__init__(record.state, "replace", record.name)
+        self.unread = unread
+
+    def __str__(self) -> str:
+        return f"cannot replace topology {self.name!r}: {self.unread}"
+
+
+@dataclass(frozen=True)
+class Unread:
+    """A version that cannot be read."""
+
+    what: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.what} cannot be read ({self.reason}): repair or remove that value"
+
+
+Found = TopologyRecord | Unread | None
+"""What stands where a version waits, or where the one before does."""
+
+
 def check_proved(record: TopologyRecord, event: str) -> None:
     """`NotProved` for an event that would disturb a topology's proof that it runs."""
     if is_on_trial(record) and event not in _WHILE_PROVING:
@@ -85,25 +114,25 @@ def is_on_trial(record: TopologyRecord) -> bool:
     return record.replaces is not None and record.state in (ACTIVE, INACTIVE)
 
 
-def step_due(
-    view: View, waiting: TopologyRecord | None, before: TopologyRecord | None, now: float
-) -> str | None:
+def step_due(view: View, waiting: Found, before: Found, now: float) -> str | None:
     """The step of the table above that is due."""
     record = view.record
-    if waiting is not None:
-        found = _while_waiting(view, waiting, now)
+    if any(isinstance(each, Unread) and str(each) not in record.notes for each in (waiting, before)):
+        return "tell"
+    if isinstance(waiting, TopologyRecord):
+        found = _while_waiting(view, waiting, before, now)
     elif record.state == REPLACING:
         found = "restore"
     elif record.replaces is not None:
         found = _while_proving(view, before, now)
     else:
         found = None
-    if found is None and before is not None and not _may_come_back(record, before):
+    if found is None and isinstance(before, TopologyRecord) and not _may_come_back(record, before):
         found = "drop before"
     return found
 
 
-def _while_waiting(view: View, waiting: TopologyRecord, now: float) -> str | None:
+def _while_waiting(view: View, waiting: TopologyRecord, before: Found, now: float) -> str | None:
     record = view.record
     if waiting.id == record.id or record.state == KILLED:
         return "drop waiting"
@@ -111,15 +140,15 @@ def _while_waiting(view: View, waiting: TopologyRecord, now: float) -> str | Non
         if view.assignment is not None:
             return "withdraw" if drained_or_late(view, now) else None
         return "take over" if is_gone(view) else None
-    if "replace" in allowed_events(record.state):
-        return "begin" if record.replaces is None else "drop waiting"
-    return None  # it is being rebalanced, and will take it afterwards
+    if "replace" not in allowed_events(record.state) or isinstance(before, Unread):
+        return None  # it is being rebalanced, and will take it afterwards; or what stands there would be written over
+    return "begin" if record.replaces is None else "drop waiting"
 
 
-def _while_proving(view: View, before: TopologyRecord | None, now: float) -> str | None:
+def _while_proving(view: View, before: Found, now: float) -> str | None:
     record = view.record
     if record.state == FAILED and before is not None:
-        return "roll back" if is_gone(view) else None
+        return "roll back" if is_gone(view) and isinstance(before, TopologyRecord) else None
     if record.state not in (ACTIVE, INACTIVE) or is_up(view):
         return "prove"
     if record.deadline is not None and record.wait is not None and _is_being_prepared(view):
@@ -143,12 +172,18 @@ class Replacements:
         self._assigner = assigner
         self._timeout = timeout_secs
         self._default_wait = default_wait
+        #: Names that no topology has, and whose versions cannot be read, that were told of.
+        self._told: set[str] = set()
 
     def check(self, record: TopologyRecord) -> None:
         """Raise when the topology that has the name takes no replacement now."""
         check_proved(record, "replace")
         step(record.state, "replace", record.previous, record.name)
-        if self._waiting(record.name) is not None:
+        waiting, before = self._waiting(record.name), self._before(record.name)
+        for found in (waiting, before):
+            if isinstance(found, Unread):
+                raise UnreadableVersion(record, found)
+        if waiting is not None:
             raise ReplacementWaits(record.state, "replace", record.name)
 
     def wait_for_name(self, record: TopologyRecord) -> None:
@@ -166,33 +201,43 @@ class Replacements:
             self._take(due, view, waiting, before, now)
         return due is not None
 
-    def drop(self, name: str) -> None:
-        """A topology goes: no version waits for its name, and none comes back."""
-        if self._has_other(name):
+    def drop(self, name: str) -> bool:
+        """A topology goes: no version waits for its name, and none comes back; whether any did."""
+        there = self._has_other(name)
+        if there:
             self._registry.remove_replacement(name)
             self._registry.remove_replaced(name)
+        return there
 
     def ids(self) -> set[str]:
         """The ids of all versions that wait or may come back."""
         return {record.id for record in self.records()}
 
     def records(self) -> list[TopologyRecord]:
-        """The versions that wait or may come back."""
-        waiting = [self._waiting(name) for name in self._registry.replacements()]
-        before = [self._before(name) for name in self._registry.all_replaced()]
-        return [record for record in (*waiting, *before) if record is not None]
+        """The versions that wait or may come back, as far as they can be read."""
+        return [found for _, found in self._all() if isinstance(found, TopologyRecord)]
 
-    def drop_nameless(self, names: set[str]) -> None:
+    def unread(self) -> set[str]:
+        """The names for which a version stands that cannot be read."""
+        return {name for name, found in self._all() if isinstance(found, Unread)}
+
+    def drop_nameless(self, names: Collection[str]) -> None:
         """Drop the versions of names that no topology has."""
-        for name in {*self._registry.replacements(), *self._registry.all_replaced()} - names:
+        nameless = [(name, found) for name, found in self._all() if name not in names]
+        unread = {name for name, found in nameless if isinstance(found, Unread)}
+        for name in sorted(unread - self._told):
+            _log.error(
+                "%s: no topology has this name, and a version of it cannot be read: `squall kill` removes it",
+                name,
+            )
+        self._told = unread
+        for name in sorted({name for name, _ in nameless} - unread):
             _log.warning(
                 "%s: a version that waited for this name, or had it before, is dropped: nobody has it", name
             )
             self.drop(name)
 
-    def _take(
-        self, due: str, view: View, waiting: TopologyRecord | None, before: TopologyRecord | None, now: float
-    ) -> None:
+    def _take(self, due: str, view: View, waiting: Found, before: Found, now: float) -> None:
         record, registry = view.record, self._registry
         if due == "drop waiting":
             registry.remove_replacement(record.name)
@@ -210,14 +255,22 @@ class Replacements:
             take_step(registry, record, "crash", error=error)
         elif due == "restore":
             self._restore(view)
-        elif due == "begin" and waiting is not None:
+        elif due == "tell":
+            self._tell(record, (waiting, before))
+        elif due == "begin" and isinstance(waiting, TopologyRecord):
             wait = self._default_wait(record) if waiting.wait is None else waiting.wait
             # What a topology FAILED of stays known, for the case that it comes back.
             take_step(registry, record, "replace", deadline=now + wait, wait=wait)
-        elif due == "take over" and waiting is not None:
+        elif due == "take over" and isinstance(waiting, TopologyRecord):
             self._take_over(record, waiting, now)
-        elif due == "roll back" and before is not None:
+        elif due == "roll back" and isinstance(before, TopologyRecord):
             self._roll_back(record, before)
+
+    def _tell(self, record: TopologyRecord, found: Iterable[Found]) -> None:
+        notes = [str(each) for each in found if isinstance(each, Unread) and str(each) not in record.notes]
+        self._registry.update_topology(record, replace(record, notes=(*record.notes, *notes)[-NOTES:]))
+        for note in notes:
+            _log.error("%s: %s", record.name, note)
 
     def _take_over(self, record: TopologyRecord, waiting: TopologyRecord, now: float) -> None:
         self._registry.save_replaced(record)
@@ -248,23 +301,24 @@ class Replacements:
     def _has_other(self, name: str) -> bool:
         return name in self._registry.replacements() or name in self._registry.all_replaced()
 
-    def _waiting(self, name: str) -> TopologyRecord | None:
+    def _all(self) -> Iterator[tuple[str, Found]]:
+        """Every name with what waits for it, or may come back to it."""
+        for name in self._registry.replacements():
+            yield name, self._waiting(name)
+        for name in self._registry.all_replaced():
+            yield name, self._before(name)
+
+    def _waiting(self, name: str) -> Found:
         try:
             return self._registry.replacement(name)
-        except (BadRecord, TooBig) as error:
-            _log.error(
-                "%s: the version that was to replace it cannot be read and is dropped: %s", name, error
-            )
-            self._registry.remove_replacement(name)
-            return None
+        except BadRecord as error:
+            return Unread("the version that is to replace it", str(error))
 
-    def _before(self, name: str) -> TopologyRecord | None:
+    def _before(self, name: str) -> Found:
         try:
             return self._registry.replaced(name)
-        except (BadRecord, TooBig) as error:
-            _log.error("%s: the version before cannot be read and does not come back: %s", name, error)
-            self._registry.remove_replaced(name)
-            return None
+        except BadRecord as error:
+            return Unread("the version before", str(error))
 
 
 def _is_being_prepared(view: View) -> bool:

@@ -27,7 +27,7 @@ from squall.cluster.records import (
     WorkerReport,
 )
 from squall.cluster.registry import Registry
-from squall.cluster.store import Store, TooBig
+from squall.cluster.store import Store
 from squall.redaction import redacted
 from squall.status import TopologyStatus
 from squall.versions import own_versions
@@ -37,7 +37,7 @@ from topology_api.errors import NoSuchTopology, SquallError
 _DESCRIPTIONS: Final = 64
 
 
-_UNREADABLE: Final = (BadRecord, BadBlob, TooBig)
+_UNREADABLE: Final = (BadRecord, BadBlob)
 _NOTHING_KNOWN: Final[Mapping[str, Any]] = {
     "components": {}, "errors": [], "notes": [], "workers": [], "workers_wanted": 0, "files": {}, "submitted": 0.0,
 }  # fmt: skip

@@ -7,8 +7,8 @@ what was read there is forgotten: nobody knows what stands there before it is re
 
 A value that is no record concerns one thing only. A topology whose record (or assignment) cannot be read is left out of
 `topologies` and named in `bad`, and `last_workers` says where its workers were; a supervisor stays what it was last known
-as, and one that was never read is not there; a Nimbus whose record cannot be read is not there until it says again that it
-is; a report that cannot be read was never made, and the next one is written over it.
+as, and one that was never read is named in `unread_supervisors`; a Nimbus whose record cannot be read is not there until it
+says again that it is; a report that cannot be read was never made, and the next one is written over it.
 Must not know: what the records mean, or when one has to change.
 """
 
@@ -33,11 +33,9 @@ from squall.cluster.records import (
     decode,
     encode,
 )
-from squall.cluster.store import Conflict, Store, TooBig, remove_tree
+from squall.cluster.store import Conflict, Store, remove_tree
 
 _log = logging.getLogger(__name__)
-
-_UNREADABLE = (BadRecord, TooBig)
 
 
 @dataclass(frozen=True)
@@ -60,6 +58,8 @@ class Registry:
         self._ids: set[str] = set()  # of the topologies that were there when last asked
         #: Name -> why, of the topologies that `topologies` left out when it was last called.
         self.bad: Mapping[str, str] = {}
+        #: Ids of the supervisors that `supervisors` left out when it was last called.
+        self.unread_supervisors: frozenset[str] = frozenset()
 
     # Topologies
 
@@ -76,7 +76,7 @@ class Registry:
         for name in names:
             try:
                 record = self._whole_topology(name)
-            except _UNREADABLE as error:
+            except BadRecord as error:
                 bad[name] = str(error)
                 continue
             if record is not None:
@@ -240,10 +240,14 @@ class Registry:
 
     def supervisors(self) -> list[SupervisorRecord]:
         """The supervisors that are there, by id. One whose value is damaged is as it was, so that no worker moves for that."""
-        there = [paths.supervisor(paths.unquoted(name)) for name in self.store.children(paths.SUPERVISORS)]
-        self._forget_others(paths.SUPERVISORS, there)
-        found = [self._last_readable(SupervisorRecord, path) for path in there]
-        return sorted((record for record in found if record is not None), key=lambda record: record.id)
+        ids = list(map(paths.unquoted, self.store.children(paths.SUPERVISORS)))
+        self._forget_others(paths.SUPERVISORS, map(paths.supervisor, ids))
+        found = {each: self._last_readable(SupervisorRecord, paths.supervisor(each)) for each in ids}
+        unread = (each for each, record in found.items() if record is None)
+        self.unread_supervisors = frozenset(each for each in unread if paths.supervisor(each) in self._seen)
+        return sorted(
+            (record for record in found.values() if record is not None), key=lambda record: record.id
+        )
 
     def save_supervisor(self, record: SupervisorRecord) -> None:
         """A supervisor says that it is there; its own last word counts, whatever stood there."""
@@ -345,7 +349,7 @@ class Registry:
         """As `_read`, but what cannot be read is none, of which the log tells once."""
         try:
             record = self._read(kind, path)
-        except _UNREADABLE as error:
+        except BadRecord as error:
             self._tell(path, f"a value of the store is left out: {error}")
             return None
         self._told.discard(path)
@@ -355,7 +359,7 @@ class Registry:
         """As `_read`, but what cannot be read is what could be read there last, of which the log tells once."""
         try:
             record = self._read(kind, path)
-        except _UNREADABLE as error:
+        except BadRecord as error:
             seen = self._seen.get(path)
             if seen is None or not isinstance(seen.last, kind):
                 self._tell(path, f"a value of the store is left out: {error}")

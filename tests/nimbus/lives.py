@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from nimbus.assigning import workers_of
+from nimbus.housekeeping import needed_files
 from nimbus.master import Nimbus
 from squall.clock import ManualClock
 from squall.cluster.memory import InMemoryStore
@@ -199,7 +200,7 @@ class Life:
         self.passes(LONG)
         assert self.nimbus.topologies() == []
         assert set(self.inner.children("/")) <= {"cluster", "counters", "drained", "supervisors"}
-        assert self.nimbus.files_in_use() == set()
+        assert needed_files(self.registry) == ({}, True)
 
 
 def _values(store: InMemoryStore, path: str) -> Iterator[tuple[str, bytes]]:
@@ -234,7 +235,7 @@ def replaced(life: Life) -> None:
     second = life.submit("two", replace=True)
     assert first != second
     life.runs(second)
-    assert life.nimbus.files_in_use() == {"two"}
+    assert set(needed_files(life.registry)[0]) == {"two"}
     life.ends()
 
 

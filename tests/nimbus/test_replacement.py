@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from nimbus.counting import Counters
+from nimbus.housekeeping import needed_files
 from nimbus.replacing import step_due
 from nimbus.views import Views
 from squall.cluster import paths
@@ -244,14 +247,74 @@ def test_a_version_that_cannot_be_read_stops_nobody(where: str, scenario: Scenar
         scenario.nimbus.tick()
         assert scenario.nimbus.topology("words").state == "ACTIVE"
         assert scenario.nimbus.topology("words").id == "words-1-0"
+        scenario.say("@ 2 submit words tasks=2 replace")
     else:
         scenario.say("@ 1 submit words tasks=2 replace wait=0; report words w1 stopped")
         scenario.store.put(paths.replaced("words"), b"nonsense")
         scenario.say("@ 3 report words w1 crash=Boom")
         assert scenario.nimbus.topology("words").state == "FAILED"
         assert scenario.nimbus.topology("words").id == "words-2-1"
+    assert scenario.store.get(paths.replaced("words")) is None
     scenario.say("@ 4 kill words wait=0; report words w1 stopped")
     assert scenario.store.children("/") == ["cluster", "counters", "supervisors"]
+
+
+def test_what_had_drained_for_a_version_that_is_gone_drains_again_when_it_has_to(scenario: Scenario) -> None:
+    scenario.say("@ 0 supervisor s1 slots=2; submit words tasks=2 workers=2; submit words tasks=1 replace")
+    scenario.say("@ 1 report words w1 drained")
+    scenario.registry.remove_replacement("words")
+    scenario.play("""
+    @ 2 tick
+    words ACTIVE
+      w1 s1/0 (1,0): 1
+      w2 s1/1 (1,0): 2
+      note: the version that was to replace this one is gone
+    @ 3 kill words
+    words KILLED until 33
+      w1 s1/0 (1,0): 1
+      w2 s1/1 (1,0): 2
+      note: the version that was to replace this one is gone
+    @ 4 report words w2 drained
+    = nothing changes
+    @ 5 report words w1 drained
+    words KILLED until 33
+      leaving w1 s1/0 (1,0): 1
+      leaving w2 s1/1 (1,0): 2
+      note: the version that was to replace this one is gone
+    """)
+
+
+def test_a_version_that_has_taken_over_is_not_moved_before_it_has_proved_itself(play: Play) -> None:
+    play("""
+    @ 0 supervisor s1 slots=1; submit words tasks=1
+    words ACTIVE
+      w1 s1/0 (1,0): 1
+    @ 1 submit words tasks=2 workers=2 replace wait=0; report words w1 stopped
+    words ACTIVE until 61
+      w1 s1/0 (2,0): 1 2
+    @ 2 supervisor s2 slots=1
+    = nothing changes
+    @ 3 report words w1 opened
+    words REBALANCING until 33
+      w1 s1/0 (2,0): 1 2
+    """)
+
+
+def test_while_a_version_waits_for_its_slots_no_other_topology_is_spread_over_them(play: Play) -> None:
+    play("""
+    @ 0 supervisor s1 slots=2; submit one tasks=1; submit two tasks=2 workers=2
+    one ACTIVE
+      w1 s1/0 (1,0): 1
+    two ACTIVE
+      w1 s1/1 (2,0): 1 2
+    @ 1 submit one tasks=2 workers=2 replace
+    one REPLACING until 31
+      w1 s1/0 (1,0): 1
+    two ACTIVE
+      w1 s1/1 (2,0): 1 2
+    @ 2 supervisor s2 slots=1
+    = nothing changes
+    """)
 
 
 def test_files_of_versions_that_wait_or_may_come_back_are_in_use(scenario: Scenario) -> None:
@@ -262,9 +325,9 @@ def test_files_of_versions_that_wait_or_may_come_back_are_in_use(scenario: Scena
     submit(a_topology("words", 1), conf, {}, files=files[0])
     scenario.say("@ 0 supervisor s1 slots=3")
     submit(a_topology("words", 1), conf, {}, files=files[1], replace=True)
-    assert scenario.nimbus.files_in_use() == {letter * 64 for letter in "abd"}
+    assert set(needed_files(scenario.registry)[0]) == {letter * 64 for letter in "abd"}
     scenario.say("@ 1 kill words wait=0; report words w1 stopped")
-    assert scenario.nimbus.files_in_use() == {"d" * 64}
+    assert set(needed_files(scenario.registry)[0]) == {"d" * 64}
 
 
 def test_a_version_waits_while_the_one_before_is_being_rebalanced(scenario: Scenario) -> None:
@@ -273,6 +336,13 @@ def test_a_version_waits_while_the_one_before_is_being_rebalanced(scenario: Scen
     assert record.state == "REBALANCING"
     waiting = TopologyRecord("words-9-0", "words", "ACTIVE", None, {}, {}, (), 0, None, None, 0.0)
     assert step_due(scenario.nimbus._view(record), waiting, None, 0.0) is None
+
+
+def test_a_version_that_is_to_prove_itself_makes_room_for_no_other(scenario: Scenario) -> None:
+    scenario.play(TWO_VERSIONS)
+    waiting = replace(scenario.nimbus.topology("words"), id="words-9-0", replaces=None)
+    view = scenario.nimbus._view(scenario.nimbus.topology("words"))
+    assert step_due(view, waiting, None, 5.0) == "drop waiting"
 
 
 def test_a_status_says_that_the_version_before_stands_by_and_how_many_workers_are_wanted(

@@ -9,7 +9,7 @@ from squall.clock import ManualClock
 from squall.cluster import paths
 from squall.cluster.blobs import put_bundle
 from squall.cluster.memory import InMemoryStore
-from squall.cluster.records import Assignment, Placement, SupervisorRecord, TopologyRecord
+from squall.cluster.records import Assignment, Placement, SupervisorRecord, TopologyRecord, encode
 from squall.cluster.registry import Registry
 from squall.cluster.store import Unavailable
 from tests.flaky_store import AFTER, BEFORE, FlakyStore
@@ -113,7 +113,9 @@ def test_a_nimbus_that_takes_over_sweeps_what_belongs_to_nobody() -> None:
     registry.save_leaving(Assignment("old-3-0", 2, (Placement("w2", "s1", 0, (2, 0), (1,)),)))
     store.put(paths.report("old-3-0", "w1"), b"whatever")
     for path in (paths.replacement("nobody"), paths.replaced("nobody")):
-        store.put(path, b"whatever")
+        store.put(
+            path, encode(TopologyRecord("x-1-0", "x", "ACTIVE", None, defaults(), {}, (), 0, None, None, 0))
+        )
     Nimbus(store, ManualClock())
     assert store.children("/") == ["cluster", "keys"]
     assert store.children(paths.KEYS) == [paths.OPERATOR]

@@ -1,0 +1,167 @@
+"""A version that waits for a name, or had it before, and that cannot be read: it stays until it can, or until it is killed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from nimbus.replacing import UnreadableVersion
+from squall.cluster import paths
+from tests.nimbus.transcripts import Scenario, a_topology
+from topology_api.errors import NoSuchTopology
+from topology_api.options import defaults
+
+NEWER = b'{"kind":"TopologyRecord","format":99}'
+WAITING, BEFORE = paths.replacement("words"), paths.replaced("words")
+
+
+@pytest.fixture
+def words(scenario: Scenario) -> Scenario:
+    """A topology that runs."""
+    scenario.say("@ 0 supervisor s1 slots=2")
+    scenario.say("@ 0 submit words tasks=1")
+    scenario.say("@ 0 report words w1 opened")
+    return scenario
+
+
+@pytest.fixture
+def waits(words: Scenario) -> Scenario:
+    """A second version waits for the drain of the first."""
+    words.say("@ 1 submit words tasks=2 replace wait=60")
+    return words
+
+
+@pytest.fixture
+def on_trial(words: Scenario) -> Scenario:
+    """A second version has the name and is to prove that it runs."""
+    words.say("@ 1 submit words tasks=2 replace wait=0")
+    words.say("@ 1 report words w1 stopped")
+    assert words.nimbus.topology("words").replaces == "words-1-0"
+    return words
+
+
+def damage(scenario: Scenario, path: str, data: bytes = NEWER) -> Callable[[], None]:
+    """Something else stands at a path; gives what repairs it."""
+    found = scenario.store.get(path)
+    assert found is not None
+    scenario.store.put(path, data)
+    scenario.nimbus.tick()
+
+    def repair() -> None:
+        scenario.store.put(path, found[0])
+        scenario.nimbus.tick()
+
+    return repair
+
+
+def stands(scenario: Scenario, path: str) -> bytes:
+    found = scenario.store.get(path)
+    return b"" if found is None else found[0]
+
+
+@pytest.mark.parametrize("data", [NEWER, b"nonsense"])
+def test_the_running_version_goes_on_while_the_one_that_waits_cannot_be_read(
+    waits: Scenario, data: bytes
+) -> None:
+    repair = damage(waits, WAITING, data)
+    waits.say("@ 100 ticks")
+    record = waits.nimbus.topology("words")
+    assert (record.id, record.state) == ("words-1-0", "ACTIVE")
+    assert stands(waits, WAITING) == data and "words-2-1" in waits.registry.known_ids()
+    repair()
+    assert waits.nimbus.topology("words").state == "REPLACING"
+    waits.say("@ 101 report words w1 drained")
+    waits.say("@ 101 report words w1 stopped")
+    assert waits.nimbus.topology("words").id == "words-2-1"
+
+
+def test_the_status_says_once_what_cannot_be_read_and_what_helps(
+    waits: Scenario, caplog: pytest.LogCaptureFixture
+) -> None:
+    damage(waits, WAITING)
+    waits.say("@ 50 ticks")
+    waits.say("@ 51 another nimbus")
+    notes = [note for note in waits.nimbus.topology("words").notes if "cannot be read" in note]
+    assert len(notes) == 1 and WAITING in notes[0] and "repair or remove that value" in notes[0]
+    assert len([each for each in caplog.records if each.getMessage() == f"words: {notes[0]}"]) == 1
+
+
+@pytest.mark.parametrize("path", [WAITING, BEFORE])
+def test_nothing_is_written_over_one_that_cannot_be_read(words: Scenario, path: str) -> None:
+    words.store.put(path, NEWER)
+    words.say("@ 1 tick")
+    with pytest.raises(
+        UnreadableVersion, match=f"cannot replace topology 'words': .*{path}.*: repair or remove"
+    ):
+        words.nimbus.submit(a_topology("words", 1), defaults(), {}, replace=True)
+    words.say("@ 100 ticks")
+    assert stands(words, path) == NEWER and words.nimbus.topology("words").state == "ACTIVE"
+
+
+def test_one_that_waits_is_not_begun_with_while_the_one_before_cannot_be_read(waits: Scenario) -> None:
+    waits.say("@ 2 tick")
+    repair = damage(waits, WAITING)  # the topology runs on, and then what stands before is damaged too
+    waits.store.put(BEFORE, NEWER)
+    repair()
+    waits.say("@ 100 ticks")
+    assert waits.nimbus.topology("words").state == "ACTIVE" and stands(waits, BEFORE) == NEWER
+    waits.store.delete(BEFORE)
+    waits.say("@ 101 tick")
+    assert waits.nimbus.topology("words").state == "REPLACING"
+
+
+def test_a_version_that_failed_on_trial_waits_for_the_one_before_to_be_readable(on_trial: Scenario) -> None:
+    repair = damage(on_trial, BEFORE)
+    on_trial.say("@ 2 report words w1 crash=boom")
+    on_trial.say("@ 3 report words w1 stopped")
+    on_trial.say("@ 500 ticks")
+    record = on_trial.nimbus.topology("words")
+    assert (record.id, record.state) == ("words-2-1", "FAILED") and stands(on_trial, BEFORE) == NEWER
+    repair()
+    record = on_trial.nimbus.topology("words")
+    assert (record.id, record.state) == ("words-1-0", "ACTIVE")
+
+
+def test_a_version_that_proves_that_it_runs_does_not_wait_for_that(on_trial: Scenario) -> None:
+    repair = damage(on_trial, BEFORE)
+    on_trial.say("@ 2 report words w1 opened")
+    assert on_trial.nimbus.topology("words").replaces is None and stands(on_trial, BEFORE) == NEWER
+    on_trial.say("@ 50 ticks")
+    assert "words-1-0" in on_trial.registry.known_ids(), "what belongs to it is no orphan"
+    repair()
+    assert stands(on_trial, BEFORE) == b"", "nobody can come back to it"
+
+
+@pytest.mark.parametrize("path", [WAITING, BEFORE])
+def test_kill_removes_it_with_the_topology(words: Scenario, path: str) -> None:
+    words.store.put(path, NEWER)
+    words.store.put(paths.description("words-9-0"), b"of that version")
+    words.say("@ 1 kill words wait=0")
+    words.say("@ 1 report words w1 stopped")
+    words.say("@ 2 tick")
+    assert words.store.children("/") == ["cluster", "counters", "supervisors"]
+
+
+@pytest.mark.parametrize("path", [WAITING, BEFORE])
+def test_one_of_a_name_that_nobody_has_stays_until_it_is_killed(
+    scenario: Scenario, path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    scenario.store.put(path, NEWER)
+    scenario.store.put(paths.description("words-9-0"), b"of that version")
+    scenario.say("@ 1 another nimbus")
+    scenario.say("@ 200 ticks")
+    assert stands(scenario, path) == NEWER and scenario.registry.known_ids() == {"words-9-0"}
+    assert caplog.text.count("words: no topology has this name") == 1
+    scenario.nimbus.kill("words")
+    scenario.say("@ 201 tick")
+    assert scenario.store.children("/") == ["cluster"]
+    with pytest.raises(NoSuchTopology):
+        scenario.nimbus.kill("words")
+
+
+def test_kill_of_a_topology_that_cannot_be_read_removes_its_versions_too(scenario: Scenario) -> None:
+    for path in (paths.topology("words"), WAITING, BEFORE):
+        scenario.store.put(path, NEWER)
+    scenario.nimbus.kill("words")
+    assert scenario.store.children("/") == ["cluster"]
