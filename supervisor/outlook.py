@@ -93,7 +93,9 @@ class Outlook:
         self._wake = wake
         self._next = 0.0
         self._warned: dict[str, float] = {}
-        # The turn in which the store itself has answered, and what was known before was read anew.
+        # The turn in which the store itself was last asked, and the one in which it has answered: nothing that was read since
+        # is older than that.
+        self._asked: float | None = None
         self._confirmed: float | None = None
         self._unread, self._unanswered = Silence(), Silence()
         before = f"{mark} ".encode()
@@ -132,17 +134,20 @@ class Outlook:
 
     def may_start(self, now: float) -> bool:
         """Whether something may be started by what is known: the store has answered in this turn, and was looked at since; or
-        it does not answer, and has not for a while. False while `changed` is true: it is to be looked at first."""
-        if self._confirmed == now:
-            return True
+        it cannot be read, and could not for a while. False while `changed` is true: it is to be looked at first."""
         if self._presence.occupied:
             return False
+        if self._confirmed == now or self._unread.seconds >= PATIENCE:
+            return True
+        if self._asked == now:
+            return False
+        self._asked = now
         try:
             # Whatever it says: words of earlier changes have come before its answer, and what is remembered is true again.
             self.registry.store.owns(paths.presence(self.record.id))
         except (SquallError, OSError):
             self._unanswered.failed(now)
-            return max(self._unread.seconds, self._unanswered.seconds) >= PATIENCE
+            return self._unanswered.seconds >= PATIENCE
         self._unanswered.over()
         self._confirmed, self.changed = now, True
         return False

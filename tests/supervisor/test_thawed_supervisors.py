@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from squall.cluster.identity import OtherCluster
 from squall.cluster.memory import InMemoryStore
 from squall.cluster.store import Cancel, Watch
 from supervisor.agent import Supervisor
@@ -58,7 +59,11 @@ class Still:
         self.hosts = hosts
         self.store = RememberingStore(hosts.store)
         self.starts = 0
-        self.supervisor: Supervisor = hosts.make("thawed", store=self.store, command=self.command)
+        #: Whether the store is another cluster's, or came back empty.
+        self.other = False
+        self.supervisor: Supervisor = hosts.make(
+            "thawed", store=self.store, command=self.command, admit=self.admit
+        )
         hosts.supervisors[:] = [self.supervisor]
         hosts.submit(workers=1)
         hosts.until(lambda: hosts.opened("w1"))
@@ -67,6 +72,10 @@ class Still:
     def command(self, directory: Path) -> list[str]:
         self.starts += 1
         return fake_command(directory)
+
+    def admit(self) -> None:
+        if self.other:
+            raise OtherCluster("this is none that one knows")
 
     def kill_worker(self) -> None:
         pid = self.hosts.pids()["w1"]
@@ -123,6 +132,13 @@ def test_while_the_store_is_known_to_be_away_a_worker_is_started_again_at_once(s
     still.look(PATIENCE + 2.0)
     still.kill_worker()
     still.look(0.01)
+    assert still.starts == 2 and set(still.hosts.pids()) == {"w1"}
+
+
+def test_a_store_that_came_back_empty_keeps_no_worker_from_being_started_again(still: Still) -> None:
+    still.other = True
+    still.kill_worker()
+    still.look(PATIENCE + 2.0)
     assert still.starts == 2 and set(still.hosts.pids()) == {"w1"}
 
 
