@@ -26,7 +26,7 @@ import errno
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import get_ident
 from types import MappingProxyType
@@ -173,8 +173,8 @@ class Keys:
 
 def write(directory: Path | str, name: str, value: Any, mode: int = 0o644) -> None:
     """Put a record (a dataclass or JSON values) into a directory under a name, all at once."""
-    body = value if isinstance(value, dict) else asdict(value)
-    data = json.dumps({"format": FORMAT, **body}, default=_plain, separators=(",", ":")).encode()
+    body = value if isinstance(value, dict) else vars(value)
+    data = _ENCODER.encode({"format": FORMAT, **body}).encode()
     write_bytes(directory, name, data, mode)
 
 
@@ -291,6 +291,11 @@ def _pair(values: Any) -> Any:
 
 
 def _plain(value: object) -> object:
+    if isinstance(value, Placement):
+        return vars(value)
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError(f"{type(value).__name__} is no JSON value")
+
+
+_ENCODER: Final = json.JSONEncoder(default=_plain, separators=(",", ":"))

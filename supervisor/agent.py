@@ -179,8 +179,8 @@ class Supervisor:
             self._pass_on(outlook, now)
             if not outlook.known or not self._act(outlook, now):
                 break
-        self._give_orders(outlook)
-        self._pass_on(outlook, now)
+        if self._give_orders(outlook):
+            self._pass_on(outlook, now)  # what was said before counts for what was asked before
         self._beat(now)
         waiting = soon((hosted.facts() for hosted in self._hosted.values()), self._time, self.limits)
         self._next = now + (SOON if waiting or self._awaits_workers(outlook) else AT_REST)
@@ -394,7 +394,9 @@ class Supervisor:
 
     # What workers are told
 
-    def _give_orders(self, outlook: Outlook) -> None:
+    def _give_orders(self, outlook: Outlook) -> bool:
+        """Tell workers what is new; whether anything was."""
+        given = False
         incarnations = self._incarnations()
         for key, hosted in self._hosted.items():
             if hosted.life != "alive" or hosted.orders is None or hosted.told_to_stop is not None:
@@ -407,11 +409,12 @@ class Supervisor:
             orders = orders_for(view, _own(hosted.orders), self._around, own)
             try:
                 hosted.give(orders, occasion_of(view))
-                hosted.basis = (view, own)
+                hosted.basis, given = (view, own), True
                 if hosted.behind and hosted.heard is not None and hosted.signalled is None:
                     hosted.signal(self._time)
             except OSError as error:
                 self._warn("%s cannot be given its orders: %s", hosted.label, error)
+        return given
 
     def _incarnations(self) -> dict[str, dict[str, Incarnation]]:
         """What is known here of our own workers' incarnations, by topology."""

@@ -76,6 +76,7 @@ class Outlook:
         tells it from a supervisor that has a copy of that, and so the same id."""
         self.registry = registry
         self.record = record
+        self._bytes = encode(record)
         self.views: Mapping[str, TopologyView] = {}
         self.unsure: Mapping[str, str] = {}
         #: Versions that take a name over from a topology with workers here; and all that must not be removed, by their ids.
@@ -196,7 +197,7 @@ class Outlook:
                 " ago, this ends by itself with the session from before"
             )
         found = self.registry.store.get(paths.supervisor(self.record.id))
-        if found is None or found[0] != encode(self.record):  # given up for its silence, or an earlier one's
+        if found is None or found[0] != self._bytes:  # given up for its silence, or an earlier one's
             self.registry.save_supervisor(self.record)
 
     def _take(self, reading: Reading, now: float) -> None:

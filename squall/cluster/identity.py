@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable
+from functools import lru_cache
 from uuid import uuid4
 
 from squall.cluster import paths
@@ -51,6 +52,7 @@ def establish(store: Store, new_id: Callable[[], str] = lambda: uuid4().hex) -> 
     return check(store, None)
 
 
+@lru_cache(8)
 def _id_in(data: bytes) -> str:
     try:
         body = json.loads(data)

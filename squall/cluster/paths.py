@@ -6,7 +6,7 @@
 /leadership/epoch                  written by each new leader: its version guards all writes of that leader
 /nimbuses/<id>                     NimbusRecord; ephemeral
 /supervisors/<id>                  SupervisorRecord: registered until it leaves or is given up for its silence
-/presence/<id>                     the state directory and the process of a supervisor; ephemeral, its one heartbeat
+/presence/<id>                     the state directory and the process of a supervisor or a Nimbus; ephemeral
 /drained/<id>                      a supervisor that is to get no work
 /topologies/<name>                 TopologyRecord: holding the record is holding the name
 /replacements/<name>               TopologyRecord of the version that waits for the drain of the one that has the name
@@ -30,6 +30,8 @@ Must not know: what the values are.
 
 from __future__ import annotations
 
+from functools import lru_cache
+from typing import Final
 from urllib.parse import quote, unquote
 
 TOPOLOGIES = "/topologies"
@@ -54,6 +56,9 @@ OF_TOPOLOGIES = (ASSIGNMENTS, LEAVING, FORMER, REPORTS, KEYS, BLOBS)
 """Below these stands what belongs to a topology, by its id."""
 OPERATOR = "operator"
 """Stands where a topology's id stands, for the operators' token."""
+
+#: Names whose quoting is remembered: daemons ask for the same few all the time.
+_NAMES_KNOWN: Final = 8192
 
 
 def topology(name: str) -> str:
@@ -106,9 +111,9 @@ def nimbus(nimbus_id: str) -> str:
     return f"{NIMBUSES}/{quoted(nimbus_id)}"
 
 
-def presence(supervisor_id: str) -> str:
-    """What is there while the process of a supervisor is connected."""
-    return f"{PRESENCE}/{quoted(supervisor_id)}"
+def presence(daemon_id: str) -> str:
+    """What is there while the process of a supervisor or a Nimbus is connected."""
+    return f"{PRESENCE}/{quoted(daemon_id)}"
 
 
 def drained(supervisor_id: str) -> str:
@@ -151,6 +156,7 @@ def counter(name: str) -> str:
     return f"{COUNTERS}/{quoted(name)}"
 
 
+@lru_cache(_NAMES_KNOWN)
 def quoted(name: str) -> str:
     """A name as it stands in a path; `unquoted` gives it back."""
     text = quote(name, safe="")
@@ -158,6 +164,7 @@ def quoted(name: str) -> str:
     return text.replace(".", "%2E") if text in (".", "..") else text
 
 
+@lru_cache(_NAMES_KNOWN)
 def unquoted(name: str) -> str:
     """The name that stands in a path."""
     return unquote(name)

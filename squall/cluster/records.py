@@ -20,7 +20,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import TypeVar, cast
 
 from topology_api.errors import SquallError
@@ -174,9 +174,9 @@ R = TypeVar("R", bound=Record)
 def encode(record: Record) -> bytes:
     """The bytes of a record. A configuration value that JSON cannot hold raises `BadRecord`."""
     body: dict[str, object] = {"kind": type(record).__name__, "format": FORMAT}
-    body.update((each.name, getattr(record, each.name)) for each in fields(record))
+    body.update(vars(record))
     try:
-        return json.dumps(body, default=_plain, separators=(",", ":")).encode()
+        return _ENCODER.encode(body).encode()
     except (TypeError, ValueError) as error:
         raise BadRecord(f"{type(record).__name__} cannot be stored: {error}; only JSON values can") from error
 
@@ -204,6 +204,9 @@ def _plain(value: object) -> object:
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError(f"a {type(value).__name__} ({value!r}) is no JSON value")
+
+
+_ENCODER = json.JSONEncoder(default=_plain, separators=(",", ":"))
 
 
 class _Body:

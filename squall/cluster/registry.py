@@ -334,7 +334,8 @@ class Registry:
         seen = self._seen.get(path)
         # Compared by the bytes, not by the version: a value that was removed and made anew begins again.
         if seen is not None and seen.data == data and isinstance(seen.record, kind):
-            self._seen[path] = _Seen(data, version, seen.record, seen.record)
+            if seen.version != version:
+                self._seen[path] = _Seen(data, version, seen.record, seen.record)
             return seen.record
         last = None if seen is None else seen.last
         self._seen[path] = _Seen(data, version, None, last)  # so that it can be written over, whatever it is

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, Protocol, runtime_checkable
 
 from topology_api.errors import SquallError
@@ -125,6 +126,7 @@ class Cached(Protocol):
         """What is read from now on is not older than this call."""
 
 
+@lru_cache(8192)
 def checked_path(path: str) -> str:
     """`path` as it came, or `ValueError`: `/`, or names joined by `/`, none of them empty, `.` or `..`."""
     if path == "/":
