@@ -43,14 +43,18 @@ class ClusterRun:
 
     def status(self) -> Any:
         """As the API tells it; None while nobody does."""
-        return self.daemons.asked(lambda: self.daemons.client.get(f"topologies/{self.name}"))
+        return self.daemons.asked(lambda: self.status_of(self.name))
 
     def status_of(self, name: str) -> Any:
         """Of any topology, which is there."""
         return self.daemons.client.get(f"topologies/{name}")
 
     def state(self) -> str | None:
-        found = self.status()
+        return self.state_of(self.name)
+
+    def state_of(self, name: str) -> str | None:
+        """Of any topology; None while nobody tells it, or there is none of that name."""
+        found = self.daemons.asked(lambda: self.status_of(name))
         return None if found is None else str(found["state"])
 
     def wait_for(self, question: Callable[[], Any], what: str, cap: float = CAP, pace: float = PACE) -> float:
@@ -91,9 +95,10 @@ class ClusterRun:
         self.obey("submit", *options, str(FILE), "--", f"books={books}", f"name={name}")
         return books
 
-    def names(self) -> list[str]:
-        """The topologies that are listed."""
-        return [one["name"] for one in self.daemons.get("topologies")["topologies"]]
+    def names(self) -> list[str] | None:
+        """The topologies that are listed; None while nobody tells."""
+        found = self.daemons.asked(lambda: self.daemons.client.get("topologies")["topologies"])
+        return None if found is None else [one["name"] for one in found]
 
     def failed(self) -> int:
         """How many emissions have failed so far."""
@@ -163,11 +168,20 @@ def ledger_cluster(
             check_store(run, direct or str(zookeeper))
 
 
-def check_store(run: ClusterRun, servers: str) -> None:
-    """Nothing of the topology is in the store any more."""
+@contextmanager
+def store_of(run: ClusterRun, servers: str) -> Iterator[ZooKeeperStore]:
+    """What is in ZooKeeper, as the cluster sees it."""
     store = ZooKeeperStore(servers, root=run.daemons.root)
     store.start(10.0)
     try:
+        yield store
+    finally:
+        store.close()
+
+
+def check_store(run: ClusterRun, servers: str) -> None:
+    """Nothing of the topology is in the store any more."""
+    with store_of(run, servers) as store:
         run.wait_for(
             lambda: (
                 set(store.children("/")) <= {*LASTING, paths.KEYS.strip("/")}
@@ -175,5 +189,3 @@ def check_store(run: ClusterRun, servers: str) -> None:
             ),
             f"an empty store (there are {store.children('/')})",
         )
-    finally:
-        store.close()

@@ -5,28 +5,16 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from squall.cluster import paths
 from squall.cluster.zookeeper import ZooKeeperStore
-from tests.cluster_faults.cluster_run import ClusterRun, ledger_cluster
+from tests.cluster_faults.cluster_run import ClusterRun, ledger_cluster, store_of
 from tests.zookeeper_servers import ZooKeeperServer
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(180)]
-
-
-@contextmanager
-def store_of(run: ClusterRun, servers: str) -> Iterator[ZooKeeperStore]:
-    store = ZooKeeperStore(servers, root=run.daemons.root)
-    store.start(10.0)
-    try:
-        yield store
-    finally:
-        store.close()
 
 
 def states(run: ClusterRun) -> dict[str, str]:

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from squall.cluster.zookeeper import ZooKeeperStore
-from tests.cluster_faults.cluster_run import ledger_cluster
+from tests.cluster_faults.cluster_run import ledger_cluster, store_of
 from tests.zookeeper_servers import ZooKeeperServer
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(180)]
@@ -21,19 +20,17 @@ def test_the_second_of_one_id_waits_and_disturbs_nothing(tmp_path: Path, zookeep
         copied.mkdir()
         for name in ("id", "key", "cluster"):
             shutil.copy2(state / name, copied / name)
-        store = ZooKeeperStore(zookeeper.servers, root=run.daemons.root)
-        store.start()
         told: list[str] = []
-        store.watch("/", told.append)
-        try:
-            copy.start()
-            run.wait_for(
-                lambda: "remove the files `id` and `key`" in copy.text(), "that it says what is wrong"
-            )
-            told.clear()
-            run.flows_for(4.0, longest_gap=2.0)
-            assert len(told) < 10, f"ZooKeeper is written to all the time: {told}"
-        finally:
-            copy.end()
-            store.close()
+        with store_of(run, zookeeper.servers) as store:
+            store.watch("/", told.append)
+            try:
+                copy.start()
+                run.wait_for(
+                    lambda: "remove the files `id` and `key`" in copy.text(), "that it says what is wrong"
+                )
+                told.clear()
+                run.flows_for(4.0, longest_gap=2.0)
+                assert len(told) < 10, f"ZooKeeper is written to all the time: {told}"
+            finally:
+                copy.end()
         assert len(run.daemons.living_workers()) == 2 and run.failed() == 0

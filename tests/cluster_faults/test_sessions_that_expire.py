@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster_faults.cluster_run import ledger_cluster
+from squall.cluster import paths
+from tests.cluster_faults.cluster_run import ClusterRun, ledger_cluster
+from tests.cluster_faults.proxied_cluster import proxied_cluster
+from tests.cluster_faults.zookeeper_proxy import Change, ZooKeeperProxy
 from tests.faults.proxy import Proxy
 from tests.zookeeper_servers import ZooKeeperServer
 
@@ -33,6 +36,50 @@ def test_a_session_that_expires_disturbs_no_tuple(
         run.flows_for(CUT, longest_gap=2.0)
         for proxy in cut:
             proxy.heal()
+        run.wait_for(lambda: run.daemons.leader() is not None, "a leader", 20.0)
+        run.wait_for(lambda: len(run.daemons.supervisors_there()) == 2, "both supervisors", 20.0)
+        run.rest_and_go_on()
+        run.flows()
+        assert {started.pid for started in run.daemons.processes().values()} == before
+        assert run.failed() == 0
+
+
+def ends_twice(run: ClusterRun, proxy: ZooKeeperProxy, path: str) -> None:
+    """The session ends. What stands below `path` is made anew with the next one, which is not answered; that one ends too."""
+
+    def last_words(change: Change) -> bool:
+        if change.kind != "create" or path not in change.path:
+            return False
+        proxy.loses = nothing
+        proxy.closed = True
+        return True
+
+    proxy.lost.clear()
+    proxy.loses = last_words
+    proxy.end_session()
+    run.wait_for(lambda: proxy.lost, f"that {path} is made again")
+    proxy.end_session()
+    proxy.closed = False
+
+
+def nothing(change: Change) -> bool:
+    return False
+
+
+def test_a_session_that_expires_while_its_owner_tries_again_disturbs_no_tuple(
+    tmp_path: Path, zookeeper: ZooKeeperServer
+) -> None:
+    with proxied_cluster(tmp_path, zookeeper) as (run, ways):
+        before = {started.pid for started in run.daemons.processes().values()}
+        (nimbus,) = ways.nimbuses
+        ends_twice(run, nimbus, paths.NIMBUSES)
+        ends_twice(run, nimbus, paths.LEADER)
+        for supervisor in ways.supervisors:
+            ends_twice(run, supervisor, paths.PRESENCE)
+        for daemon in (*run.daemons.nimbuses, *run.daemons.supervisors):
+            run.wait_for(
+                lambda daemon=daemon: daemon.text().count(": lost\n") >= 2, "the end of two sessions"
+            )  # type: ignore[misc]
         run.wait_for(lambda: run.daemons.leader() is not None, "a leader", 20.0)
         run.wait_for(lambda: len(run.daemons.supervisors_there()) == 2, "both supervisors", 20.0)
         run.rest_and_go_on()

@@ -13,10 +13,11 @@ Two threads serve a connection. Must not know: daemons, what the values mean.
 from __future__ import annotations
 
 import contextlib
+import re
 import socket
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Final
 
@@ -41,6 +42,8 @@ from tests.faults.proxy import reset
 
 #: Seconds that something may take which takes none.
 CAP: Final = 20.0
+#: How the id of a topology ends: its number, and when it was submitted.
+_NUMBERS: Final = re.compile(r"-\d+-\d{9,}")
 
 
 @dataclass(frozen=True)
@@ -246,3 +249,16 @@ def step_at(kind: int, frame: bytes, offset: int) -> tuple[Change | None, int]:
             _, offset = read_acl(frame, offset)
     offset += int_struct.size  # the version, or the flags
     return (Change(name, path) if name else None), offset
+
+
+def once_each() -> Callable[[Change], bool]:
+    """For `loses`: of each change the first one, whichever topology it concerns."""
+    seen: set[Change] = set()
+
+    def first(change: Change) -> bool:
+        known = replace(change, path=_NUMBERS.sub("-N-T", change.path))
+        is_new = known not in seen
+        seen.add(known)
+        return is_new
+
+    return first

@@ -1,0 +1,109 @@
+"""ZooKeeper does what it was asked for, and the answer gets lost with the connection: nothing is done twice."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from squall.cluster import paths
+from squall.cluster.zookeeper import ZooKeeperStore
+from squall.http_client import Refused, Unreachable
+from tests.cluster_faults.cluster_run import ClusterRun, store_of
+from tests.cluster_faults.cluster_topology import topology
+from tests.cluster_faults.proxied_cluster import proxied_cluster
+from tests.cluster_faults.test_supervisor_faults import check_slots
+from tests.cluster_faults.zookeeper_proxy import Change, once_each
+from tests.faults.ledger import account, read
+from tests.faults.ledger_topology import STOP
+from tests.faults.running import Tally
+from tests.nimbus_http.nimbuses import submission
+from tests.zookeeper_servers import ZooKeeperServer
+
+pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(180)]
+
+
+def insist(run: ClusterRun, ask: Callable[[], Any], done: Callable[[], bool] = lambda: False) -> int:
+    """Ask until it is taken, or what is there shows that it is done already; how often."""
+    times = 0
+
+    def is_taken() -> bool:
+        nonlocal times
+        times += 1
+        try:
+            ask()
+            return True
+        except Unreachable:
+            return done()
+        except (
+            Refused
+        ) as error:  # the store is away, or the topology is not in a state for that, since it is done
+            assert error.status == 503 or error.kind == "IllegalTransition", error
+            return done()
+
+    run.wait_for(is_taken, "that it is taken")
+    return times
+
+
+def test_what_was_done_and_not_answered_is_not_done_again(tmp_path: Path, zookeeper: ZooKeeperServer) -> None:
+    with (
+        proxied_cluster(tmp_path, zookeeper, slots=4) as (run, ways),
+        store_of(run, zookeeper.servers) as store,
+    ):
+        client = run.daemons.client
+        for proxy in ways.all:
+            proxy.loses = once_each()
+        books = tmp_path / "second"
+        books.mkdir()
+        body = submission(topology(f"books={books}", "name=second", "workers=2"))
+        insist(run, lambda: client.post("topologies", body))
+        tally = Tally(books)
+        run.wait_for(lambda: tally.of("A"), "the first ack of the other topology")
+        for command, state in (("deactivate", "INACTIVE"), ("activate", "ACTIVE")):
+            insist(
+                run,
+                lambda command=command: client.post(f"topologies/second/{command}"),  # type: ignore[misc]
+                lambda state=state: run.state_of("second") == state,  # type: ignore[misc]
+            )
+        for daemon in (*run.daemons.nimbuses, run.daemons.supervisors[0]):
+            daemon.kill()
+            daemon.start()
+        victim = next(iter(run.daemons.processes(1).values()))
+        os.kill(victim.pid, signal.SIGKILL)
+        run.wait_for(lambda: belongings(store) == [2] * len(BELONGINGS), f"two of each: {belongings(store)}")
+        run.wait_for(lambda: len(run.daemons.supervisors_there()) == 2, "both supervisors")
+        run.wait_for(lambda: len(run.daemons.living_workers()) == 4, "two workers for each of the two")
+        check_slots(run)
+        run.flows()
+        (books / STOP).touch()
+        run.wait_for(lambda: run.state_of("second") == "COMPLETED", "the completion of the other one")
+        assert not account(read(books)).problems
+        insist(
+            run,
+            lambda: client.delete("topologies/second", wait_secs=0),
+            lambda: run.names() == [run.name],
+        )
+        run.wait_for(lambda: run.names() == [run.name], "its end")
+        lost = {kind_of(change) for proxy in ways.all for change in proxy.lost}
+        assert lost >= {"assignments", "blobs", "counters", "keys", "leadership", "leaving", "nimbuses", "presence",
+                        "reports", "supervisors", "topologies"}, lost  # fmt: skip
+        for proxy in ways.all:
+            proxy.loses = lambda change: False
+
+
+#: What stands in the store once for each topology.
+BELONGINGS = (paths.TOPOLOGIES, paths.ASSIGNMENTS, paths.REPORTS, paths.BLOBS)
+
+
+def belongings(store: ZooKeeperStore) -> list[int]:
+    """Of how many topologies there is something."""
+    return [len(store.children(above)) for above in BELONGINGS]
+
+
+def kind_of(change: Change) -> str:
+    """What kind of thing it concerns: /<root>/<kind>/..."""
+    return change.path.split("/")[2]
