@@ -88,6 +88,7 @@ def test_a_bad_assignment_is_as_bad_as_a_bad_record(what: str, two: Scenario) ->
 @pytest.mark.parametrize("bad", BAD)
 def test_kill_waits_for_its_workers_and_leaves_nothing(bad: bytes, two: Scenario) -> None:
     two.store.put(paths.topology("one"), bad)
+    two.store.put(paths.description("one-0-0"), b"of an earlier one, or of none: nobody knows")
     two.nimbus.tick()
     with pytest.raises((BadTopology, NameTaken)):
         two.nimbus.submit(a_topology("one", 1), defaults(), {})

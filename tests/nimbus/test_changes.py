@@ -91,3 +91,22 @@ def test_what_else_there_is_to_look_at_does_not_put_off_the_look_for_supervisors
         nimbus.heard("s1")  # a supervisor that Nimbus does not know gives its first sign of life each time
         nimbus.tick()
     assert registry.assignment(record.id) is not None
+
+
+def test_what_nimbus_has_written_itself_is_looked_at_though_the_store_tells_nothing() -> None:
+    store, clock = DeafStore(), ManualClock()
+    registry = Registry(store)
+    registry.save_supervisor(SupervisorRecord("s1", "s1", 1))
+    nimbus = Nimbus(store, clock, look_every_secs=5.0)
+    nimbus.tick()
+    first = nimbus.submit(a_topology("words", 1), defaults(), {})
+    assert registry.assignment(first.id) is not None
+    nimbus.submit(a_topology("words", 2), defaults(), {}, replace=True, wait_secs=0)
+    assert nimbus.report("words", "w1", WorkerReport("w1", (1, 0), True, False, True, True, None))
+    second = nimbus.topology("words")
+    assert second.replaces == first.id and registry.assignment(second.id) is not None
+    nimbus.heard("s1")
+    while clock.now() < 30.0:
+        clock.move_to(clock.now() + 1.0)
+        nimbus.tick()
+    assert registry.supervisors() == [] and registry.assignment(second.id) is None

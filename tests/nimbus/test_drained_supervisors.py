@@ -87,7 +87,7 @@ def test_what_runs_on_a_drained_supervisor_stays_until_its_turn_when_other_tasks
         two ACTIVE
           w1 s1/1 (2,0): 1
           w2 s2/0 (2,0): 2
-        @ 0 supervisor s3 slots=3
+        @ 0 supervisor s3 slots=1
         = nothing changes
         @ 1 drain s1
         one REBALANCING until 31
@@ -101,6 +101,55 @@ def test_what_runs_on_a_drained_supervisor_stays_until_its_turn_when_other_tasks
         two ACTIVE
           w1 s1/1 (2,0): 1
           w3 s3/0 (3,0): 2
+    """)
+
+
+def test_with_those_that_wait_on_a_drained_supervisor_there_are_no_more_workers_than_wanted(
+    play: Play,
+) -> None:
+    play("""
+        @ 0 supervisor s1 slots=2; submit one tasks=1; supervisor s2 slots=1; submit two tasks=4 workers=2
+        one ACTIVE
+          w1 s1/0 (1,0): 1
+        two ACTIVE
+          w1 s1/1 (2,0): 1 3
+          w2 s2/0 (2,0): 2 4
+        @ 1 supervisor s3 slots=3; drain s1
+        one REBALANCING until 31
+          w1 s1/0 (1,0): 1
+        two ACTIVE
+          w1 s1/1 (2,0): 1 3
+          w2 s2/0 (2,0): 2 4
+        @ 2 lose s2
+        one REBALANCING until 31
+          w1 s1/0 (1,0): 1
+        two ACTIVE
+          w1 s1/1 (2,0): 1 3
+          w3 s3/0 (3,0): 2 4
+    """)
+
+
+def test_a_worker_that_waits_on_a_drained_supervisor_takes_the_tasks_that_have_no_other_place(
+    play: Play,
+) -> None:
+    play("""
+        @ 0 supervisor s1 slots=2; submit one tasks=1; supervisor s2 slots=2; submit two tasks=2 workers=2
+        one ACTIVE
+          w1 s1/0 (1,0): 1
+        two ACTIVE
+          w1 s1/1 (2,0): 1
+          w2 s2/0 (2,0): 2
+        @ 1 drain s1
+        one REBALANCING until 31
+          w1 s1/0 (1,0): 1
+        two ACTIVE
+          w1 s1/1 (2,0): 1
+          w2 s2/0 (2,0): 2
+        @ 2 lose s2
+        one REBALANCING until 31
+          w1 s1/0 (1,0): 1
+        two ACTIVE
+          w1 s1/1 (2,0): 1 2
     """)
 
 

@@ -28,7 +28,7 @@ from squall.cluster.memory import InMemoryStore
 from squall.cluster.records import SupervisorRecord, WorkerReport
 from squall.cluster.registry import Registry
 from squall.cluster.store import TooBig, Unavailable
-from tests.flaky_store import FlakyStore
+from tests.flaky_store import BEFORE, FlakyStore, nothing_fails
 from tests.nimbus.transcripts import a_topology
 from topology_api.errors import InvalidConfig, NameTaken, NoSuchTopology
 from topology_api.options import defaults
@@ -48,15 +48,19 @@ class PlainKeys:
     def __init__(self, store: InMemoryStore, keys: Iterable[dict[str, str]]) -> None:
         self.registry = Registry(store)
         self.keys = iter(keys)
+        self.sealed: list[tuple[str, str]] = []
+        self.forgotten: list[str] = []
 
     def make(self, topology_id: str) -> None:
         self.registry.save_sealed_keys(topology_id, "all", json.dumps(next(self.keys)).encode())
 
     def seal_for(self, topology_id: str, supervisors: Iterable[SupervisorRecord]) -> None:
         assert self.registry.sealed_keys(topology_id, "all"), "keys are there before an assignment is"
+        self.sealed += [(topology_id, supervisor.id) for supervisor in supervisors]
 
     def forget(self, topology_id: str) -> None:
         self.registry.remove_keys(topology_id)
+        self.forgotten.append(topology_id)
 
 
 class CountingStore(InMemoryStore):
@@ -130,8 +134,8 @@ def test_keys_are_made_for_each_submission_and_go_with_it_and_stand_in_nothing_e
 ) -> None:
     caplog.set_level("DEBUG")
     store, made = InMemoryStore(), [{"public": f"public{n}", "secret": f"topsecret{n}"} for n in range(2)]
-    nimbus = Nimbus(store, ManualClock(), keyring=PlainKeys(store, made))
-    registry = Registry(store)
+    keys = PlainKeys(store, made)
+    nimbus, registry = Nimbus(store, ManualClock(), keyring=keys), Registry(store)
     one, two = (nimbus.submit(words(name), defaults(), {}) for name in ("one", "two"))
     assert [_keys(registry, one.id), _keys(registry, two.id)] == made
     assert "topsecret" not in caplog.text + repr(nimbus.topologies())
@@ -143,6 +147,7 @@ def test_keys_are_made_for_each_submission_and_go_with_it_and_stand_in_nothing_e
     assert _keys(registry, one.id) is None
     nimbus.kill("two", 0)
     assert store.children("/") == ["cluster", "counters"]
+    assert keys.forgotten == [one.id, two.id], "nor are they kept in mind"
 
 
 def test_without_a_maker_of_keys_there_are_none(master: Master) -> None:
@@ -279,6 +284,67 @@ def test_a_tick_that_the_store_did_not_answer_is_made_good_by_the_next() -> None
     store.away = False
     nimbus.tick()
     assert registry.assignment(record.id) is None
+
+
+def test_a_store_that_goes_away_in_the_midst_of_a_tick_is_no_trouble_of_a_topology(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store = FlakyStore(InMemoryStore())
+    nimbus, registry = Nimbus(store, ManualClock()), Registry(store.store)
+    for name in ("one", "two"):
+        nimbus.submit(words(name), defaults(), {})
+    registry.save_supervisor(SupervisorRecord("s1", "s1", 4))
+    store.chooses = lambda call: BEFORE if call.write else None
+    with pytest.raises(Unavailable):
+        nimbus.tick()
+    assert len(store.failed) == 1, "the second would fare no better"
+    assert not caplog.records
+    store.chooses = nothing_fails
+    nimbus.tick()
+    assert all(registry.assignment(record.id) for record in nimbus.topologies())
+
+
+def test_workers_that_go_are_noted_first_and_those_that_come_last(master: Master) -> None:
+    """Whoever goes on at any point knows whom to wait for, and that the numbers do not belong together yet."""
+    written: list[str] = []
+    master.store.watch("/", written.append)
+    master.nimbus.rebalance("words", workers=2, wait_secs=0)
+    begun = written.index(paths.leaving(master.submitted.id))
+    of_topologies = ("/leaving", "/topologies", "/assignments")
+    assert [path for path in written[begun:] if path.startswith(of_topologies)][:3] == [
+        paths.leaving(master.submitted.id),
+        paths.topology("words"),
+        paths.assignment(master.submitted.id),
+    ]
+
+
+def test_a_supervisor_has_its_copy_of_the_keys_before_it_has_workers() -> None:
+    store = InMemoryStore()
+    keys = PlainKeys(store, [{"secret": "x"}])
+    nimbus, registry = Nimbus(store, ManualClock(), keyring=keys), Registry(store)
+    registry.save_supervisor(SupervisorRecord("s1", "s1", 4))
+    registry.save_supervisor(SupervisorRecord("s2", "s2", 4))
+    sealed: list[list[tuple[str, str]]] = []
+    store.watch(paths.ASSIGNMENTS, lambda path: sealed.append(list(keys.sealed)))
+    record = nimbus.submit(words(), defaults(), {})
+    assert sealed == [[(record.id, "s1")]]
+
+
+def test_where_workers_were_stays_known_when_they_are_withdrawn(master: Master) -> None:
+    assignment = master.registry.assignment(master.submitted.id)
+    report = WorkerReport("w1", (1, 0), True, False, False, False, "boom")
+    assert master.nimbus.report("words", "w1", report)
+    assert master.registry.assignment(master.submitted.id) is None
+    assert master.registry.former(master.submitted.id) == assignment is not None
+
+
+def test_what_a_worker_said_is_forgotten_when_it_is_gone(master: Master) -> None:
+    report = WorkerReport("w1", (1, 0), True, False, False, False, None)
+    assert master.nimbus.report("words", "w1", report)
+    master.nimbus.rebalance("words", workers=2, wait_secs=0)
+    assert master.registry.reports(master.submitted.id) == {"w1": report}
+    assert master.nimbus.report("words", "w1", replace(report, stopped=True))
+    assert master.registry.reports(master.submitted.id) == {}
 
 
 def test_nimbus_has_no_way_to_unpickle() -> None:

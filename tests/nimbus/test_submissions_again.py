@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nimbus.master import SWEEP_AFTER, Nimbus
+from nimbus.replacing import ReplacementWaits
 from squall.clock import ManualClock
 from squall.cluster import paths
 from squall.cluster.blobs import put_bundle
@@ -12,7 +13,7 @@ from squall.cluster.memory import InMemoryStore
 from squall.cluster.records import Assignment, Placement, SupervisorRecord, TopologyRecord, encode
 from squall.cluster.registry import Registry
 from squall.cluster.store import Unavailable
-from tests.flaky_store import AFTER, BEFORE, FlakyStore
+from tests.flaky_store import AFTER, BEFORE, FlakyStore, nothing_fails
 from tests.nimbus.transcripts import a_topology
 from topology_api.errors import InvalidConfig, NameTaken
 from topology_api.options import defaults
@@ -60,6 +61,40 @@ def test_one_that_waits_to_replace_another_comes_again_too(desk: Desk) -> None:
     assert desk.submit("two", replace=True).id == second.id != first.id
     assert desk.nimbus.submitted("two") == registry.replacement("words")
     assert registry.known_ids() == {first.id, second.id}
+
+
+def test_what_a_submission_leads_to_is_done_when_it_comes_again_though_its_answer_was_lost(
+    desk: Desk,
+) -> None:
+    registry = Registry(desk.store.store)
+    registry.save_supervisor(SupervisorRecord("s1", "s1", 1))
+    desk.store.chooses = lambda call: AFTER if call.path == paths.topology("words") and call.write else None
+    with pytest.raises(Unavailable):
+        desk.submit("key")
+    desk.store.chooses = nothing_fails
+    assert registry.assignment(desk.submit("key").id) is not None
+
+
+def test_another_version_cannot_wait_where_one_waits_already(desk: Desk) -> None:
+    Registry(desk.store).save_supervisor(SupervisorRecord("s1", "s1", 1))
+    first = desk.submit("one")
+    desk.store.chooses = lambda call: BEFORE if call.path == paths.topology("words") and call.write else None
+    second = desk.submit("two", replace=True)
+    desk.store.chooses = nothing_fails
+    with pytest.raises(ReplacementWaits, match="another version waits to replace topology 'words' already"):
+        desk.submit("three", replace=True)
+    assert Registry(desk.store).known_ids() == {first.id, second.id}
+
+
+def test_a_submission_that_fails_puts_off_nothing_that_is_due_before_it_is_swept(desk: Desk) -> None:
+    Registry(desk.store).save_supervisor(SupervisorRecord("s1", "s1", 1))
+    desk.submit("key")
+    for wait_secs, due in ((SWEEP_AFTER - 5, SWEEP_AFTER - 5), (SWEEP_AFTER + 5, SWEEP_AFTER)):
+        desk.nimbus.kill("words", wait_secs)
+        desk.store.fail_write(1, BEFORE)
+        with pytest.raises(Unavailable):
+            desk.submit("another key", name="other")
+        assert desk.nimbus.due == due
 
 
 @pytest.mark.parametrize("write", range(1, 7))

@@ -74,6 +74,23 @@ def test_a_supervisor_that_is_heard_again_has_its_slots_back(play: Play) -> None
     """)
 
 
+def test_a_late_sign_of_life_brings_back_no_supervisor_that_went_in_good_order(play: Play) -> None:
+    play("""
+        @ 0 supervisor s1 slots=1; heard s1; submit words tasks=1
+        words ACTIVE
+          w1 s1/0 (1,0): 1
+        @ 30 ticks
+        words ACTIVE
+        @ 31 heard s1
+        words ACTIVE
+          w1 s1/0 (2,0): 1
+        @ 32 lose s1
+        words ACTIVE
+        @ 33 heard s1
+        = nothing changes
+    """)
+
+
 def test_nobody_waits_for_the_workers_of_a_silent_supervisor_when_a_topology_is_to_go(play: Play) -> None:
     play("""
         @ 0 supervisor s1 slots=1; heard s1; submit words tasks=1
