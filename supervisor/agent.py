@@ -31,7 +31,7 @@ from supervisor import exits, processes
 from supervisor.directories import Directories
 from supervisor.hosted import HostedWorker, lease_in
 from supervisor.link_keys import LinkKeys
-from supervisor.orders import Own, Surroundings, occasion_of, orders_for, report_of
+from supervisor.orders import Own, Surroundings, occasion_of, orders_for, reached_at, report_of
 from supervisor.outlook import Outlook
 from supervisor.plan import (
     Action,
@@ -65,8 +65,6 @@ BEAT: Final = 1.0
 _ROUNDS: Final = 6
 #: Seconds between two warnings of what fails for every worker.
 _WARN_EVERY: Final = 60.0
-#: Where every address is bound, others need a name to come by.
-_EVERYWHERE: Final = ("0.0.0.0", "*", "::", "")
 
 
 @dataclass(frozen=True)
@@ -122,7 +120,7 @@ class Supervisor:
         self.directories = directories or Directories(state)
         self.clock = clock
         self.limits = Limits() if limits is None else limits
-        self._around = Surroundings(id, bind, host if bind in _EVERYWHERE else bind, lease_secs)
+        self._around = Surroundings(id, bind, reached_at(bind, host), lease_secs)
         # Not a copy: what is added to it later counts too.
         self._python_path = sys.path if python_path is None else python_path
         self._command = command

@@ -31,6 +31,7 @@ from supervisor.directories import Directories
 from supervisor.identity import KnownCluster, StateLock, own_id, own_keys
 from supervisor.log_server import Logs, LogServer
 from supervisor.nimbus_http import HttpNimbusLink, Nimbuses, NimbusFiles
+from supervisor.orders import reached_at
 from supervisor.plan import Limits
 from supervisor.provisions import Provisions
 from supervisor.removals import Removals
@@ -47,7 +48,6 @@ LONGEST_SLEEP: Final = 1.0
 PATIENCE: Final = 2.0
 #: Seconds in which the last words to Nimbus may be sent.
 LAST_WORDS_SECS: Final = 1.0
-_EVERYWHERE: Final = ("0.0.0.0", "::", "*", "")
 
 
 @dataclass(frozen=True)
@@ -150,9 +150,7 @@ class SupervisorDaemon:
     def url(self) -> str:
         """Where its own HTTP answers, as others reach it."""
         settings = self._settings
-        bound = settings.listen[0]
-        host = settings.host if bound in _EVERYWHERE else bound
-        bare = host.strip("[]")
+        bare = reached_at(settings.listen[0], settings.host).strip("[]")
         scheme = "http" if settings.tls is None else "https"
         return f"{scheme}://{f'[{bare}]' if ':' in bare else bare}:{self._logs.port}"
 

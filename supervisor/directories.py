@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import socket
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +26,7 @@ from squall import worker_files
 from squall.cluster import paths
 from squall.cluster.blobs import MANIFEST, write_bundle
 from squall.cluster.store import Store
+from squall.state_mark import state_mark
 from squall.worker_files import Incarnation
 from supervisor.removals import remove
 
@@ -75,8 +75,7 @@ class Directories:
         """What tells this state directory from every copy of it, until its host is restarted."""
         where = self.root.parent
         make_directory(where)
-        found = os.stat(where)
-        return f"{_boot_id()}/{found.st_dev}:{found.st_ino}"
+        return state_mark(where)
 
     def topology(self, topology_id: str) -> Path:
         """All that is kept of a topology."""
@@ -182,11 +181,3 @@ def _names(directory: Path) -> list[str]:
         return sorted(os.listdir(directory))
     except (FileNotFoundError, NotADirectoryError):
         return []
-
-
-def _boot_id() -> str:
-    """Of this run of the operating system."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return socket.gethostname()

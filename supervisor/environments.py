@@ -135,6 +135,7 @@ class Environments:
         if (directory / READY).exists() and python.exists():
             return str(python)
         make_directory(directory)
+        (directory / READY).unlink(missing_ok=True)  # somebody has removed what was ready
         for name in ("venv", "wheels"):
             shutil.rmtree(directory / name, ignore_errors=True)
         with fetched(environment.requirements) as file:

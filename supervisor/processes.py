@@ -94,9 +94,16 @@ class WorkerProcess:
             )
         finally:
             os.close(output)
+        try:
+            stat = stat_of(popen.pid)
+        except (
+            BaseException
+        ):  # without its moment it could never be told from another of its pid: it is not to run
+            os.killpg(popen.pid, signal.SIGKILL)
+            popen.wait()
+            raise
         # From here on it is ours to wait for: Popen gives away no wait status, and no zombie.
         popen.returncode = 0
-        stat = stat_of(popen.pid)
         return cls(popen.pid, -1 if stat is None else stat.started, child=True)
 
     @classmethod

@@ -20,6 +20,7 @@ from supervisor.plan import Limits
 from tests.flaky_store import FlakyStore
 from tests.supervisor.hosts import CAP, a_topology, fake_command
 from tests.supervisor.nimbus_over_http import FakeNimbus
+from tests.supervisor.programs import runs
 from topology_api.options import defaults
 
 
@@ -113,17 +114,9 @@ def pids_below(state: Path) -> dict[str, int]:
     found = {}
     for directory in Directories(state).workers():
         started = read_started(directory)
-        if started is not None and started.pid and alive(started.pid):
+        if started is not None and started.pid and runs(started.pid):
             found[directory.name] = started.pid
     return found
-
-
-def alive(pid: int) -> bool:
-    """Whether a process runs; a zombie does not."""
-    try:
-        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
 
 
 def end_workers_below(folder: Path) -> None:

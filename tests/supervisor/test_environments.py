@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -273,6 +274,23 @@ def test_what_a_killed_supervisor_was_building_is_ended_by_the_next_whenever_it_
     finally:
         if runs(pid):
             os.kill(pid, signal.SIGKILL)
+
+
+def test_half_an_environment_is_none_also_where_a_whole_one_was(tmp_path: Path, shipped: Shipped) -> None:
+    uv = tmp_path / "uv"
+    uv.write_text(f'#!/bin/sh\n[ "$1" != venv ] || exec {sys.executable} -m venv --without-pip "$5"\n')
+    uv.chmod(0o755)
+    made = Environments(tmp_path / "environments", uv=str(uv))
+    needed = environment_of(made, shipped.requirements("x"))
+    made.make(needed, shipped)
+    ready = made.root / needed.key / READY
+    assert ready.exists()
+    shutil.rmtree(made.root / needed.key / "venv")  # by somebody, and then it is built anew
+    seen = tmp_path / "seen"
+    uv.write_text(f"#!/bin/sh\n[ -e {ready} ] && echo ready > {seen}\nexit 3\n")
+    with pytest.raises(BuildFailed, match="uv venv ended with status 3"):
+        made.make(needed, shipped)
+    assert not seen.exists() and not ready.exists()
 
 
 def test_uv_is_used_where_it_is(tmp_path: Path, shipped: Shipped) -> None:

@@ -12,7 +12,8 @@ import pytest
 
 from squall import worker_files
 from squall.worker_files import LEASE, ORDERS, PULSE, Pulse, read, read_orders, read_pulse, write, write_bytes
-from tests.supervisor.supervisor_daemons import Cluster, alive
+from tests.supervisor.programs import runs
+from tests.supervisor.supervisor_daemons import Cluster
 
 
 class Disk:
@@ -88,7 +89,7 @@ def test_running_workers_go_on_new_ones_wait_and_all_is_well_when_there_is_room(
     assert "worker w1 of topology 'more' cannot be started" in cluster.nimbus.notes()[-1]
     cluster.nimbus.do(lambda nimbus: nimbus.deactivate("words"))
     cluster.until(lambda: disk.refused > 20, "orders cannot be given")
-    assert all(map(alive, pids.values()))
+    assert all(map(runs, pids.values()))
     disk.full = False
     cluster.until(lambda: cluster.opened("w1", name="more"))
     directories = [path.parent for path in leases]
@@ -110,5 +111,5 @@ def test_a_worker_that_cannot_be_given_the_order_to_stop_is_asked_by_a_signal(
     pids = cluster.pids()
     disk.full = True
     cluster.kill()
-    cluster.until(lambda: not any(map(alive, pids.values())))
+    cluster.until(lambda: not any(map(runs, pids.values())))
     cluster.until(lambda: cluster.registry.topology("words") is None)

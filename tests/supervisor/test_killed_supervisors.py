@@ -19,7 +19,8 @@ from squall.process_stat import all_processes
 from supervisor.processes import MARK
 from tests.supervisor.hosts import CAP, ROOT, a_topology
 from tests.supervisor.nimbus_over_http import FakeNimbus
-from tests.supervisor.supervisor_daemons import alive, end_workers_below, pids_below
+from tests.supervisor.programs import runs
+from tests.supervisor.supervisor_daemons import end_workers_below, pids_below
 from tests.zookeeper_servers import ZooKeeperServer
 from topology_api.options import defaults
 
@@ -42,7 +43,7 @@ def leaders_below(state: Path) -> dict[str, list[int]]:
 
 def wait_for_end(pid: int) -> None:
     end = time.monotonic() + CAP
-    while alive(pid):
+    while runs(pid):
         assert time.monotonic() < end
         time.sleep(0.002)
 

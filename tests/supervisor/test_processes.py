@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -78,6 +79,23 @@ def test_its_wait_status_is_known_and_no_zombie_is_left(tmp_path: Path, text: st
 def test_a_program_that_is_not_there_is_an_os_error(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="no-such-program"):
         WorkerProcess.start(["/no-such-program"], tmp_path, {})
+
+
+def test_a_process_whose_moment_cannot_be_read_is_not_left_running(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[int] = []
+
+    def no_file(pid: int) -> None:
+        begun.append(pid)
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr("supervisor.processes.stat_of", no_file)
+    with pytest.raises(OSError, match="Too many open files"):
+        run(tmp_path, SLEEP)
+    assert not runs(begun[0])
+    with pytest.raises(ChildProcessError):
+        os.waitpid(begun[0], 0)
 
 
 def test_a_process_that_runs_is_neither_ended_nor_gone(tmp_path: Path, started: list[WorkerProcess]) -> None:

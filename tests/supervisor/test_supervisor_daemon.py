@@ -19,7 +19,8 @@ from squall.worker_files import KEYS, LEASE, read_orders
 from supervisor.daemon import SupervisorDaemon
 from supervisor.identity import LOCK, BadState, KnownCluster, StateLock, own_id, own_keys
 from supervisor.log_server import CannotListen
-from tests.supervisor.supervisor_daemons import Cluster, alive
+from tests.supervisor.programs import runs
+from tests.supervisor.supervisor_daemons import Cluster
 
 
 def test_what_is_placed_runs_and_what_becomes_of_it_is_told_over_http(cluster: Cluster) -> None:
@@ -37,7 +38,7 @@ def test_what_is_placed_runs_and_what_becomes_of_it_is_told_over_http(cluster: C
     pids = cluster.pids()
     cluster.kill()
     cluster.until(lambda: cluster.registry.topology("words") is None)
-    cluster.until(lambda: not any(map(alive, pids.values())))
+    cluster.until(lambda: not any(map(runs, pids.values())))
     cluster.until(lambda: not list((cluster.tmp / "s1" / "topologies").iterdir()))
 
 
@@ -84,7 +85,7 @@ def test_a_daemon_that_is_to_end_its_workers_ends_them_and_is_known_no_more(clus
     cluster.until(lambda: cluster.opened("w1", "w2"))
     pids = cluster.pids()
     cluster.stop(daemon, end_workers=True)
-    assert not any(map(alive, pids.values()))
+    assert not any(map(runs, pids.values()))
     assert cluster.registry.supervisors() == []
     assert cluster.store.get(paths.presence(daemon.id)) is None
 
@@ -122,7 +123,7 @@ def test_a_daemon_that_starts_while_the_store_is_away_keeps_the_workers_alive(cl
     cluster.until(lambda: lease.read_bytes() != before, "leases are given on")
     store.away = False
     cluster.kill()
-    cluster.until(lambda: not any(map(alive, pids.values())), "they are its own again")
+    cluster.until(lambda: not any(map(runs, pids.values())), "they are its own again")
 
 
 @pytest.mark.slow
@@ -142,7 +143,7 @@ def test_no_worker_ends_because_the_store_comes_back_empty(cluster: Cluster) -> 
     assert wrapper.store.children("/") == ["topologies"], "nothing was written to it"
     wrapper.store = full
     cluster.kill()
-    cluster.until(lambda: not any(map(alive, pids.values())), "the data came back, and it goes on")
+    cluster.until(lambda: not any(map(runs, pids.values())), "the data came back, and it goes on")
 
 
 def test_workers_go_on_while_nimbus_is_away_and_it_hears_of_it_later(cluster: Cluster) -> None:

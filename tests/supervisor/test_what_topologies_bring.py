@@ -10,7 +10,8 @@ import pytest
 
 from supervisor.daemon import SupervisorDaemon
 from supervisor.environments import LOG
-from tests.supervisor.supervisor_daemons import Cluster, alive
+from tests.supervisor.programs import runs
+from tests.supervisor.supervisor_daemons import Cluster
 from tests.supervisor.wheels import archive, make_wheel, sha256
 
 
@@ -51,7 +52,7 @@ def test_code_comes_first_where_workers_find_modules_and_goes_with_the_last_topo
     cluster.submit("more", workers=1, files={"code": code})
     cluster.until(lambda: cluster.opened("w1", name="more"))
     cluster.kill("words")
-    cluster.until(lambda: not alive(pid))
+    cluster.until(lambda: not runs(pid))
     cluster.until(lambda: cluster.registry.topology("words") is None)
     assert folder.exists()
     cluster.kill("more")
