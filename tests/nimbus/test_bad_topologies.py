@@ -12,7 +12,7 @@ from nimbus.counting import Statuses
 from nimbus.housekeeping import needed_files
 from nimbus.master import Nimbus
 from squall.cluster import paths
-from squall.cluster.records import SupervisorRecord, WorkerReport
+from squall.cluster.records import Assignment, Placement, SupervisorRecord, WorkerReport
 from squall.cluster.registry import Registry
 from supervisor.outlook import Outlook
 from tests.nimbus.transcripts import Scenario, a_topology
@@ -88,17 +88,27 @@ def test_a_bad_assignment_is_as_bad_as_a_bad_record(what: str, two: Scenario) ->
 @pytest.mark.parametrize("bad", BAD)
 def test_kill_waits_for_its_workers_and_leaves_nothing(bad: bytes, two: Scenario) -> None:
     two.store.put(paths.topology("one"), bad)
-    two.store.put(paths.description("one-0-0"), b"of an earlier one, or of none: nobody knows")
+    earlier = Assignment("one-0-0", 0, (Placement("w1", "s1", 2, (0, 0), (1,)),))
+    two.registry.save_assignment(earlier)  # of the topology, or of none: nobody knows
     two.nimbus.tick()
     with pytest.raises((BadTopology, NameTaken)):
         two.nimbus.submit(a_topology("one", 1), defaults(), {})
     two.nimbus.kill("one")
     record = two.nimbus.topology("one")
-    assert (record.id, record.state) == ("one-1-0", "KILLED")
+    assert (record.id, record.state, record.version) == ("one-1-0", "KILLED", 1)
     assert two.registry.assignment(record.id) is None
     assert two.nimbus.report("one", "w1", the_report("w1", 1, stopped=True))
     assert two.registry.known_ids() == {"two-2-0"}
     assert two.nimbus.submit(a_topology("one", 1), defaults(), {}).id == "one-3-0"
+
+
+def test_a_record_of_another_name_is_no_way_to_that_topology(two: Scenario) -> None:
+    found = two.store.get(paths.topology("two"))
+    assert found is not None
+    two.store.put(paths.topology("one"), found[0])
+    with pytest.raises(BadTopology, match=r"topology 'one' cannot be read .its record is that of 'two'"):
+        two.nimbus.deactivate("one")
+    assert two.nimbus.topology("two").state == "ACTIVE"
 
 
 def test_kill_of_one_of_which_nothing_else_is_known_frees_its_name(scenario: Scenario) -> None:

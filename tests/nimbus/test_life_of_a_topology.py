@@ -243,6 +243,27 @@ def test_a_source_that_ended_before_its_topology_was_told_to_rest_still_complete
     """)
 
 
+def test_a_drain_waits_for_no_worker_that_has_ended_or_stopped(play: Play) -> None:
+    play("""
+        @ 0 supervisor s1 slots=3; submit words tasks=3 workers=3
+        words ACTIVE
+          w1 s1/0 (1,0): 1
+          w2 s1/1 (1,0): 2
+          w3 s1/2 (1,0): 3
+        @ 1 report words w1 opened ended; kill words
+        words KILLED until 31
+          w1 s1/0 (1,0): 1
+          w2 s1/1 (1,0): 2
+          w3 s1/2 (1,0): 3
+        @ 2 report words w2 drained
+        = nothing changes
+        @ 3 report words w3 stopped
+        words KILLED until 31
+          leaving w1 s1/0 (1,0): 1
+          leaving w2 s1/1 (1,0): 2
+    """)
+
+
 def test_a_completed_topology_that_is_killed_waits_only_for_its_workers_to_be_gone(play: Play) -> None:
     play("""
         @ 0 supervisor s1 slots=1; submit words tasks=1

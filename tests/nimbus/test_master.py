@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from nimbus.assigning import workers_of
 from nimbus.draining import NoSuchSupervisor
 from nimbus.lifecycle import IllegalTransition
-from nimbus.master import Nimbus
+from nimbus.master import SWEEP_AFTER, Nimbus
 from nimbus.replacing import ReplacementWaits
 from squall.clock import ManualClock
 from squall.cluster import paths
@@ -27,7 +27,7 @@ from squall.cluster.blobs import get_bundle
 from squall.cluster.memory import InMemoryStore
 from squall.cluster.records import SupervisorRecord, WorkerReport
 from squall.cluster.registry import Registry
-from squall.cluster.store import TooBig, Unavailable
+from squall.cluster.store import Store, TooBig, Unavailable
 from tests.flaky_store import BEFORE, FlakyStore, nothing_fails
 from tests.nimbus.transcripts import a_topology
 from topology_api.errors import InvalidConfig, NameTaken, NoSuchTopology
@@ -45,7 +45,7 @@ def words(name: str = "words") -> Topology:
 class PlainKeys:
     """Keeps the keys of topologies where everybody can read them."""
 
-    def __init__(self, store: InMemoryStore, keys: Iterable[dict[str, str]]) -> None:
+    def __init__(self, store: Store, keys: Iterable[dict[str, str]]) -> None:
         self.registry = Registry(store)
         self.keys = iter(keys)
         self.sealed: list[tuple[str, str]] = []
@@ -161,6 +161,21 @@ def test_a_submission_that_lost_its_name_leaves_no_keys() -> None:
     with pytest.raises(NameTaken):
         one.submit(words(), defaults(), {})
     assert store.children(paths.KEYS) == ["words-2-0"]
+
+
+def test_the_keys_of_a_submission_that_failed_are_not_kept_in_mind() -> None:
+    store, clock = FlakyStore(InMemoryStore()), ManualClock()
+    keys = PlainKeys(store, [{"secret": "x"}])
+    nimbus = Nimbus(store, clock, keyring=keys)
+    store.chooses = lambda call: (
+        BEFORE if call.operation == "create" and call.path == paths.topology("words") else None
+    )
+    with pytest.raises(Unavailable):
+        nimbus.submit(words(), defaults(), {})
+    store.chooses = nothing_fails
+    clock.move_to(SWEEP_AFTER)
+    nimbus.tick()
+    assert keys.forgotten == ["words-1-0"]
 
 
 def test_no_submission_id_is_given_twice(master: Master) -> None:

@@ -298,6 +298,26 @@ def test_a_version_that_has_taken_over_is_not_moved_before_it_has_proved_itself(
     """)
 
 
+def test_a_version_that_was_up_and_was_given_more_to_open_has_to_prove_that_too(play: Play) -> None:
+    play("""
+    @ 0 supervisor s1 slots=1; supervisor s2 slots=1; submit words tasks=1
+    words ACTIVE
+      w1 s1/0 (1,0): 1
+    @ 1 submit words tasks=2 workers=2 replace wait=0; report words w1 stopped
+    words ACTIVE until 61
+      w1 s1/0 (2,0): 1
+      w2 s2/0 (2,0): 2
+    @ 2 report words w1 opened version=2
+    = nothing changes
+    @ 3 lose s2
+    words ACTIVE until 61
+      w1 s1/0 (2,0): 1 2
+    @ 4 report words w1 opened version=3
+    words ACTIVE
+      w1 s1/0 (2,0): 1 2
+    """)
+
+
 def test_while_a_version_waits_for_its_slots_no_other_topology_is_spread_over_them(play: Play) -> None:
     play("""
     @ 0 supervisor s1 slots=2; submit one tasks=1; submit two tasks=2 workers=2

@@ -43,6 +43,18 @@ def test_a_topology_that_somebody_else_changed_since_is_not_overwritten() -> Non
     assert Registry(store).topology("words") == replace(WORDS, state="KILLED")
 
 
+def test_a_topology_that_somebody_else_changed_since_is_not_removed() -> None:
+    store = InMemoryStore()
+    mine, yours = Registry(store), Registry(store)
+    mine.create_topology(WORDS)
+    read = yours.topology("words")
+    assert read is not None
+    yours.update_topology(read, replace(read, state="KILLED"))
+    with pytest.raises(Conflict):
+        mine.remove_topology(WORDS)
+    assert Registry(store).topology("words") == replace(WORDS, state="KILLED")
+
+
 def test_a_record_that_was_removed_and_made_anew_is_read_anew() -> None:
     store = InMemoryStore()
     mine, yours = Registry(store), Registry(store)
