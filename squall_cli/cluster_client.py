@@ -8,6 +8,7 @@ Must not know: what is asked.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -68,8 +69,8 @@ def _url(text: str) -> str:
 def connect(nimbus: str | None, config: str | None, timeout: float = 5.0) -> Client:
     """A client of the cluster that the options, the environment or the site's file name. Nothing is sent yet; its connections
     are closed when the command ends."""
-    from squall.http_client import Client
     from squall.tokens import bearer, find_token
+    from squall_cli.answers import NimbusClient
 
     site = site_settings(config)
 
@@ -79,7 +80,7 @@ def connect(nimbus: str | None, config: str | None, timeout: float = 5.0) -> Cli
 
     ca = site.get(CA_KEY)
     urls = addresses(nimbus, site, os.environ)
-    client = Client(urls, authorization, None if ca is None else str(ca), timeout)
+    client = NimbusClient(urls, authorization, None if ca is None else str(ca), timeout)
     context = click.get_current_context(silent=True)
     if context is not None:
         context.call_on_close(client.close)
@@ -116,6 +117,23 @@ def _advice(client: Client, refused: Refused, name: str | None) -> str:
 
     near = nearest(name, topology_names(client))
     return near or "; `squall list` shows those that are there"
+
+
+def listed(
+    what: str, nimbus: str | None, config: str | None, as_json: bool, nothing: str
+) -> list[Mapping[str, Any]]:
+    """What the cluster lists under this name, to be shown as a table. None of it when that has been answered already: as
+    JSON, or by `nothing` where there is nothing."""
+    client = connect(nimbus, config)
+    with about(client):
+        answer = client.get(what)
+        found: list[Mapping[str, Any]] = answer[what]
+    if as_json:
+        click.echo(json.dumps(answer, indent=2))
+        return []
+    if not found:
+        click.echo(nothing, err=True)
+    return found
 
 
 def topology_names(client: Client) -> list[str]:

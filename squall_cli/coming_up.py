@@ -9,18 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from shlex import quote
 from typing import Any, Final
 
 from squall.status import CANNOT_BUILD
 from squall_cli.figures import plural, whole
-from squall_cli.placed import LEAVING
+from squall_cli.next_command import to_type
+from squall_cli.placed import LAG_SECS, LEAVING
 from squall_cli.said import again, own_paths, said_key
 
 #: Something was said about its workers (one died, say), and for so many seconds nothing got any better.
 TROUBLE_SECS: Final = 30.0
-#: Seconds within which a Nimbus that does not lead may not know yet what the leader has done.
-LAG_SECS: Final = 5.0
 #: Seconds that the workers of a version that failed have to be gone, before the one that it replaced has the name again.
 ROLLBACK_SECS: Final = 20.0
 
@@ -149,7 +147,7 @@ class Arrival:
         if status["state"] == "COMPLETED":
             return "completed"
         if not self._active:
-            return f"inactive: `squall activate {quote(self._name)}` lets it run"
+            return f"inactive: {to_type('activate', self._name)} lets it run"
         return "first tuples executed; none of them is tracked"
 
     def _note_progress(self, now: float, up: int, workers: int, status: Mapping[str, Any]) -> None:
@@ -163,7 +161,7 @@ class Arrival:
         notes = [str(note) for note in status.get("notes", ())]
         built = next((note for note in reversed(notes) if CANNOT_BUILD in note), None)
         if built is not None:
-            return f"{built}\n`squall logs {quote(self._name)} --file build` shows all of it"
+            return f"{built}\n{to_type('logs', self._name, '--file', 'build')} shows all of it"
         errors = list(status.get("errors") or ())
         if (notes or errors) and now > self._better + self._patience:
             last = notes[-1] if notes else str(errors[-1])
@@ -189,7 +187,7 @@ def all_fail(name: str, spouts: Sequence[Mapping[str, Any]]) -> str:
     why = f"; the first: {own_paths(first)}" if first else ""
     return (
         f"{plural(failed, 'tree')} of topology {name!r} failed for good and none was acked{why}"
-        f" (it goes on: `squall errors {quote(name)}`)"
+        f" (it goes on: {to_type('errors', name)})"
     )
 
 

@@ -1,4 +1,4 @@
-"""What `squall nimbus` and `squall supervisor` share: their store, where they listen, where they keep files, their log.
+"""What the commands that start daemons share: their store, where they listen, where they keep files, their log.
 
 Must not know: what the daemons do.
 """
@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 import click
 
+from squall_cli.cluster_client import Command
 from topology_api.errors import SquallError
 from topology_api.options import defaults
 
@@ -22,6 +24,42 @@ if TYPE_CHECKING:
     from squall.cluster.zookeeper import ZooKeeperStore
 
 SERVERS = "squall.zookeeper.servers"
+#: A name, or an address of four numbers: it stands in front of a port in URLs.
+HOST: Final = re.compile(r"(?=.{1,253}$)(?!-)[\w-]{1,63}(\.[\w-]{1,63})*", re.ASCII)
+#: An address that one listens at, and nobody else reaches.
+EVERYWHERE: Final = "0.0.0.0"
+
+zookeeper_option = click.option(
+    "--zookeeper", metavar="HOST:PORT,...", help="The ZooKeeper servers.  [default: the site's file]"
+)
+insecure_option = click.option(
+    "--insecure", is_flag=True, help="Listen to other machines without a TLS certificate."
+)
+
+
+def state_option(text: str) -> Callable[[Command], Command]:
+    """--state DIR."""
+    return click.option("--state", metavar="DIR", callback=directory, help=text)
+
+
+def directory(ctx: click.Context, option: click.Parameter, value: str | None) -> str | None:
+    """The callback of --state: a directory, or a place where one can be made."""
+    if value == "":  # a variable of the shell that nobody has set; the working folder is not meant
+        raise click.BadParameter("it is empty: give a directory, or leave the option out", ctx, option)
+    if value is not None and os.path.exists(value) and not os.path.isdir(value):
+        raise click.BadParameter(f"{value!r} is no directory", ctx, option)
+    return value
+
+
+def host_name(ctx: click.Context, option: click.Parameter, value: str | None) -> str | None:
+    """The callback of --host: a name or an IPv4 address that others can connect to."""
+    if value is not None and (HOST.fullmatch(value) is None or value == EVERYWHERE):
+        raise click.BadParameter(
+            f"{value!r} is nothing that others reach this host by: give its name or its IPv4 address, without a port",
+            ctx,
+            option,
+        )
+    return value
 
 
 def host_port(ctx: click.Context, option: click.Parameter, value: str) -> tuple[str, int]:

@@ -23,7 +23,7 @@ import click
 
 from squall import __version__
 from squall_cli.cluster_client import DEFAULT_URL, config_option
-from squall_cli.daemon_options import daemon_settings, host_port
+from squall_cli.daemon_options import daemon_settings, host_port, insecure_option, state_option
 from squall_cli.figures import plural
 from squall_cli.interrupts import Interrupts
 from squall_cli.numbers import Whole
@@ -71,13 +71,8 @@ Examples:
     show_default=True,
     help="How many workers may run.",
 )
-@click.option(
-    "--state",
-    metavar="DIR",
-    type=click.Path(file_okay=False),
-    help="Keep everything there.  [default: a temporary directory, removed at the end]",
-)
-@click.option("--insecure", is_flag=True, help="Listen to other machines without a TLS certificate.")
+@state_option("Keep everything there.  [default: a temporary directory, removed at the end]")
+@insecure_option
 @config_option
 def dev(listen: tuple[str, int], slots: int, state: str | None, insecure: bool, config: str | None) -> None:
     conf = daemon_settings(config)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,8 @@ import click
 
 from squall_cli import cluster_client, completion
 from squall_cli.figures import plural
+from squall_cli.next_command import to_type
+from squall_cli.placed import LAG_SECS
 from squall_cli.supervisors import free_slots
 from topology_api.errors import SquallError
 
@@ -47,17 +50,21 @@ def drain(
             client.post(at("supervisors", each, "undrain" if undo else "drain"), repeatable=True)
         if wait:
             wait_until_empty(client, supervisor, meant)
-        found = [each for each in client.get("supervisors")["supervisors"] if each["id"] in meant]
+        there = client.get("supervisors")["supervisors"]
+    found = [each for each in there if each["id"] in meant]
+    used = sum(int(each["used"]) for each in found)
+    full = "" if undo or not used else no_room(there, meant)
     if as_json:
         click.echo(json.dumps({"supervisors": found}, indent=2))
-        return
-    used = sum(int(each["used"]) for each in found)
-    if undo:
+        if full:
+            click.echo(f"{supervisor}: {full}", err=True)
+    elif undo:
         click.echo(
             f"Work may be placed on {supervisor} again; `squall rebalance NAME` spreads a topology anew."
         )
     elif used:
-        click.echo(f"{supervisor} is being drained: {plural(used, 'worker')} to move.")
+        but = f", but {full}" if full else ""
+        click.echo(f"{supervisor} is being drained: {plural(used, 'worker')} to move{but}.")
     else:
         click.echo(f"{supervisor} is drained: no worker is left there.")
 
@@ -82,21 +89,47 @@ def meant_by(text: str, there: Sequence[Mapping[str, Any]]) -> list[Mapping[str,
     )
 
 
+def others_of(there: Sequence[Mapping[str, Any]], meant: Sequence[str]) -> list[Mapping[str, Any]]:
+    """The supervisors that may get work, of those that are known besides the ones meant."""
+    return [each for each in there if each["id"] not in meant and not each["drained"]]
+
+
+def no_room(there: Sequence[Mapping[str, Any]], meant: Sequence[str]) -> str:
+    """Why what runs on these supervisors cannot go elsewhere at this moment; "" when it can."""
+    others = others_of(there, meant)
+    if not others:
+        return "there is no other host to move them to: they run on until a supervisor is started on one"
+    if not free_slots(others):
+        return "no slot is free on another host: they run on until one is, or a supervisor is started there"
+    return ""
+
+
 def wait_until_empty(client: Client, name: str, meant: Sequence[str]) -> None:
-    """Until no worker is left on these supervisors."""
+    """Until no worker is left on these supervisors; SquallError when nothing that is there could bring that about."""
     from squall_cli.waiting import wait
 
+    began = time.monotonic()
+    was_drained = False
+
     def look() -> tuple[bool | None, str]:
-        found = client.get("supervisors")["supervisors"]
-        there = {each["id"]: each for each in found}
-        mine = [there[each] for each in meant if each in there]
+        nonlocal was_drained
+        there = client.get("supervisors")["supervisors"]
+        mine = [each for each in there if each["id"] in meant]
         used = sum(int(each["used"]) for each in mine)
         if not used:
             return True, ""
-        if any(not each["drained"] for each in mine):
+        is_drained = all(each["drained"] for each in mine)
+        if not is_drained and (was_drained or time.monotonic() - began > LAG_SECS):
             raise SquallError(f"{name} is not drained any more: somebody has undone it")
-        waiting = sorted({str(worker["topology"]) for each in mine for worker in each["workers"]})
-        nowhere = "" if free_slots(found) else "; no slot is free on another host: start a supervisor there"
-        return None, f"{name}: {plural(used, 'worker')} to move, of {', '.join(waiting)}{nowhere}"
+        was_drained = is_drained
+        waiting = ", ".join(sorted({str(worker["topology"]) for each in mine for worker in each["workers"]}))
+        to_move = f"{plural(used, 'worker')} to move, of {waiting}"
+        full = no_room(there, meant)
+        if not others_of(there, meant):
+            raise SquallError(
+                f"{name} gets no more work, but has {to_move}, and {full};"
+                f" {to_type('drain', name, '--undo')} takes it back"
+            )
+        return None, f"{name}: {full.partition(':')[0]}; {to_move}" if full else f"{name}: {to_move}"
 
     wait(look)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,6 +13,7 @@ from squall_cli import cluster_client
 from squall_cli.completion import name_argument
 from squall_cli.figures import plural
 from squall_cli.numbers import Seconds
+from squall_cli.placed import LAG_SECS
 
 if TYPE_CHECKING:
     from squall.http_client import Client
@@ -160,12 +162,17 @@ def wait_until_at_rest(client: Client, name: str, within: float | None) -> None:
     from topology_api.errors import SquallError
 
     pending = 0
+    began = time.monotonic()
+    was_inactive = False
 
     def look() -> tuple[bool | None, str]:
-        nonlocal pending
+        nonlocal pending, was_inactive
         status = client.get(at("topologies", name))
         if status["state"] != "INACTIVE":
+            if status["state"] == "ACTIVE" and not was_inactive and time.monotonic() - began < LAG_SECS:
+                return None, f"waiting for Nimbus to list {name} as INACTIVE"
             raise SquallError(f"{name} is {status['state']} by now, not INACTIVE: not waited for any longer")
+        was_inactive = True
         pending = pending_trees(status)
         spouts = [each for each in status["components"].values() if each["kind"] == "spout"]
         if not pending and all(each["idle"] in AT_REST for each in spouts):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -13,7 +12,7 @@ from squall_cli import cluster_client
 from squall_cli.figures import cropped, short, span
 from squall_cli.placed import PLACED, on_trial
 from squall_cli.said import own_paths
-from squall_cli.tables import Cell, Column, Table, harmless, show, table
+from squall_cli.tables import Cell, Column, harmless, show, table
 
 HELP = """List the topologies of a cluster.
 
@@ -25,6 +24,7 @@ Examples:
 
 #: Nimbus places the workers of what is submitted within this time, when there is room.
 SOON_SECS: Final = 2.0
+NOTHING: Final = "There are no topologies; `squall submit FILE` sends one."
 NO_SLOT: Final = "it has no workers, no slot is free for them"
 
 #: How a state is shown; others as they are.
@@ -56,24 +56,13 @@ COLUMNS = (
 @click.command("list", help=HELP)
 @cluster_client.options
 def listing(nimbus: str | None, config: str | None, as_json: bool) -> None:
-    client = cluster_client.connect(nimbus, config)
-    with cluster_client.about(client):
-        answer = client.get("topologies")
-    if as_json:
-        click.echo(json.dumps(answer, indent=2))
-        return
-    topologies = answer["topologies"]
+    topologies = cluster_client.listed("topologies", nimbus, config, as_json, NOTHING)
     if not topologies:
-        click.echo("There are no topologies; `squall submit FILE` sends one.", err=True)
         return
-    show(table_of(topologies), sys.stdout)
+    topologies = sorted(topologies, key=lambda each: str(each["name"]))
+    show(table(COLUMNS, map(row, topologies)), sys.stdout)
     for line in reasons(topologies):
         click.echo(line)
-
-
-def table_of(topologies: Sequence[Mapping[str, Any]]) -> Table:
-    """A row for each topology, in the order of their names."""
-    return table(COLUMNS, [row(each) for each in sorted(topologies, key=lambda each: str(each["name"]))])
 
 
 def row(topology: Mapping[str, Any]) -> list[Cell]:

@@ -129,6 +129,8 @@ class Squall(click.Group):
     def invoke(self, ctx: click.Context) -> object:
         try:
             return super().invoke(ctx)
+        except click.NoSuchOption as error:
+            raise with_the_way_out(error) from None
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
         except Exception as error:
@@ -140,6 +142,16 @@ class Squall(click.Group):
             if isinstance(error, SquallError) or from_outside:
                 raise Refused(f"squall {ctx.invoked_subcommand}: {error}") from error
             raise
+
+
+def with_the_way_out(error: click.NoSuchOption) -> click.NoSuchOption:
+    """The error, which says how a name that looks like an option is given to a command that takes one."""
+    command = None if error.ctx is None else error.ctx.command
+    arguments = [each for each in command.params if isinstance(each, click.Argument)] if command else []
+    if error.possibilities or not arguments or any(each.nargs != 1 for each in arguments):
+        return error
+    text = f"{error.message.rstrip('.')}; a name that begins with - stands behind --"
+    return click.NoSuchOption(error.option_name, text, ctx=error.ctx)
 
 
 squall = Squall(

@@ -9,7 +9,17 @@ import signal
 
 import click
 
-from squall_cli.daemon_options import daemon_settings, host_port, log_to_stderr, make_store, state_place
+from squall_cli.cluster_client import config_option
+from squall_cli.daemon_options import (
+    daemon_settings,
+    host_port,
+    insecure_option,
+    log_to_stderr,
+    make_store,
+    state_option,
+    state_place,
+    zookeeper_option,
+)
 
 _HELP = """Start a master of a cluster, until Ctrl-C or SIGTERM.
 
@@ -26,9 +36,7 @@ Examples:
 
 
 @click.command(help=_HELP)
-@click.option(
-    "--zookeeper", metavar="HOST:PORT,...", help="The ZooKeeper servers.  [default: the site's file]"
-)
+@zookeeper_option
 @click.option(
     "--listen",
     callback=host_port,
@@ -42,13 +50,8 @@ Examples:
     metavar="URL",
     help="The URL that others reach it by.  [default: by --listen and this host's name]",
 )
-@click.option(
-    "--state",
-    metavar="DIR",
-    type=click.Path(file_okay=False),
-    help="Where it keeps its files.  [default: ~/.local/state/squall/nimbus]",
-)
-@click.option("--insecure", is_flag=True, help="Listen to other machines without a TLS certificate.")
+@state_option("Where it keeps its files.  [default: ~/.local/state/squall/nimbus]")
+@insecure_option
 @click.option(
     "--new-cluster",
     is_flag=True,
@@ -59,7 +62,7 @@ Examples:
     is_flag=True,
     help="Make another token for the operators when it first leads; the one before is refused from then on.",
 )
-@click.option("--config", metavar="FILE", help="The site's file.  [default: conf/squall.yaml, if there]")
+@config_option
 def nimbus(
     zookeeper: str | None,
     listen: tuple[str, int],

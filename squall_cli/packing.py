@@ -59,14 +59,20 @@ class Resource:
     def parse(cls, text: str) -> Resource:
         """Read `PATH` or `PATH=NAME`; a path that is there as it stands is taken so. CannotShip when there is nothing."""
         path, equals, name = text.rpartition("=")
-        if not equals or os.path.exists(text):
-            path, name = text, ""
+        named = bool(equals) and not os.path.exists(text)
+        if not named:
+            path = text
         if not os.path.exists(path):
             raise CannotShip(f"--resource {path}: there is no such file or folder")
+        if not named:
+            return cls(Path(os.path.abspath(path)))
         name = name.rstrip("/") or name
-        if name not in ("", ".") and (problem := name_problem(name)) is not None:
+        problem = (
+            name_problem(name) if name else "nothing stands behind the '=': write PATH=NAME, or PATH alone"
+        )
+        if problem is not None and name != ".":
             raise CannotShip(f"--resource {text}: NAME is a place beside the file, and {problem}")
-        return cls(Path(os.path.abspath(path)), name or None)
+        return cls(Path(os.path.abspath(path)), name)
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,15 @@ Must not know: HTTP, terminals.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from squall_cli.figures import duration, plural
 
 #: States of workers that were withdrawn, or whose host is gone.
 LEAVING: Final = ("STOPPING", "STOPPED", "LOST")
+#: Seconds within which a Nimbus that does not lead may not know yet what the leader has done.
+LAG_SECS: Final = 5.0
 #: States in which a topology has its workers.
 PLACED: Final = ("ACTIVE", "INACTIVE")
 
@@ -22,7 +24,41 @@ def fewer_workers(status: Mapping[str, Any]) -> str:
     wanted = int(status.get("workers_wanted") or 0)  # an older Nimbus does not say
     if status["state"] not in PLACED or not 0 < there < wanted:
         return ""
-    tasks = sum(int(component["tasks"]) for component in status["components"].values())
+    return _fewer(there, wanted, tasks_of(status, {}))
+
+
+def fewer_to_come(
+    status: Mapping[str, Any],
+    supervisors: Sequence[Mapping[str, Any]],
+    workers: int | None,
+    parallelism: Mapping[str, int],
+) -> str:
+    """The same of a topology whose rebalance has begun, by what is free now: over so many workers (None: as before), with so
+    many tasks for some components."""
+    wanted = workers or int(status.get("workers_wanted") or 0)
+    tasks = tasks_of(status, parallelism)
+    connected = [each for each in supervisors if each["connected"]]
+    # Drained hosts are for what has no other place at all.
+    room = _room(status, [each for each in connected if not each["drained"]]) or _room(status, connected)
+    to_come = min(wanted, tasks, room)
+    return _fewer(to_come, wanted, tasks) if 0 < to_come < wanted else ""
+
+
+def tasks_of(status: Mapping[str, Any], parallelism: Mapping[str, int]) -> int:
+    """How many tasks it has, with so many for some components."""
+    return sum(parallelism.get(name, int(each["tasks"])) for name, each in status["components"].items())
+
+
+def _room(topology: Mapping[str, Any], supervisors: Sequence[Mapping[str, Any]]) -> int:
+    """The slots on these supervisors that a topology may be placed in: the free ones, and its own."""
+    free = sum(max(0, int(each["slots"]) - int(each["used"])) for each in supervisors)
+    own = [
+        worker for each in supervisors for worker in each["workers"] if worker["topology"] == topology["name"]
+    ]
+    return free + len(own)
+
+
+def _fewer(there: int, wanted: int, tasks: int) -> str:
     if there >= tasks:
         why = f"it has {plural(tasks, 'task')}, and no worker is without one"
     else:

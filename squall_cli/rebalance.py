@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from squall_cli import cluster_client, completion
 from squall_cli.figures import plural
 from squall_cli.lifecycle import pending_trees, wait_secs_option
 from squall_cli.numbers import Whole
-from squall_cli.placed import LEAVING, PLACED, fewer_workers
+from squall_cli.placed import LAG_SECS, LEAVING, PLACED, fewer_to_come, fewer_workers
 
 if TYPE_CHECKING:
     from squall.http_client import Client
@@ -79,13 +80,31 @@ def rebalance(
         if wait:
             status = wait_until_placed(client, name)
             answer = {key: status.get(key) for key in ("name", "state", "workers", "workers_wanted")}
+            fewer = fewer_workers(status)
+        else:
+            fewer = forecast(client, name, workers, parallelism)
     if as_json:
         click.echo(json.dumps(answer, indent=2))
+        if fewer:
+            click.echo(f"{name}: {fewer}", err=True)
     elif wait:
-        fewer = fewer_workers(status)
         click.echo(f"{name} is {answer['state']} again{f', with {fewer}' if fewer else ''}.")
     else:
-        click.echo(f"{name} is being rebalanced: it drains, then its tasks are placed anew.")
+        over = f", over {fewer}" if fewer else ""
+        click.echo(f"{name} is being rebalanced: it drains, then its tasks are placed anew{over}.")
+
+
+def forecast(client: Client, name: str, workers: int | None, parallelism: Mapping[str, int]) -> str:
+    """That there will be fewer workers than were asked for, and why; "" when there will not, or nobody can tell: the rebalance
+    has begun in any case."""
+    from squall.http_client import at
+    from topology_api.errors import SquallError
+
+    try:
+        status = client.get(at("topologies", name))
+        return fewer_to_come(status, client.get("supervisors")["supervisors"], workers, parallelism)
+    except SquallError:
+        return ""
 
 
 def wait_until_placed(client: Client, name: str) -> Mapping[str, Any]:
@@ -94,16 +113,23 @@ def wait_until_placed(client: Client, name: str) -> Mapping[str, Any]:
     from squall_cli.waiting import wait
     from topology_api.errors import SquallError
 
+    began = time.monotonic()
+    has_begun = False
+
     def look() -> tuple[Mapping[str, Any] | None, str]:
+        nonlocal has_begun
         status: Mapping[str, Any] = client.get(at("topologies", name))
         state = str(status["state"])
         if state == "REBALANCING":
+            has_begun = True
             pending = pending_trees(status)
             return None, f"{name} drains: {plural(pending, 'tree')} pending"
         if state == "FAILED":
             raise SquallError(f"{name} has FAILED: {status['error']}")
         if state not in PLACED:
             raise SquallError(f"{name} is {state} by now: its rebalance is not waited for any longer")
+        if not has_begun and time.monotonic() - began < LAG_SECS:
+            return None, f"{name}: waiting for Nimbus to begin"
         there = [worker for worker in status["workers"] if worker["state"] not in LEAVING]
         opened = sum(bool(worker["opened"]) for worker in there)
         if there and opened == len(there):

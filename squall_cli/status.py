@@ -6,7 +6,6 @@ import json
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
-from shlex import quote
 from typing import Any, Final
 
 import click
@@ -17,6 +16,7 @@ from squall_cli.completion import name_argument
 from squall_cli.component_table import Line, plain, rows_of, table_without_rates
 from squall_cli.figures import cropped, duration, plural
 from squall_cli.listing import NO_SLOT, STYLES, waits_for_slots
+from squall_cli.next_command import to_type
 from squall_cli.placed import fewer_workers, on_trial
 from squall_cli.said import latest, on_one_line, own_paths
 from squall_cli.screen import is_terminal, painted, styles_of
@@ -133,7 +133,7 @@ def tasks_text(tasks: list[list[Any]]) -> str:
 
 def trouble(found: Mapping[str, Any], width: int) -> Iterator[Line]:
     """Errors of the user's code, why trees failed, and what was last said about the workers."""
-    name = harmless(str(found["name"]))
+    name = str(found["name"])
     newest = {component_in(report): report for report in found["errors"]}
     some = False
     for component, values in found["components"].items():
@@ -146,7 +146,7 @@ def trouble(found: Mapping[str, Any], width: int) -> Iterator[Line]:
         text = f"in {component}" + (f", the newest: {newest_text}" if newest_text else "")
         yield (count, "bad"), (" ", ""), (cropped(harmless(text), max(width - len(count) - 1, 40)), "")
     if some:
-        yield ((f"`squall errors {quote(name)}` shows them.", "dim"),)
+        yield ((f"{harmless(to_type('errors', name))} shows them.", "dim"),)
     if waits_for_slots(found, len(found["workers"])):
         yield ((f"{NO_SLOT}: `squall supervisors` shows what there is.", "warn"),)
     for sentence in (fewer_workers(found), on_trial(found)):

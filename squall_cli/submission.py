@@ -11,11 +11,11 @@ import time
 from base64 import b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from shlex import quote
 from typing import Any, Final
 
 from squall.http_client import Client, Refused, Unreachable, at
 from squall.versions import minor, misfits, own_versions
+from squall_cli.next_command import to_type
 from squall_cli.packing import Packed
 from topology_api.errors import SquallError
 from topology_api.topology import Topology
@@ -170,7 +170,7 @@ def post(client: Client, submission: Submission, say: Say, clock: Callable[[], f
                     raise
                 raise NotSubmitted(
                     f"whether topology {submission.topology.name!r} was submitted is not known: {unsure};"
-                    f" `squall status {quote(submission.topology.name)}` tells when a Nimbus answers again"
+                    f" {to_type('status', submission.topology.name)} tells when a Nimbus answers again"
                 ) from error
             say(f"submitting again: {error}")
         time.sleep(PAUSE)

@@ -16,7 +16,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -24,6 +23,7 @@ import click
 from squall_cli import cluster_client
 from squall_cli.figures import duration
 from squall_cli.loading import WrongSource, load_topology, parse_source
+from squall_cli.next_command import to_type
 from squall_cli.numbers import Seconds
 from squall_cli.packing import (
     Package,
@@ -335,7 +335,7 @@ def watch(
             time.sleep(LOOK_SECS)
     except KeyboardInterrupt:
         raise Interrupted(
-            f"not waited for any longer; {accepted.name} is submitted and goes on: `squall status {quote(accepted.name)}`"
+            f"not waited for any longer; {accepted.name} is submitted and goes on: {to_type('status', accepted.name)}"
         ) from None
 
 
@@ -351,7 +351,7 @@ def tell(out: Any, as_json: bool, told: dict[str, Any], client: Client, failure:
         out.flush()
     elif failure is None:
         out.write(
-            f"{told['name']} is {told['state']} at {client.addresses[0].url}: `squall status {quote(told['name'])}`\n"
+            f"{told['name']} is {told['state']} at {client.addresses[0].url}: {to_type('status', told['name'])}\n"
         )
     if failure is not None:
         raise SquallError(failure)

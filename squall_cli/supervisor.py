@@ -12,7 +12,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from squall_cli.daemon_options import daemon_settings, host_port, log_to_stderr, make_store, state_place
+from squall_cli.cluster_client import config_option
+from squall_cli.daemon_options import (
+    daemon_settings,
+    host_name,
+    host_port,
+    insecure_option,
+    log_to_stderr,
+    make_store,
+    state_option,
+    state_place,
+    zookeeper_option,
+)
 from squall_cli.numbers import Whole
 from topology_api.errors import InvalidConfig
 
@@ -41,9 +52,7 @@ Examples:
 
 
 @click.command(help=_HELP)
-@click.option(
-    "--zookeeper", metavar="HOST:PORT,...", help="The ZooKeeper servers.  [default: the site's file]"
-)
+@zookeeper_option
 @click.option(
     "--slots",
     metavar="N",
@@ -53,7 +62,10 @@ Examples:
     help="How many workers it may run.",
 )
 @click.option(
-    "--host", metavar="NAME", help="The name that others reach this host by.  [default: its own name]"
+    "--host",
+    metavar="NAME",
+    callback=host_name,
+    help="The name or IPv4 address that others reach this host by.  [default: its own name]",
 )
 @click.option(
     "--bind",
@@ -62,12 +74,7 @@ Examples:
     show_default=True,
     help="The address that workers listen on; 0.0.0.0 for all. Their links are always encrypted.",
 )
-@click.option(
-    "--state",
-    metavar="DIR",
-    type=click.Path(file_okay=False),
-    help="Where it keeps its files and workers.  [default: ~/.local/state/squall/supervisor]",
-)
+@state_option("Where it keeps its files and workers.  [default: ~/.local/state/squall/supervisor]")
 @click.option(
     "--listen",
     callback=host_port,
@@ -76,13 +83,13 @@ Examples:
     show_default=True,
     help="Where it answers Nimbus's questions for logs; port 0 is a free one.",
 )
-@click.option("--insecure", is_flag=True, help="Listen to other machines without a TLS certificate.")
+@insecure_option
 @click.option(
     "--new-cluster",
     is_flag=True,
     help="Belong to the cluster that ZooKeeper holds now, and end the workers of the one before.",
 )
-@click.option("--config", metavar="FILE", help="The site's file.  [default: conf/squall.yaml, if there]")
+@config_option
 def supervisor(
     zookeeper: str | None,
     slots: int,

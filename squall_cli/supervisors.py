@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -12,7 +11,7 @@ import click
 
 from squall_cli import cluster_client
 from squall_cli.figures import plural
-from squall_cli.tables import Cell, Column, Table, show, table
+from squall_cli.tables import Cell, Column, show, table
 
 HELP = """List the supervisors of a cluster: their hosts, slots, and what runs there.
 
@@ -22,6 +21,7 @@ Examples:
   squall supervisors --json | jq '.supervisors[] | select(.drained) | .host'
 """
 
+NOTHING: Final = "There are no supervisors; `squall supervisor` starts one on its host."
 COLUMNS: Final = (
     Column("HOST", elastic=True),
     Column("STATE"),
@@ -39,23 +39,15 @@ COLUMNS: Final = (
 @click.command(help=HELP)
 @cluster_client.options
 def supervisors(nimbus: str | None, config: str | None, as_json: bool) -> None:
-    client = cluster_client.connect(nimbus, config)
-    with cluster_client.about(client):
-        answer = client.get("supervisors")
-    if as_json:
-        click.echo(json.dumps(answer, indent=2))
-        return
-    there = answer["supervisors"]
+    there = cluster_client.listed("supervisors", nimbus, config, as_json, NOTHING)
     if not there:
-        click.echo("There are no supervisors; `squall supervisor` starts one on its host.", err=True)
         return
-    show(table_of(there), sys.stdout)
-    click.echo(f"\n{summary(there)}", err=not sys.stdout.isatty())
-
-
-def table_of(there: Sequence[Mapping[str, Any]]) -> Table:
-    """A row for each supervisor, in the order of their hosts."""
-    return table(COLUMNS, [row(each) for each in sorted(there, key=lambda each: (each["host"], each["id"]))])
+    there = sorted(there, key=lambda each: (each["host"], each["id"]))
+    show(table(COLUMNS, map(row, there)), sys.stdout)
+    if sys.stdout.isatty():
+        click.echo(f"\n{summary(there)}")
+    else:
+        click.echo(summary(there), err=True)  # what is piped is a table
 
 
 def row(supervisor: Mapping[str, Any]) -> list[Cell]:

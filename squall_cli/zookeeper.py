@@ -21,7 +21,7 @@ import click
 
 from squall.cluster.zookeeper.server import NoServer, ServerPlan, find_jars, find_java, mode
 from squall.tls import InsecureBind, is_loopback
-from squall_cli.daemon_options import host_port, state_place
+from squall_cli.daemon_options import host_port, state_option, state_place
 from squall_cli.numbers import Whole
 
 _HELP = """Start a ZooKeeper server for development, until Ctrl-C or SIGTERM.
@@ -66,12 +66,7 @@ def ensemble_of(ctx: click.Context, option: click.Parameter, value: str | None) 
     show_default=True,
     help="Where it serves clients; port 0 is a free one.",
 )
-@click.option(
-    "--state",
-    metavar="DIR",
-    type=click.Path(file_okay=False),
-    help="Where it keeps its files.  [default: ~/.local/state/squall/zookeeper]",
-)
+@state_option("Where it keeps its files.  [default: ~/.local/state/squall/zookeeper]")
 @click.option(
     "--jars",
     metavar="DIR",
@@ -104,7 +99,8 @@ def zookeeper(
     java, found = find_java(), find_jars(jars)
     with held(folder):
         plan = ServerPlan(folder, host, free_port(host, port), server or 1, ensemble)
-        plan.write()
+        with usable(folder):
+            plan.write()
         serve(plan, plan.command(java, found))
 
 
@@ -125,8 +121,10 @@ def check_hosts(hosts: list[str], insecure: bool) -> None:
 @contextmanager
 def held(folder: Path) -> Iterator[None]:
     """Keep a second server out of the folder."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("ab") as lock:
+    with usable(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        file = (folder / "lock").open("ab")
+    with file as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -134,6 +132,18 @@ def held(folder: Path) -> Iterator[None]:
                 f"{folder} belongs to a server that runs: end it, or choose another --state"
             ) from error
         yield
+
+
+@contextmanager
+def usable(folder: Path) -> Iterator[None]:
+    """Have what cannot be done there told with the folder's name and the option."""
+    try:
+        yield
+    except OSError as error:
+        where = "" if error.filename in (None, str(folder)) else f" ({error.filename})"
+        raise NoServer(
+            f"the state directory {folder} cannot be used: {error.strerror or error}{where}; choose another --state"
+        ) from None
 
 
 def free_port(host: str, port: int) -> int:
@@ -157,7 +167,9 @@ def serve(plan: ServerPlan, command: list[str]) -> None:
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, lambda *_: enough.set())
     log = plan.folder / "server.log"
-    with log.open("wb") as output:
+    with usable(plan.folder):
+        opened = log.open("wb")
+    with opened as output:
         # A session of its own: Ctrl-C comes here alone, and here it is decided how the server ends.
         process = subprocess.Popen(
             command,

@@ -15,6 +15,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from click.testing import Result
+
+#: A command line that is run against it, in words.
+Squall = Callable[..., Result]
+
 
 def component(kind: str = "bolt", **values: Any) -> dict[str, Any]:
     return {

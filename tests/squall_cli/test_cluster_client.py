@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from squall import __version__
 from squall_cli.cluster_client import DEFAULT_URL, addresses
 from squall_cli.main import squall
 from tests.squall_cli.fake_nimbus import FakeNimbus, Refusal, fake_nimbus, topology
@@ -114,6 +115,20 @@ def test_an_address_that_is_none_is_refused_and_no_password_is_shown(address: st
 def test_something_else_that_listens_there_is_told_apart(nimbus: FakeNimbus) -> None:
     nimbus.refusal = Refusal(500, "Oops", "a bug")
     assert run("list", "--nimbus", nimbus.url).stderr == "squall list: a bug\n"
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [([], "is list, not an object"), (None, "is NoneType, not an object"), ({}, "has no 'topologies'")],
+)
+def test_json_of_something_else_is_told_apart(nimbus: FakeNimbus, answer: object, problem: str) -> None:
+    nimbus.answers["topologies"] = answer
+    result = run("list", "--nimbus", nimbus.url)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == (
+        f"squall list: the answer to 'topologies' {problem}:"
+        f" is it a Nimbus of Squall {__version__} that listens there?\n"
+    )
 
 
 def test_the_token_of_the_users_own_nimbus_is_shown_unasked(nimbus: FakeNimbus, tmp_path: Path) -> None:

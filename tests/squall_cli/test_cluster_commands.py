@@ -3,46 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
-from squall_cli.main import squall
-from tests.squall_cli.fake_nimbus import (
-    FakeNimbus,
-    Refusal,
-    component,
-    fake_nimbus,
-    supervisor,
-    topology,
-    worker,
-)
-
-Squall = Callable[..., Result]
-
-
-@pytest.fixture
-def nimbus() -> Iterator[FakeNimbus]:
-    with fake_nimbus() as there:
-        there.put(topology("word_count"))
-        yield there
-
-
-@pytest.fixture
-def run(nimbus: FakeNimbus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Squall:
-    """Runs a command line against the fake, in an empty folder, at home nowhere."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
-    monkeypatch.delenv("SQUALL_TOKEN_FILE", raising=False)
-    monkeypatch.setenv("SQUALL_NIMBUS", nimbus.url)
-
-    def command(line: str, *more: str) -> Result:
-        return CliRunner().invoke(squall, [*line.split(), *more], prog_name="squall")
-
-    return command
+from tests.squall_cli.fake_nimbus import FakeNimbus, Refusal, Squall, component, supervisor, topology
 
 
 def test_list_shows_a_line_for_each_topology_and_why_one_failed(nimbus: FakeNimbus, run: Squall) -> None:
@@ -227,53 +191,6 @@ def test_deactivate_says_what_is_in_flight_when_the_time_is_over(nimbus: FakeNim
     assert "word_count is INACTIVE, but 30 trees had no verdict after 0.2 s" in result.stderr
 
 
-def test_rebalance_sends_workers_tasks_and_the_wait(nimbus: FakeNimbus, run: Squall) -> None:
-    run("rebalance word_count -n 4 -e count=8 -e a=b=2 -w 60")
-    body = {"workers": 4, "parallelism": {"count": 8, "a=b": 2}, "wait_secs": 60.0}
-    assert nimbus.commands() == [("POST", "topologies/word_count/rebalance", {}, body)]
-    run("rebalance word_count")
-    assert nimbus.commands()[1][3] == {"workers": None, "parallelism": None, "wait_secs": None}
-
-
-def test_rebalance_wait_returns_when_the_new_workers_run(nimbus: FakeNimbus, run: Squall) -> None:
-    status = nimbus.topologies["word_count"]
-    nimbus.changes += [
-        lambda: None,
-        lambda: status.update(
-            state="ACTIVE",
-            workers=[worker("w3", opened=False), worker("w4"), worker("w1", opened=False, state="STOPPING")],
-        ),
-        lambda: status["workers"][0].update(opened=True),
-    ]
-    result = run("rebalance word_count --wait")
-    assert (result.exit_code, result.stdout) == (0, "word_count is ACTIVE again.\n")
-    assert result.stderr.splitlines() == [
-        "word_count drains: 30 trees pending",
-        "word_count: 1 of 2 workers ready",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("tasks", "why"),
-    [
-        (1, "it has 2 tasks, and no worker is without one"),
-        (9, "no slot is free for more; its tasks are placed anew when there is one"),
-    ],
-)
-def test_fewer_workers_than_asked_for_are_told_with_the_reason(
-    nimbus: FakeNimbus, run: Squall, tasks: int, why: str
-) -> None:
-    status = nimbus.topologies["word_count"]
-    status["components"]["count"]["tasks"] = tasks
-    nimbus.changes += [lambda: status.update(state="ACTIVE", workers_wanted=9)]
-    said = f"2 of 9 workers: {why}"
-    assert run("rebalance word_count -n 9 --wait").stdout == f"word_count is ACTIVE again, with {said}.\n"
-    assert run("status word_count").stdout.splitlines()[-1] == said
-    nimbus.changes += [lambda: status.update(state="ACTIVE")]
-    told = json.loads(run("rebalance word_count -n 9 --wait --json").stdout)
-    assert (told["state"], len(told["workers"]), told["workers_wanted"]) == ("ACTIVE", 2, 9)
-
-
 def test_list_and_status_say_that_the_version_before_stands_by(nimbus: FakeNimbus, run: Squall) -> None:
     nimbus.topologies["word_count"]["stands_by"] = {"id": "word_count-0", "secs": 54.04}
     said = (
@@ -318,49 +235,6 @@ def test_errors_are_shown_with_their_times_the_newest_last(nimbus: FakeNimbus, r
     assert "has reported no errors" in run("errors word_count").stderr
 
 
-def test_drain_takes_a_host_an_id_or_the_beginning_of_one(nimbus: FakeNimbus, run: Squall) -> None:
-    nimbus.supervisors += [supervisor("host-2", id="other")]
-    for text, meant in (
-        ("host-1", ["id-of-host-1"]),
-        ("host-2", ["id-of-host-2", "other"]),
-        ("oth", ["other"]),
-    ):
-        nimbus.asked.clear()
-        assert run(f"drain {text}").exit_code == 0
-        assert [path for _, path, _, _ in nimbus.commands()] == [
-            f"supervisors/{each}/drain" for each in meant
-        ]
-
-
-def test_drain_refuses_what_means_nobody_or_several(nimbus: FakeNimbus, run: Squall) -> None:
-    assert "there is no supervisor 'host-7'; did you mean" in run("drain host-7").stderr
-    several = "'id-' is the beginning of 2 ids, write more of it: 'id-of-host-1', 'id-of-host-2'"
-    assert several in run("drain id-").stderr
-    assert nimbus.commands() == []
-
-
-def test_drain_wait_returns_when_no_worker_is_left(nimbus: FakeNimbus, run: Squall) -> None:
-    nimbus.changes += [
-        lambda: None,
-        lambda: None,
-        lambda: nimbus.supervisors[0].update(used=0, workers=[]),
-    ]
-    result = run("drain host-1 --wait")
-    assert (result.exit_code, result.stdout) == (0, "host-1 is drained: no worker is left there.\n")
-    assert result.stderr == "host-1: 1 worker to move, of word_count\n"
-
-
-def test_drain_wait_says_that_no_other_host_has_room(nimbus: FakeNimbus, run: Squall) -> None:
-    nimbus.supervisors[1].update(used=4)
-    nimbus.supervisors[0].update(drained=True)
-    nimbus.changes += [
-        lambda: None,
-        lambda: None,
-        lambda: nimbus.supervisors[0].update(used=0, workers=[]),
-    ]
-    assert "of word_count; no slot is free on another host" in run("drain host-1 --wait").stderr
-
-
 def test_supervisors_shows_who_is_away_and_who_is_drained(nimbus: FakeNimbus, run: Squall) -> None:
     nimbus.supervisors = [
         supervisor("c", drained=True),
@@ -373,7 +247,7 @@ def test_supervisors_shows_who_is_away_and_who_is_drained(nimbus: FakeNimbus, ru
         ["b", "drained"],
         ["c", "draining"],
     ]
-    assert result.stderr == "\n3 supervisors; 2 of 12 slots used, 0 free\n"
+    assert result.stderr == "3 supervisors; 2 of 12 slots used, 0 free\n"
 
 
 def test_top_puts_the_busiest_component_first(nimbus: FakeNimbus, run: Squall) -> None:

@@ -1,10 +1,14 @@
-"""Daemons find their ZooKeeper where they are told, and say so when that can be none."""
+"""What a daemon is told at its start can be meant: ZooKeeper's servers, a host's name, a directory. What cannot is refused."""
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
 
-from squall_cli.daemon_options import check_servers
+import pytest
+from click.testing import CliRunner, Result
+
+from squall_cli.daemon_options import HOST, check_servers
+from squall_cli.main import squall
 from topology_api import SquallError
 
 
@@ -21,3 +25,34 @@ def test_servers_are_hosts_and_ports(servers: str) -> None:
 def test_what_can_be_none_is_refused_in_one_sentence(servers: str) -> None:
     with pytest.raises(SquallError, match=r"is no ZooKeeper server: give HOST:PORT,\.\.\."):
         check_servers(servers)
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(squall, arguments, prog_name="squall")
+
+
+@pytest.mark.parametrize("host", ["h", "worker-1.example.org", "10.0.0.7", "my_host", "a" * 63 + ".org"])
+def test_a_host_has_a_name_or_an_address(host: str) -> None:
+    assert HOST.fullmatch(host)
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["", " ", "a b", ":", "a:1", "::1", "[::1]", "-a", "a..b", ".a", "a/b", "ä", "a\n", "a" * 64, "0.0.0.0"],
+)
+def test_what_nobody_could_connect_to_is_no_name_of_a_host(host: str) -> None:
+    result = run("supervisor", "--zookeeper", "127.0.0.1:1", "--host", host)
+    assert result.exit_code == 2
+    assert f"{host!r} is nothing that others reach this host by: give its name or its IPv4" in result.stderr
+
+
+@pytest.mark.parametrize("daemon", ["nimbus", "supervisor", "dev", "zookeeper"])
+def test_a_state_directory_is_named_and_is_none_of_a_file(daemon: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for place in ("/dev/null", str(tmp_path / "file")):
+        result = run(daemon, "--state", place)
+        assert (result.exit_code, result.stderr.splitlines()[-1]) == (
+            2,
+            f"Error: Invalid value for '--state': '{place}' is no directory",
+        )
+    assert "it is empty: give a directory" in run(daemon, "--state", "").stderr

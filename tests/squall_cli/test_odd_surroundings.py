@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.squall_cli.run_process import CAP, command, environment
+from tests.squall_cli.run_process import CAP, ROOT, command, environment
 
 COMPLETES = """
 from topology_api import Bolt, Spout, TopologyBuilder
@@ -83,6 +83,21 @@ def test_a_working_folder_that_is_gone_is_told(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "some_module cannot be looked for in the working folder" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_ctrl_c_while_the_command_is_still_loaded_is_no_traceback(tmp_path: Path) -> None:
+    """Something that takes its time stands in for click, which is loaded first."""
+    (tmp_path / "click.py").write_text("import signal\nsignal.raise_signal(signal.SIGINT)\n")
+    done = subprocess.run(
+        command("--help"),
+        env=environment(PYTHONPATH=os.pathsep.join([str(tmp_path), str(ROOT)])),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=CAP,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (1, "\nAborted!\n")
 
 
 def test_no_number_of_seconds_is_wrong_usage(small: Path) -> None:

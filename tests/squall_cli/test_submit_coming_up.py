@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from squall.status import CANNOT_BUILD
-from squall_cli.coming_up import LAG_SECS, ROLLBACK_SECS, TROUBLE_SECS, Arrival
+from squall_cli.coming_up import ROLLBACK_SECS, TROUBLE_SECS, Arrival
+from squall_cli.placed import LAG_SECS
 from tests.squall_cli.fake_nimbus import component, topology, worker
 
 

@@ -425,6 +425,12 @@ def test_a_resource_that_cannot_go_along_is_refused(tmp_path: Path) -> None:
             CannotShip, match=rf"--resource .*x.txt={name}: NAME is a place .* name .*{problem}"
         ):
             Resource.parse(f"{tmp_path}/x.txt={name}")
+    with pytest.raises(
+        CannotShip, match=r"x.txt=: .* nothing stands behind the '=': write PATH=NAME, or PATH"
+    ):
+        Resource.parse(f"{tmp_path}/x.txt=")
+    (tmp_path / "x.txt=").touch()
+    assert Resource.parse(f"{tmp_path}/x.txt=") == Resource(tmp_path / "x.txt=")
 
 
 def test_a_resource_may_be_spread_beside_the_file_or_put_into_a_folder(tmp_path: Path) -> None:

@@ -165,6 +165,23 @@ def test_without_java_or_jars_it_says_what_to_install(tmp_path: Path) -> None:
         assert "`spark`" in result.stderr
 
 
+@pytest.mark.parametrize("in_the_way", ["", "lock", "zookeeper.cfg", "server.log"])
+def test_a_state_directory_that_cannot_be_used_is_one_sentence(tmp_path: Path, in_the_way: str) -> None:
+    java_and_jars()
+    folder = tmp_path / "state"
+    if in_the_way:
+        (folder / in_the_way).mkdir(parents=True)
+        why = f"Is a directory ({folder / in_the_way})"
+    else:
+        (tmp_path / "file").touch()
+        folder, why = tmp_path / "file" / "state", "Not a directory"
+    result = run("--listen", "127.0.0.1:0", "--state", str(folder))
+    assert (result.exit_code, result.stderr) == (
+        1,
+        f"squall zookeeper: the state directory {folder} cannot be used: {why}; choose another --state\n",
+    )
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -1,0 +1,14 @@
+"""A command that a person is told to type next, written so that the shell and `squall` take it, whatever things are named.
+
+Must not know: what the commands do.
+"""
+
+from __future__ import annotations
+
+from shlex import quote
+
+
+def to_type(command: str, name: str, *options: str) -> str:
+    """`squall logs word-count --file build`, in backquotes. A name that looks like an option stands behind `--`."""
+    words = (*options, "--", name) if name.startswith("-") else (name, *options)
+    return f"`squall {' '.join(map(quote, (command, *words)))}`"

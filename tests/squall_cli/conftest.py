@@ -1,0 +1,34 @@
+"""A Nimbus that tests tell what to answer, and the command line that asks it, in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from squall_cli.main import squall
+from tests.squall_cli.fake_nimbus import FakeNimbus, Squall, fake_nimbus, topology
+
+
+@pytest.fixture
+def nimbus() -> Iterator[FakeNimbus]:
+    with fake_nimbus() as there:
+        there.put(topology("word_count"))
+        yield there
+
+
+@pytest.fixture
+def run(nimbus: FakeNimbus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Squall:
+    """Runs a command line against the fake, in an empty folder, at home nowhere."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    monkeypatch.delenv("SQUALL_TOKEN_FILE", raising=False)
+    monkeypatch.setenv("SQUALL_NIMBUS", nimbus.url)
+
+    def command(line: str, *more: str) -> Result:
+        return CliRunner().invoke(squall, [*line.split(), *more], prog_name="squall")
+
+    return command
