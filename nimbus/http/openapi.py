@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, Final
 
+from nimbus.http.answers import Answer, as_schema, as_text
 from nimbus.http.errors import MEANINGS
 from nimbus.http.errors import TABLE as ERRORS
 from nimbus.http.table import ANYBODY, DAEMONS, OPERATORS, TABLE, Endpoint, Parameter
@@ -69,12 +70,10 @@ def document() -> dict[str, Any]:
 
 
 def statuses(endpoint: Endpoint) -> tuple[int, ...]:
-    """The error statuses that an endpoint may answer with."""
+    """The statuses of the errors that an endpoint may answer with."""
     found = set(endpoint.errors)
     if endpoint.who != ANYBODY:
         found |= {401, 500, 503}
-    if endpoint.path == "/health":
-        found.add(503)
     if endpoint.query or endpoint.body is not None:
         found.add(400)
     return tuple(sorted(found))
@@ -96,12 +95,13 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
         }
         for each in endpoint.query
     ]
-    responses: dict[str, Any] = {
-        str(status): {"description": text, "content": {endpoint.media_type: {}}}
-        for status, text in endpoint.answers.items()
-    }
-    if endpoint.leads:
-        responses["307"] = {"description": "another Nimbus leads: the same, there (Location)"}
+    responses = {str(status): _response(endpoint, answer) for status, answer in endpoint.answers.items()}
+    if endpoint.leads or endpoint.id == "get_file":
+        location = {"schema": {"type": "string", "format": "uri"}}
+        responses["307"] = {
+            "description": "another Nimbus leads: the same, there",
+            "headers": {"Location": location},
+        }
     for status in statuses(endpoint):
         schema = {"$ref": "#/components/schemas/Error"}
         responses[str(status)] = {
@@ -109,6 +109,7 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
             "content": {"application/json": {"schema": schema}},
         }
     operation: dict[str, Any] = {
+        "operationId": endpoint.id,
         "summary": endpoint.summary,
         "tags": [endpoint.group],
         "parameters": parameters,
@@ -117,11 +118,30 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
     }
     if endpoint.body is not None:
         properties = {each.name: {**_schema(each), "description": each.text} for each in endpoint.body}
-        whole = {"type": "object", "properties": properties, "additionalProperties": False}
-        operation["requestBody"] = {"content": {"application/json": {"schema": whole}}}
+        required = [each.name for each in endpoint.body if each.required]
+        whole = {
+            "type": "object",
+            "properties": properties,
+            "additionalProperties": False,
+            "required": required,
+        }
+        operation["requestBody"] = {
+            "required": bool(required),
+            "content": {"application/json": {"schema": whole}},
+        }
     elif endpoint.method == "PUT":
         operation["requestBody"] = {"required": True, "content": {"application/octet-stream": {}}}
     return operation
+
+
+def _response(endpoint: Endpoint, answer: Answer) -> dict[str, Any]:
+    if answer.shape is not None:
+        schema = as_schema(answer.shape)
+        description = answer.note.lstrip(",;: ") or "what was asked for"
+        return {"description": description, "content": {endpoint.media_type: {"schema": schema}}}
+    if endpoint.method == "HEAD":
+        return {"description": answer.note}
+    return {"description": answer.note, "content": {endpoint.media_type: {}}}
 
 
 def _schema(parameter: Parameter) -> dict[str, Any]:
@@ -155,12 +175,14 @@ def _page() -> Iterator[str]:
     yield "Nimbus answers HTTP, as the `squall` command, and anyone's `curl`, ask it:"
     yield ""
     yield "```text"
-    yield 'curl -H "Authorization: Bearer $(cat TOKEN_FILE)" http://127.0.0.1:6627/api/v1/topologies'
+    yield "printf 'Authorization: Bearer %s\\n' \"$(cat TOKEN_FILE)\" |"
+    yield "    curl -H @- http://127.0.0.1:6627/api/v1/topologies"
     yield "```"
     yield ""
     yield "The operators' token is in the file that Nimbus names when it begins to lead. Any Nimbus of the cluster answers what"
     yield "only reads; a request that changes something is redirected (307) to the one that leads. Names in paths are quoted"
-    yield "(`a/b` is `a%2Fb`). Answers are JSON; times are seconds."
+    yield "(`a/b` is `a%2Fb`). Answers are JSON; times are seconds. The types of all fields are in `openapi.json`; later"
+    yield "releases may add fields. A body may be nested 100 levels deep."
     yield ""
     groups = dict.fromkeys(endpoint.group for endpoint in TABLE)
     for group in groups:
@@ -198,11 +220,12 @@ def _entry(endpoint: Endpoint) -> Iterator[str]:
                 if each.default is None
                 else f" Default: `{str(each.default).lower() if isinstance(each.default, bool) else each.default}`."
             )
-            yield f"- `{each.name}` ({each.kind}, {where}): {each.text}{choices}{default}"
+            must = ", required" if each.required else ""
+            yield f"- `{each.name}` ({each.kind}, {where}{must}): {each.text}{choices}{default}"
         if parameters:
             yield ""
-    for status, text in endpoint.answers.items():
-        yield f"- {status}: {text}."
+    for status, answer in endpoint.answers.items():
+        yield f"- {status}: {as_text(answer)}."
     errors = ", ".join(map(str, statuses(endpoint)))
     if errors:
         yield f"- errors: {errors}."

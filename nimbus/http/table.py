@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from nimbus.http import handlers
+from nimbus.http import answers, handlers
+from nimbus.http.answers import Answer
 from nimbus.http.desk import Call, Desk
 from nimbus.http.gate import NIMBUS, OPERATOR, SUPERVISOR
 from nimbus.submission import BODY_LIMIT
@@ -38,6 +39,7 @@ class Parameter:
     choices: tuple[str, ...] = ()
     least: float | None = None
     most: float | None = None
+    required: bool = False
 
 
 @dataclass(frozen=True)
@@ -45,14 +47,14 @@ class Endpoint:
     """One thing that can be asked. `handler` None: `app.py` has it, because it streams or asks for no thread.
 
     leads: "always": only the leader does it, others redirect there. "reports": only when reports are among it. "": anyone.
-    answers: status -> what it holds. errors: the statuses that it has besides 401, 500 and 503.
+    answers: by status. errors: the statuses that it has besides 401, 500 and 503.
     """
 
     method: str
     path: str
     handler: Handler | None
     summary: str
-    answers: Mapping[int, str]
+    answers: Mapping[int, Answer]
     who: frozenset[str] = OPERATORS
     leads: str = ""
     query: tuple[Parameter, ...] = ()
@@ -64,6 +66,11 @@ class Endpoint:
     #: What `app.py` calls it, where it has no handler.
     name: str = ""
 
+    @property
+    def id(self) -> str:
+        """One word for it, that no other one has."""
+        return self.name if self.handler is None else self.handler.__name__
+
 
 _WAIT: Final = Parameter(
     "wait_secs",
@@ -72,52 +79,48 @@ _WAIT: Final = Parameter(
     least=0,
     most=MAX_SECONDS,
 )
-_STATE: Final = '`{"name", "state"}`'
 
 TABLE: Final[tuple[Endpoint, ...]] = (
     Endpoint(
         "GET", f"{API}/cluster", handlers.cluster, "The cluster in a few numbers",
-        {200: '`{"id", "version", "python", "cloudpickle", "leader": {"id", "url"} or null, "nimbuses": [{"id", "url", "host", '
-              '"leader", "versions"}], "supervisors", "slots": {"total", "used", "free"}, "topologies", "tasks", '
-              '"uptime_secs", "store": {"kind", "connected"}}`; `uptime_secs` is that of the Nimbus which answers'},
+        {200: answers.CLUSTER},
         group="The cluster",
     ),
     Endpoint(
         "GET", f"{API}/supervisors", handlers.supervisors, "The supervisors and their workers",
-        {200: '`{"supervisors": [{"id", "host", "slots", "used", "drained", "connected", "versions", "resources", '
-              '"workers": [{"topology", "worker", "slot", "tasks"}]}]}`'},
+        {200: answers.SUPERVISORS},
         group="The cluster",
     ),
     Endpoint(
         "POST", f"{API}/supervisors/{{id}}/drain", handlers.drain, "Move all work away from a supervisor, place none there",
-        {202: '`{"id", "drained": true}`'}, leads="always", errors=(404,), group="The cluster",
+        {202: answers.DRAINED}, leads="always", errors=(404,), group="The cluster",
     ),
     Endpoint(
         "POST", f"{API}/supervisors/{{id}}/undrain", handlers.undrain, "Let a supervisor have work again",
-        {202: '`{"id", "drained": false}`'}, leads="always", errors=(404,), group="The cluster",
+        {202: answers.DRAINED}, leads="always", errors=(404,), group="The cluster",
     ),
     Endpoint(
         "GET", f"{API}/configuration", handlers.configuration, "The settings of the Nimbus that answers, without secrets",
-        {200: '`{"id", "conf"}`'}, group="The cluster",
+        {200: answers.CONFIGURATION}, group="The cluster",
     ),
     Endpoint(
         "GET", f"{API}/topologies", handlers.topologies, "All topologies",
-        {200: '`{"topologies": [{"name", "id", "state", "tasks", "workers", "components", "uptime_secs", "emitted", "acked", '
-              '"failed", "pending", "errors", "error", "stands_by"}]}`; `acked`, `failed` and `pending` are those of the '
-              "spouts. The state BAD says that a record cannot be read, `error` why; `stands_by` as below"},
+        {200: answers.TOPOLOGIES},
     ),
     Endpoint(
         "POST", f"{API}/topologies", handlers.submit, "Submit a topology",
-        {201: '`{"name", "id", "state"}`', 200: "the same, for a submission that was there already: nothing was done again"},
+        {201: answers.SUBMITTED, 200: answers.SUBMITTED_BEFORE},
         leads="always", body_limit=BODY_LIMIT, errors=(400, 409, 413, 422),
         body=(
-            Parameter("submission", "text", "A key of the submitter's own, the same in each retry: a UUID."),
-            Parameter("description", "object", "The typed description, `Topology.describe()`."),
+            Parameter("submission", "text", "A key of the submitter's own, the same in each retry: a UUID.", required=True),
+            Parameter("description", "object", "The typed description, `Topology.describe()`.", required=True),
             Parameter("pickles", "object", "Component -> its pickle, as base64. Nimbus never unpickles."),
             Parameter("conf", "object", "The merged configuration of the topology."),
             Parameter("component_confs", "object", "Component -> its merged configuration."),
-            Parameter("python", "text", "The Python that packed it, `3.11.4`: its minor version must be the cluster's."),
-            Parameter("cloudpickle", "text", "The cloudpickle that packed it: major and minor version must be the cluster's."),
+            Parameter("python", "text", "The Python that packed it, `3.11.4`: its minor version must be the cluster's.",
+                      required=True),
+            Parameter("cloudpickle", "text", "The cloudpickle that packed it: major and minor version must be the cluster's.",
+                      required=True),
             Parameter("squall", "text", "The release that packed it."),
             Parameter("active", "true or false", "Whether its spouts run at once.", True),
             Parameter("replace", "true or false", "Whether it takes over from a running topology of its name.", False),
@@ -128,27 +131,24 @@ TABLE: Final[tuple[Endpoint, ...]] = (
     ),
     Endpoint(
         "GET", f"{API}/topologies/{{name}}", handlers.topology, "State, counters and workers of a topology",
-        {200: "what `status(name)` gives (see [api.md](api.md)): `name`, `state`, `components`, `errors` (texts), `error`, "
-              "`notes`, `uptime_secs`; with `id`, `submitted`, `files`, `workers` as below, `workers_wanted` (there are fewer "
-              "when there are fewer tasks, or slots), and `stands_by`: null, or of the version before, which runs again "
-              'unless the workers of this one are up in time, `{"id", "secs"}`'},
+        {200: answers.TOPOLOGY},
         errors=(404,),
     ),
     Endpoint(
         "DELETE", f"{API}/topologies/{{name}}", handlers.kill, "Kill a topology: it drains, then its name is free",
-        {202: _STATE}, leads="always", query=(_WAIT,), errors=(400, 404, 409, 422),
+        {202: answers.CHANGED}, leads="always", query=(_WAIT,), errors=(400, 404, 409, 422),
     ),
     Endpoint(
         "POST", f"{API}/topologies/{{name}}/activate", handlers.activate, "Let the spouts run",
-        {202: _STATE}, leads="always", errors=(400, 404, 409),
+        {202: answers.CHANGED}, leads="always", errors=(400, 404, 409),
     ),
     Endpoint(
         "POST", f"{API}/topologies/{{name}}/deactivate", handlers.deactivate, "Have the spouts rest",
-        {202: _STATE}, leads="always", errors=(400, 404, 409),
+        {202: answers.CHANGED}, leads="always", errors=(400, 404, 409),
     ),
     Endpoint(
         "POST", f"{API}/topologies/{{name}}/rebalance", handlers.rebalance, "Place all tasks anew, after a drain",
-        {202: _STATE}, leads="always", errors=(400, 404, 409, 422),
+        {202: answers.CHANGED}, leads="always", errors=(400, 404, 409, 422),
         body=(
             Parameter("workers", "whole number", "The new number of workers. Default: as before."),
             Parameter("parallelism", "object", "Component -> its new number of tasks."),
@@ -157,36 +157,32 @@ TABLE: Final[tuple[Endpoint, ...]] = (
     ),
     Endpoint(
         "GET", f"{API}/topologies/{{name}}/components/{{component}}", handlers.component, "One component",
-        {200: 'its counters as in the status, with `id`, `parallelism`, `"tasks": [{"task", "index", "worker", "host"}]`, '
-              "`inputs`, `outputs` and `conf`"},
+        {200: answers.COMPONENT},
         errors=(404,),
     ),
     Endpoint(
         "GET", f"{API}/topologies/{{name}}/errors", handlers.errors, "The latest errors of the user's code, the oldest first",
-        {200: '`{"errors": [{"component", "task", "call", "place", "frames", "tuple_text", "time", "times", "text"}]}`; '
-              "`text` is the whole report for people"},
+        {200: answers.ERRORS},
         query=(Parameter("component", "text", "Only this component's."),), errors=(404,),
     ),
     Endpoint(
         "GET", f"{API}/topologies/{{name}}/workers", handlers.workers,
         "The workers of a topology, or those that it had when it ended",
-        {200: '`{"workers": [{"worker", "supervisor", "host", "slot", "incarnation", "tasks": [[task, component, index]], '
-              '"opened", "state"}]}`; `state` is STARTING, RUNNING, DRAINED, STOPPING, STOPPED, or LOST when its '
-              "supervisor is gone"},
+        {200: answers.WORKERS},
         errors=(404,),
     ),
     Endpoint(
         "GET", f"{API}/topologies/{{name}}/configuration", handlers.topology_configuration,
-        "The merged configuration of a topology, without secrets", {200: '`{"conf", "component_confs"}`'}, errors=(404,),
+        "The merged configuration of a topology, without secrets", {200: answers.CONFIGURATIONS}, errors=(404,),
     ),
     Endpoint(
         "GET", f"{API}/topologies/{{name}}/counters", handlers.counters, "What the components and each worker have counted",
-        {200: '`{"topology", "id", "components", "workers": [{"worker", "incarnation", "components"}]}`'}, errors=(404,),
+        {200: answers.COUNTERS}, errors=(404,),
     ),
     Endpoint(
         "GET", f"{API}/topologies/{{name}}/workers/{{worker}}/log", handlers.log,
         "A piece of a worker's log, from its supervisor, until the topology is killed",
-        {200: '`{"worker", "incarnation", "offset", "next_offset", "size", "text"}`'},
+        {200: answers.LOG},
         query=(
             Parameter("file", "text", "Which log: its own, what was written past it, or its environment's build log.", "worker",
                       ("worker", "output", "build")),
@@ -197,21 +193,21 @@ TABLE: Final[tuple[Endpoint, ...]] = (
     ),
     Endpoint(
         "PUT", f"{API}/files/{{sha256}}", None, "Send a file that a topology brings; the body is its bytes",
-        {201: '`{"sha256", "size"}`', 200: "the same: it was there already"}, leads="always", errors=(400, 413),
+        {201: answers.SENT, 200: answers.SENT_BEFORE}, leads="always", errors=(400, 413),
         group="Files", name="put_file",
     ),
     Endpoint(
-        "GET", f"{API}/files/{{sha256}}", None, "The bytes of a file", {200: "bytes"}, who=DAEMONS, errors=(400, 404),
+        "GET", f"{API}/files/{{sha256}}", None, "The bytes of a file", {200: answers.BYTES}, who=DAEMONS, errors=(400, 404),
         media_type="application/octet-stream", group="Files", name="get_file",
     ),
     Endpoint(
-        "HEAD", f"{API}/files/{{sha256}}", None, "Whether a file is there", {200: "nothing"}, who=DAEMONS, leads="always",
+        "HEAD", f"{API}/files/{{sha256}}", None, "Whether a file is there", {200: answers.NOTHING}, who=DAEMONS, leads="always",
         errors=(400, 404), group="Files", name="has_file",
     ),
     Endpoint(
         "POST", f"{API}/supervisors/{{id}}/reports", handlers.reports,
         "What a supervisor passes on of its workers; a sign of life too",
-        {200: '`{"refused": [{"topology", "worker", "incarnation"}]}`: the reports of workers that are not wanted any more'},
+        {200: answers.REFUSED},
         who=SUPERVISORS, leads="reports", body_limit=BODY_LIMIT, errors=(400, 413), group="For daemons",
         body=(
             Parameter("reports", "list", 'Of `{"topology", "report"}`: the name, and the record as the store has it.'),
@@ -219,16 +215,16 @@ TABLE: Final[tuple[Endpoint, ...]] = (
         ),
     ),
     Endpoint(
-        "GET", f"{API}/openapi.json", None, "This API as an OpenAPI document", {200: "OpenAPI 3.1"}, who=ANYBODY,
+        "GET", f"{API}/openapi.json", None, "This API as an OpenAPI document", {200: answers.OPENAPI}, who=ANYBODY,
         group="For machines", name="openapi",
     ),
     Endpoint(
         "GET", "/health", None, "Whether this Nimbus can do its work: 200, or 503 while the store is away",
-        {200: '`{"status": "ok" or "unavailable", "leading", "store": {"kind", "connected"}}`'}, who=ANYBODY,
+        {200: answers.HEALTH, 503: answers.HEALTH_503}, who=ANYBODY,
         group="For machines", name="health",
     ),
     Endpoint(
-        "GET", "/metrics", None, "Topologies, workers and counters for Prometheus", {200: "Prometheus's text format"},
+        "GET", "/metrics", None, "Topologies, workers and counters for Prometheus", {200: answers.PROMETHEUS},
         media_type="text/plain; version=0.0.4", group="For machines", name="metrics",
     ),
 )  # fmt: skip

@@ -1,0 +1,197 @@
+"""What the OpenAPI document says of an answer is what a Nimbus answers: each is had over HTTP and held against it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from nimbus.daemon import NimbusDaemon
+from nimbus.http.answers import Answer, OneOf, as_schema, as_text
+from nimbus.http.openapi import document
+from nimbus.http.table import API, TABLE
+from squall.archives import pack
+from squall.cluster.memory import InMemoryStore
+from squall.cluster.records import WorkerReport, encode
+from squall.error_reports import ErrorReport
+from supervisor.directories import Directories
+from supervisor.log_server import Logs, LogServer
+from tests.flaky_store import FlakyStore
+from tests.nimbus_http.nimbuses import Cluster, PlayedSupervisor, counters_of, submission, words
+from tests.nimbus_http.test_reads_over_http import raw
+
+BOOM = ErrorReport(
+    "words", "count", 2, "execute", "ValueError: boom", "words.py:7", ("line",), "a tuple", 1.0
+)
+SHAPED = {
+    (endpoint.method, endpoint.path, status)
+    for endpoint in TABLE
+    for status, answer in endpoint.answers.items()
+    if answer.shape is not None
+}
+
+KINDS: dict[str, tuple[type, ...]] = {
+    "string": (str,), "integer": (int,), "number": (int, float), "boolean": (bool,), "array": (list,), "object": (dict,),
+    "null": (type(None),),
+}  # fmt: skip
+
+
+def misfits(schema: Mapping[str, Any], value: Any, place: str = "") -> Iterator[str]:
+    """Where a value is not as a schema says; a field that it does not name is a misfit too."""
+    if "anyOf" in schema:
+        if all(list(misfits(each, value)) for each in schema["anyOf"]):
+            yield f"{place} is {value!r:.80}"
+        return
+    wanted = KINDS.get(schema.get("type", ""), (object,))
+    if not isinstance(value, wanted) or (isinstance(value, bool) and not {bool, object} & {*wanted}):
+        yield f"{place} is {value!r:.80}, no {schema['type']}"
+    elif "enum" in schema and value not in schema["enum"]:
+        yield f"{place} is {value!r:.80}"
+    elif isinstance(value, dict) and "properties" in schema:
+        for name in schema["properties"].keys() ^ value.keys():
+            yield f"{place}.{name} is only in {'the answer' if name in value else 'the document'}"
+        for name in schema["properties"].keys() & value.keys():
+            yield from misfits(schema["properties"][name], value[name], f"{place}.{name}")
+    elif isinstance(value, dict):
+        for name, each in value.items():
+            yield from misfits(schema.get("additionalProperties", {}), each, f"{place}.{name}")
+    elif isinstance(value, list) and "prefixItems" in schema:
+        if len(value) != schema["minItems"] or len(value) != schema["maxItems"]:
+            yield f"{place} has {len(value)} parts"
+        for each, inner in zip(schema["prefixItems"], value):
+            yield from misfits(each, inner, f"{place}[]")
+    elif isinstance(value, list):
+        for inner in value:
+            yield from misfits(schema.get("items", {}), inner, f"{place}[]")
+
+
+class Asked:
+    """Asks a Nimbus, and holds each answer against the document."""
+
+    def __init__(self, nimbus: NimbusDaemon) -> None:
+        self.nimbus = nimbus
+        self.document = document()
+        self.compared: set[tuple[str, str, int]] = set()
+
+    def __call__(
+        self, method: str, row: str, body: Any = None, authorization: str = "", query: str = "", **names: str
+    ) -> Any:
+        path = row if row.startswith("/") else f"{API}/{row}"
+        shown = authorization or f"Bearer {self.nimbus.token}"
+        data = body if isinstance(body, bytes) else None if body is None else json.dumps(body).encode()
+        status, headers, answer = raw(
+            self.nimbus, method, path.format(**names) + query, data, Authorization=shown
+        )
+        response = self.document["paths"][path][method.lower()]["responses"][str(status)]
+        schema = response["content"][headers["content-type"]]["schema"]
+        assert list(misfits(schema, answer)) == [], f"{method} {path}: {answer}"
+        self.compared.add((method, path, status))
+        return answer
+
+
+@contextmanager
+def logs_of(folder: Path, topology_id: str) -> Iterator[str]:
+    """The URL of a supervisor that has a log of worker "w1"."""
+    directories = Directories(folder)
+    (directories.make_worker(topology_id, "w1") / "worker.log").write_text("one\ntwo\n")
+    server = LogServer("127.0.0.1", 0, Logs(directories, lambda topology: None), lambda header: True)
+    server.start()
+    try:
+        yield f"http://127.0.0.1:{server.port}"
+    finally:
+        server.stop()
+
+
+def test_every_answer_that_the_document_describes_is_as_it_says(
+    cluster: Cluster, store: InMemoryStore, tmp_path: Path
+) -> None:
+    flaky = FlakyStore(store.session())
+    ask = Asked(cluster.start_leader("nimbus", flaky))
+    supervisor = PlayedSupervisor(store, ask.nimbus)
+    of_supervisor = supervisor.client()._authorization(ask.nimbus.url)
+    for path in ("cluster", "supervisors", "configuration", "topologies", "openapi.json", "/health"):
+        ask("GET", path)  # with nothing there
+    code = tmp_path / "code.tar.gz"
+    digest = pack({"my_words.py": b"x = 1"}, code)
+    for _ in range(2):
+        ask("PUT", "files/{sha256}", code.read_bytes(), sha256=digest)
+    body = submission(words(conf={"db.password": "swordfish"}), files={"code": digest})
+    topology_id = ask("POST", "topologies", body)["id"]
+    ask("POST", "topologies", body)
+    supervisor.assignment()
+    for path in ("topologies/{name}", "topologies/{name}/workers"):
+        ask("GET", path, name="words")  # while it comes up
+    supervisor.say()
+    supervisor.send(counters=counters_of(supervisor, 7, (BOOM,)))
+    stray = WorkerReport("w99", (1, 0), True, False, False, False, None)
+    said = {"reports": [{"topology": "words", "report": json.loads(encode(stray))}], "counters": []}
+    refused = ask("POST", "supervisors/{id}/reports", said, authorization=str(of_supervisor), id="s1")
+    assert len(refused["refused"]) == 1
+    for path in ("cluster", "supervisors", "topologies"):
+        assert ask("GET", path)
+    for part in ("", "/errors", "/workers", "/configuration", "/counters"):
+        assert ask("GET", f"topologies/{{name}}{part}", name="words")
+    for component in ("lines", "count"):
+        ask("GET", "topologies/{name}/components/{component}", name="words", component=component)
+    with logs_of(tmp_path / "supervisor", topology_id) as url:
+        PlayedSupervisor(store, ask.nimbus, url=url)  # the same one, at an address
+        ask("GET", "topologies/{name}/workers/{worker}/log", name="words", worker="w1")
+    for change in ("deactivate", "activate", "rebalance"):
+        ask("POST", f"topologies/{{name}}/{change}", {}, name="words")
+    ask("DELETE", "topologies/{name}", name="words", query="?wait_secs=0")
+    for change in ("drain", "undrain"):
+        ask("POST", f"supervisors/{{id}}/{change}", id="s1")
+    flaky.connected = False  # type: ignore[attr-defined]
+    ask("GET", "/health")
+    assert ask.compared == SHAPED
+
+
+def test_the_comparison_finds_what_does_not_fit() -> None:
+    schema = document()["paths"][f"{API}/topologies"]["get"]["responses"]["200"]["content"][
+        "application/json"
+    ]["schema"]
+    right: dict[str, Any] = {"topologies": []}
+    assert list(misfits(schema, right)) == []
+    wrongs: list[Any] = [[], {}, {"topologies": None}, {"topologies": [{"name": 1}]}, {**right, "more": 1}]
+    for wrong in wrongs:
+        assert list(misfits(schema, wrong)), wrong
+
+
+def every_schema(value: Any) -> Iterator[Mapping[str, Any]]:
+    if isinstance(value, dict):
+        for name, each in value.items():
+            if name == "schema":
+                yield each
+            yield from every_schema(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from every_schema(each)
+
+
+def test_the_document_is_sound_as_openapi_wants_it() -> None:
+    whole = document()
+    assert json.loads(json.dumps(whole)) == whole
+    assert whole["openapi"] == "3.1.0" and {"title", "version"} <= set(whole["info"])
+    operations = [each for path in whole["paths"].values() for each in path.values()]
+    ids = [operation["operationId"] for operation in operations]
+    assert len(set(ids)) == len(ids) == len(TABLE) and all(name.isidentifier() for name in ids)
+    for operation in operations:
+        named = [(each["in"], each["name"]) for each in operation["parameters"]]
+        assert len(set(named)) == len(named)
+        assert all(each["required"] for each in operation["parameters"] if each["in"] == "path")
+        assert operation["responses"] and all(each["description"] for each in operation["responses"].values())
+        schemes = {name for either in operation["security"] for name in either}
+        assert schemes <= set(whole["components"]["securitySchemes"])
+    for schema in every_schema(whole):
+        assert set(schema.get("required", ())) <= set(schema.get("properties", schema.get("required", ())))
+        assert schema.get("$ref", "#/components/schemas/Error") == "#/components/schemas/Error"
+
+
+def test_choices_are_told_to_machines_and_to_people() -> None:
+    assert as_schema(OneOf(("a", "b"))) == {"type": "string", "enum": ["a", "b"]}
+    assert (
+        as_text(Answer({"x": OneOf(("a", "b")), "n": int}, ", perhaps"))
+        == '`{"x": "a" or "b", "n"}`, perhaps'
+    )
