@@ -11,6 +11,7 @@ What may go wrong, and what happens then:
 | the store is away | it is tried again; the term ends by this process's own clock |
 | somebody else leads | the term ends, this Nimbus stands by |
 | another Nimbus has keys or files that this one lacks | it steps aside, the other leads |
+| another Nimbus of the same id is there: one has a copy of the other's state | it waits until that one is gone |
 | an error that nobody expected | it is logged, the master is built anew in the same term |
 
 Must not know: HTTP, files, what the master does.
@@ -26,7 +27,7 @@ from typing import Final, Protocol, TypeVar
 from nimbus.master import Nimbus
 from squall.clock import Clock
 from squall.cluster import paths
-from squall.cluster.leadership import GuardedStore, Leadership, Presence
+from squall.cluster.leadership import GuardedStore, Leadership, Presence, presence_of_process
 from squall.cluster.records import NimbusRecord, SupervisorRecord, encode
 from squall.cluster.store import Deposed, Guard, Store, Unavailable
 from topology_api.errors import SquallError
@@ -76,16 +77,23 @@ class Control:
         why_not: Callable[[], str | None],
         wake: Callable[[], object],
         why_aside: Callable[[], str | None] = lambda: None,
+        mark: str = "",
     ) -> None:
-        """`why_not`: a reason not to begin to lead; `why_aside`: one to let another Nimbus lead, in office."""
+        """`why_not`: a reason not to begin to lead; `why_aside`: one to let another Nimbus lead, in office. `mark`: of the
+        state directory, which tells this Nimbus from one that has a copy of that."""
+        self._id = me.id
         self._store = store
         self._clock = clock
         self._make_master = make_master
         self._office = office
         self._why_aside = why_aside
         self._wake = wake
+        self._process = presence_of_process(store, me.id, mark)
+        #: Whether that sign stands, as far as is known.
+        self._there = False
         self._presence = Presence(store, paths.nimbus(me.id), encode(me))
-        self._leadership = Leadership(store, me.id, clock, why_not)
+        self._leadership = Leadership(store, me.id, clock, self._why_not)
+        self._why_not_else = why_not
         self._guard: Guard | None = None
         self._master: Nimbus | None = None
         #: A term that this process has given up, whatever its guard says.
@@ -125,7 +133,7 @@ class Control:
         """Keep present, take part in the election, let the master do what is due."""
         now = self._clock.now()
         try:
-            self._presence.keep(now)
+            self._keep_present(now)
             guard = self._leadership.round(now)
             if self._guard is not None and guard != self._guard:
                 self._end_term()
@@ -145,7 +153,8 @@ class Control:
     def next_time(self) -> float | None:
         """When a round is due."""
         now = self._clock.now()
-        times = [self._presence.next_time(now), self._leadership.next_time(now)]
+        signs = (self._process, self._presence, self._leadership)
+        times = [each.next_time(now) for each in signs]
         if now < self._retry_at:
             return min(*times, self._retry_at)
         times.append(self._office.next_time(now))
@@ -160,6 +169,28 @@ class Control:
         self._office.close()
         self._leadership.resign()
         self._presence.leave()
+        self._process.leave()
+
+    def _keep_present(self, now: float) -> None:
+        """Be there, as the only one of this id."""
+        self._there = self._process.keep(now)
+        if not self._process.occupied:
+            self._presence.keep(now)
+
+    def _why_not(self) -> str | None:
+        """A reason not to begin to lead."""
+        if not self._there and not self._process.occupied:
+            raise Unavailable("the store has not taken the sign of presence")
+        return self._same_id() or self._why_not_else()
+
+    def _same_id(self) -> str | None:
+        if not self._process.occupied:
+            return None
+        return (
+            f"the id {self._id} is that of another Nimbus which is there. If this state directory is a copy (of another host's,"
+            " or in an image), stop this Nimbus and remove the files `id` and `key` from it. If this host was restarted a"
+            " moment ago, this ends by itself with the session from before"
+        )
 
     # Terms
 
@@ -167,7 +198,7 @@ class Control:
         if guard is not None and guard != self._over and self._master is None:
             self._begin_term(guard)
         self._office.look(now)
-        aside = None if self._master is None else self._why_aside()
+        aside = None if self._master is None else self._same_id() or self._why_aside()
         if aside is not None:
             self._end_term()
             self._leadership.step_aside(aside)

@@ -37,6 +37,7 @@ from squall.http_addresses import Address
 from squall.http_client import Client
 from squall.rounds import Driver
 from squall.sealing import NIMBUS_TO_NIMBUS, NIMBUS_TO_SUPERVISOR, daemon_header
+from squall.state_mark import state_mark
 from squall.transport.sockets import make_keys
 from squall.versions import own_versions
 from topology_api.errors import SquallError
@@ -141,6 +142,7 @@ class NimbusDaemon:
             self._why_not,
             self._driver.wake,
             self._why_aside,
+            state_mark(state.directory),
         )
         self.views = Views(store, self.counters, time.time)
         desk = Desk(

@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import logging
 import math
+import os
+import secrets
 from collections.abc import Callable
 from typing import Final
 
@@ -359,6 +361,17 @@ class Presence:
             _log.info("%s stood there from an earlier session: it is made anew", self._path)
             self._store.delete(self._path)
             self._store.create(self._path, self._data, ephemeral=True)
+
+
+def presence_of_process(store: Store, daemon_id: str, mark: str) -> Presence:
+    """The sign that a process with this id is there, one at a time. `mark`: of its state directory, which tells it from a
+    daemon that has a copy of that, and so the same id.
+
+    Of all that had this state directory only one is there: whoever has the mark is gone, and its session will be.
+    """
+    before = f"{mark} ".encode()
+    data = before + f"{os.getpid()}-{secrets.token_hex(4)}".encode()
+    return Presence(store, paths.presence(daemon_id), data, lambda found: found.startswith(before))
 
 
 def _interval(store: Store, times: int) -> float:

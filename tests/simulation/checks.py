@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 #: What a Nimbus writes without leading.
-WITHOUT_GUARD: Final = (paths.LEADER, paths.EPOCH, paths.NIMBUSES)
+WITHOUT_GUARD: Final = (paths.LEADER, paths.EPOCH, paths.NIMBUSES, paths.PRESENCE)
 #: What a supervisor writes.
 OF_SUPERVISORS: Final = (paths.SUPERVISORS, paths.PRESENCE)
 #: What stays when no topology is there.

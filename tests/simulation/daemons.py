@@ -81,6 +81,7 @@ class Candidate(Actor):
             self.secrets,
             self._why_not,
             lambda: self.wake_in(SOON_SECS),
+            self.secrets.steps_aside,
         )
         self.wake_in(random.uniform(0, 0.5))
 

@@ -1,0 +1,25 @@
+"""What tells a state directory from every copy of it, until its host is restarted.
+
+A copied directory has the same files in it, a daemon's id and keys too, but it is another directory, or on another host.
+Must not know: whose directory it is.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+
+def state_mark(directory: Path) -> str:
+    """The mark of a directory that is there."""
+    found = os.stat(directory)
+    return f"{_boot_id()}/{found.st_dev}:{found.st_ino}"
+
+
+def _boot_id() -> str:
+    """Of this run of the operating system."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return socket.gethostname()
