@@ -19,9 +19,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import TypeVar, cast
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Final, TypeVar, cast
 
 from topology_api.errors import SquallError
 
@@ -169,6 +169,7 @@ class WorkerReport:
 
 Record = TopologyRecord | Assignment | SupervisorRecord | NimbusRecord | WorkerReport
 R = TypeVar("R", bound=Record)
+T = TypeVar("T")
 
 
 def encode(record: Record) -> bytes:
@@ -195,7 +196,7 @@ def decode(kind: type[R], data: bytes) -> R:
             f"a {kind.__name__} of format {body.get('format')!r}: this Squall reads format {FORMAT}; "
             "all daemons of a cluster should be of one release"
         )
-    return cast(R, _READERS[kind](_Body(kind.__name__, body)))
+    return _read(kind, _Body(kind.__name__, body))
 
 
 def _plain(value: object) -> object:
@@ -264,38 +265,44 @@ class _Body:
     def mapping(self, name: str) -> dict[str, object]:
         return cast("dict[str, object]", self._get(name, dict))
 
+    def confs(self, name: str) -> dict[str, dict[str, object]]:
+        values = self.mapping(name)
+        for key, conf in values.items():
+            if not isinstance(conf, dict):
+                raise BadRecord(f"{self._kind}.{name}[{key!r}] cannot be {conf!r:.80}")
+        return cast("dict[str, dict[str, object]]", values)
+
     def rows(self, name: str) -> list[object]:
         return cast("list[object]", self._get(name, list))
 
     def integers(self, name: str) -> tuple[int, ...]:
         values = self.rows(name)
-        if not all(type(value) is int for value in values):
-            raise BadRecord(f"{self._kind}.{name} holds integers only, not {values!r:.80}")
+        self._check_all(name, values, values, "integers", int)
         return cast("tuple[int, ...]", tuple(values))
 
     def texts(self, name: str) -> tuple[str, ...]:
         values = self.rows(name)
-        if not all(type(value) is str for value in values):
-            raise BadRecord(f"{self._kind}.{name} holds texts only, not {values!r:.80}")
+        self._check_all(name, values, values, "texts", str)
         return cast("tuple[str, ...]", tuple(values))
 
-    def counts(self, name: str) -> dict[str, int]:
+    def integer_mapping(self, name: str) -> dict[str, int]:
         values = self.mapping(name)
-        if not all(type(value) is int for value in values.values()):
-            raise BadRecord(f"{self._kind}.{name} holds integers only, not {values!r:.80}")
+        self._check_all(name, values, values.values(), "integers", int)
         return cast("dict[str, int]", values)
 
     def text_mapping(self, name: str) -> dict[str, str]:
         values = self.mapping(name)
-        if not all(type(value) is str for value in values.values()):
-            raise BadRecord(f"{self._kind}.{name} holds texts only, not {values!r:.80}")
+        self._check_all(name, values, values.values(), "texts", str)
         return cast("dict[str, str]", values)
 
-    def numbers(self, name: str) -> dict[str, float]:
+    def number_mapping(self, name: str) -> dict[str, float]:
         values = self.mapping(name)
-        if not all(type(value) in (int, float) for value in values.values()):
-            raise BadRecord(f"{self._kind}.{name} holds numbers only, not {values!r:.80}")
+        self._check_all(name, values, values.values(), "numbers", int, float)
         return cast("dict[str, float]", values)
+
+    def _check_all(self, name: str, found: object, values: Iterable[object], what: str, *types: type) -> None:
+        if not all(type(value) in types for value in values):
+            raise BadRecord(f"{self._kind}.{name} holds {what} only, not {found!r:.80}")
 
     def address_or_none(self, name: str) -> tuple[str, str] | None:
         if self._get(name, list, type(None)) is None:
@@ -318,99 +325,40 @@ class _Body:
                 raise BadRecord(f"{self._kind}.{name} holds [task, component, index], not {row!r:.80}")
         return tuple((row[0], row[1], row[2]) for row in cast("list[list[object]]", rows))  # type: ignore[misc]
 
-
-def _topology(body: _Body) -> TopologyRecord:
-    component_confs = body.mapping("component_confs")
-    for component, conf in component_confs.items():
-        if not isinstance(conf, dict):
-            raise BadRecord(f"TopologyRecord.component_confs[{component!r}] cannot be {conf!r:.80}")
-    return TopologyRecord(
-        id=body.text("id"),
-        name=body.text("name"),
-        state=body.state("state"),
-        previous=body.text_or_none("previous"),
-        conf=body.conf("conf"),
-        component_confs=cast("dict[str, dict[str, object]]", component_confs),
-        tasks=body.tasks("tasks"),
-        version=body.integer("version"),
-        deadline=body.number_or_none("deadline"),
-        error=body.text_or_none("error"),
-        submitted=body.number("submitted"),
-        highest_task=body.integer("highest_task"),
-        parallelism=body.counts("parallelism"),
-        finished=body.integers("finished"),
-        notes=body.texts("notes"),
-        wait=body.number_or_none("wait"),
-        submission=body.text("submission"),
-        files=body.text_mapping("files"),
-        python=body.text("python"),
-        replaces=body.text_or_none("replaces"),
-    )
+    def placements(self, name: str) -> tuple[Placement, ...]:
+        return tuple(_read(Placement, _Body("Placement", row)) for row in self.rows(name))
 
 
-def _placement(body: _Body) -> Placement:
-    return Placement(
-        worker=body.text("worker"),
-        supervisor=body.text("supervisor"),
-        slot=body.integer("slot"),
-        incarnation=body.incarnation("incarnation"),
-        tasks=body.integers("tasks"),
-    )
-
-
-def _assignment(body: _Body) -> Assignment:
-    return Assignment(
-        topology_id=body.text("topology_id"),
-        version=body.integer("version"),
-        placements=tuple(_placement(_Body("Placement", row)) for row in body.rows("placements")),
-    )
-
-
-def _supervisor(body: _Body) -> SupervisorRecord:
-    return SupervisorRecord(
-        id=body.text("id"),
-        host=body.text("host"),
-        slots=body.integer("slots"),
-        beats=body.flag("beats"),
-        url=body.text("url"),
-        public_key=body.text("public_key"),
-        versions=body.text_mapping("versions"),
-        resources=body.numbers("resources"),
-    )
-
-
-def _nimbus(body: _Body) -> NimbusRecord:
-    return NimbusRecord(
-        id=body.text("id"),
-        url=body.text("url"),
-        host=body.text("host"),
-        public_key=body.text("public_key"),
-        versions=body.text_mapping("versions"),
-        started=body.number("started"),
-    )
-
-
-def _report(body: _Body) -> WorkerReport:
-    return WorkerReport(
-        worker=body.text("worker"),
-        incarnation=body.incarnation("incarnation"),
-        opened=body.flag("opened"),
-        ended=body.flag("ended"),
-        drained=body.flag("drained"),
-        stopped=body.flag("stopped"),
-        crash=body.text_or_none("crash"),
-        address=body.address_or_none("address"),
-        finished=body.integers("finished"),
-        version=body.integer("version"),
-        note=body.text_or_none("note"),
-        waits=body.flag("waits"),
-    )
-
-
-_READERS: dict[type, Callable[[_Body], Record]] = {
-    TopologyRecord: _topology,
-    Assignment: _assignment,
-    SupervisorRecord: _supervisor,
-    NimbusRecord: _nimbus,
-    WorkerReport: _report,
+_Reader = Callable[[_Body, str], object]
+_BY_TYPE: Final[Mapping[str, _Reader]] = {
+    "str": _Body.text,
+    "str | None": _Body.text_or_none,
+    "int": _Body.integer,
+    "float": _Body.number,
+    "float | None": _Body.number_or_none,
+    "bool": _Body.flag,
+    "tuple[int, ...]": _Body.integers,
+    "tuple[str, ...]": _Body.texts,
+    "tuple[int, int]": _Body.incarnation,
+    "tuple[str, str] | None": _Body.address_or_none,
+    "tuple[tuple[int, str, int], ...]": _Body.tasks,
+    "tuple[Placement, ...]": _Body.placements,
+    "Mapping[str, int]": _Body.integer_mapping,
+    "Mapping[str, str]": _Body.text_mapping,
+    "Mapping[str, float]": _Body.number_mapping,
+    "Mapping[str, object]": _Body.conf,
+    "Mapping[str, Mapping[str, object]]": _Body.confs,
 }
+"""How a field is read, by its annotation."""
+_BY_NAME: Final[Mapping[str, _Reader]] = {"state": _Body.state}
+"""Fields of which not every value of their type makes sense."""
+_READERS: Final[Mapping[type, tuple[tuple[str, _Reader], ...]]] = {
+    kind: tuple(
+        (each.name, _BY_NAME.get(each.name) or _BY_TYPE[cast(str, each.type)]) for each in fields(kind)
+    )
+    for kind in (TopologyRecord, Placement, Assignment, SupervisorRecord, NimbusRecord, WorkerReport)
+}
+
+
+def _read(kind: type[T], body: _Body) -> T:
+    return kind(**{name: read(body, name) for name, read in _READERS[kind]})
