@@ -21,7 +21,7 @@ from urllib.parse import parse_qs, unquote
 
 import uvicorn
 
-from squall.http_connections import BACKLOG, Connection, Listener
+from squall.http_connections import BACKLOG, Listener, server_config
 from squall.tls import ServerFiles
 from squall.worker_files import LOG, OUTPUT, BadFile, read_orders
 from supervisor.directories import Directories
@@ -33,6 +33,8 @@ _log = logging.getLogger(__name__)
 #: Seconds that it has to end, and that an idle connection is kept.
 STOP_SECS: Final = 2.0
 KEEP_SECS: Final = 30
+#: Seconds that requests have to end when the server stops.
+GRACE_SECS: Final = 1
 #: Requests at the same time; more are told to come again.
 MOST_REQUESTS: Final = 64
 _MOST_QUERY: Final = 2048
@@ -98,11 +100,10 @@ class LogServer:
     ) -> None:
         self._logs = logs
         self._may_ask = may_ask
-        self._tls = tls
         self._socket = Listener.of(_listen(host, port))
         #: The port that was bound.
         self.port: int = self._socket.getsockname()[1]
-        self._server = uvicorn.Server(self._config())
+        self._server = uvicorn.Server(server_config(self._answer, tls, KEEP_SECS, MOST_REQUESTS, GRACE_SECS))
         self._thread = threading.Thread(target=self._serve, name="squall-logs", daemon=True)
 
     def start(self) -> None:
@@ -117,26 +118,6 @@ class LogServer:
             self._server.force_exit = True
             self._thread.join(STOP_SECS)
         self._socket.close()
-
-    def _config(self) -> uvicorn.Config:
-        return uvicorn.Config(
-            self._answer,
-            interface="asgi3",
-            http=Connection,
-            backlog=BACKLOG,
-            ws="none",
-            loop="asyncio",
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            timeout_keep_alive=KEEP_SECS,
-            timeout_graceful_shutdown=1,
-            limit_concurrency=MOST_REQUESTS,
-            ssl_certfile=None if self._tls is None else self._tls.certificate,
-            ssl_keyfile=None if self._tls is None else self._tls.key,
-            ssl_ciphers=None,  # Python's; older releases of uvicorn would take those of TLS 1.0
-        )
 
     def _serve(self) -> None:
         try:

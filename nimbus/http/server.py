@@ -1,7 +1,6 @@
 """The HTTP server of a Nimbus: an application behind a socket, in this thread or in one of its own.
 
-uvicorn runs it. What uvicorn would do with signals is left to whoever starts this; it says nothing on stdout, and only its
-warnings reach the log.
+uvicorn runs it. What uvicorn would do with signals is left to whoever starts this.
 Must not know: what the application is.
 """
 
@@ -9,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import logging
 import socket
 import threading
 import time
@@ -19,11 +17,9 @@ from typing import Final
 import uvicorn
 from starlette.types import ASGIApp
 
-from squall.http_connections import BACKLOG, Connection, Listener
+from squall.http_connections import BACKLOG, Listener, server_config
 from squall.tls import ServerFiles
 from topology_api.errors import SquallError
-
-_log = logging.getLogger(__name__)
 
 #: Connections at a time; a supervisor keeps one or two.
 MOST_CONNECTIONS: Final = 4096
@@ -67,25 +63,7 @@ class HttpServer:
 
     def __init__(self, app: ASGIApp, listener: socket.socket, tls: ServerFiles | None = None) -> None:
         self._listener = listener
-        config = uvicorn.Config(
-            app,
-            http=Connection,
-            backlog=BACKLOG,
-            loop="asyncio",
-            ws="none",
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            limit_concurrency=MOST_CONNECTIONS,
-            timeout_keep_alive=KEEP_ALIVE_SECS,
-            timeout_graceful_shutdown=GRACE_SECS,
-            ssl_certfile=None if tls is None else tls.certificate,
-            ssl_keyfile=None if tls is None else tls.key,
-            ssl_ciphers=None,  # Python's; older releases of uvicorn would take those of TLS 1.0
-        )
-        logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+        config = server_config(app, tls, KEEP_ALIVE_SECS, MOST_CONNECTIONS, GRACE_SECS)
         self._server = _Server(config)
         self._thread: threading.Thread | None = None
 
