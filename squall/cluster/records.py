@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Final, TypeVar, cast
 
+from squall.cluster.store import MOST_BYTES
 from topology_api.errors import SquallError
 
 FORMAT = 3
@@ -184,6 +185,12 @@ def encode(record: Record) -> bytes:
 
 def decode(kind: type[R], data: bytes) -> R:
     """The record of that kind that the bytes hold, or `BadRecord`."""
+    if (
+        len(data) > MOST_BYTES
+    ):  # no change of it could be written: whose record it is could not even be killed
+        raise BadRecord(
+            f"these {len(data):,} bytes are too many for a {kind.__name__}: a store takes {MOST_BYTES:,}"
+        )
     try:
         body = json.loads(data)
     except (ValueError, RecursionError) as error:

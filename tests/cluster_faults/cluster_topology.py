@@ -7,9 +7,10 @@ Must not know: clusters, faults.
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
-from tests.faults.ledger_topology import ledger_topology
+from tests.faults.ledger_topology import Relay, ledger_topology
 from topology_api import Topology
 
 #: As `tests.faults.running.QUICK`: liveness in seconds.
@@ -20,6 +21,13 @@ QUICK: dict[str, object] = {
 }
 
 
+class HeavyRelay(Relay):
+    """Has so many bytes with it, which are shipped with its pickle."""
+
+    def __init__(self, size: int) -> None:
+        self.ballast = os.urandom(size)
+
+
 def topology(*arguments: str) -> Topology:
     """The ledger's topology with these NAME=VALUE arguments."""
     given = dict(argument.split("=", 1) for argument in arguments)
@@ -28,4 +36,6 @@ def topology(*arguments: str) -> Topology:
     }
     if "rate" in given:
         options["rate"] = None if given["rate"] == "none" else float(given["rate"])
+    if "ballast" in given:
+        options["relay"] = HeavyRelay(int(given["ballast"]))
     return ledger_topology(given["books"], name=given.get("name", "ledger"), conf=dict(QUICK), **options)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from kazoo.client import KazooClient
 
 from squall.cluster import paths
 from squall.cluster.zookeeper import ZooKeeperStore
-from tests.cluster_faults.cluster_run import ClusterRun, ledger_cluster, store_of
+from tests.cluster_faults.cluster_run import FILE, ClusterRun, ledger_cluster, store_of
 from tests.zookeeper_servers import ZooKeeperServer
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(180)]
@@ -24,8 +26,8 @@ def states(run: ClusterRun) -> dict[str, str]:
 
 @pytest.mark.parametrize(
     "bad",
-    [b"\x00\xff nonsense", b'{"kind":"TopologyRecord","format":99}', b"x" * 900_000],
-    ids=["nonsense", "of a newer format", "big"],
+    [b"\x00\xff nonsense", b'{"kind":"TopologyRecord","format":99}'],
+    ids=["nonsense", "of a newer format"],
 )
 def test_a_bad_record_is_told_of_and_stops_no_other_topology(
     bad: bytes, tmp_path: Path, zookeeper: ZooKeeperServer
@@ -76,3 +78,54 @@ def test_nonsense_in_all_that_belongs_to_one_topology_stops_no_other(
         run.flows(200, 20.0)
         run.obey("kill", "second", "-w", "0", "--wait")
         run.wait_for(lambda: len(run.daemons.living_workers()) == 2, "the end of its workers")
+
+
+MB = 1024 * 1024
+
+
+@pytest.fixture
+def generous(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ZooKeeperServer]:
+    """A ZooKeeper that takes more at a time than it does by default."""
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", f"-Djute.maxbuffer={8 * MB}")
+    with ZooKeeperServer(tmp_path / "zk") as server:
+        yield server
+
+
+def test_a_value_above_a_megabyte_is_told_of_and_stops_no_other_topology(
+    tmp_path: Path, generous: ZooKeeperServer
+) -> None:
+    with ledger_cluster(tmp_path, generous.servers, slots=4) as run:
+        run.another("second", "--wait")
+        client = KazooClient(generous.servers)
+        client.start(10.0)
+        try:
+            path = run.daemons.root + paths.topology("second")
+            whole, _ = client.get(path)
+            client.set(path, whole[:-1] + b" " * 2 * MB + whole[-1:])
+        finally:
+            client.stop()
+            client.close()
+        run.wait_for(lambda: run.state_of("second") == "BAD", "that it is told of")
+        assert "bytes" in run.status_of("second")["error"]
+        run.rest_and_go_on()
+        run.flows()
+        run.obey("kill", "second", "-w", "0", "--wait")
+        run.wait_for(lambda: run.names() == [run.name], "that it is gone")
+        run.wait_for(lambda: len(run.daemons.living_workers()) == 2, "the end of its workers")
+        assert run.failed() == 0
+
+
+def test_what_a_topology_brings_may_be_four_megabytes_and_no_more(
+    tmp_path: Path, zookeeper: ZooKeeperServer
+) -> None:
+    with ledger_cluster(tmp_path, zookeeper.servers, ballast=4 * MB - 20_000) as run:
+        books = f"books={run.books}"
+        done = run.daemons.squall("submit", str(FILE), "--", books, "name=larger", f"ballast={4 * MB}")
+        assert done.returncode == 1
+        assert f"of at most {4 * MB:,}; the largest is 'relay' with" in done.stderr, done.stderr
+        assert "--resource" in done.stderr, done.stderr
+        assert run.names() == [run.name]
+        with store_of(run, zookeeper.servers) as store:
+            assert len(store.children(paths.BLOBS)) == 1
+        run.flows()
+        assert run.failed() == 0

@@ -25,6 +25,7 @@ from squall.cluster.records import (
     decode,
     encode,
 )
+from squall.cluster.store import MOST_BYTES
 from squall.worker_files import WHAT_A_STATE_ASKS
 
 TEXT = st.text(max_size=8)
@@ -156,6 +157,14 @@ def test_a_record_of_a_newer_format_is_refused_with_what_to_do() -> None:
     body = json.loads(encode(SUPERVISOR)) | {"format": FORMAT + 1}
     with pytest.raises(BadRecord, match=rf"format {FORMAT + 1}.*reads format {FORMAT}.*one release"):
         decode(SupervisorRecord, json.dumps(body).encode())
+
+
+def test_a_record_that_no_store_takes_is_none() -> None:
+    data = encode(SUPERVISOR)
+    padded = data[:-1] + b" " * (MOST_BYTES - len(data)) + data[-1:]
+    assert decode(SupervisorRecord, padded) == SUPERVISOR
+    with pytest.raises(BadRecord, match=r"1,000,001 bytes .* a store takes 1,000,000"):
+        decode(SupervisorRecord, padded + b" ")
 
 
 def test_a_wrong_field_is_named_with_its_value() -> None:
