@@ -144,7 +144,7 @@ class NimbusDaemon:
             self._why_aside,
             state_mark(state.directory),
         )
-        self.views = Views(store, self.counters, time.time)
+        self.views = Views(store, self.counters, time.time, self._housekeeping.lost)
         desk = Desk(
             self.me,
             self.views,

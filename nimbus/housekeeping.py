@@ -98,6 +98,10 @@ class Housekeeping:
         """Why this Nimbus should let another one lead, which has a file that this one has lost."""
         return self._lacking.steps_aside()
 
+    def lost(self) -> frozenset[str]:
+        """The files (SHA-256) that topologies need and no Nimbus has, as far as can be told."""
+        return self._lacking.lost()
+
     def _serve(self) -> None:
         collect_at = save_at = self._clock.now()
         while not self._ending:

@@ -90,6 +90,10 @@ class Lacking:
                 return _reason(sha256, lack)
         return None
 
+    def lost(self) -> frozenset[str]:
+        """The files that no Nimbus has, as far as can be told."""
+        return frozenset(sha256 for sha256, lack in self._lacks.items() if lack.given_up and not lack.holders)
+
 
 def _reason(sha256: str, lack: _Lack) -> str:
     who = f", which {_named(lack.holders)} has" if lack.holders else ""

@@ -8,7 +8,7 @@ Must not know: HTTP, who asks, who leads (it is told).
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Final
 
 from nimbus.counting import Counters, Statuses
@@ -50,11 +50,19 @@ class NoSuchPart(SquallError):
 class Views:
     """The answers to what may be asked."""
 
-    def __init__(self, store: Store, counters: Counters, now: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        counters: Counters,
+        now: Callable[[], float],
+        lost: Callable[[], Collection[str]] = frozenset,
+    ) -> None:
+        """`lost`: the files (SHA-256) that no Nimbus has any more."""
         self.registry = Registry(store)
         self.counters = counters
         self._store = store
         self._now = now
+        self._lost = lost
         self._statuses = Statuses(store, counters, now)
         self._descriptions: dict[str, Mapping[str, Any]] = {}
 
@@ -171,6 +179,7 @@ class Views:
             return {**_bad(name, str(error)), **_NOTHING_KNOWN}
         return {
             **status.as_dict(),
+            "notes": [*status.notes, *_notes_of_lost(record, self._lost())],
             "id": record.id,
             "workers": workers,
             "workers_wanted": record.conf[WORKERS],
@@ -390,6 +399,18 @@ def _bad(name: str, reason: str) -> dict[str, Any]:
     counts = ("tasks", "workers", "components", "emitted", "acked", "failed", "pending", "errors")
     nothing = {**dict.fromkeys(counts, 0), "uptime_secs": 0.0}
     return {"name": name, "id": "", "state": "BAD", **nothing, "error": reason, "stands_by": None}
+
+
+def _notes_of_lost(record: TopologyRecord, lost: Collection[str]) -> list[str]:
+    """What is said of the files that a topology brought and no Nimbus has any more, while workers may have to be started."""
+    if record.state in (COMPLETED, FAILED):
+        return []
+    return [
+        f"its {kind} is lost: no Nimbus that answers has the file {sha256}. Workers that run go on; none can be started on a"
+        " host that has not got it: submit the topology again, with --replace"
+        for kind, sha256 in sorted(record.files.items())
+        if sha256 in lost
+    ]
 
 
 def _rows(assignment: Assignment | None) -> tuple[Placement, ...]:

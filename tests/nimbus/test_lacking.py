@@ -98,3 +98,13 @@ def test_a_file_that_was_lost_before_and_came_meanwhile_is_waited_for_anew(lacki
     lacking.look({}, [], 50.0)
     lacking.look(MISSING, [NO], 60.0)
     assert lacking.why_not(MISSING) == LACKS
+
+
+def test_a_file_is_lost_when_it_was_waited_for_and_nobody_has_it(lacking: Lacking) -> None:
+    for answer, lost in ((NO, set(MISSING)), (YES_BUT_LACKS_OTHERS, set())):
+        lacking.look(MISSING, [answer], 0.0)
+        assert lacking.lost() == set()
+        lacking.look(MISSING, [answer], LONGER)
+        assert lacking.lost() == lost
+        lacking.look({}, [], LONGER)
+        assert lacking.lost() == set()

@@ -182,5 +182,9 @@ def test_a_file_that_nobody_has_any_more_keeps_a_nimbus_from_leading_for_a_while
     again = cluster.start_leader("first", store.session())
     assert f"the file {name} of topology 'words' is lost" in caplog.text
     with closing(client_of(again)) as client:
+        (note,) = client.get("topologies/words")["notes"]
+        assert note.startswith(f"its code is lost: no Nimbus that answers has the file {name}.")
+        client.put_file(at("files", name), code)
+        until(lambda: client.get("topologies/words")["notes"] == [], "that it is whole again")
         client.delete("topologies/words", wait_secs=0)
         until(lambda: client.get("topologies") == {"topologies": []}, "its end: it could be killed")
