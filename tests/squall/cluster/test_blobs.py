@@ -17,7 +17,8 @@ from squall.cluster.blobs import (
     put_bundle,
 )
 from squall.cluster.memory import InMemoryStore
-from squall.cluster.store import Exists
+from squall.cluster.store import Exists, Unavailable
+from tests.flaky_store import BEFORE, FlakyStore
 from topology_api import Bolt, Spout, TopologyBuilder, Tuple
 from topology_api.topology import Topology
 
@@ -71,6 +72,28 @@ def test_a_blob_is_written_once() -> None:
     put_blob(store, "/blob", b"one")
     with pytest.raises(Exists):
         put_blob(store, "/blob", b"two")
+
+
+def test_a_blob_is_not_there_before_its_last_byte_is() -> None:
+    for write in (1, 2, 3):
+        store = FlakyStore(InMemoryStore())
+        store.fail_write(write, BEFORE)
+        with pytest.raises(Unavailable):
+            put_blob(store, "/blob", bytes(CHUNK_BYTES + 1))
+        with pytest.raises(BadBlob, match="there is no blob at /blob"):
+            get_blob(store, "/blob")
+
+
+def test_a_bundle_is_not_there_before_its_last_pickle_is() -> None:
+    store = FlakyStore(InMemoryStore())
+    put_bundle(store, "lines-1-0", lines())
+    for write in range(1, store.writes + 1):
+        store = FlakyStore(InMemoryStore())
+        store.fail_write(write, BEFORE)
+        with pytest.raises(Unavailable):
+            put_bundle(store, "lines-1-0", lines())
+        with pytest.raises(BadBlob, match=r"there is no blob at .*description"):
+            get_bundle(store, "lines-1-0")
 
 
 def test_a_lost_a_changed_and_a_foreign_chunk_are_noticed() -> None:

@@ -60,6 +60,16 @@ def test_a_cluster_of_a_newer_release_is_refused_by_name() -> None:
         identity.check(store, "x")
 
 
+def test_of_two_that_give_an_id_at_once_the_first_ones_counts_for_both() -> None:
+    store = InMemoryStore()
+
+    def meanwhile() -> str:
+        identity.establish(store, lambda: "first")
+        return "second"
+
+    assert identity.establish(store, meanwhile) == "first" == identity.check(store, None)
+
+
 def test_an_id_that_was_written_by_a_call_that_timed_out_is_the_one() -> None:
     store = FlakyStore(InMemoryStore())
     store.fail_write(1, AFTER)

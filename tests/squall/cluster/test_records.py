@@ -205,6 +205,16 @@ def test_what_no_daemon_can_act_on_is_no_record(change: dict[str, Any], told: st
         decode(TopologyRecord, json.dumps(body).encode())
 
 
+@pytest.mark.parametrize(
+    "change", [{"incarnation": [1, 2, 3]}, {"incarnation": [1]}, {"address": ["a", "b", "c"]}]
+)
+def test_a_pair_has_two_sides(change: dict[str, Any]) -> None:
+    report = WorkerReport("w1", (1, 0), True, False, False, False, None)
+    body = json.loads(encode(report)) | change
+    with pytest.raises(BadRecord, match=rf"WorkerReport\.{next(iter(change))} is a pair, not \("):
+        decode(WorkerReport, json.dumps(body).encode())
+
+
 def test_the_states_are_those_of_the_lifecycle_table_and_workers_are_asked_something_in_each() -> None:
     assert set(lifecycle.STATES) == STATES == set(WHAT_A_STATE_ASKS)
 
