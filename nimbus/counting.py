@@ -193,6 +193,7 @@ class Statuses:
         """The workers of a topology that are to be there or on their way out, with their incarnations."""
         reports = self._registry.reports(record.id)
         supervisors = {supervisor.id for supervisor in self._registry.supervisors()}
+        supervisors |= self._registry.unread_supervisors  # they are there, whoever they are
         living = {}
         for place in self._placements(record.id):
             report = reports.get(place.worker)

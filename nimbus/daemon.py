@@ -27,7 +27,7 @@ from nimbus.http.gate import Gate
 from nimbus.http.server import HttpServer, listen
 from nimbus.master import Nimbus
 from nimbus.secrets import Secrets
-from nimbus.state import State
+from nimbus.state import BadState, State
 from nimbus.views import Views
 from squall import tls
 from squall.cluster import identity
@@ -101,9 +101,16 @@ class NimbusDaemon:
         except BaseException:
             self._listener.close()
             raise
-        if settings.new_cluster:
-            self._state.remember_cluster(None)
-        self._put_together(files)
+        try:
+            if settings.new_cluster:
+                self._state.remember_cluster(None)
+            self._put_together(files)
+        except BaseException as error:
+            self._listener.close()
+            self._state.close()
+            if isinstance(error, OSError):
+                raise BadState(f"the state directory {settings.state} cannot be used: {error}") from error
+            raise
 
     def _put_together(self, server_files: tls.ServerFiles | None) -> None:
         settings, store, state = self._settings, self._store, self._state

@@ -43,5 +43,6 @@ def set_drained(registry: Registry, supervisor_id: str, on: bool) -> None:
 
 
 def _check_known(registry: Registry, supervisor_id: str) -> None:
-    if all(record.id != supervisor_id for record in registry.supervisors()):
+    known = {record.id for record in registry.supervisors()} | registry.unread_supervisors
+    if supervisor_id not in known:
         raise NoSuchSupervisor(supervisor_id)

@@ -111,7 +111,7 @@ class Housekeeping:
             if now >= collect_at:
                 collect_at = now + COLLECT_SECS
                 self._try(self._collect)
-            if now >= save_at:
+            if now >= save_at and not self._ending:
                 save_at = now + SAVE_SECS
                 self._save()
             self._woken.wait(LOOK_SECS)
@@ -174,12 +174,13 @@ class Housekeeping:
         return True
 
     def _collect(self) -> None:
-        known = {record.id for record in every_record(self._registry)[0]}
+        records, unread = every_record(self._registry)
+        known = {record.id for record in records}
         # Those of the look before too: what is read may be some seconds old.
-        self._counters.keep(known | self._known, self._registry.bad)
+        self._counters.keep(known | self._known, unread)
         self._known = known
-        needed, whole = needed_files(self._registry)
-        if not whole:
+        needed, unread = needed_files(self._registry)
+        if unread:
             return  # what a record says that cannot be read is not known
         for sha256 in self._files.collect(needed, UNUSED_SECS):
             _log.info("the file %s is gone: no topology needs it", sha256)
@@ -216,16 +217,17 @@ class _Pipe:
         return 0
 
 
-def needed_files(registry: Registry) -> tuple[Mapping[str, str], bool]:
-    """(SHA-256 -> the name of a topology that needs it, whether that is all: every record could be read)."""
-    records, whole = every_record(registry)
-    return {sha256: record.name for record in records for sha256 in record.files.values()}, whole
+def needed_files(registry: Registry) -> tuple[Mapping[str, str], set[str]]:
+    """(SHA-256 -> the name of a topology that needs it, the names of which a record cannot be read: they may need others)."""
+    records, unread = every_record(registry)
+    return {sha256: record.name for record in records for sha256 in record.files.values()}, unread
 
 
-def every_record(registry: Registry) -> tuple[list[TopologyRecord], bool]:
-    """(the records of all topologies, those that wait for a name or may come back too, whether every one could be read)."""
+def every_record(registry: Registry) -> tuple[list[TopologyRecord], set[str]]:
+    """(the records of all topologies, also those that wait for a name or may come back; the names of which one cannot be
+    read)."""
     records: list[TopologyRecord | None] = list(registry.topologies())
-    whole = not registry.bad
+    unread = set(registry.bad)
     for names, read in (
         (registry.replacements(), registry.replacement),
         (registry.all_replaced(), registry.replaced),
@@ -234,5 +236,5 @@ def every_record(registry: Registry) -> tuple[list[TopologyRecord], bool]:
             try:
                 records.append(read(name))
             except BadRecord:
-                whole = False
-    return [record for record in records if record is not None], whole
+                unread.add(name)
+    return [record for record in records if record is not None], unread

@@ -60,6 +60,9 @@ class State:
         try:
             self.id = self._own_id()
             self.pair = KeyPair.load_or_make(directory / "key")
+        except OSError as error:
+            self.close()
+            raise BadState(f"the state directory {directory} cannot be used: {error}") from error
         except BaseException:
             self.close()
             raise
@@ -68,7 +71,7 @@ class State:
     def cluster(self) -> str | None:
         """The id of the cluster that this Nimbus belongs to, None when it has belonged to none."""
         try:
-            return (self.directory / "cluster").read_text(encoding="utf-8").strip() or None
+            return (self.directory / "cluster").read_text(encoding="utf-8", errors="replace").strip() or None
         except FileNotFoundError:
             return None
 
@@ -87,7 +90,7 @@ class State:
     def _own_id(self) -> str:
         path = self.directory / "id"
         try:
-            text = path.read_text(encoding="utf-8").strip()
+            text = path.read_text(encoding="utf-8", errors="replace").strip()
         except FileNotFoundError:
             host = re.sub(r"[^\w.-]", "-", socket.gethostname())[:60] or "host"
             text = f"nimbus-{host}-{secrets.token_hex(4)}"

@@ -235,6 +235,7 @@ class Views:
         """The workers of a topology, also those that are on their way out; of one that has ended those that it had."""
         record = self.record(name)
         hosts = {each.id: each.host for each in self.registry.supervisors()}
+        there = hosts.keys() | self.registry.unread_supervisors
         reports = self.registry.reports(record.id)
         named = {task: [task, component, index] for task, component, index in record.tasks}
         found = []
@@ -252,7 +253,7 @@ class Views:
                     "incarnation": list(incarnation),
                     "tasks": [named[task] for task in placement.tasks if task in named],
                     "opened": report is not None and report.opened,
-                    "state": state_of(report, leaving, placement.supervisor in hosts),
+                    "state": state_of(report, leaving, placement.supervisor in there),
                 }
             )
         return found

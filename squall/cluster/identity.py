@@ -57,7 +57,7 @@ def _id_in(data: bytes) -> str:
     try:
         body = json.loads(data)
         cluster_id, format_ = body["id"], body["format"]
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         raise OtherCluster(f"{paths.CLUSTER} holds no cluster's id but {data!r:.80}") from None
     if not isinstance(cluster_id, str) or not cluster_id:
         raise OtherCluster(f"{paths.CLUSTER} holds no cluster's id but {cluster_id!r:.80}")

@@ -200,7 +200,7 @@ class Life:
         self.passes(LONG)
         assert self.nimbus.topologies() == []
         assert set(self.inner.children("/")) <= {"cluster", "counters", "drained", "supervisors"}
-        assert needed_files(self.registry) == ({}, True)
+        assert needed_files(self.registry) == ({}, set())
 
 
 def _values(store: InMemoryStore, path: str) -> Iterator[tuple[str, bytes]]:

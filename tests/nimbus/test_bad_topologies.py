@@ -124,7 +124,7 @@ def test_what_it_has_is_no_orphan_for_the_next_nimbus_either(two: Scenario) -> N
     nimbus = Nimbus(two.store, two.clock)
     nimbus.tick()
     assert two.registry.known_ids() == known
-    assert needed_files(two.registry)[1] is False, "and so no file is removed"
+    assert needed_files(two.registry)[1] == {"one"}, "and so no file is removed"
 
 
 def test_the_slots_of_its_workers_are_given_to_nobody(two: Scenario) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from nimbus.counting import Counters
+from nimbus.views import Views
 from squall.cluster import paths
 from squall.cluster.records import SupervisorRecord
 from tests.nimbus.transcripts import Scenario
@@ -70,3 +72,13 @@ def test_a_supervisor_that_goes_while_it_is_read_is_gone(scenario: Scenario) -> 
     scenario.store.children = lambda path: ["s1"] if path == paths.SUPERVISORS else children(path)  # type: ignore[method-assign]
     assert scenario.registry.supervisors() == []
     assert scenario.registry.unread_supervisors == set()
+
+
+def test_its_workers_are_shown_as_they_are_and_it_may_be_drained(one: Scenario) -> None:
+    one.say("@ 2 report one w1 opened")
+    one.say("@ 2 report one w2 opened")
+    views = Views(one.store, Counters(), one.clock.now)
+    assert [worker["state"] for worker in views.workers("one")] == ["RUNNING", "RUNNING"]
+    assert views.status("one").workers == 2
+    one.say("@ 3 drain s1")
+    assert one.registry.drained_supervisors() == {"s1"}

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from nimbus.counting import Counters
+from nimbus.files import FileStore
+from nimbus.housekeeping import Housekeeping
 from nimbus.replacing import UnreadableVersion
 from squall.cluster import paths
+from squall.cluster.counters import ComponentCounters, WorkerCounters
+from squall.cluster.records import NimbusRecord
+from squall.http_client import Client
 from tests.nimbus.transcripts import Scenario, a_topology
 from topology_api.errors import NoSuchTopology
 from topology_api.options import defaults
@@ -165,3 +172,19 @@ def test_kill_of_a_topology_that_cannot_be_read_removes_its_versions_too(scenari
         scenario.store.put(path, NEWER)
     scenario.nimbus.kill("words")
     assert scenario.store.children("/") == ["cluster"]
+
+
+def test_what_it_has_counted_is_kept(on_trial: Scenario, tmp_path: Path) -> None:
+    counters = Counters()
+    counters.count("words-1-0", "w1", (1, 0), WorkerCounters({"lines": ComponentCounters(emitted=7)}))
+    damage(on_trial, BEFORE)
+    files = FileStore(tmp_path / "files", 100, 100)
+    me = NimbusRecord("n1", "http://n1", "n1")
+
+    def asked_nobody(other: NimbusRecord) -> Client:
+        raise AssertionError("there is no other")
+
+    house = Housekeeping(on_trial.store, files, counters, tmp_path, me, asked_nobody, on_trial.clock)
+    for _ in range(2):
+        house._collect()
+    assert [worker for worker, _, _ in counters.of_workers("words-1-0")] == ["w1"]

@@ -1,0 +1,47 @@
+"""A state directory that a Nimbus cannot use: one sentence, and nothing is left open."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nimbus.daemon import NimbusDaemon, NimbusSettings
+from nimbus.state import BadState, State
+from squall.cluster.memory import InMemoryStore
+
+
+def in_the_way_of_files(state: Path) -> None:
+    (state / "files").write_text("a file")
+
+
+def no_id(state: Path) -> None:
+    (state / "id").write_bytes(b"\xff\xfe\x00")
+
+
+def a_directory_for_an_id(state: Path) -> None:
+    (state / "id").mkdir()
+
+
+@pytest.mark.parametrize("spoil", [in_the_way_of_files, no_id, a_directory_for_an_id])
+def test_what_is_wrong_with_it_is_said_and_it_can_be_used_once_that_is_repaired(
+    spoil: Callable[[Path], None], tmp_path: Path
+) -> None:
+    state = tmp_path / "state"
+    state.mkdir()
+    spoil(state)
+    settings = NimbusSettings(state, environ={"HOME": str(tmp_path)})
+    with pytest.raises(BadState, match=str(state)):
+        NimbusDaemon(InMemoryStore(), settings)
+    for path in state.iterdir():
+        if path.name in ("files", "id"):
+            path.rmdir() if path.is_dir() else path.unlink()
+    State(state).close()  # nobody holds its lock any more
+
+
+def test_a_remembered_cluster_that_is_no_text_is_another_one(tmp_path: Path) -> None:
+    state = State(tmp_path)
+    (tmp_path / "cluster").write_bytes(b"\xff\xfe")
+    assert state.cluster not in (None, "")
+    state.close()
