@@ -11,13 +11,11 @@ Must not know: processes, directories, Nimbus.
 from __future__ import annotations
 
 import logging
-import os
-import secrets
 from collections.abc import Callable, Mapping
 from typing import Final
 
 from squall.cluster import paths
-from squall.cluster.leadership import Presence
+from squall.cluster.leadership import presence_of_process
 from squall.cluster.records import Placement, SupervisorRecord, TopologyRecord, encode
 from squall.cluster.registry import Registry
 from supervisor.plan import Key, Wanted
@@ -99,12 +97,7 @@ class Outlook:
         self._asked: float | None = None
         self._confirmed: float | None = None
         self._unread, self._unanswered = Silence(), Silence()
-        before = f"{mark} ".encode()
-        me = before + f"{os.getpid()}-{secrets.token_hex(4)}".encode()
-        # Of all that had this state directory only one is there: whoever has the mark is gone, and its session will be.
-        self._presence = Presence(
-            registry.store, paths.presence(record.id), me, lambda data: data.startswith(before)
-        )
+        self._presence = presence_of_process(registry.store, record.id, mark)
         self._unwatch = registry.store.watch("/", self._note)
 
     def register(self) -> None:
