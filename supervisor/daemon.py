@@ -207,19 +207,19 @@ class SupervisorDaemon:
 
     def _serve(self) -> None:
         """The life of the daemon."""
-        self._provisions.sweep()
-        self._link.start()
-        self._logs.start()
         settings = self._settings
-        _log.info(
-            "supervisor %s of host %s: %d slots, logs at %s, state in %s",
-            self.id,
-            settings.host,
-            settings.slots,
-            self.url,
-            settings.state,
-        )
         try:
+            self._provisions.sweep()
+            self._link.start()
+            self._logs.start()
+            _log.info(
+                "supervisor %s of host %s: %d slots, logs at %s, state in %s",
+                self.id,
+                settings.host,
+                settings.slots,
+                self.url,
+                settings.state,
+            )
             while not self._stopping:
                 self._waker.wait(self._look() - self._clock.now())
             self._end()
