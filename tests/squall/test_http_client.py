@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import socket
@@ -35,6 +36,10 @@ class Served:
             # Small answers leave at once.
             wbufsize = -1
             disable_nagle_algorithm = True
+
+            def handle(self) -> None:
+                with contextlib.suppress(ConnectionError):  # clients here go away at any moment
+                    super().handle()
 
             def handle_one(self) -> None:
                 served.connections.add(self.client_address)
