@@ -17,7 +17,7 @@ from tests.cluster_faults.cluster_run import ClusterRun, store_of
 from tests.cluster_faults.cluster_topology import topology
 from tests.cluster_faults.proxied_cluster import proxied_cluster
 from tests.cluster_faults.test_supervisor_faults import check_slots
-from tests.cluster_faults.zookeeper_proxy import Change, once_each
+from tests.cluster_faults.zookeeper_proxy import Change, ZooKeeperProxy, once_each
 from tests.faults.ledger import account, read
 from tests.faults.ledger_topology import STOP
 from tests.faults.running import Tally
@@ -57,10 +57,16 @@ def test_what_was_done_and_not_answered_is_not_done_again(tmp_path: Path, zookee
         client = run.daemons.client
         for proxy in ways.all:
             proxy.loses = once_each()
+        (nimbus,), (way,) = run.daemons.nimbuses, ways.nimbuses
+        way.loses = until_placed(way)
         books = tmp_path / "second"
         books.mkdir()
         body = submission(topology(f"books={books}", "name=second", "workers=2"))
         insist(run, lambda: client.post("topologies", body))
+        run.wait_for(lambda: way.closed, "that it is placed")
+        nimbus.kill()  # it has placed it, and does not know
+        way.closed = False
+        nimbus.start()
         tally = Tally(books)
         run.wait_for(lambda: tally.of("A"), "the first ack of the other topology")
         for command, state in (("deactivate", "INACTIVE"), ("activate", "ACTIVE")):
@@ -69,9 +75,8 @@ def test_what_was_done_and_not_answered_is_not_done_again(tmp_path: Path, zookee
                 lambda command=command: client.post(f"topologies/second/{command}"),  # type: ignore[misc]
                 lambda state=state: run.state_of("second") == state,  # type: ignore[misc]
             )
-        for daemon in (*run.daemons.nimbuses, run.daemons.supervisors[0]):
-            daemon.kill()
-            daemon.start()
+        run.daemons.supervisors[0].kill()
+        run.daemons.supervisors[0].start()
         victim = next(iter(run.daemons.processes(1).values()))
         os.kill(victim.pid, signal.SIGKILL)
         run.wait_for(lambda: belongings(store) == [2] * len(BELONGINGS), f"two of each: {belongings(store)}")
@@ -93,6 +98,19 @@ def test_what_was_done_and_not_answered_is_not_done_again(tmp_path: Path, zookee
                         "reports", "supervisors", "topologies"}, lost  # fmt: skip
         for proxy in ways.all:
             proxy.loses = lambda change: False
+
+
+def until_placed(way: ZooKeeperProxy) -> Callable[[Change], bool]:
+    """For `loses`: each kind of change once, and when a topology is placed, nobody can connect afterwards."""
+    loses = once_each()
+
+    def lost(change: Change) -> bool:
+        is_lost = loses(change)
+        if is_lost and change.kind == "create" and kind_of(change) == "assignments":
+            way.closed = True
+        return is_lost
+
+    return lost
 
 
 #: What stands in the store once for each topology.
