@@ -129,6 +129,15 @@ def test_when_a_topology_is_gone_only_the_counters_are_left_in_the_store(master:
     assert master.store.children("/") == ["cluster", "counters", "supervisors"]
 
 
+def test_the_name_is_free_when_nothing_else_is_left(master: Master) -> None:
+    left: list[set[str]] = []
+    master.store.watch(paths.topology("words"), lambda path: left.append(Registry(master.store).known_ids()))
+    master.registry.remove_supervisor("s1")
+    master.nimbus.kill("words", wait_secs=0)
+    assert master.nimbus.topologies() == []
+    assert left[-1] == set()
+
+
 def test_keys_are_made_for_each_submission_and_go_with_it_and_stand_in_nothing_else(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

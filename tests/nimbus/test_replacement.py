@@ -12,6 +12,7 @@ from nimbus.replacing import step_due
 from nimbus.views import Views
 from squall.cluster import paths
 from squall.cluster.records import TopologyRecord
+from squall.cluster.registry import Registry
 from tests.nimbus.transcripts import Play, Scenario, a_topology
 from topology_api.options import defaults
 
@@ -48,6 +49,20 @@ def test_another_version_takes_over_when_the_one_before_has_drained_and_its_work
     )
     assert scenario.registry.known_ids() == {"words-2-2"}
     assert scenario.store.children(paths.REPLACEMENTS) == scenario.store.children(paths.REPLACED) == []
+
+
+def test_the_version_before_is_kept_before_another_has_its_name(scenario: Scenario) -> None:
+    kept: list[bool] = []
+
+    def look(path: str) -> None:
+        registry = Registry(scenario.store)
+        record = registry.topology("words")
+        if record is not None and record.replaces is not None:
+            kept.append(registry.replaced("words") is not None)
+
+    scenario.store.watch(paths.topology("words"), look)
+    scenario.play(TWO_VERSIONS)
+    assert kept and all(kept)
 
 
 def test_a_version_that_fails_is_rolled_back_and_the_one_before_runs_again(scenario: Scenario) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from nimbus.master import Nimbus
@@ -110,6 +110,7 @@ def test_what_is_said_of_workers_that_died_stands_in_the_record_the_latest_at_th
     """)
 
 
+@example([str(number) for number in range(NOTES + 2)])
 @given(st.lists(st.none() | st.text(max_size=3), max_size=20))
 def test_only_the_latest_notes_are_kept(said: list[str | None]) -> None:
     record, last, expected = RECORD, None, []
