@@ -133,7 +133,10 @@ class Housekeeping:
         """See which files are lacking, and who has them; get them."""
         needed, _ = needed_files(self._registry)
         missing = self._missing_of(needed)
-        others = {each.id: each for each in self._registry.nimbuses() if missing and each.id != self._me.id}
+        if not missing:
+            self._lacking.look({}, (), self._clock.now())
+            return
+        others = {each.id: each for each in self._registry.nimbuses() if each.id != self._me.id}
         answers = [self._ask_one(other, missing, needed.keys() - missing.keys()) for other in others.values()]
         believed = [replace(each, has=each.has - self._sources.wrong(each.nimbus)) for each in answers]
         self._lacking.look(missing, believed, self._clock.now())

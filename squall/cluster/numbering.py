@@ -23,9 +23,11 @@ ASSIGNMENTS: Final = "assignments"
 
 _RECORDS: Final = (paths.TOPOLOGIES, paths.REPLACEMENTS, paths.REPLACED)
 _PLACES: Final = (paths.ASSIGNMENTS, paths.LEAVING, paths.FORMER)
-#: A number with more digits is nonsense, wherever it stands.
+#: What a counter may hold.
+_NUMBER: Final = re.compile(rb"[0-9]{1,18}")
+#: A number that stands elsewhere; one with more digits is nonsense. It is far below what a counter may come to, since in a
+#: topology's configuration may stand what only looks like such a number.
 _DIGITS: Final = r"([0-9]{1,15})(?![0-9])"
-_NUMBER: Final = re.compile(_DIGITS.encode())
 #: The id of a topology, "name-<number>-<time>", as a whole path segment or as a JSON text.
 _IN_ID: Final = re.compile(rf"-{_DIGITS}-[0-9]+$")
 _IN_IDS: Final = re.compile(rf'-{_DIGITS}-[0-9]+"'.encode())

@@ -73,6 +73,17 @@ def test_whatever_stands_in_a_counter_it_is_repaired_and_told_of_once(
     assert told.startswith("/counters/assignments held b") and told.endswith("above every number in use")
 
 
+def test_what_only_looks_like_a_number_in_use_does_not_bring_a_counter_to_its_end(
+    store: InMemoryStore,
+) -> None:
+    largest = 10**15 - 1
+    conf = {**defaults(), "version": largest, "phone": f"0049-{largest}-1"}
+    store.put(paths.topology("words"), encode(replace(RECORD, conf=conf)))
+    for name in (SUBMISSIONS, ASSIGNMENTS):
+        store.put(paths.counter(name), b"nonsense")
+        assert [next_number(store, name) for _ in range(3)] == [largest + 1, largest + 2, largest + 3]
+
+
 def test_a_counter_that_was_lost_begins_above_what_is_in_use(
     store: InMemoryStore, caplog: pytest.LogCaptureFixture
 ) -> None:
