@@ -10,6 +10,7 @@ Must not know: what the values mean.
 from __future__ import annotations
 
 import fcntl
+import logging
 import math
 import sqlite3
 import threading
@@ -33,6 +34,8 @@ from squall.cluster.store import (
     checked_value,
 )
 
+_log = logging.getLogger(__name__)
+
 _TABLE: Final = """
 CREATE TABLE IF NOT EXISTS store (
     path TEXT PRIMARY KEY, value BLOB NOT NULL, version INTEGER NOT NULL, ephemeral INTEGER NOT NULL
@@ -53,8 +56,11 @@ class _File:
         self.watches: dict[int, tuple[str, Watch]] = {}
         self.numbers = count()
         self.open = True
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self.held = path.with_name(path.name + ".lock").open("ab")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self.held = path.with_name(path.name + ".lock").open("ab")
+        except OSError as error:
+            raise StoreError(f"{path} is no store that can be opened: {error}") from error
         try:
             fcntl.flock(self.held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -152,10 +158,16 @@ class SqliteStore:
                 return
             self._ended = True
             mine = [path for path, owner in self._file.owners.items() if owner is self]
-            for path in mine:
-                self._file.remove(path)
-            if self._first:
-                self._file.close()
+            try:
+                for path in mine:
+                    self._file.remove(path)
+            except sqlite3.Error as error:
+                _log.warning(
+                    "%s: what belonged to a session goes when it is opened next: %s", self._path, error
+                )
+            finally:
+                if self._first:
+                    self._file.close()
         for path in mine:
             self._file.tell(path)
 

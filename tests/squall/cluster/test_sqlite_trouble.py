@@ -1,0 +1,35 @@
+"""A store in a file whose disk fails: it is closed all the same, and what cannot be opened is told in a sentence."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from squall.cluster.sqlite import SqliteStore
+from squall.cluster.store import StoreError
+
+
+def test_a_store_whose_disk_fails_at_its_end_is_closed_and_leaves_nothing_of_its_sessions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = SqliteStore(tmp_path / "store.sqlite")
+    store.put("/a", b"x")
+    store.create("/b", b"x", ephemeral=True)
+
+    def full(path: str) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(store._file, "remove", full)
+    store.close()
+    assert "disk is full" in caplog.text
+    again = SqliteStore(tmp_path / "store.sqlite")
+    assert again.children("/") == ["a"]
+    again.close()
+
+
+def test_a_place_that_can_be_no_store_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no directory")
+    with pytest.raises(StoreError, match=r"file/store\.sqlite is no store that can be opened"):
+        SqliteStore(tmp_path / "file" / "store.sqlite")
