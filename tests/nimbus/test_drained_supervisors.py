@@ -114,13 +114,7 @@ def test_with_those_that_wait_on_a_drained_supervisor_there_are_no_more_workers_
         two ACTIVE
           w1 s1/1 (2,0): 1 3
           w2 s2/0 (2,0): 2 4
-        @ 1 supervisor s3 slots=3; drain s1
-        one REBALANCING until 31
-          w1 s1/0 (1,0): 1
-        two ACTIVE
-          w1 s1/1 (2,0): 1 3
-          w2 s2/0 (2,0): 2 4
-        @ 2 lose s2
+        @ 1 supervisor s3 slots=3; drain s1; lose s2
         one REBALANCING until 31
           w1 s1/0 (1,0): 1
         two ACTIVE
@@ -139,13 +133,7 @@ def test_a_worker_that_waits_on_a_drained_supervisor_takes_the_tasks_that_have_n
         two ACTIVE
           w1 s1/1 (2,0): 1
           w2 s2/0 (2,0): 2
-        @ 1 drain s1
-        one REBALANCING until 31
-          w1 s1/0 (1,0): 1
-        two ACTIVE
-          w1 s1/1 (2,0): 1
-          w2 s2/0 (2,0): 2
-        @ 2 lose s2
+        @ 1 drain s1; lose s2
         one REBALANCING until 31
           w1 s1/0 (1,0): 1
         two ACTIVE

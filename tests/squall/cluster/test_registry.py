@@ -26,33 +26,33 @@ def test_a_name_is_taken_once() -> None:
     assert Registry(store).topology("words") == WORDS
 
 
-def test_a_topology_that_somebody_else_changed_since_is_not_overwritten() -> None:
-    store = InMemoryStore()
-    mine, yours = Registry(store), Registry(store)
+@pytest.fixture
+def behind() -> Registry:
+    """A registry that has written a topology, which somebody else has killed since."""
+    mine = Registry(InMemoryStore())
     mine.create_topology(WORDS)
+    yours = Registry(mine.store)
     read = yours.topology("words")
     assert read is not None
     yours.update_topology(read, replace(read, state="KILLED"))
+    return mine
+
+
+def test_a_topology_that_somebody_else_changed_since_is_not_overwritten(behind: Registry) -> None:
     with pytest.raises(Conflict):
-        mine.update_topology(WORDS, replace(WORDS, state="INACTIVE"))
-    assert mine.topology("words") == replace(WORDS, state="KILLED")
+        behind.update_topology(WORDS, replace(WORDS, state="INACTIVE"))
+    assert behind.topology("words") == replace(WORDS, state="KILLED")
     with pytest.raises(Conflict, match="read earlier"):
-        mine.update_topology(WORDS, replace(WORDS, state="INACTIVE"))
+        behind.update_topology(WORDS, replace(WORDS, state="INACTIVE"))
     with pytest.raises(Conflict):
-        mine.remove_topology(WORDS)
-    assert Registry(store).topology("words") == replace(WORDS, state="KILLED")
+        behind.remove_topology(WORDS)
+    assert Registry(behind.store).topology("words") == replace(WORDS, state="KILLED")
 
 
-def test_a_topology_that_somebody_else_changed_since_is_not_removed() -> None:
-    store = InMemoryStore()
-    mine, yours = Registry(store), Registry(store)
-    mine.create_topology(WORDS)
-    read = yours.topology("words")
-    assert read is not None
-    yours.update_topology(read, replace(read, state="KILLED"))
+def test_a_topology_that_somebody_else_changed_since_is_not_removed(behind: Registry) -> None:
     with pytest.raises(Conflict):
-        mine.remove_topology(WORDS)
-    assert Registry(store).topology("words") == replace(WORDS, state="KILLED")
+        behind.remove_topology(WORDS)
+    assert Registry(behind.store).topology("words") == replace(WORDS, state="KILLED")
 
 
 def test_a_record_that_was_removed_and_made_anew_is_read_anew() -> None:
