@@ -26,6 +26,10 @@ PAUSE: Final = 1.0
 #: The kind of a refusal of Nimbus that does not say whether it was done: it took too long.
 BUSY: Final = "Busy"
 NO_LEADER: Final = "NoLeader"
+#: The same, since Nimbus had no answer from the store. Most often its connection broke, and is there again at once; else it is
+#: told soon that the cluster is unavailable.
+STORE_AWAY: Final = "StoreUnavailable"
+STORE_PATIENCE: Final = 2.0
 #: How often files are sent anew: to a Nimbus that took over, or over a connection that broke.
 ATTEMPTS: Final = 3
 
@@ -159,13 +163,14 @@ def post(client: Client, submission: Submission, say: Say, clock: Callable[[], f
         try:
             return client.post("topologies", body)
         except (Unreachable, Refused) as error:
-            if error.kind == BUSY if isinstance(error, Refused) else error.sent:
+            if error.kind in (BUSY, STORE_AWAY) if isinstance(error, Refused) else error.sent:
                 unsure = error
             if unsure is None and not passes(error):
                 raise
             if isinstance(error, Refused) and error.status != 503:
                 raise
-            if clock() - began > PATIENCE:
+            away = isinstance(error, Refused) and error.kind == STORE_AWAY
+            if clock() - began > (STORE_PATIENCE if away else PATIENCE):
                 if unsure is None:
                     raise
                 raise NotSubmitted(

@@ -172,12 +172,23 @@ def test_a_nimbus_that_took_over_and_lacks_the_files_gets_them(nimbus: TakingNim
     assert only(nimbus).files["code"] in nimbus.puts
 
 
-def test_a_store_that_is_away_is_told_at_once(nimbus: TakingNimbus, project: Path) -> None:
-    nimbus.faults.append(Refusal(503, "Unavailable", "ZooKeeper does not answer"))
+def test_a_store_that_was_away_for_a_moment_is_asked_again(nimbus: TakingNimbus, project: Path) -> None:
+    nimbus.faults.append(Refusal(503, "StoreUnavailable", "ZooKeeper does not answer"))
+    done = submit(nimbus, project)
+    assert done.returncode == 0, done.stderr
+    assert list(nimbus.topologies) == ["words"]
+
+
+@pytest.mark.slow
+def test_a_store_that_stays_away_is_told_soon_and_that_nobody_knows(
+    nimbus: TakingNimbus, project: Path
+) -> None:
+    nimbus.faults.extend([Refusal(503, "StoreUnavailable", "ZooKeeper does not answer")] * 10)
     done = submit(nimbus, project)
     assert done.returncode == 1
-    assert done.stderr.splitlines()[-1] == "squall submit: ZooKeeper does not answer"
-    assert len([each for each in nimbus.asked if each[0] == "POST"]) == 1
+    said = "squall submit: whether topology 'words' was submitted is not known: ZooKeeper does not answer; `"
+    assert done.stderr.splitlines()[-1].startswith(said), done.stderr
+    assert 1 < len([each for each in nimbus.asked if each[0] == "POST"]) < 5
 
 
 def test_while_the_lead_goes_to_another_nimbus_it_is_tried_again(nimbus: TakingNimbus, project: Path) -> None:
