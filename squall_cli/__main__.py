@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import sys
+
+#: Set by the scripts of `squall completion`, for one press of Tab.
+COMPLETE = "_SQUALL_COMPLETE"
 
 
 def main() -> None:
     """What the installed command calls."""
     try:
         from squall_cli.main import main as run
-    except KeyboardInterrupt:
-        sys.exit("\nAborted!")  # what click says from there on
-    run()
+
+        run()
+    except KeyboardInterrupt:  # where click does not take it: while things are loaded, or completed
+        sys.exit(1 if COMPLETE in os.environ else "\nAborted!")
 
 
 if __name__ == "__main__":

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from squall_cli.file_names import files
+
 if TYPE_CHECKING:
     from squall.http_client import Client, Refused
 
@@ -34,7 +36,10 @@ nimbus_option = click.option(
     help=f"Where Nimbus is; several addresses with commas.  [default: {VARIABLE}, else the site's file, else {DEFAULT_URL}]",
 )
 config_option = click.option(
-    "--config", metavar="FILE", help="The site's file.  [default: conf/squall.yaml, if there]"
+    "--config",
+    metavar="FILE",
+    shell_complete=files,
+    help="The site's file.  [default: conf/squall.yaml, if there]",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else, to stdout.")
 

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 MOST_SECONDS: Final = 0.5
 SHELLS: Final = ("bash", "zsh", "fish")
 
-HELP = """Print what makes the shell complete commands, options, and names of topologies.
+HELP = """Print what makes the shell complete commands, options, files, and names of topologies, components and hosts.
 
 \b
 bash (4.4 or newer), in ~/.bashrc:
   eval "$(squall completion bash)"
-zsh, in ~/.zshrc:
+zsh, in ~/.zshrc, after compinit:
   eval "$(squall completion zsh)"
 fish:
   squall completion fish > ~/.config/fish/completions/squall.fish
@@ -37,6 +37,8 @@ fish:
 @click.argument("shell", type=click.Choice(SHELLS))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
+    import squall_cli.shells  # noqa: F401 - it has click know it
+
     made = get_completion_class(shell)
     assert made is not None
     click.echo(made(ctx.find_root().command, {}, "squall", "_SQUALL_COMPLETE").source())
@@ -85,6 +87,16 @@ def _workers(client: Client, ctx: click.Context) -> list[str]:
 def _supervisors(client: Client, ctx: click.Context) -> list[str]:
     there = client.get("supervisors")["supervisors"]
     return sorted({str(each["host"]) for each in there} | {str(each["id"]) for each in there})
+
+
+def settings(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The keys that `-o` takes, for the topology or behind `COMPONENT:`."""
+    from topology_api.options import OPTIONS
+
+    component, colon, typed = incomplete.rpartition(":")
+    scopes = ("component", "both") if colon else ("topology", "both")
+    keys = [key for key, option in OPTIONS.items() if option.scope in scopes and key.startswith(typed)]
+    return [CompletionItem(f"{component}{colon}{key}=") for key in keys]
 
 
 topologies = _asking(_topologies)

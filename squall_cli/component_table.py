@@ -20,7 +20,7 @@ Figure = Callable[[int], str]
 
 SHORTEST_NAME = 8
 #: An idle reason that is no cause for a second look.
-HARMLESS = ("finished", "inactive", "not open yet")
+HARMLESS = ("finished", "inactive", "not open yet", "waits as it asked")
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ import click
 from squall.redaction import redacted
 from squall_cli import cluster_client
 from squall_cli.completion import not_empty, topologies
+from squall_cli.completion import settings as settings_completed
 from squall_cli.site import Layers, read_layers, well_formed
 from squall_cli.tables import harmless
 from topology_api.options import OPTIONS, defaults
@@ -113,6 +114,7 @@ Examples:
     metavar="KEY=VALUE",
     multiple=True,
     callback=well_formed,
+    shell_complete=settings_completed,
     help="A setting, or COMPONENT:KEY=VALUE; beats all others.",
 )
 @cluster_client.options

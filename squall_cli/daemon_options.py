@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 import click
 
 from squall_cli.cluster_client import Command
+from squall_cli.file_names import folders
 from topology_api.errors import SquallError
 from topology_api.options import defaults
 
@@ -39,7 +40,7 @@ insecure_option = click.option(
 
 def state_option(text: str) -> Callable[[Command], Command]:
     """--state DIR."""
-    return click.option("--state", metavar="DIR", callback=directory, help=text)
+    return click.option("--state", metavar="DIR", callback=directory, shell_complete=folders, help=text)
 
 
 def directory(ctx: click.Context, option: click.Parameter, value: str | None) -> str | None:

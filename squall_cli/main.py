@@ -179,6 +179,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command and end the process with its exit status."""
     fill_closed_streams()
     take_any_character()
+    if "_SQUALL_COMPLETE" in os.environ:
+        import squall_cli.shells  # noqa: F401 - it has click know it
     try:
         check_ours()
     except NotOurs as error:

@@ -17,8 +17,10 @@ import click
 
 from local_cluster import LocalCluster, TopologyStatus
 from squall.settings import merged
+from squall_cli import completion
 from squall_cli.component_table import Line
 from squall_cli.figures import plural
+from squall_cli.file_names import files
 from squall_cli.interrupts import EndNow, Interrupts
 from squall_cli.live_table import LiveTable
 from squall_cli.loading import WrongSource, load_topology
@@ -58,8 +60,8 @@ trees were left; 2 wrong usage.
 
 
 @click.command(help=HELP)
-@click.argument("source", metavar="FILE[:NAME]")
-@click.argument("arguments", metavar="[-- ARGS]...", nargs=-1, type=click.UNPROCESSED)
+@click.argument("source", metavar="FILE[:NAME]", shell_complete=files)
+@click.argument("arguments", metavar="[-- ARGS]...", nargs=-1, type=click.UNPROCESSED, shell_complete=files)
 @click.option(
     "--workers",
     metavar="N",
@@ -73,10 +75,15 @@ trees were left; 2 wrong usage.
     metavar="KEY=VALUE",
     multiple=True,
     callback=well_formed,
+    shell_complete=completion.settings,
     help="A setting, or COMPONENT:KEY=VALUE; beats all others. May be repeated.",
 )
 @click.option(
-    "--config", "site", metavar="FILE", help="The site's file.  [default: conf/squall.yaml, if there]"
+    "--config",
+    "site",
+    metavar="FILE",
+    shell_complete=files,
+    help="The site's file.  [default: conf/squall.yaml, if there]",
 )
 @click.option("--json", "json_wanted", is_flag=True, help="The summary as JSON; all else goes to stderr.")
 @click.option("--allow-failures", is_flag=True, help="Exit with 0 though trees have failed for good.")

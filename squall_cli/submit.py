@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from squall_cli import cluster_client
+from squall_cli import cluster_client, completion, file_names
 from squall_cli.figures import duration
 from squall_cli.loading import WrongSource, load_topology, parse_source
 from squall_cli.next_command import to_type
@@ -97,8 +97,10 @@ class Asked:
 
 
 @click.command(help=HELP)
-@click.argument("source", metavar="FILE[:NAME]")
-@click.argument("arguments", metavar="[-- ARGS]...", nargs=-1, type=click.UNPROCESSED)
+@click.argument("source", metavar="FILE[:NAME]", shell_complete=file_names.files)
+@click.argument(
+    "arguments", metavar="[-- ARGS]...", nargs=-1, type=click.UNPROCESSED, shell_complete=file_names.files
+)
 @click.option("--name", metavar="NAME", help="The name to submit it under.  [default: its own]")
 @click.option("--wait", is_flag=True, help="Show how it comes up; end when its first tree was acked.")
 @click.option("--inactive", is_flag=True, help="Let no spout run before `squall activate`.")
@@ -118,25 +120,36 @@ class Asked:
 @click.option(
     "--include",
     metavar="PATH",
+    shell_complete=file_names.files,
     multiple=True,
     help="A module, package or folder that is imported by a name nobody sees in the code.",
 )
 @click.option(
     "--resource",
     metavar="PATH[=NAME]",
+    shell_complete=file_names.files,
     multiple=True,
     help="A data file or folder, which lands beside the file: Path(__file__).with_name(...) finds it.",
 )
 @click.option(
-    "--requirements", metavar="FILE", help="Packages that the hosts install for it, as pip reads them."
+    "--requirements",
+    metavar="FILE",
+    shell_complete=file_names.files,
+    help="Packages that the hosts install for it, as pip reads them.",
 )
-@click.option("--wheels", metavar="DIR", help="The wheels to install them from; nothing else is asked then.")
+@click.option(
+    "--wheels",
+    metavar="DIR",
+    shell_complete=file_names.folders,
+    help="The wheels to install them from; nothing else is asked then.",
+)
 @click.option(
     "-o",
     "settings",
     metavar="KEY=VALUE",
     multiple=True,
     callback=well_formed,
+    shell_complete=completion.settings,
     help="A setting, or COMPONENT:KEY=VALUE; beats all others. May be repeated.",
 )
 @cluster_client.options

@@ -22,6 +22,7 @@ import click
 from squall.cluster.zookeeper.server import NoServer, ServerPlan, find_jars, find_java, mode
 from squall.tls import InsecureBind, is_loopback
 from squall_cli.daemon_options import host_port, state_option, state_place
+from squall_cli.file_names import folders
 from squall_cli.numbers import Whole
 
 _HELP = """Start a ZooKeeper server for development, until Ctrl-C or SIGTERM.
@@ -70,7 +71,7 @@ def ensemble_of(ctx: click.Context, option: click.Parameter, value: str | None) 
 @click.option(
     "--jars",
     metavar="DIR",
-    type=click.Path(file_okay=False),
+    shell_complete=folders,
     help="Where ZooKeeper's jars are.  [default: $SQUALL_ZOOKEEPER_JARS, else PySpark's]",
 )
 @click.option("--server", metavar="N", type=Whole(1), help="Which server of --ensemble this is.")

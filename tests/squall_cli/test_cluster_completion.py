@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -21,12 +23,14 @@ def nimbus() -> Iterator[FakeNimbus]:
 
 def complete(line: str, **extra: str) -> list[str]:
     """What bash is told when Tab is pressed at the end of the line."""
-    words = line.split(" ")
+    return [row.partition(",")[2] for row in told("bash", COMP_WORDS=line, **extra)]
+
+
+def told(shell: str, **extra: str) -> list[str]:
+    """The lines that a shell's script gets."""
     process = subprocess.run(
         [sys.executable, "-c", "from squall_cli.main import main; main()"],
-        env=environment(
-            _SQUALL_COMPLETE="bash_complete", COMP_WORDS=line, COMP_CWORD=str(len(words) - 1), **extra
-        ),
+        env=environment(_SQUALL_COMPLETE=f"{shell}_complete", **extra),
         cwd="/",
         capture_output=True,
         text=True,
@@ -34,7 +38,7 @@ def complete(line: str, **extra: str) -> list[str]:
         check=False,
     )
     assert process.stderr == ""
-    return [row.partition(",")[2] for row in process.stdout.splitlines() if row]
+    return [row for row in process.stdout.splitlines() if row]
 
 
 def test_commands_are_completed() -> None:
@@ -57,6 +61,75 @@ def test_components_workers_and_hosts_are_too(nimbus: FakeNimbus) -> None:
     ]
     assert complete("squall rebalance word_count -e ", **where) == ["words=", "count="]
     assert complete("squall drain host", **where) == ["host-1", "host-2"]
+
+
+def test_files_are_left_to_the_shell() -> None:
+    for line in (
+        "submit my_",
+        "run my_",
+        "submit a.py --resource my_",
+        "run a.py -- my_",
+        "list --config my_",
+    ):
+        assert told("bash", COMP_WORDS=f"squall {line}") == ["file,my_"]
+    for line in ("submit a.py --wheels ", "dev --state ", "zookeeper --jars "):
+        assert told("bash", COMP_WORDS=f"squall {line}") == ["dir,"]
+
+
+def test_keys_of_settings_are_completed_for_the_topology_and_for_a_component() -> None:
+    assert complete("squall submit a.py -o topology.message.t") == ["topology.message.timeout.secs="]
+    assert complete("squall run a.py -o topology.on.e") == ["topology.on.error="]
+    assert complete("squall config -o count:topology.on.e") == [
+        "topology.on.error="
+    ]  # bash breaks at the colon
+    assert complete("squall config -o count:topology.workers") == []
+    assert complete("squall config -o nimbus.") == []
+
+
+def test_an_option_and_its_value_in_one_word_are_completed_as_each_shell_takes_it(nimbus: FakeNimbus) -> None:
+    line, where = "squall logs word_count --component=co", {"SQUALL_NIMBUS": nimbus.url}
+    assert complete(line, **where) == ["count"]
+    zsh = told("zsh", COMP_WORDS=line, COMP_CWORD="3", **where)
+    assert zsh == ["plain", "--component=count", "_"]
+    fish = told("fish", COMP_WORDS=line, COMP_CWORD="--component=co", **where)
+    assert fish == ["plain,--component=count"]
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
+@pytest.mark.parametrize(
+    ("typed", "word", "inserted"),
+    [
+        ("squall status a", "a", r"a\ b"),
+        ("squall status 'a", "'a", "a b"),  # bash puts the quotation mark back
+        ("squall status it", "it", r"it\'s"),
+        ("squall status --nimbus URL wo", "wo", "word_count"),
+        ("squall logs word_count --component=co", "co", "count"),
+        ("squall rebalance word_count -e co", "co", "count="),
+    ],
+)
+def test_bash_inserts_names_as_it_reads_them(
+    typed: str, word: str, inserted: str, nimbus: FakeNimbus, tmp_path: Path
+) -> None:
+    nimbus.put(topology("a b"), topology("it's"))
+    command = tmp_path / "squall"
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m squall_cli "$@"\n')
+    command.chmod(0o755)
+    script = """
+        compopt() { :; }  # works only where bash itself has called
+        source <(squall completion bash)
+        COMP_LINE=$1 COMP_POINT=${#1} COMP_WORDS=(squall "$2") COMP_CWORD=1
+        _squall_completion squall "$2" squall
+        printf '%s\\n' "${COMPREPLY[@]}"
+    """
+    process = subprocess.run(
+        ["bash", "--norc", "-c", script, "bash", typed.replace("URL", nimbus.url), word],
+        env=environment(PATH=f"{tmp_path}:/usr/bin:/bin", SQUALL_NIMBUS=nimbus.url, HOME=str(tmp_path)),
+        capture_output=True,
+        text=True,
+        timeout=CAP,
+        check=False,
+    )
+    assert (process.stdout.splitlines(), process.stderr) == ([inserted], "")
 
 
 def test_a_cluster_that_is_away_or_refuses_completes_nothing_and_says_nothing(nimbus: FakeNimbus) -> None:

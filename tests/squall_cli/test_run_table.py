@@ -150,6 +150,14 @@ def test_rates_are_steady_though_counters_come_once_a_second() -> None:
             assert found == {"lines": pytest.approx(1000), "split": pytest.approx(1000)}
 
 
+@pytest.mark.parametrize(
+    ("idle", "style"), [("waits as it asked", "dim"), ("finished", "dim"), ("waiting for replays", "warn")]
+)
+def test_a_spout_that_rests_by_its_own_will_does_not_stand_out(idle: str, style: str) -> None:
+    lines = live_table([Row("s", replace(SPOUT, idle=idle), None)], 60, 5)
+    assert lines[-1] == ((f"s is idle: {idle}", style),)
+
+
 def test_a_plain_line_comes_every_few_seconds_and_tells_why_a_spout_is_idle() -> None:
     progress, notices = io.StringIO(), io.StringIO()
     lines = PlainLines(progress, notices)

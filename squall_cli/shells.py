@@ -1,0 +1,120 @@
+"""Completion in bash, zsh and fish: the scripts that they evaluate, and what is handed over when Tab is pressed.
+
+Where click's own fall short: bash breaks words at `:` and `=`, so that no URL stays whole; names went into its line as they
+are, whatever it makes of a blank; zsh lost the option of `--component=co`, and put a blank behind `count=`.
+Must not know: what is completed. Importing it has click use it.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from click.shell_completion import (
+    BashComplete,
+    CompletionItem,
+    FishComplete,
+    ShellComplete,
+    ZshComplete,
+    add_completion_class,
+    split_arg_string,
+)
+
+BASH = """\
+%(complete_func)s() {
+    local kind value
+    COMPREPLY=()
+    while IFS=, read -r kind value; do
+        case $kind in
+            dir) compopt -o dirnames ;;
+            file) compopt -o default ;;
+            plain)
+                [[ $value == *= ]] && compopt -o nospace
+                [[ ${COMP_WORDS[COMP_CWORD]} == [\\"\\']* ]] || printf -v value %%q "$value"
+                COMPREPLY+=("$value")
+                ;;
+        esac
+    done < <(env COMP_WORDS="${COMP_LINE:0:COMP_POINT}" %(complete_var)s=bash_complete "$1")
+}
+
+complete -o nosort -F %(complete_func)s %(prog_name)s
+"""
+
+ZSH = """\
+#compdef %(prog_name)s
+
+%(complete_func)s() {
+    local kind key text
+    local -a response plain open described
+    (( ! $+commands[%(prog_name)s] )) && return 1
+    response=("${(@f)$(env COMP_WORDS="${words[*]}" COMP_CWORD=$((CURRENT-1)) %(complete_var)s=zsh_complete %(prog_name)s)}")
+    for kind key text in "${(@)response}"; do
+        case $kind in
+            dir) _path_files -/ ;;
+            file) _path_files -f ;;
+            plain)
+                if [[ $key == *= ]]; then open+=("$key")
+                elif [[ $text == _ ]]; then plain+=("$key")
+                else described+=("$key:$text")
+                fi
+                ;;
+        esac
+    done
+    (( $#described )) && _describe -V unsorted described -U
+    (( $#plain )) && compadd -U -V unsorted -a plain
+    (( $#open )) && compadd -U -S '' -V unsorted -a open
+}
+
+if [[ $zsh_eval_context[-1] == loadautofunc ]]; then
+    %(complete_func)s "$@"
+else
+    compdef %(complete_func)s %(prog_name)s
+fi
+"""
+
+
+@add_completion_class
+class Bash(BashComplete):
+    """Bash 4.4 or newer."""
+
+    source_template = BASH
+    typed = ""
+
+    def get_completion_args(self) -> tuple[list[str], str]:
+        """The words before the one that is not whole yet, and that one; it may be empty, or within a quotation."""
+        _, *words, last = split_arg_string(os.environ["COMP_WORDS"] + ".")
+        self.typed = last[:-1]
+        return words, self.typed
+
+    def format_completion(self, item: CompletionItem) -> str:
+        """Without what stands before the part of the word that bash takes for the word."""
+        broken_at = max(map(self.typed.rfind, ":="))
+        return f"{item.type},{item.value.removeprefix(self.typed[: broken_at + 1])}"
+
+
+class WholeWord(ShellComplete):
+    """Of a shell that replaces a word as a whole: to what click completes in `--option=value` the option is added."""
+
+    option = ""
+
+    def get_completion_args(self) -> tuple[list[str], str]:
+        words, typed = super().get_completion_args()
+        option, equals, _ = typed.partition("=")
+        self.option = option + equals if equals and typed.startswith("--") else ""
+        return words, typed
+
+    def format_completion(self, item: CompletionItem) -> str:
+        added: dict[str, Any] = {"type": item.type, "help": item.help}
+        return super().format_completion(CompletionItem(self.option + item.value, **added))
+
+
+@add_completion_class
+class Zsh(WholeWord, ZshComplete):
+    """Zsh, when compinit has run."""
+
+    source_template = ZSH
+
+
+@add_completion_class
+class Fish(WholeWord, FishComplete):
+    """Fish."""
