@@ -98,6 +98,12 @@ def test_what_was_done_and_not_answered_is_not_done_again(tmp_path: Path, zookee
                         "reports", "supervisors", "topologies"}, lost  # fmt: skip
         for proxy in ways.all:
             proxy.loses = lambda change: False
+        taken = Change("create", f"{run.daemons.root}{paths.topology('third')}")
+        way.loses = lambda change: change == taken and taken not in way.lost
+        run.another("third")
+        assert taken in way.lost
+        assert run.names() == [run.name, "third"]
+        run.obey("kill", "third", "-w", "0", "--wait")
 
 
 def until_placed(way: ZooKeeperProxy) -> Callable[[Change], bool]:
