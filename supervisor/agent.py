@@ -456,7 +456,8 @@ class Supervisor:
                 self._reporter.report(view, report_of(hosted.standing(view.asked, stopped)), now)
         for view in outlook.views.values():
             for place in view.withdrawn:
-                if place.supervisor == self.id and (view.record.id, place.worker) not in self._hosted:
+                here = place.supervisor == self.id and not view.places(place)
+                if here and (view.record.id, place.worker) not in self._hosted:
                     self._reporter.gone(view, place, now)
 
     def _awaits_workers(self, outlook: Outlook) -> bool:

@@ -44,6 +44,11 @@ class TopologyView:
         """The workers that are to go."""
         return () if self.leaving is None else self.leaving.placements
 
+    def places(self, worker: Placement) -> bool:
+        """Whether a worker still has its place: who is to go is noted first, and may start until it has lost that."""
+        same = (worker.worker, worker.incarnation)
+        return any((place.worker, place.incarnation) == same for place in self.placements)
+
     @property
     def whole(self) -> bool:
         """Whether the assignment is one of just these tasks, or there is none."""

@@ -173,6 +173,18 @@ def test_workers_that_were_withdrawn_before_they_ran_are_waited_for_by_nobody(ho
     assert hosts.pids() == {}
 
 
+def test_a_worker_that_is_to_go_and_still_has_its_place_is_not_said_to_be_gone_as_it_may_start(
+    hosts: Hosts,
+) -> None:
+    record = hosts.submit()
+    assignment = hosts.registry.assignment(record.id)
+    assert assignment is not None
+    hosts.registry.save_leaving(assignment)  # Nimbus notes it first, and may be cut short there
+    hosts.supervisors[0].sync(hosts.clock.now())
+    assert len(hosts.pids()) == 2
+    assert not any(report.stopped for report in hosts.link.reports)
+
+
 def test_a_new_topology_of_the_name_of_one_before_has_nothing_of_it(hosts: Hosts) -> None:
     before = hosts.submit(tasks=2)
     hosts.until(lambda: both_opened(hosts))
