@@ -342,6 +342,13 @@ def test_workers_that_go_are_noted_first_and_those_that_come_last(master: Master
     ]
 
 
+def test_a_counter_that_was_set_back_gives_no_version_of_this_topology_again(master: Master) -> None:
+    before = master.nimbus.topology("words").version
+    master.store.put(paths.counter("assignments"), b"0")
+    master.nimbus.rebalance("words", workers=2, wait_secs=0)
+    assert master.nimbus.topology("words").version > before
+
+
 def test_a_supervisor_has_its_copy_of_the_keys_before_it_has_workers() -> None:
     store = InMemoryStore()
     keys = PlainKeys(store, [{"secret": "x"}])

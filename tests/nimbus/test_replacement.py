@@ -272,6 +272,15 @@ def test_a_version_that_cannot_be_read_stops_nobody(where: str, scenario: Scenar
     assert scenario.store.children("/") == ["cluster", "counters", "supervisors"]
 
 
+def test_each_version_that_cannot_be_read_is_told_of_once(scenario: Scenario) -> None:
+    scenario.say("@ 0 supervisor s1 slots=1; submit words tasks=1")
+    for told, path in enumerate((paths.replacement("words"), paths.replaced("words")), 1):
+        scenario.store.put(path, b"nonsense")
+        scenario.say(f"@ {told} tick")
+        notes = scenario.nimbus.topology("words").notes
+        assert [path in note for note in notes] == [False] * (told - 1) + [True]
+
+
 def test_what_had_drained_for_a_version_that_is_gone_drains_again_when_it_has_to(scenario: Scenario) -> None:
     scenario.say("@ 0 supervisor s1 slots=2; submit words tasks=2 workers=2; submit words tasks=1 replace")
     scenario.say("@ 1 report words w1 drained")

@@ -153,6 +153,22 @@ def test_everything_of_a_topology_is_found_and_removed(store: InMemoryStore, reg
     assert registry.assignment("words-1-0") == PLACED
 
 
+def test_of_all_that_a_topology_has_where_its_workers_are_is_forgotten_last(
+    store: InMemoryStore, registry: Registry
+) -> None:
+    """Whoever dies in the midst of it leaves slots taken rather than two workers in one."""
+    registry.save_assignment(PLACED)
+    registry.save_leaving(PLACED)
+    registry.save_report("words-1-0", REPORT)
+    registry.save_sealed_keys("words-1-0", "s1", b"sealed")
+    store.put(paths.description("words-1-0"), b"{}")
+    removed: list[str] = []
+    store.watch("/", removed.append)
+    registry.remove_all_of("words-1-0")
+    assert set(removed[-2:]) == {paths.assignment("words-1-0"), paths.leaving("words-1-0")}
+    assert len(removed) == 5
+
+
 def test_a_name_may_be_whatever_names_may_be() -> None:
     assert (name_of("a-b-12-5"), number_of("a-b-12-5")) == ("a-b", 12)
     assert (name_of("x"), number_of("x")) == ("x", 0)
