@@ -66,8 +66,8 @@ def host_name(ctx: click.Context, option: click.Parameter, value: str | None) ->
 def host_port(ctx: click.Context, option: click.Parameter, value: str) -> tuple[str, int]:
     """The callback of an option HOST:PORT; an IPv6 address stands in brackets."""
     host, colon, port = value.rpartition(":")
-    bare = ":" in host and not host.startswith("[")
-    if not colon or bare or not (port.isascii() and port.isdigit()) or int(port) > 65_535:
+    named = not host or host.startswith("[") or HOST.fullmatch(host) is not None
+    if not colon or not named or not (port.isascii() and port.isdigit()) or int(port) > 65_535:
         raise click.BadParameter(
             f"{value!r} is not HOST:PORT: it looks like 127.0.0.1:6627 or [::1]:6627", ctx, option
         )

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -235,6 +236,14 @@ def forget_token(url: str, token: str | None) -> None:
                 place.unlink()
 
 
+def finds_token(url: str, conf: Mapping[str, Any]) -> bool:
+    """Whether commands of this user find the token by themselves: the place in their home may be none to write to."""
+    from squall.tokens import user_place
+
+    place = user_place(url, os.environ)
+    return bool(conf.get("squall.token.file")) or (place is not None and os.path.isfile(place))
+
+
 def opening(url: str, slots: int, directory: Path, state: str | None, conf: Mapping[str, Any]) -> str:
     """What is said when everything is ready: one screen."""
     where = "" if url == DEFAULT_URL else f"  export SQUALL_NIMBUS={url}\n"
@@ -243,6 +252,8 @@ def opening(url: str, slots: int, directory: Path, state: str | None, conf: Mapp
     else:
         kept = f"Files, kept:             {directory}   (topologies go on the next time)"
     token = conf.get("squall.token.file") or directory / "nimbus" / "token"
+    if not finds_token(url, conf):
+        where += f"  export SQUALL_TOKEN_FILE={quote(str(token))}\n"
     return f"""\
 Squall {__version__}: Nimbus at {url}, {plural(slots, "worker slot")} on this machine.
 

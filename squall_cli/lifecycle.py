@@ -177,7 +177,10 @@ def wait_until_at_rest(client: Client, name: str, within: float | None) -> None:
         spouts = [each for each in status["components"].values() if each["kind"] == "spout"]
         if not pending and all(each["idle"] in AT_REST for each in spouts):
             return True, ""
-        return None, f"{name} is INACTIVE: {plural(pending, 'tree')} in flight"
+        return (
+            None,
+            f"{name} is INACTIVE: {plural(pending, 'tree') + ' in flight' if pending else 'its spouts stop'}",
+        )
 
     if wait(look, within) is None:
         raise SquallError(

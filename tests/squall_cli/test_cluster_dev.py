@@ -16,6 +16,8 @@ from pathlib import Path
 import pytest
 
 from squall.process_stat import all_processes
+from squall.tokens import user_place
+from squall_cli.dev import opening
 from tests.squall_cli.run_process import CAP, ROOT, Running, environment, running_squall
 
 TOPOLOGY = '''
@@ -240,3 +242,19 @@ def test_listening_to_other_machines_in_the_clear_is_refused(tmp_path: Path) -> 
     assert result.returncode == 1
     assert result.stderr.startswith("squall dev: 0.0.0.0 can be reached from other machines")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_where_the_token_is_is_said_when_nobody_would_find_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    url, state = "http://127.0.0.1:7", tmp_path / "my state"
+    line = f"  export SQUALL_TOKEN_FILE='{state}/nimbus/token'\n"
+    assert line in opening(url, 4, state, str(state), {})
+    assert line not in opening(url, 4, state, str(state), {"squall.token.file": "/etc/squall/token"})
+    place = user_place(url, os.environ)
+    assert place is not None
+    place.parent.mkdir(parents=True)
+    place.touch()
+    assert line not in opening(url, 4, state, str(state), {})

@@ -46,6 +46,14 @@ def test_what_nobody_could_connect_to_is_no_name_of_a_host(host: str) -> None:
     assert f"{host!r} is nothing that others reach this host by: give its name or its IPv4" in result.stderr
 
 
+@pytest.mark.parametrize("listen", ["6627", "a b:6627", "::1:6627", "h:", "h:x", "h:-1", "h:65536", "a/b:1"])
+def test_what_is_no_place_to_listen_at_is_wrong_usage(listen: str) -> None:
+    for daemon in ("nimbus", "supervisor", "dev", "zookeeper"):
+        result = run(daemon, "--listen", listen)
+        assert result.exit_code == 2
+        assert f"{listen!r} is not HOST:PORT: it looks like 127.0.0.1:6627 or [::1]:6627" in result.stderr
+
+
 @pytest.mark.parametrize("daemon", ["nimbus", "supervisor", "dev", "zookeeper"])
 def test_a_state_directory_is_named_and_is_none_of_a_file(daemon: str, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
