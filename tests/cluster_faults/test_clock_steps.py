@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -57,8 +56,6 @@ def test_steps_of_the_wall_clock_change_nothing(
         old = run.daemons.leader()
         assert old is not None
         run.daemons.nimbuses[old].kill()
-        began = time.monotonic()
         run.wait_for(lambda: run.daemons.leader() == 1 - old, "the other Nimbus", 25.0)
         run.wait_for(lambda: run.state() is None, "the end of the topology", 30.0)
-        assert time.monotonic() - began < 45.0
         assert not run.total.failed
