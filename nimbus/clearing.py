@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection
+from shlex import quote
 
 from nimbus.assigning import Keys, workers_of
 from nimbus.lifecycle import FAILED
@@ -33,7 +34,7 @@ class BadTopology(SquallError):
     def __str__(self) -> str:
         return (
             f"topology {self.name!r} cannot be read ({self.reason}): repair that value, or remove the topology"
-            f" with `squall kill {self.name}`"
+            f" with `squall kill {'-- ' if self.name.startswith('-') else ''}{quote(self.name)}`"
         )
 
 

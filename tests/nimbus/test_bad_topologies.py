@@ -182,3 +182,11 @@ def test_a_step_that_fails_for_one_topology_is_tried_again_and_keeps_nothing_fro
     told = [each.getMessage() for each in caplog.records if each.levelname == "ERROR"]
     assert len(told) == 1 and told[0].startswith("one: a step failed and is tried again: IllegalTransition: ")
     assert two.nimbus.due is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [("a b", "squall kill 'a b'"), ("-x", "squall kill -- -x"), ("one", "squall kill one")],
+)
+def test_the_command_that_removes_it_can_be_copied(name: str, command: str) -> None:
+    assert f"`{command}`" in str(BadTopology(name, "no record"))
