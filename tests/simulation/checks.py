@@ -14,6 +14,7 @@ from nimbus.lifecycle import TABLE
 from squall import worker_files
 from squall.cluster import paths
 from squall.cluster.records import Assignment, BadRecord, Placement, TopologyRecord, decode
+from squall.cluster.registry import Registry
 from squall.cluster.store import Guard, below
 from squall.worker_files import WHAT_A_STATE_ASKS
 from tests.simulation.daemons import Agent, Candidate
@@ -62,6 +63,10 @@ class Watcher(Observer):
         self.starts = 0
         self.writes = 0
         self.first: Broken | None = None
+        #: Processes (by pid) whose tasks are others', and those of them that nobody can wait for: since they lost their place
+        #: their supervisor was given up, or it was not there when they lost it.
+        self.superseded: set[int] = set()
+        self.unawaited: set[int] = set()
 
     def broken(self, text: str) -> Broken:
         """The end of a run. What is raised in the middle of a daemon's work it may catch, so it is raised again after it."""
@@ -89,6 +94,8 @@ class Watcher(Observer):
         elif below(paths.ASSIGNMENTS, path):
             topology_id = paths.unquoted(path.rpartition("/")[2])
             self.note_superseded(topology_id, () if value is None else self.check_assignment(value[0]))
+        elif below(paths.SUPERVISORS, path) and value is None:
+            self.note_given_up(paths.unquoted(path.rpartition("/")[2]))
         elif path == paths.LEADER and value is not None:
             self.leaders.append(value[0].decode())
 
@@ -138,10 +145,13 @@ class Watcher(Observer):
         """When a name becomes free, nobody that could be reached works under it."""
         if before is None or self.unreadable & {before.id, before.name}:
             return
-        there = {record.id for record in self.world.registry.supervisors()}
+        # A registry that remembers nothing: whose record is damaged counts as not there, as for a new leader.
+        there = {record.id for record in Registry(self.world.server.store).supervisors()}
         for process in self.world.processes.all():
             orders = process.orders
-            if orders is not None and orders.topology_id == before.id and process.machine.name in there:
+            if orders is None or orders.topology_id != before.id or process.pid in self.unawaited:
+                continue
+            if process.machine.name in there:
                 raise self.broken(f"{before.name} is gone, and {process.name} of it still runs")
 
     def note_superseded(self, topology_id: str, placements: tuple[Placement, ...]) -> None:
@@ -152,7 +162,16 @@ class Watcher(Observer):
                 continue
             _, worker, incarnation = process.identity
             if (worker, incarnation[0]) not in there:
+                self.superseded.add(process.pid)
                 self.world.superseded(process)
+                if self.world.server.store.get(paths.supervisor(process.machine.name)) is None:
+                    self.unawaited.add(process.pid)
+
+    def note_given_up(self, supervisor: str) -> None:
+        """Nobody waits any more for what was to go from there, also when it comes back."""
+        for process in self.world.machines[supervisor].living():
+            if process.pid in self.superseded:
+                self.unawaited.add(process.pid)
 
     def check_assignment(self, data: bytes) -> tuple[Placement, ...]:
         """Each task has one owner in an assignment; a version is given once; no slot has two workers."""
@@ -218,14 +237,11 @@ class Watcher(Observer):
         """After each event: nothing was broken in it, and at most one Nimbus takes itself for the leader."""
         if self.first is not None:
             raise self.first
-        able = [
-            candidate.name
-            for candidate in self.world.candidates.values()
-            if candidate.alive
-            and not candidate.session.early
-            and candidate.leadership.leading(candidate.now())
-        ]
-        if len(able) > 1:
+        leaders = 0
+        for candidate in self.world.candidates.values():
+            leaders += candidate.leads
+        if leaders > 1:
+            able = [each.name for each in self.world.candidates.values() if each.leads]
             raise self.broken(f"{able} lead at once")
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -19,15 +19,18 @@ from nimbus.control import Control
 from nimbus.master import Nimbus
 from nimbus.secrets import Secrets
 from squall.cluster import identity, paths
-from squall.cluster.leadership import Leadership
 from squall.cluster.records import NimbusRecord, WorkerReport
 from squall.cluster.registry import Registry
 from squall.cluster.store import Store
+from squall.rounds import LONGEST_SLEEP
 from squall.sealing import KeyPair
 from squall.worker_files import Incarnation
+from supervisor import agent
 from supervisor.agent import Supervisor
+from supervisor.environments import Environments
 from supervisor.identity import KnownCluster
 from supervisor.plan import Limits
+from supervisor.provisions import Provisions
 from tests.simulation.machines import Machine
 from tests.simulation.sessions import Chances, Server, SimulatedSession
 from tests.simulation.timeline import Actor, Timeline
@@ -42,8 +45,12 @@ LOOK_SECS: Final = 5.0
 LATENCY: Final = (0.001, 0.02)
 #: Seconds from a change to the look at it: changes come in crowds.
 SOON_SECS: Final = 0.02
-#: Seconds between two looks of a supervisor at its processes, while something is about to change: fewer than in earnest.
-POLL_SECS: Final = 0.1
+#: Seconds after which a supervisor sees what has become of its processes. In earnest it looks so often; here it is woken.
+SEEN_SECS: Final = (0.0, 0.2)
+#: Seconds between two looks of a supervisor though nothing has happened: while one of its limits may run out, and otherwise
+#: (a little more than a second, in which time it has something to do of itself).
+LIMITS_SECS: Final = 0.5
+REST_SECS: Final = 1.001
 
 
 class Memory:
@@ -52,7 +59,13 @@ class Memory:
     def __init__(self, disk: Path) -> None:
         self.disk = disk
         self.cluster: str | None = None
-        self.pair = KeyPair.load_or_make(disk / "key")
+        self.pair = pair_of(disk.name)
+
+
+@lru_cache
+def pair_of(name: str) -> KeyPair:
+    """The key pair of a daemon, the same in every run: to make one takes longer than an event."""
+    return KeyPair.make()
 
 
 def link_keys() -> dict[str, str]:
@@ -83,6 +96,7 @@ class Candidate(Actor):
             lambda: self.wake_in(SOON_SECS),
             self.secrets.steps_aside,
         )
+        self._leadership = self.control._leadership
         self.wake_in(random.uniform(0, 0.5))
 
     def _make_master(self, store: Store) -> Nimbus:
@@ -122,12 +136,14 @@ class Candidate(Actor):
 
     def _sleep(self) -> None:
         due = self.control.next_time()
-        self.wake_in(1.0 if due is None else min(1.0, max(SOON_SECS, due - self.now())))
+        self.wake_in(LONGEST_SLEEP if due is None else min(LONGEST_SLEEP, max(SOON_SECS, due - self.now())))
 
     @property
-    def leadership(self) -> Leadership:
-        """Its part in the elections."""
-        return self.control._leadership
+    def leads(self) -> bool:
+        """Whether it takes itself for the leader, and could know better."""
+        if self._leadership._guard is None or not self.alive or self.session.early:
+            return False
+        return self._leadership.leading(self.now())
 
     def command(self, do: Callable[[Nimbus], Any]) -> Any:
         """What an operator asks of it."""
@@ -230,6 +246,8 @@ class Agent(Actor):
         super().__init__(line, machine.name, -random.uniform(0, 1e6))
         self.machine = machine
         machine.supervisor = self
+        machine.news = self._news
+        self._random = random
         self.session = SimulatedSession(server, self, chances, random)
         known = KnownCluster(machine.disk)
         self.supervisor = Supervisor(
@@ -245,9 +263,12 @@ class Agent(Actor):
             limits=Limits(start=20.0, stop=5.0),
             command=no_command,
             kernel_kills=lambda: None,
-            key_pair=KeyPair.load_or_make(machine.disk / "key"),
+            key_pair=pair_of(machine.name),
             admit=lambda: known.admit(self.session),
             wake=lambda: self.wake_in(SOON_SECS),
+            provisions=Provisions(
+                machine.disk, self.session, environments=Environments(machine.disk / "environments", uv="")
+            ),
         )
         self._wakes_at: float | None = None
         self.wake_in(random.uniform(0, 0.5))
@@ -259,14 +280,24 @@ class Agent(Actor):
             self._wakes_at = moment
             self.line.at(moment, self, self._wake)
 
+    def _news(self) -> None:
+        """A process has said something, or ended."""
+        self.wake_in(self._random.uniform(*SEEN_SECS))
+
     def _wake(self) -> None:
         if self._wakes_at is not None and self.line.now < self._wakes_at:
             return
         self._wakes_at = None
-        now = self.now()
+        supervisor = self.supervisor
         try:
-            self.supervisor.sync(now)
-            seconds = self.supervisor.next_time(self.now()) - self.now()
+            supervisor.sync(self.now())
         except SquallError:
-            seconds = 0.5
-        self.wake_in(min(max(seconds, POLL_SECS), 1.0))
+            return self.wake_in(0.5)
+        now = self.now()
+        if supervisor.next_time(now) <= now:
+            return self.wake_in(SOON_SECS)
+        seconds = LIMITS_SECS if supervisor.next_time(now) - now <= agent.SOON else REST_SECS
+        outlook = supervisor._outlook
+        if outlook is not None:  # what could not be read is read again before long
+            seconds = min(seconds, max(outlook.next_time(now) - now, SOON_SECS))
+        self.wake_in(seconds)

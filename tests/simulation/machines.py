@@ -33,7 +33,9 @@ from worker.lease import Lease
 from worker.startup import own_place
 
 #: Seconds between two pulses of a process that has no news: more than in earnest, where it is one.
-BEAT_SECS: Final = 2.0
+BEAT_SECS: Final = 2.5
+#: Bytes of orders at most.
+MOST_ORDERS: Final = 1024 * 1024
 
 
 class Ended(BaseException):
@@ -108,6 +110,8 @@ class Machine:
     #: What becomes of the supervisor at its next start of a process: it dies before, or after the process is there.
     dies_starting: str | None = None
     supervisor: Actor | None = None
+    #: Told when a process has said something new, or ended.
+    news: Callable[[], None] = lambda: None
 
     def living(self) -> list[VirtualProcess]:
         """The processes that are there."""
@@ -138,8 +142,12 @@ class VirtualProcess(Actor):
         self.slot = -1
         self.topology: str | None = None
         self.number = 0
+        self._orders_file = str(directory / worker_files.ORDERS)
+        #: What stood there when it looked last.
+        self._read: bytes | None = None
+        self._pulse_file = str(directory / worker_files.PULSE)
         self._told: Flags | None = None
-        self._next_beat = 0.0
+        self._beats = False
         self._dying = False
         self._wakes_at: float | None = None
 
@@ -197,10 +205,14 @@ class VirtualProcess(Actor):
         self.lease.look()
         self._take_orders()
         self.program.look()
-        self._told = None
+        self._beats = True
 
     def _take_orders(self) -> None:
         assert self.orders is not None and self.program is not None
+        found = _content(self._orders_file)
+        if found == self._read:
+            return
+        self._read = found
         try:
             orders = worker_files.read_orders(self.directory)
         except worker_files.BadFile:
@@ -225,9 +237,12 @@ class VirtualProcess(Actor):
         if program is None or self.orders is None:
             return
         flags = program.flags()
-        if flags != self._told:
-            self._told = flags
+        news = flags != self._told
+        if news or self._beats:
+            self._told, self._beats = flags, False
             self._write_pulse(flags)
+        if news:
+            self.machine.news()
         wakes_at = program.next_time()
         if wakes_at is not None and (self._wakes_at is None or wakes_at < self._wakes_at):
             self._wakes_at = wakes_at
@@ -257,7 +272,7 @@ class VirtualProcess(Actor):
         with suppress(OSError):
             worker_files.write(self.directory, worker_files.PULSE, pulse)
             # Many pulses are written within one tick of the file system's clock here.
-            os.utime(self.directory / worker_files.PULSE, ns=(self.number, self.number))
+            os.utime(self._pulse_file, ns=(self.number, self.number))
 
     def _exit(self, status: int, reason: str) -> None:
         if not self.alive:
@@ -279,6 +294,7 @@ class VirtualProcess(Actor):
         if self.alive and self.program is not None:
             self.program.die()
         super().die()
+        self.machine.news()
 
     # What its supervisor does with it
 
@@ -296,3 +312,15 @@ class VirtualProcess(Actor):
         self._dying = True
         self.thaws_at = 0.0
         self.line.after(seconds, self, self.die)
+
+
+def _content(path: str) -> bytes | None:
+    """What a file holds."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        return os.read(descriptor, MOST_ORDERS)
+    finally:
+        os.close(descriptor)

@@ -10,12 +10,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 from unittest import mock
 
 from squall.worker_files import Orders
 from tests.simulation.machines import Habits, Machine, Program, VirtualProcess
 from tests.simulation.timeline import Killed, Timeline
+
+#: Seconds between two looks of a daemon at the store though nothing was told; in earnest it is one.
+LOOK_SECS: Final = 3.0
 
 
 class Processes:
@@ -163,5 +166,9 @@ def in_place_of_real_ones(processes: Processes) -> Iterator[None]:
         mock.patch("supervisor.hosted.kill_left_over", lambda session, directory: None),
         mock.patch("supervisor.hosted._KILL_PATIENCE", 0.0),
         mock.patch("supervisor.agent.secrets.randbits", random.getrandbits),
+        mock.patch("supervisor.environments.constraints", tuple),  # no topology brings requirements
+        # Of what nobody has told a session knows for CACHE_SECS, so that looks in between find what they found before.
+        mock.patch("supervisor.outlook.EVERY", LOOK_SECS),
+        mock.patch("nimbus.secrets.LOOK_SECS", LOOK_SECS),
     ):
         yield

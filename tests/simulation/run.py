@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing import get_context
@@ -37,8 +37,9 @@ from tests.simulation.world import World
 RECOVERY_SECS: Final = 120.0
 REMOVAL_SECS: Final = 90.0
 COMPLETION_SECS: Final = 120.0
-#: Seconds for which nothing may be wrong any more.
+#: Seconds for which nothing may be wrong any more, and for which nothing may come back of what is gone.
 REST_SECS: Final = 4.0
+GONE_SECS: Final = 2.0
 #: Events that are worked off in one run at most: more are a loop without end.
 MOST_EVENTS: Final = 400_000
 #: Broken runs after which no more are looked for.
@@ -123,7 +124,7 @@ def tell(world: World, steps: list[Step]) -> None:
     world.give_up_asking()
     for record in world.registry.topologies():
         story.kill(world, record.name, 1.0)
-    wait_for(world, REMOVAL_SECS, lambda: left_over(world), "is left when everything was killed")
+    wait_for(world, REMOVAL_SECS, lambda: left_over(world), "is left when everything was killed", GONE_SECS)
 
 
 def rest(world: World) -> None:
@@ -131,9 +132,10 @@ def rest(world: World) -> None:
     wait_for(world, RECOVERY_SECS, lambda: problems_at_rest(world), "is wrong after the last fault")
 
 
-def wait_for(world: World, seconds: float, problems: object, what: str) -> None:
+def wait_for(
+    world: World, seconds: float, problems: Callable[[], list[str]], what: str, rest: float = REST_SECS
+) -> None:
     """Let time pass until there are no problems, and for a little longer."""
-    assert callable(problems)
     until, fine_since = world.line.now + seconds, None
     while True:
         found = problems()
@@ -141,7 +143,7 @@ def wait_for(world: World, seconds: float, problems: object, what: str) -> None:
             fine_since = world.line.now
         if found:
             fine_since = None
-        if fine_since is not None and world.line.now - fine_since >= REST_SECS:
+        if fine_since is not None and world.line.now - fine_since >= rest:
             return
         if world.line.now >= until:
             listed = "\n  ".join(found)

@@ -9,19 +9,26 @@ Must not know: who uses it, what values mean.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from squall.cluster import paths
 from squall.cluster.memory import InMemoryStore
 from squall.cluster.store import Cancel, Guard, Unavailable, Watch, below
 from tests.simulation.timeline import Actor, Killed
 
+T = TypeVar("T")
+#: What was read at a path, and until when that counts.
+Known = dict[str, tuple[T, float]]
+
 SESSION_SECS: Final = 10.0
 #: Seconds that an entry of the cache lives though no event says that it is old.
 CACHE_SECS: Final = 8.0
+#: Seconds between two looks of the servers at who was heard.
+LOOK_SECS: Final = 0.5
 GARBAGE: Final = b'{"kind": "Garbage"'
 #: Seconds after which a client that was cut off is back.
 RECONNECT_SECS: Final = (0.05, 1.0)
@@ -44,10 +51,16 @@ class Chances:
     lose_event: float = 0.0
     double_event: float = 0.0
     late_event: float = 0.0
+    #: Whether any of these is not 0.
+    rough: bool = False
 
     def calm(self) -> None:
         """From now on nothing goes wrong."""
         self.__dict__.update(vars(Chances()))
+
+    def become(self, chances: Mapping[str, float]) -> None:
+        """From now on it is like this."""
+        self.__dict__.update(chances, rough=any(chances.values()))
 
 
 class Observer:
@@ -65,14 +78,11 @@ class SimulatedSession:
 
     session_secs = SESSION_SECS
 
-    def __init__(
-        self, server: Server, actor: Actor, chances: Chances, random: Random, cached: bool = True
-    ) -> None:
+    def __init__(self, server: Server, actor: Actor, chances: Chances, random: Random) -> None:
         self.server = server
         self.actor = actor
         self.chances = chances
         self.random = random
-        self.cached = cached
         #: Whether nothing gets through; and since when there has been no contact.
         self.cut = False
         self.away_since: float | None = None
@@ -81,16 +91,15 @@ class SimulatedSession:
         self.early = False
         #: After so many further writes the process dies, before or after the last of them.
         self.dies_after: int | None = None
-        self.calls = 0
         self._inner = server.store.session()
         self._watches: list[tuple[str, Watch]] = []
-        self._cache: dict[tuple[str, str], tuple[Any, float]] = {}
+        self._values: Known[tuple[bytes, int] | None] = {}
+        self._names: Known[list[str]] = {}
         self._last_event = 0.0
         self._closed = False
-        server.sessions.append(self)
+        server.enter(self)
         actor.on_death.append(self.close)
         self._unwatch = server.store.watch("/", self._event)
-        self._look()
 
     def close(self) -> None:
         """The process is gone; the session goes when it was silent for long enough."""
@@ -102,11 +111,6 @@ class SimulatedSession:
         inner, line = self._inner, self.actor.line
         line.at(line.now + self.session_secs, self.server.actor, inner.expire)
         self.server.sessions.remove(self)
-
-    def close_orderly(self) -> None:
-        """The process says good bye."""
-        self._inner.expire()
-        self.close()
 
     # Contact
 
@@ -124,12 +128,9 @@ class SimulatedSession:
         self.early = True
         self.expire()
 
-    def _look(self) -> None:
-        """The servers' side, every second: has the process been heard?"""
-        if self._closed:
-            return
+    def look(self) -> None:
+        """The servers' side: has the process been heard?"""
         line = self.actor.line
-        line.after(0.5, self.server.actor, self._look)
         if self.reachable and not self.actor.frozen and self.actor.alive:
             self.away_since = None
             if not self.connected or self._inner._expired:
@@ -156,7 +157,7 @@ class SimulatedSession:
         if self._inner._expired:
             self._inner = self.server.store.session()
         self.connected = True
-        self._cache.clear()
+        self._forget()
         for prefix, callback in list(self._watches):
             callback(prefix)
 
@@ -175,16 +176,17 @@ class SimulatedSession:
 
     def _event(self, path: str) -> None:
         """The store has changed; the process hears of it in a moment."""
-        chances, draw = self.chances, self.random.random
         if not self.reachable or not self.connected or not self.actor.alive:
             return  # it looks at everything when it is back
-        if draw() < chances.lose_event:
-            return
-        times = 2 if draw() < chances.double_event else 1
+        chances, draw, line = self.chances, self.random.random, self.actor.line
+        times = 1
+        if chances.rough:
+            times = 0 if draw() < chances.lose_event else 2 if draw() < chances.double_event else 1
         for _ in range(times):
-            delay = self.random.uniform(0.5, 5.0) if draw() < chances.late_event else 0.001 + 0.02 * draw()
-            self._last_event = max(self._last_event, self.actor.line.now + delay)
-            self.actor.line.at(self._last_event, self.actor, lambda: self._told(path))
+            late = chances.rough and draw() < chances.late_event
+            delay = self.random.uniform(0.5, 5.0) if late else 0.001 + 0.02 * draw()
+            self._last_event = max(self._last_event, line.now + delay)
+            line.at(self._last_event, self.actor, partial(self._told, path))
 
     def _told(self, path: str) -> None:
         if not self._closed:
@@ -194,19 +196,25 @@ class SimulatedSession:
                     callback(path)
 
     def _drop(self, path: str) -> None:
-        for kind in ("get", "children"):
-            for above in _upwards(path):
-                self._cache.pop((kind, above), None)
+        values, names = self._values, self._names
+        for above in _upwards(path):
+            values.pop(above, None)
+            names.pop(above, None)
+
+    def _forget(self) -> None:
+        self._values.clear()
+        self._names.clear()
 
     # Reads
 
     def get(self, path: str) -> tuple[bytes, int] | None:
         """See `Store`."""
-        return self._read("get", path)  # type: ignore[no-any-return]
+        return self._read(self._values, path, InMemoryStore.get)
 
     def children(self, path: str) -> list[str]:
         """See `Store`."""
-        return list(self._read("children", path))
+        found: list[str] = self._read(self._names, path, InMemoryStore.children)
+        return list(found)
 
     def owns(self, path: str) -> bool:
         """See `Store`. Never from the cache."""
@@ -218,16 +226,14 @@ class SimulatedSession:
     def fresh(self) -> None:
         """From now on reads are at least as new as this moment."""
         self._call(lambda: self._inner.get("/"))
-        self._cache.clear()
+        self._forget()
 
-    def _read(self, kind: str, path: str) -> Any:
-        now = self.actor.line.now
-        found = self._cache.get((kind, path))
-        if found is not None and now < found[1] and self.connected:
+    def _read(self, known: Known[T], path: str, read: Callable[[InMemoryStore, str], T]) -> T:
+        found = known.get(path)
+        if found is not None and self.actor.line.now < found[1] and self.connected:
             return found[0]
-        value = self._call(lambda: getattr(self._inner, kind)(path))
-        if self.cached:
-            self._cache[kind, path] = value, self.actor.line.now + CACHE_SECS
+        value = self._call(lambda: read(self._inner, path))
+        known[path] = value, self.actor.line.now + CACHE_SECS
         return value
 
     # Writes
@@ -269,9 +275,14 @@ class SimulatedSession:
         finally:
             self._drop(path)
 
-    def _call(self, do: Callable[[], Any]) -> Any:
+    def _call(self, do: Callable[[], T]) -> T:
         """A call of the servers, with all that can become of it."""
-        self.calls += 1
+        if not self.chances.rough and self.connected and not self.cut and self.server.up:
+            self.away_since = None  # the servers have heard of it
+            return do()
+        return self._rough_call(do)
+
+    def _rough_call(self, do: Callable[[], T]) -> T:
         actor, chances, draw = self.actor, self.chances, self.random.random
         if not self.connected or not self.reachable:
             if self.connected and not actor.line.deep:  # it does not know yet
@@ -314,6 +325,17 @@ class Server:
         #: How many values were damaged so far.
         self.damages = 0
         self._kept: Any = None
+        self._look()
+
+    def enter(self, session: SimulatedSession) -> None:
+        """A session begins."""
+        self.sessions.append(session)
+        session.look()
+
+    def _look(self) -> None:
+        self.actor.line.after(LOOK_SECS, self.actor, self._look)
+        for session in list(self.sessions):
+            session.look()
 
     def damage(self, path: str) -> Callable[[], None]:
         """What stands at a path is garbage from now on; gives what repairs it, if it still stands there."""
@@ -358,10 +380,11 @@ class Server:
             tree.owners.clear()
 
 
-def _upwards(path: str) -> list[str]:
+@lru_cache(8192)
+def _upwards(path: str) -> tuple[str, ...]:
     """A path and all above it."""
     found = [path]
     while path != "/":
         path = path.rpartition("/")[0] or "/"
         found.append(path)
-    return found
+    return tuple(found)

@@ -365,7 +365,7 @@ def rough_time(
 ) -> None:
     world.air.be(air)
     for chances in world.chances.values():
-        chances.__dict__.update(sessions)
+        chances.become(sessions)
     world.link_chances.__dict__.update(links)
 
     def calm() -> None:

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import Final
 
+#: When, in which order among those of that moment, to whom, what.
+Event = tuple[float, int, "Actor", Callable[[], None]]
 #: Actors that may be frozen inside each other's events, at most: Python's stack grows with each.
 DEEPEST: Final = 6
 
@@ -32,6 +34,8 @@ class Actor:
         self.clock_began = clock_began
         #: Whether one of its events is being worked off: no other begins inside it.
         self.busy = False
+        #: What came meanwhile, in its order.
+        self.waiting: list[Event] = []
         #: What follows from its death, for what is outside of it.
         self.on_death: list[Callable[[], None]] = []
 
@@ -73,13 +77,13 @@ class Timeline:
         self.events = 0
         #: Called after each event.
         self.after_event: Callable[[], None] = lambda: None
-        self._queue: list[tuple[float, int, Actor, Callable[[], None]]] = []
+        self._queue: list[Event] = []
         self._number = 0
 
     def at(self, moment: float, actor: Actor, do: Callable[[], None]) -> None:
         """Have something happen to an actor then, or as soon as it can."""
         self._number += 1
-        heappush(self._queue, (max(moment, self.now), self._number, actor, do))
+        heappush(self._queue, (moment if moment > self.now else self.now, self._number, actor, do))
 
     def after(self, seconds: float, actor: Actor, do: Callable[[], None]) -> None:
         """Have something happen to an actor so long from now."""
@@ -92,18 +96,23 @@ class Timeline:
 
     def step(self, until: float) -> bool:
         """Let the next thing happen; False when nothing more is due until then, and it is then."""
-        if not self._queue or self._queue[0][0] > until:
-            self.now = max(self.now, until)
+        queue = self._queue
+        if not queue or queue[0][0] > until:
+            if until > self.now:
+                self.now = until
             return False
-        moment, _, actor, do = heappop(self._queue)
-        self.now = max(self.now, moment)
+        event = heappop(queue)
+        moment, _, actor, do = event
+        if moment > self.now:
+            self.now = moment
         if not actor.alive:
             return True
-        if actor.frozen or actor.busy:
-            # A frozen call of the same process is below us on the stack: it thaws no sooner than that.
-            self.at(max(actor.thaws_at, self.now + 0.001), actor, do)
-            return True
-        self._do(actor, do)
+        if actor.busy:  # a frozen call of the same process is below us on the stack
+            actor.waiting.append(event)
+        elif self.now < actor.thaws_at:
+            self.at(actor.thaws_at, actor, do)
+        else:
+            self._do(actor, do)
         return True
 
     def _do(self, actor: Actor, do: Callable[[], None]) -> None:
@@ -118,6 +127,8 @@ class Timeline:
         finally:
             actor.busy = False
             self.depth -= 1
+            while actor.waiting:
+                heappush(self._queue, actor.waiting.pop())
         self.after_event()
 
     @property

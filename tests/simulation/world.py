@@ -6,7 +6,6 @@ Must not know: what is checked, which faults come when (`tests.simulation.story`
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -80,6 +79,8 @@ class World:
         self.line = Timeline()
         self.nature = Actor(self.line, "nature")
         self.server = Server(self.nature)
+        #: The records as the servers have them, past all sessions.
+        self.registry = Registry(self.server.store)
         self.link_chances = LinkChances()
         self.chances = {name: Chances() for name in (*self.candidate_names, *self.machine_names)}
         #: Topologies whose sources last so many seconds, by their name.
@@ -163,18 +164,7 @@ class World:
             return TupleProgram(process, orders, self.air, BOOKS[self.book_of(orders.topology)])
         return IdleProgram(process, self.settings.habits, self.finite.get(orders.topology))
 
-    def wipe_disk(self, name: str) -> None:
-        """A machine comes back with an empty disk."""
-        disk = self.machines[name].disk
-        shutil.rmtree(disk)
-        disk.mkdir()
-
     # What there is
-
-    @property
-    def registry(self) -> Registry:
-        """The records as the servers have them, past all sessions."""
-        return Registry(self.server.store)
 
     @property
     def leader(self) -> Candidate | None:
