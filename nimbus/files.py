@@ -3,7 +3,7 @@
 Every Nimbus holds those of all topologies that are there, in one directory: `<directory>/<sha256>`. A file comes in under
 another name, is hashed on the way, and gets its own name when it is whole and what it says it is: so a name that is
 there is a file that is right. What no topology needs any more goes when it has not been asked for in a while.
-Must not know: HTTP, who needs a file, what is inside (`squall.archives` checks that).
+Must not know: HTTP, who needs a file, what is inside (`squall.archives` and `squall.travel_rules` check that).
 """
 
 from __future__ import annotations
@@ -20,12 +20,11 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from squall import archives
+from squall.travel_rules import MOST_REQUIREMENTS_BYTES, problem_of_requirements, problems_of_code
 from topology_api.errors import SquallError
 
 #: What a topology may bring: its kind -> whether it is an archive.
 KINDS: Final = {"code": True, "wheels": True, "requirements": False}
-#: Bytes of a requirements file.
-MOST_REQUIREMENTS: Final = 1024 * 1024
 _INCOMING: Final = "incoming-"
 _NAME: Final = re.compile(r"[0-9a-f]{64}")
 
@@ -110,10 +109,12 @@ class FileStore:
         with self._lock:
             if (kind, sha256) in self._sound:
                 return
-        if KINDS[kind]:
-            archives.check(path, self.limit, self.unpacked_limit)
-        else:
+        if not KINDS[kind]:
             _check_requirements(path)
+        else:
+            contents = archives.check(path, self.limit, self.unpacked_limit)
+            if kind == "code":
+                _check_code(contents.names)
         with self._lock:
             self._sound.add((kind, sha256))
 
@@ -180,13 +181,16 @@ def too_large(limit: int) -> str:
     return f"the file is larger than the {limit:,} bytes that Nimbus takes (nimbus.package.limit.bytes)"
 
 
+def _check_code(places: Collection[str]) -> None:
+    problems = problems_of_code(places)
+    if problems:
+        first, *others = problems
+        more = (f"; {place}: {problems[place]}" for place in others)
+        raise archives.BadArchive("".join([problems[first], *more]), first)
+
+
 def _check_requirements(path: Path) -> None:
-    size = path.stat().st_size
-    if size > MOST_REQUIREMENTS:
-        raise FileTooLarge(f"the requirements are {size:,} bytes long, of at most {MOST_REQUIREMENTS:,}")
-    try:
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise BadFile("the requirements are no text in UTF-8") from None
-    if "\0" in text:
-        raise BadFile("the requirements hold a zero byte")
+    with open(path, "rb") as file:
+        problem = problem_of_requirements(file.read(MOST_REQUIREMENTS_BYTES + 1))
+    if problem is not None:
+        raise BadFile(f"the requirements are refused: {problem}")

@@ -18,16 +18,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from squall.travel_rules import OURS
 from topology_api.builder import TopologyBuilder
 from topology_api.errors import SquallError
 from topology_api.topology import Topology
 from topology_api.wording import listed, nearest, shown, typed
-from worker.reports import describe, place_of, user_frames
+from worker.reports import MOST_LINES, cause_lines, describe, place_of, user_frames
 
-#: Our own packages: a module of one of these names can never be told from ours.
-OURS = (
-    "topology_api", "squall", "nimbus", "supervisor", "worker", "squall_io", "local_cluster", "squall_cli",
-)  # fmt: skip
 HOME = Path(__file__).resolve().parent.parent
 DEFAULT_NAME = "topology"
 MOST_FRAMES = 4
@@ -213,7 +210,9 @@ def trouble(head: str, error: BaseException) -> str:
     if not isinstance(
         error, SquallError
     ):  # what is wrong with the topology is said in full; the place is enough
-        for frame in frames[-MOST_FRAMES:]:
+        causes = cause_lines(error)
+        lines += [f"  {line}" for line in causes]
+        for frame in frames[-min(MOST_FRAMES, (MOST_LINES - len(causes)) // 2) :]:
             lines.append(f'  File "{frame.filename}", line {frame.lineno}, in {frame.name}')
             if frame.line:
                 lines.append(f"    {frame.line}")

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import importlib.machinery
 import os
-import re
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,10 +21,10 @@ from typing import Final
 
 from squall.archives import BadArchive, digest_of, pack
 from squall.tar_members import name_problem
+from squall.travel_rules import problem_of_requirements, problems_of_code
 from squall_cli.figures import plural
-from squall_cli.loading import OURS, Source
+from squall_cli.loading import Source
 from squall_cli.user_modules import (
-    NEEDED,
     Before,
     CannotShip,
     Modules,
@@ -33,19 +32,12 @@ from squall_cli.user_modules import (
     find_modules,
     is_installed,
     suffix_of,
-    top_names,
     user_folders,
 )
 from topology_api.wording import listed
 
 CODE, WHEELS, REQUIREMENTS = "code", "wheels", "requirements"
 HOOKS: Final = "topology.auto.task.hooks"
-#: A list of requirements is text that people write.
-MOST_REQUIREMENTS_BYTES: Final = 256 * 1024
-#: A line of a requirements file that points to other files, which no host has.
-POINTS_HERE: Final = re.compile(
-    r"\s*(-[rcef]|--(requirement|constraint|editable|find-links)\b|[./]|file:|[^#]*@\s*file:)"
-)
 
 
 @dataclass(frozen=True)
@@ -212,43 +204,19 @@ def add_resource(modules: Modules, resource: Resource, source: Source) -> None:
 
 def check_names(files: Mapping[str, Path]) -> None:
     """CannotShip, naming all, when what travels would hide a module of ours, of what we need, or of Python's."""
-    problems = []
-    for name, place in top_names(files).items():
-        if name in OURS:
-            whose = "Squall has a package of that name"
-        elif name in NEEDED:
-            whose = "Squall itself needs the library of that name"
-        elif name in sys.stdlib_module_names:
-            whose = "Python's standard library has a module of that name"
-        else:
-            continue
-        problems.append(
-            f"{files[place]}: a module named {name!r} cannot be shipped, because {whose};"
-            f" rename it, for example to my_{name}, and the imports of it"
-        )
+    problems = problems_of_code(files)
     if problems:
-        raise CannotShip("\n".join(problems))
+        raise CannotShip("\n".join(f"{files[place]}: {problem}" for place, problem in problems.items()))
 
 
 def read_requirements(path: Path) -> Path:
     """A requirements file that a host can work with; CannotShip, with the line, when it points to other files."""
     try:
-        data = path.read_bytes()
-        text = data.decode("utf-8-sig")
+        problem = problem_of_requirements(path.read_bytes())
     except OSError as error:
         raise CannotShip(f"--requirements {path}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise CannotShip(f"--requirements {path}: it is not UTF-8 text") from None
-    if len(data) > MOST_REQUIREMENTS_BYTES:
-        raise CannotShip(
-            f"--requirements {path}: it has {len(data):,} bytes, of at most {MOST_REQUIREMENTS_BYTES:,}"
-        )
-    for number, line in enumerate(text.splitlines(), 1):
-        if POINTS_HERE.match(line):
-            raise CannotShip(
-                f"--requirements {path}, line {number}: {line.strip()!r} points to a file of this machine, which no host has;"
-                " write the packages out (`pip freeze` lists them), and ship built ones with --wheels DIR"
-            )
+    if problem is not None:
+        raise CannotShip(f"--requirements {path}: {problem}")
     return Path(os.path.abspath(path))
 
 

@@ -22,13 +22,12 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
 
-from squall_cli.loading import HOME, OURS
+from squall.travel_rules import NEEDED, OURS
+from squall_cli.loading import HOME
 from topology_api.errors import SquallError
 
 #: A folder of these names holds nothing that anybody wrote for the topology.
 SKIPPED_FOLDERS = ("__pycache__", "node_modules", "site-packages", "dist-packages")
-#: What a worker itself imports: the user's module of one of these names, first on its path, would end it.
-NEEDED = ("cloudpickle", "msgspec", "yaml", "zmq")
 #: Python imports these by itself, from wherever they are.
 NOBODYS = ("__main__", "__mp_main__", "sitecustomize", "usercustomize")
 
@@ -286,17 +285,3 @@ def add_spec(found: Modules, name: str, spec: importlib.machinery.ModuleSpec) ->
     for folder in portions:
         add_package(found, name, folder)
     return bool(portions)
-
-
-def top_names(places: Collection[str]) -> dict[str, str]:
-    """The names that an import would find in an archive of these files -> the file that each is found by."""
-    tops: dict[str, str] = {}
-    suffixes = tuple(importlib.machinery.all_suffixes())
-    for place in sorted(places):
-        top, slash, rest = place.partition("/")
-        if slash:
-            if rest.startswith("__init__.") and rest.endswith(suffixes):
-                tops[top] = place
-        elif top.endswith(suffixes):
-            tops[top.partition(".")[0]] = place
-    return tops

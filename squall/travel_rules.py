@@ -1,0 +1,126 @@
+"""What may travel with a topology: which names an archive of code may have, and what a list of requirements may say.
+
+Who packs asks here, so that people hear of it at once, and who receives asks again, since anybody may send anything.
+Must not know: archives, where files lie, who asks.
+"""
+
+from __future__ import annotations
+
+import importlib.machinery
+import re
+import shlex
+import sys
+from collections.abc import Collection, Iterator
+from typing import Final
+
+#: Our own packages: a module of one of these names can never be told from ours.
+OURS: Final = (
+    "topology_api", "squall", "nimbus", "supervisor", "worker", "squall_io", "local_cluster", "squall_cli",
+)  # fmt: skip
+#: What a worker itself imports: the user's module of one of these names, first on its path, would end it.
+NEEDED: Final = ("cloudpickle", "msgspec", "yaml", "zmq")
+#: A list of requirements is text that people write.
+MOST_REQUIREMENTS_BYTES: Final = 256 * 1024
+
+#: Options of pip that read other files, or folders. pip takes what they begin with for them, and values that are glued on.
+_SHORT: Final = ("-r", "-c", "-e", "-f")
+_LONG: Final = ("--requirement", "--constraint", "--editable", "--find-links")
+_FILE_URL: Final = re.compile(r"(?:(?<![\w.-])|(?<=-i))file:", re.IGNORECASE)
+_COMMENT: Final = re.compile(r"(?:^|\s+)#.*$")
+_ARCHIVES: Final = (".whl", ".zip", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar")
+
+
+def top_names(places: Collection[str]) -> dict[str, str]:
+    """The names that an import would find in an archive of these files -> the file that each is found by."""
+    tops: dict[str, str] = {}
+    suffixes = tuple(importlib.machinery.all_suffixes())
+    for place in sorted(places):
+        top, slash, rest = place.partition("/")
+        if slash:
+            if rest.startswith("__init__.") and rest.endswith(suffixes):
+                tops[top] = place
+        elif top.endswith(suffixes):
+            tops[top.partition(".")[0]] = place
+    return tops
+
+
+def problems_of_code(places: Collection[str]) -> dict[str, str]:
+    """The files of an archive that would hide a module of ours, of what we need, or of Python's -> why they cannot travel."""
+    problems = {}
+    for name, place in top_names(places).items():
+        if name in OURS:
+            whose = "Squall has a package of that name"
+        elif name in NEEDED:
+            whose = "Squall itself needs the library of that name"
+        elif name in sys.stdlib_module_names:
+            whose = "Python's standard library has a module of that name"
+        else:
+            continue
+        problems[place] = (
+            f"a module named {name!r} cannot be shipped, because {whose};"
+            f" rename it, for example to my_{name}, and the imports of it"
+        )
+    return problems
+
+
+def problem_of_requirements(data: bytes) -> str | None:
+    """Why no host can work with a list of requirements: `it is not UTF-8 text`, `line 3: ...`; None when hosts can."""
+    if len(data) > MOST_REQUIREMENTS_BYTES:
+        return f"it is longer than the {MOST_REQUIREMENTS_BYTES:,} bytes that it may have at most"
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return "it is not UTF-8 text"
+    if "\0" in text:
+        return "it holds a zero byte"
+    for number, line in _lines(text):
+        if _points_to_files(line):
+            return (
+                f"line {number}: {line!r:.200} points to a file of the submitter's machine, which no host has;"
+                " write the packages out (`pip freeze` lists them), and ship built ones with --wheels DIR"
+            )
+    return None
+
+
+def _lines(text: str) -> Iterator[tuple[int, str]]:
+    """(number of its first line, line) as pip reads them: without comments, with those joined that end in a backslash."""
+    number, parts = 0, [""]
+    for at, line in enumerate(text.splitlines(), 1):
+        number = number or at
+        joined = line.endswith("\\") and not line.lstrip().startswith("#")
+        parts.append(line[:-1] if joined else line)
+        if not joined:
+            yield number, _COMMENT.sub("", "".join(parts)).strip()
+            number, parts = 0, [""]
+    yield number, _COMMENT.sub("", "".join(parts)).strip()
+
+
+def _points_to_files(line: str) -> bool:
+    if _FILE_URL.search(line):
+        return True
+    try:
+        words = shlex.split(line)
+    except ValueError:  # a quote that is not closed: pip says so
+        words = line.split()
+    options = [word for word in words if word.startswith("-")]
+    requirement = line.partition(";")[0].partition(" -")[0].strip() if not line.startswith("-") else ""
+    return any(map(_reads_files, options)) or _is_path(requirement)
+
+
+def _reads_files(option: str) -> bool:
+    name = option.partition("=")[0]
+    if name.startswith("--"):
+        return len(name) > len("--") and any(each.startswith(name) for each in _LONG)
+    return name.startswith(_SHORT)
+
+
+def _is_path(requirement: str) -> bool:
+    """Whether pip would look for it among the files: it has a folder in it, or is one, or is a file's name."""
+    if "://" in requirement:
+        return False
+    return (
+        requirement.startswith((".", "~"))
+        or "/" in requirement
+        or "\\" in requirement
+        or requirement.lower().endswith(_ARCHIVES)
+    )

@@ -1,0 +1,81 @@
+"""What may travel with a topology: names in an archive of code, and lines of requirements."""
+
+from __future__ import annotations
+
+import re
+from importlib.machinery import EXTENSION_SUFFIXES
+
+import pytest
+
+from squall.travel_rules import MOST_REQUIREMENTS_BYTES, problem_of_requirements, problems_of_code
+
+POINTS_TO_FILES = [
+    "-e .", "-e.", "--editable=.", "--edit .", "-r other.txt", "-rother.txt", "--requirement other.txt", "--req other.txt",
+    "-c limits.txt", "--constraint=limits.txt", "-f wheels", "--find-links wheels", "--pre -r other.txt", "-ifile:///x",
+    ".", "..", "./pkg", "../pkg", "/opt/x.whl", "pkg/part", "pkg\\part", "~/pkg", "x-1.0-py3-none-any.whl", "x.zip ; True",
+    "x @ file:///etc", "x@file:etc", "x @ FILE:///etc", "x @ ./pkg", "file:///x", "git+file:///x", "--index-url=file:///x",
+    "-\\\nr other.txt", "x @ \\\n file:///etc",
+]  # fmt: skip
+EVERYTHING_ELSE = [
+    "", "six", "six==1.16 # as in -e .", "# -r other.txt", "x >= 1 ; python_version > '3.9'", "x @ https://host/a/x.whl",
+    "git+https://host/a/b@main", "https://host/x.tar.gz", "--index-url https://host/simple", "-i https://host/simple", "--pre",
+    "--require-hashes", "x==1 --hash=sha256:a/b", "x==1 \\\n    --hash=sha256:ab", "--no-binary :all:", "profile",
+    "# a comment that ends in \\\nsix", "x @ https://host/'",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("line", POINTS_TO_FILES)
+def test_a_line_that_points_to_files_of_the_submitter_is_found_where_it_stands(line: str) -> None:
+    found = problem_of_requirements(f"# fine\nsix==1.16\n{line}\nother\n".encode())
+    assert found is not None and found.startswith("line 3: ") and "no host has" in found
+
+
+@pytest.mark.parametrize("line", EVERYTHING_ELSE)
+def test_every_other_line_is_taken(line: str) -> None:
+    assert problem_of_requirements(f"six\n{line}\nother\n".encode()) is None
+
+
+def test_the_last_line_counts_though_it_goes_on() -> None:
+    assert problem_of_requirements(b"six\n-r other.txt \\") is not None
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"# \xe9\n", "not UTF-8"),
+        (b"six\0", "zero byte"),
+        (b"#" * (MOST_REQUIREMENTS_BYTES + 1), "at most"),
+    ],
+    ids=["latin", "zero", "long"],
+)
+def test_what_is_no_text_that_people_write_is_refused(data: bytes, said: str) -> None:
+    assert re.search(said, problem_of_requirements(data) or "")
+
+
+def test_text_as_long_as_it_may_be_and_with_a_mark_of_its_bytes_is_taken() -> None:
+    assert problem_of_requirements(b"\xef\xbb\xbfsix\n".ljust(MOST_REQUIREMENTS_BYTES, b"#")) is None
+
+
+@pytest.mark.parametrize(
+    ("place", "whose"),
+    [
+        ("worker.py", "Squall has"),
+        ("supervisor/__init__.py", "Squall has"),
+        ("squall" + EXTENSION_SUFFIXES[-1], "Squall has"),
+        ("topology_api.pyc", "Squall has"),
+        ("cloudpickle/__init__.pyc", "Squall itself needs"),
+        ("zmq.py", "Squall itself needs"),
+        ("queue.py", "standard library"),
+        ("json/__init__.py", "standard library"),
+    ],
+)
+def test_a_module_that_would_hide_one_that_workers_need_cannot_travel(place: str, whose: str) -> None:
+    found = problems_of_code(["words.py", place, "my_package/worker.py"])
+    assert list(found) == [place] and whose in found[place] and "rename it" in found[place]
+
+
+def test_what_no_import_would_find_in_their_place_may_have_any_name() -> None:
+    assert (
+        problems_of_code(["worker/data.csv", "json/x.py", "mine/json.py", "zmq.txt", "squall", "words.py"])
+        == {}
+    )
