@@ -1,8 +1,9 @@
 """What of a configuration is shown: everything but its secrets.
 
 A value is hidden when a word of its key says that it is a secret (`db.password`, `apiKey`, `aws_secret_access_key`), in
-whatever depth. Of other texts the parts are hidden that carry credentials by custom: the user part of a URL, and
-`password=...` in a query or a connection string. Squall's own options hold no secrets, only the paths of files.
+whatever depth. A `key` is taken for one unless the word before it says that it is none (`partition_key`); where words are joined
+without a mark (`privatekey`), the keys are known that are secrets. Of other texts the parts are hidden that carry credentials by
+custom: the user part of a URL, and `password=...` in a query or a connection string. Squall's own options hold no secrets, only the paths of files.
 Must not know: who asks, where the configuration comes from.
 """
 
@@ -35,7 +36,15 @@ _SECRET_WORDS: Final = frozenset(
     )
 )
 #: Joined to other words these are secrets too: `dbpassword`, `MYSECRET`, `accesstoken`.
-_SECRET_PARTS: Final = ("password", "passwd", "secret", "token", "credential", "apikey", "accesskey")
+_SECRET_PARTS: Final = (
+    "password", "passwd", "passphrase", "secret", "token", "credential", "accesskey", "accountkey", "apikey", "authkey",
+    "encryptionkey", "masterkey", "privatekey", "sharedkey", "signingkey", "sshkey",
+)  # fmt: skip
+#: A key behind one of these is a field of the user's data, or known to everybody; but what services call their `primary` or
+#: `routing` key is a secret.
+_HARMLESS_BEFORE_KEY: Final = frozenset({
+    "dedup", "foreign", "grouping", "join", "message", "partition", "public", "range", "record", "row", "shard", "sort",
+})  # fmt: skip
 _WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 #: Each of these patterns begins at the start of a word only, so that a long text takes time that grows with its length.
 _PAIR: Final = re.compile(
@@ -56,12 +65,18 @@ def is_secret(key: str) -> bool:
     if key in OPTIONS:
         return False
     words = [word.lower() for word in _WORDS.findall(key)]
-    return any(word in _SECRET_WORDS or any(part in word for part in _SECRET_PARTS) for word in words)
+    return any(map(_is_secret_word, words, ["", *words]))
 
 
 def redacted_text(text: str) -> str:
     """A text with `(hidden)` in place of what carries credentials by custom."""
     return _PAIR.sub(_pair, _WORD.sub(lambda word: _without_users(word[0]), text))
+
+
+def _is_secret_word(word: str, before: str) -> bool:
+    if word in ("key", "keys") and before in _HARMLESS_BEFORE_KEY:
+        return False
+    return word in _SECRET_WORDS or any(part in word for part in _SECRET_PARTS)
 
 
 def _shown(key: str, value: object) -> object:

@@ -16,9 +16,11 @@ CANARY = "c4n4ry"
 SECRET_KEYS = [
     "password", "db.password", "DB_PASSWORD", "kafka.sasl.password", "passwd", "passphrase", "secret", "client-secret",
     "aws_secret_access_key", "accessKey", "apiKey", "apikey", "API_KEY", "token", "authToken", "slack.bot.tokens", "key",
-    "private.key", "credentials", "google.credential", "Authorization", "dbpassword", "mysecret", "x.pwd", "HTTPAuthToken",
+    "private.key", "privatekey", "tls.privateKey", "sshkey", "AccountKey", "accountkey", "partition_key_secret",
+    "credentials", "google.credential", "Authorization", "dbpassword", "mysecret", "x.pwd", "HTTPAuthToken",
 ]  # fmt: skip
 PLAIN_KEYS = [
+    "partition_key", "partitionKey", "partitionkey", "kafka.message.key", "sort-keys", "PUBLIC_KEY", "hockey",
     "topology.workers", "monkey", "keyboard", "keystone.url", "compass", "author", "passenger.count", "broker", "turkey.size",
 ]  # fmt: skip
 
