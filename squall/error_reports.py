@@ -21,7 +21,8 @@ KEPT: Final = 20
 class ErrorReport:
     """One error in user code. `place` is the user's own file:line and function, or ""; `text` has the type and message.
 
-    `frames` are the lines below it: a hint, where there is one, then the frames of the user's code.
+    `frames` are the lines below it: a hint, where there is one, a line for each error that led to this one ("caused by ..."),
+    then the frames of the user's code.
     `call` is "" for what no call raised: a tuple that was dropped because its replays are spent.
     """
 

@@ -26,8 +26,10 @@ BEGINNINGS: Final = ("start", "open", "prepare")
 def hint_for(call: str, error: BaseException) -> str | None:
     """The hint for an error that a call of the user's raised, None for errors that need none."""
     cause: BaseException | None = error
+    seen: set[int] = set()  # nothing keeps a user's errors from being raised from each other in a circle
     while cause is not None and not isinstance(cause, ImportError | FileNotFoundError):
-        cause = cause.__cause__
+        seen.add(id(cause))
+        cause = None if id(cause.__cause__) in seen else cause.__cause__
     if cause is None or not any(SHIPPED.search(folder) for folder in sys.path):
         return None
     if isinstance(cause, ImportError):

@@ -1,7 +1,7 @@
 """How error reports are made of what the user's code raised, and kept (what a report is: `squall/error_reports.py`).
 
-A report names topology, component, task, the call that raised and the tuple it was given. Reports of one component are
-throttled: all are counted, a bounded number is kept.
+A report names topology, component, task, the call that raised and the tuple it was given; what caused the error stands
+above the frames. Reports of one component are throttled: all are counted, a bounded number is kept.
 Must not know: tasks, queues, terminals.
 """
 
@@ -19,6 +19,7 @@ from typing import Final
 from squall.error_reports import KEPT
 from squall.error_reports import ErrorReport as ErrorReport
 from topology_api import FailTuple
+from worker.causes import causes_of
 from worker.hints import hint_for
 
 #: Frames below these folders are ours, or the interpreter's, and are of no use to a user.
@@ -31,6 +32,9 @@ LIBRARIES: Final = tuple(
     os.path.join(folder, "") for folder in {sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")}
 )
 MOST_FRAMES: Final = 4
+#: Lines of causes, frames and their code: with the four lines around them and a hint a report has 15.
+MOST_LINES: Final = 10
+MOST_CAUSES: Final = 5
 MOST_TEXT: Final = 300
 
 
@@ -92,8 +96,39 @@ def failure_text(error: BaseException) -> str | None:
             return None if error.reason is None else str(error.reason)
         except BaseException as broken:
             return f"(the str() of its reason raises {type(broken).__name__})"
+    return with_place(error)
+
+
+def with_place(error: BaseException) -> str:
+    """Type, message, and the user's own line."""
     place = place_of(error)
     return f"{describe(error)} ({place})" if place else describe(error)
+
+
+def cause_lines(error: BaseException) -> list[str]:
+    """A line for each error that led to this one, the nearest first; of many the nearest and the last, where it began."""
+    lines = [f"{how} {with_place(cause)}" for how, cause in causes_of(error, caught_by_us)]
+    if len(lines) > MOST_CAUSES:
+        left_out = len(lines) - (MOST_CAUSES - 1)
+        lines[MOST_CAUSES - 2 : -1] = [f"... {left_out} more ..."]
+    return lines
+
+
+def origin_lines(error: BaseException) -> list[str]:
+    """Where an error comes from: what led to it, then the innermost frames of the user's code, each with its line."""
+    lines = cause_lines(error)
+    most = min(MOST_FRAMES, (MOST_LINES - len(lines)) // 2)
+    for frame in user_frames(error.__traceback__)[-most:]:
+        lines.append(f'File "{frame.filename}", line {frame.lineno}, in {frame.name}')
+        if frame.line:
+            lines.append(f"  {frame.line}")
+    return lines
+
+
+def caught_by_us(error: BaseException) -> bool:
+    """Whether it was our own code that caught an error: what it raised then says all in its own words."""
+    trace = error.__traceback__
+    return trace is not None and is_ours(trace.tb_frame.f_code.co_filename)
 
 
 def make_report(
@@ -109,13 +144,9 @@ def make_report(
     if tuple_text is not None:
         tuple_text = one_line(tuple_text)
     hint = hint_for(call, error)
-    frames = [] if hint is None else [hint]
-    for frame in user_frames(error.__traceback__)[-MOST_FRAMES:]:
-        frames.append(f'File "{frame.filename}", line {frame.lineno}, in {frame.name}')
-        if frame.line:
-            frames.append(f"  {frame.line}")
+    lines = [*([] if hint is None else [hint]), *origin_lines(error)]
     return ErrorReport(
-        topology, component, task, call, describe(error), place_of(error), tuple(frames), tuple_text, now
+        topology, component, task, call, describe(error), place_of(error), tuple(lines), tuple_text, now
     )
 
 

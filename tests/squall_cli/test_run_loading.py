@@ -236,6 +236,13 @@ def test_a_function_that_raises_shows_the_users_frames_only(tmp_path: Path) -> N
     assert message.endswith(f"  at {file}:2, in topology")
 
 
+def test_what_led_to_an_error_is_told_with_it(tmp_path: Path) -> None:
+    body = "    try:\n        return {}['size']\n    except KeyError as why:\n        raise ValueError('no size') from why\n"
+    message = cannot_load(written(tmp_path, f"def topology():\n{body}"))
+    assert "  caused by KeyError: 'size' (" in message
+    assert message.endswith("my_topology.py:5, in topology")
+
+
 def test_a_topology_that_is_invalid_is_told_with_all_its_problems(tmp_path: Path) -> None:
     text = GOOD.replace(
         "return builder", 'builder.set_spout("a/b", Nothing(), parallelism=0)\n    return builder'

@@ -1,0 +1,166 @@
+"""What a report says of the errors that led to the one that was raised."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+
+import pytest
+
+from local_cluster import LocalCluster
+from local_cluster.testing import ScriptedSpout
+from squall.error_reports import ErrorReport
+from topology_api import Bolt, TopologyBuilder
+from worker import causes
+from worker.error_lines import ErrorLines
+from worker.reports import MOST_CAUSES, ErrorLog, make_report
+
+PRICES: dict[str, int] = {}
+
+
+def looked_up(table: dict[str, int], key: str) -> int:
+    try:
+        return table[key]
+    except KeyError as error:
+        raise ValueError(f"no price for {key}") from error
+
+
+def report_of(error: BaseException) -> ErrorReport:
+    return make_report("shop", "price", 3, "execute", error, "('tea',)", 0.0)
+
+
+def lines_of(error: BaseException) -> list[str]:
+    """What a report says of causes."""
+    return [
+        line
+        for line in report_of(error).frames
+        if line.startswith((causes.CAUSED, causes.HANDLING, causes.HELD, "..."))
+    ]
+
+
+def raised(act: object) -> BaseException:
+    try:
+        act()  # type: ignore[operator]
+    except Exception as error:
+        return error
+    raise AssertionError("nothing was raised")
+
+
+def test_what_an_error_was_raised_from_is_named_with_its_place_down_to_the_first() -> None:
+    def sell() -> None:
+        try:
+            looked_up({}, "tea")
+        except ValueError as error:
+            raise RuntimeError("not sold") from error
+
+    report = report_of(raised(sell))
+    assert report.text == "RuntimeError: not sold"
+    nearest, first = lines_of(raised(sell))
+    assert nearest.startswith("caused by ValueError: no price for tea (") and nearest.endswith(
+        "in looked_up)"
+    )
+    assert first.startswith(f"caused by KeyError: 'tea' ({__file__}:") and first.endswith("in looked_up)")
+    assert report.render().splitlines()[-1].startswith(f"  at {__file__}:") and "in sell" in report.render()
+
+
+def test_what_was_being_handled_is_named_as_such() -> None:
+    def sell() -> None:
+        try:
+            PRICES["tea"]
+        except KeyError:
+            raise RuntimeError("not sold")  # noqa: B904 - that is the case
+
+    [line] = lines_of(raised(sell))
+    assert line.startswith("raised while handling KeyError: 'tea' (")
+
+
+def test_what_is_suppressed_stays_so() -> None:
+    def sell() -> None:
+        try:
+            PRICES["tea"]
+        except KeyError:
+            raise RuntimeError("not sold") from None
+
+    assert lines_of(raised(sell)) == []
+
+
+def test_errors_that_lead_to_each_other_in_a_circle_are_named_once() -> None:
+    first, second = ValueError("first"), ValueError("second")
+    first.__cause__, second.__cause__ = second, first
+    assert lines_of(first) == ["caused by ValueError: second"]
+
+
+def test_a_report_of_many_causes_keeps_its_length_its_ends_and_its_place() -> None:
+    def deep(left: int) -> None:
+        try:
+            if left:
+                deep(left - 1)
+            raise KeyError("the first")
+        except KeyError as error:
+            raise KeyError(f"at {left}") from error
+
+    error = raised(lambda: deep(200))
+    lines = lines_of(error)
+    assert len(lines) == MOST_CAUSES
+    assert lines[0].startswith("caused by KeyError: 'at 199'")
+    assert lines[-2] == f"... {causes.MOST - MOST_CAUSES + 1} more ..."
+    text = report_of(error).render().splitlines()
+    assert len(text) <= 14, "another one when it comes again"
+    assert text[-1].startswith(f"  at {__file__}:")
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.11 is the first with groups of errors")
+def test_what_a_group_of_errors_holds_is_named_and_what_led_to_that() -> None:
+    def sell() -> None:
+        group = ExceptionGroup("two of them", [raised(lambda: looked_up({}, "tea")), OSError("no shop")])  # type: ignore[name-defined, unused-ignore] # noqa: F821
+        raise group from TypeError("no till")
+
+    lines = [line.partition(" (/")[0] for line in lines_of(raised(sell))]
+    assert lines == [
+        "it holds ValueError: no price for tea",
+        "caused by KeyError: 'tea'",
+        "it holds OSError: no shop",
+        "caused by TypeError: no till",
+    ]
+
+
+def test_what_our_own_code_caught_is_no_cause_of_the_users() -> None:
+    text = "def give(call):\n try:\n  {}['inside']\n except KeyError:\n  call()\n"
+    names: dict[str, object] = {}
+    exec(compile(text, causes.__file__, "exec"), names)
+
+    def sell() -> None:
+        raise RuntimeError("not sold")
+
+    error = raised(lambda: names["give"](sell))  # type: ignore[operator]
+    assert isinstance(error.__context__, KeyError)
+    assert lines_of(error) == []
+
+
+def test_a_report_with_causes_comes_through_json_and_stands_in_the_workers_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    report = report_of(raised(lambda: looked_up({}, "tea")))
+    assert ErrorReport.from_dict(json.loads(json.dumps(report.as_dict()))) == report
+    log = ErrorLog()
+    log.add(report)
+    with caplog.at_level(logging.INFO):
+        ErrorLines().look({"price": log}, 0.0)
+    assert "caused by KeyError: 'tea'" in caplog.text
+
+
+class Price(Bolt):
+    def execute(self, tup: object) -> None:
+        looked_up({}, "tea")
+
+
+def test_a_local_cluster_tells_of_causes_too() -> None:
+    builder = TopologyBuilder("shop", conf={"topology.on.error": "fail"})
+    builder.set_spout("orders", ScriptedSpout("name", [("tea",)]))
+    builder.set_bolt("price", Price()).shuffle_grouping("orders")
+    with LocalCluster() as cluster:
+        cluster.submit(builder.build())
+        cluster.wait("shop", timeout=30)
+        [report] = [each for each in cluster.status("shop").errors if each.call]
+    assert "  caused by KeyError: 'tea' (" in report.render()
