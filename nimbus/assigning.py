@@ -54,8 +54,6 @@ class Assigner:
         self.unread: frozenset[str] = frozenset()
         #: By the id of a topology: slots that it has, and that are an older one's.
         self._disputed: Mapping[str, set[Slot]] = {}
-        #: Of topologies that have fewer workers than they want: the situation in which more slots would not help.
-        self._spread_enough: dict[str, object] = {}
 
     def look(self) -> None:
         """See which slots there are. What changes afterwards is seen at the next look."""
@@ -72,10 +70,6 @@ class Assigner:
     def supervisors(self) -> Mapping[str, SupervisorRecord]:
         """The supervisors that are there, by id."""
         return self._supervisors
-
-    def forget(self, topology_id: str) -> None:
-        """A topology is gone."""
-        self._spread_enough.pop(topology_id, None)
 
     def look_for_disputes(self) -> None:
         """See which slots two topologies have."""
@@ -105,17 +99,7 @@ class Assigner:
         """Whether a rebalance would give the topology more workers than it has."""
         workers = len(workers_of(self._registry.assignment(record.id)))
         wanted = min(cast(int, record.conf[WORKERS]), len(record.tasks))
-        if not 0 < workers < wanted:
-            return False
-        free = self._usable(record)
-        situation = (record.version, wanted, free)
-        if len(free) <= workers or self._spread_enough.get(record.id) == situation:
-            return False
-        # Free slots do not mean more workers: spread evenly over hosts, tasks may leave some of them out.
-        if len(self._scheduled(record, free, {})) > workers:
-            return True
-        self._spread_enough[record.id] = situation
-        return False
+        return 0 < workers < wanted and workers < len(self._usable(record))
 
     def must_move(self, record: TopologyRecord) -> bool:
         """Whether the topology has workers on a drained supervisor, and there is another place for them."""

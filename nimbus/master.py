@@ -430,7 +430,6 @@ class Nimbus:
             _log.warning("%s: its final counters are lost: %s", record.name, error)
         if self._replacements.drop(record.name):
             self._sweep_at = self._clock.now()
-        self._assigner.forget(record.id)
         if self._keys is not None:
             self._keys.forget(record.id)
         self._registry.remove_all_of(record.id)

@@ -5,19 +5,23 @@
   Where that leaves a choice, the host with the least to do per worker takes the task, then the one that comes
   first by name, so that the answer depends on nothing but the arguments, and not on the order of slots.
 - As many slots are used as workers are wanted, or fewer when there are fewer (tasks are squeezed) or when
-  there are fewer tasks. Without any slot the answer is empty: all tasks run, or none.
+  there are fewer tasks to place. Where hosts have unequal room, that goes before evenness over hosts: a host with more
+  workers than an even spread has tasks for is given some of the others'. Without any slot the answer is empty: all tasks
+  run, or none.
 
 Theory: both choices, of a host and of a worker in it, are the same question, "whose turn is it?": that of
 the one with the fewest tasks of this component, then the least loaded, then the first. Two heaps answer it:
 all that have none of the component wait in one that lives on from component to component (`_Turns`), those
-that have some take turns in another (`_Round`).
+that have some take turns in another (`_Round`). In a host an empty worker is always next, so a worker stays empty only where
+its host was given fewer tasks than it has empty workers; those are moved there from hosts that were given more (`_fill`),
+first those of which the other host has most in comparison.
 Must not know: topologies, workers' names, versions, the store.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from typing import Generic, TypeVar
@@ -107,6 +111,10 @@ class _Turns(Generic[Name]):
         """It runs one task more."""
         self._running[name] += 1
 
+    def take(self, name: Name) -> None:
+        """It runs one task fewer. Only when nobody takes turns any more: who waits is not put in order again."""
+        self._running[name] -= 1
+
 
 class _Round(Generic[Name]):
     """The turns for the tasks of one component. Those that run none of it come first, as they wait in `turns`.
@@ -153,37 +161,95 @@ def _spread(
     for number, slot in enumerate(slots):
         workers_of.setdefault(slot.machine, {})[number] = 1
     of_worker: Counter[int] = Counter()
-    held: dict[str, Counter[int]] = {}
+    of_host: Counter[str] = Counter()
+    held: dict[str, dict[str, Counter[int]]] = {host: {} for host in workers_of}
+    counts: dict[str, Counter[str]] = {}
     for spec in tasks:
         if spec.task in placed:
-            number = numbers[placed[spec.task]]
-            of_worker[number] += 1
-            held.setdefault(spec.component, Counter())[number] += 1
-    hosts = _Turns({host: len(its) for host, its in workers_of.items()}, _by_host(of_worker, slots))
-    workers = {host: _Turns(its, of_worker) for host, its in workers_of.items()}
-    waiting: dict[str, list[TaskSpec]] = {}
-    for spec in missing:
-        waiting.setdefault(spec.component, []).append(spec)
+            slot = placed[spec.task]
+            of_worker[numbers[slot]] += 1
+            of_host[slot.machine] += 1
+            held[slot.machine].setdefault(spec.component, Counter())[numbers[slot]] += 1
+            counts.setdefault(spec.component, Counter())[slot.machine] += 1
+    hosts = _Turns({host: len(its) for host, its in workers_of.items()}, of_host)
+    given = _over_hosts(missing, hosts, counts)
+    empty = Counter(slot.machine for number, slot in enumerate(slots) if not of_worker[number])
+    _fill(given, empty, counts, hosts)
+    order = {component: number for number, component in enumerate(counts)}
     found: dict[int, Slot] = {}
-    for component, specs in waiting.items():
-        of_component = held.get(component, Counter())
-        rounds: dict[str, _Round[int]] = {}
-        turns = _Round(hosts, _by_host(of_component, slots))
-        for spec in specs:
-            host = turns.give()
-            if host not in rounds:
-                mine = {number: count for number, count in of_component.items() if number in workers_of[host]}
-                rounds[host] = _Round(workers[host], mine)
-            found[spec.task] = slots[rounds[host].give()]
-        turns.end()
-        for of_host in rounds.values():
-            of_host.end()
+    for host, its in workers_of.items():
+        workers = _Turns(its, of_worker)
+        for component in sorted(given.get(host, ()), key=lambda each: order[each]):
+            turns = _Round(workers, held[host].get(component, {}))
+            for task in given[host][component]:
+                found[task] = slots[turns.give()]
+            turns.end()
     return found
 
 
-def _by_host(of_worker: Mapping[int, int], slots: Sequence[Slot]) -> Counter[str]:
-    """The tasks of each host, from those of each worker."""
-    of_host: Counter[str] = Counter()
-    for number, count in of_worker.items():
-        of_host[slots[number].machine] += count
-    return of_host
+#: The tasks that hosts are given, component by component.
+_Given = dict[str, dict[str, list[int]]]
+
+
+def _over_hosts(missing: Iterable[TaskSpec], hosts: _Turns[str], counts: dict[str, Counter[str]]) -> _Given:
+    """The missing tasks by host, every component evenly. `counts`: how many tasks of each component a host has, kept so."""
+    waiting: dict[str, list[int]] = {}
+    for spec in missing:
+        waiting.setdefault(spec.component, []).append(spec.task)
+    given: _Given = {}
+    for component, tasks in waiting.items():
+        of_host = counts.setdefault(component, Counter())
+        turns = _Round(hosts, dict(of_host))
+        for task in tasks:
+            host = turns.give()
+            of_host[host] += 1
+            given.setdefault(host, {}).setdefault(component, []).append(task)
+        turns.end()
+    return given
+
+
+def _fill(
+    given: _Given, empty: Mapping[str, int], counts: Mapping[str, Counter[str]], hosts: _Turns[str]
+) -> None:
+    """Move given tasks to hosts that have more empty workers than tasks for them, from those that have fewer.
+
+    The least loaded host takes first, in the order of `_rank`. A move makes no rank better, so one that is out of date is
+    put right when its turn comes.
+    """
+    spare = {host: sum(map(len, given.get(host, {}).values())) - empty[host] for host in {**empty, **given}}
+    lacking = [(hosts.load_of(host), host) for host, more in spare.items() if more < 0]
+    heapify(lacking)
+    givers = [host for host, more in spare.items() if more > 0]
+    left = sum(spare[host] for host in givers)
+    ranked: dict[str, list[tuple[int, float, str, str]]] = {}
+    while lacking and left:
+        _, to = heappop(lacking)
+        if to not in ranked:
+            ranked[to] = [_rank(to, host, each, counts, hosts) for host in givers for each in given[host]]
+            heapify(ranked[to])
+        while True:
+            best = heappop(ranked[to])
+            _, _, giver, component = best
+            if spare[giver] <= 0 or not given[giver][component]:
+                continue
+            now = _rank(to, giver, component, counts, hosts)
+            heappush(ranked[to], now)
+            if now == best:
+                break
+        given.setdefault(to, {}).setdefault(component, []).append(given[giver][component].pop())
+        for host, more in ((giver, -1), (to, 1)):
+            counts[component][host] += more
+            spare[host] += more
+        hosts.take(giver)
+        hosts.give(to)
+        left -= 1
+        if spare[to] < 0:
+            heappush(lacking, (hosts.load_of(to), to))
+
+
+def _rank(
+    to: str, giver: str, component: str, counts: Mapping[str, Counter[str]], hosts: _Turns[str]
+) -> tuple[int, float, str, str]:
+    """First the component of which the giver has most in comparison, then the giver that is most loaded."""
+    of_host = counts[component]
+    return of_host[to] - of_host[giver], -hosts.load_of(giver), giver, component

@@ -100,17 +100,59 @@ def test_squeezed_topologies_are_spread_one_after_the_other_and_none_in_vain(pla
     """)
 
 
-def test_free_slots_that_an_even_spread_leaves_out_are_no_reason_to_move(play: Play) -> None:
+def test_on_hosts_of_unequal_room_a_topology_has_the_workers_that_it_wants_at_once(play: Play) -> None:
     play("""
         @ 0 supervisor s1 slots=1; supervisor s2 slots=3; submit words tasks=4 workers=4
         words ACTIVE
-          w1 s1/0 (1,0): 1 4
+          w1 s1/0 (1,0): 1
           w2 s2/0 (1,0): 2
           w3 s2/1 (1,0): 3
-        @ 1 tick
+          w4 s2/2 (1,0): 4
+        @ 1 supervisor s2 slots=4
         = nothing changes
-        @ 2 supervisor s2 slots=4
-        = nothing changes
+    """)
+
+
+def test_a_host_that_comes_back_with_fewer_slots_leaves_a_topology_as_many_workers_as_there_are_slots(
+    play: Play,
+) -> None:
+    play("""
+        @ 0 supervisor s1 slots=2; supervisor s2 slots=2; submit words tasks=1 count=2 workers=3
+        words ACTIVE
+          w1 s1/0 (1,0): 1
+          w2 s1/1 (1,0): 3
+          w3 s2/0 (1,0): 2
+        @ 1 lose s1
+        words ACTIVE
+          w3 s2/0 (1,0): 1 2
+          w4 s2/1 (2,0): 3
+        @ 2 supervisor s1 slots=1
+        words REBALANCING until 32
+          w3 s2/0 (1,0): 1 2
+          w4 s2/1 (2,0): 3
+        @ 3 report words w3 opened drained; report words w4 opened drained
+        words ACTIVE
+          w1 s1/0 (3,0): 3
+          w2 s2/0 (3,0): 1
+          w5 s2/1 (3,0): 2
+          leaving w3 s2/0 (1,0): 1 2
+          leaving w4 s2/1 (2,0): 3
+    """)
+
+
+def test_a_host_that_has_fewer_slots_from_one_look_to_the_next_costs_no_worker(play: Play) -> None:
+    play("""
+        @ 0 supervisor s1 slots=2; supervisor s2 slots=2; submit words tasks=1 count=2 workers=3
+        words ACTIVE
+          w1 s1/0 (1,0): 1
+          w2 s1/1 (1,0): 3
+          w3 s2/0 (1,0): 2
+        @ 1 supervisor s1 slots=1
+        words ACTIVE
+          w1 s1/0 (1,0): 1
+          w3 s2/0 (1,0): 2
+          w4 s2/1 (2,0): 3
+          leaving w2 s1/1 (1,0): 3
     """)
 
 
