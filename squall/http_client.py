@@ -4,6 +4,9 @@ A `Client` has one or more addresses and tries them in turn; a Nimbus that does 
 to the one that leads. Connections are kept, and may be used by several threads at a time. Only the standard library
 is used, so that a command starts fast.
 
+A server may be silent: frozen, or its host gone. Which ones were is remembered, and they are asked last from then on. What
+may take long, or may not be said twice, is preceded by a short question, so that a silent server never gets it.
+
 What goes wrong is one of two errors: `Unreachable`, nobody answered, and `Refused`, somebody did and said no. A request
 that changes something (POST) is not sent a second time once it may have arrived: the caller decides, and knows whether to
 say it again is harmless.
@@ -12,19 +15,30 @@ Must not know: what the paths mean, where tokens come from.
 
 from __future__ import annotations
 
-import hashlib
 import http.client
 import json
 import re
 import select
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 from urllib.parse import quote, urlencode
 
 from squall.http_addresses import Address
+from squall.http_bodies import (
+    LONGEST_ANSWER,
+    OfTheFile,
+    Progress,
+    copy_to,
+    pieces_of,
+    read_all,
+    read_json,
+    read_text,
+)
+from squall.http_failures import is_of_tls, reason
 from topology_api.errors import SquallError
 
 if TYPE_CHECKING:
@@ -33,18 +47,14 @@ if TYPE_CHECKING:
 API: Final = "/api/v1/"
 #: Seconds for each answer, unless the caller says otherwise.
 TIMEOUT: Final = 5.0
-#: Bytes of an answer in JSON; a longer one is not from us.
-LONGEST_ANSWER: Final = 64 * 1024 * 1024
-_PIECE: Final = 256 * 1024
+#: What a server is asked to see whether it is awake: any answer will do.
+AWAKE: Final = "/health"
 _IDLE_CONNECTIONS: Final = 4
 _SECONDS: Final = re.compile("[0-9]{1,9}")
 
 IS_IT_RUNNING: Final = (
     "is it running? Start it with `squall nimbus` or `squall dev`, or say where it is with --nimbus URL"
 )
-
-Progress = Callable[[int], object]
-"""Called with the number of bytes that have gone so far."""
 
 
 class Unreachable(SquallError):
@@ -84,14 +94,6 @@ class Refused(SquallError):
         return self.message
 
 
-class _OfTheFile(Exception):
-    """Reading or writing the caller's file failed: no fault of the connection, the caller gets the error itself."""
-
-    def __init__(self, error: OSError) -> None:
-        super().__init__(error)
-        self.error = error
-
-
 def at(*parts: str) -> str:
     """The path of names below each other, each quoted: at("topologies", name, "errors")."""
     # A shell may hand over bytes that are no UTF-8; no name is like that, so nothing is found.
@@ -109,6 +111,13 @@ class _Request:
     read: Callable[[http.client.HTTPResponse], Any]
     #: Whether it may be sent again though it may have arrived.
     repeatable: bool = True
+    #: Seconds for its answer, None: as for any other.
+    timeout: float | None = None
+
+    @property
+    def changes(self) -> bool:
+        """Whether something is different once it was done."""
+        return self.method in ("POST", "DELETE")
 
 
 class Client:
@@ -138,24 +147,30 @@ class Client:
         self._advice = advice
         self._lock = threading.Lock()
         self._idle: dict[Address, list[http.client.HTTPConnection]] = {}
+        #: Whether who was asked there has answered, the last time.
+        self._answered: dict[Address, bool] = {}
         self._context: ssl.SSLContext | None = None
 
     # What can be asked
 
     def get(self, path: str, **query: object) -> Any:
         """The JSON at a path below /api/v1/ (a path that begins with / stands for itself)."""
-        return self._ask(_Request("GET", _target(path, query), {}, lambda: None, _json))
+        return self._ask(_Request("GET", _target(path, query), {}, lambda: None, read_json))
 
-    def post(self, path: str, body: object = None, repeatable: bool = False) -> Any:
+    def post(
+        self, path: str, body: object = None, repeatable: bool = False, timeout: float | None = None
+    ) -> Any:
         """Send JSON, and give the answer's. `repeatable`: saying it twice is as good as once, so that another server is told
-        when one that may have heard it does not answer."""
+        when one that may have heard it does not answer. `timeout`: seconds for this answer."""
         data = json.dumps(body).encode()
         headers = {"Content-Type": "application/json"}
-        return self._ask(_Request("POST", _target(path, {}), headers, lambda: data, _json, repeatable))
+        return self._ask(
+            _Request("POST", _target(path, {}), headers, lambda: data, read_json, repeatable, timeout)
+        )
 
     def delete(self, path: str, **query: object) -> Any:
         """Have what is at a path removed."""
-        return self._ask(_Request("DELETE", _target(path, query), {}, lambda: None, _json))
+        return self._ask(_Request("DELETE", _target(path, query), {}, lambda: None, read_json))
 
     def exists(self, path: str) -> bool:
         """Whether there is something at a path (HEAD)."""
@@ -167,14 +182,14 @@ class Client:
             raise
         return True
 
-    def put_file(self, path: str, source: Path | str, progress: Progress | None = None) -> Any:
-        """Send the bytes of a file, and give the JSON of the answer."""
+    def put_file(
+        self, path: str, source: Path | str, progress: Progress | None = None, timeout: float | None = None
+    ) -> Any:
+        """Send the bytes of a file, and give the JSON of the answer. `timeout`: seconds for this answer."""
         size = Path(source).stat().st_size
         headers = {"Content-Length": str(size), "Content-Type": "application/octet-stream"}
-        request = _Request(
-            "PUT", _target(path, {}), headers, lambda: _pieces(Path(source), size, progress), _json
-        )
-        return self._ask(request)
+        body = partial(pieces_of, Path(source), size, progress)
+        return self._ask(_Request("PUT", _target(path, {}), headers, body, read_json, timeout=timeout))
 
     def get_file(
         self,
@@ -189,14 +204,14 @@ class Client:
         def read(response: http.client.HTTPResponse) -> str:
             target.seek(start)  # an earlier attempt may have broken off
             target.truncate()
-            return _copy(response, target, progress, limit)
+            return copy_to(target, response, progress, limit)
 
         digest = self._ask(_Request("GET", _target(path, {}), {}, lambda: None, read))
         return str(digest)
 
     def get_text(self, path: str, **query: object) -> str:
         """What is at a path, as text: a page that is not JSON (/metrics)."""
-        return str(self._ask(_Request("GET", _target(path, query), {}, lambda: None, _text)))
+        return str(self._ask(_Request("GET", _target(path, query), {}, lambda: None, read_text)))
 
     def close(self) -> None:
         """Close the connections that are idle."""
@@ -209,37 +224,41 @@ class Client:
     # How
 
     def _ask(self, request: _Request) -> Any:
-        """Try each address until one answers with something other than that it cannot at this moment."""
-        silent: list[Unreachable] = []
+        """Try each address until one answers with something other than that it cannot at this moment; last those that were
+        silent when they were asked before."""
+        silent: dict[Address, Unreachable] = {}
         failure: Refused | None = None
-        for address in self.addresses:
+        for address in sorted(self.addresses, key=lambda address: not self._answered.get(address, True)):
             try:
-                return self._ask_one(address, request)
-            except _OfTheFile as error:
+                return self._ask_one(address, request, silent)
+            except OfTheFile as error:
                 raise error.error from None
             except Unreachable as error:
-                silent.append(error)
                 if error.sent and not request.repeatable:
                     raise
             except Refused as error:
                 if error.status != 503:
                     raise
                 failure = error
-        # What a server said is worth more than that another one did not answer.
-        raise failure or self._nobody_answered(silent)
+        # What a server said is worth more than that another one did not answer; unless that one may have done it.
+        if failure is not None and not (request.changes and any(error.sent for error in silent.values())):
+            raise failure
+        raise self._nobody_answered(list(silent.values()), failure)
 
-    def _nobody_answered(self, silent: Sequence[Unreachable]) -> Unreachable:
+    def _nobody_answered(self, silent: Sequence[Unreachable], failure: Refused | None) -> Unreachable:
         """One error of those of all addresses: each is named, what helps is said once."""
-        if len(silent) == 1:
+        if len(silent) == 1 and failure is None:
             return silent[0]
         advice = self._and_advice()
         texts = [error.message.removesuffix(advice) for error in silent]
         some = advice if any(error.message != text for error, text in zip(silent, texts)) else ""
+        if failure is not None:
+            texts.append(str(failure))
         return Unreachable("; ".join(texts) + some, sent=any(error.sent for error in silent))
 
-    def _ask_one(self, address: Address, request: _Request) -> Any:
+    def _ask_one(self, address: Address, request: _Request, silent: dict[Address, Unreachable]) -> Any:
         authorization = self._authorization(address.url)
-        status, result = self._send(address, request, authorization)
+        status, result = self._try(address, request, authorization, silent)
         if status is None:
             return result
         leader = Address.of(result)
@@ -247,33 +266,69 @@ class Client:
             raise SquallError(
                 f"{address.url} redirects to {leader.url}, which is not encrypted: not followed"
             )
-        status, result = self._send(leader, request, self._authorization(leader.url) or authorization)
+        status, result = self._try(leader, request, self._authorization(leader.url) or authorization, silent)
         if status is not None:
             raise Refused(
                 503, "NoLeader", f"{leader.url} does not lead any more, ask again in a moment", (), 1.0
             )
         return result
 
+    def _try(
+        self,
+        address: Address,
+        request: _Request,
+        authorization: str | None,
+        silent: dict[Address, Unreachable],
+    ) -> tuple[int | None, Any]:
+        """As `_send`; who was silent a moment ago, and is who another one redirects to, is not waited for again."""
+        if address in silent:
+            raise silent[address]
+        try:
+            return self._send(address, request, authorization)
+        except Unreachable as error:
+            silent[address] = error
+            self._answered[address] = False
+            raise
+
     def _send(self, address: Address, request: _Request, authorization: str | None) -> tuple[int | None, Any]:
         """(None, what `read` makes of the answer), or (the status of a redirect, where to). A connection that was kept may
         be dead by now: what may be sent twice is then sent over a new one."""
+        seconds = self._timeout if request.timeout is None else request.timeout
         while True:
             kept = self._take(address)
             connection = kept or self._connection(address)
-            sent = False
+            connected = sent = False
             try:
                 if connection.sock is None:
                     connection.connect()
+                connected = True
+                if seconds > self._timeout or not request.repeatable:
+                    self._see_awake(address, connection)
+                    kept = None  # it is not dead
                 sent = True
+                _set_timeout(connection, seconds)
                 return self._exchange(address, connection, request, authorization)
             except (OSError, http.client.HTTPException) as error:
                 connection.close()
-                if kept is not None and request.repeatable:
+                if isinstance(error, TimeoutError):
+                    why = f"no answer within {seconds if sent else self._timeout:g} s"
+                elif kept is not None and (request.repeatable or not sent):
                     continue
-                raise self._unreachable(address, error, sent) from error
+                else:
+                    in_the_clear = address.scheme == "http" and address not in self._answered
+                    why = reason(error, self._ca, in_the_clear)
+                is_there = connected or is_of_tls(error)
+                raise self._unreachable(address, why, is_there, sent) from error
             except BaseException:
                 connection.close()
                 raise
+
+    def _see_awake(self, address: Address, connection: http.client.HTTPConnection) -> None:
+        """Have a short question answered: a frozen server takes connections, and all that is sent."""
+        _set_timeout(connection, self._timeout)
+        connection.request("HEAD", AWAKE)
+        connection.getresponse().read()
+        self._answered[address] = True
 
     def _exchange(
         self,
@@ -291,6 +346,7 @@ class Client:
             if not _cut_off(broken):  # it may have answered before it had read everything: too big, say
                 raise
         response = connection.getresponse()
+        self._answered[address] = True
         if response.status in (307, 308):
             location = response.getheader("Location") or ""
             response.read(LONGEST_ANSWER)
@@ -306,10 +362,10 @@ class Client:
         self._give_back(address, connection, response)
         return None, result
 
-    def _unreachable(self, address: Address, error: Exception, sent: bool) -> Unreachable:
-        why = f"no answer within {self._timeout:g} s" if isinstance(error, TimeoutError) else _reason(error)
-        if sent:
-            return Unreachable(f"{self._what} at {address.url} did not answer: {why}", sent=True)
+    def _unreachable(self, address: Address, why: str, is_there: bool, sent: bool) -> Unreachable:
+        """`is_there`: somebody listens, so that it helps nobody to be told how it is started."""
+        if is_there:
+            return Unreachable(f"{self._what} at {address.url} did not answer: {why}", sent)
         return Unreachable(f"{self._what} at {address.url} cannot be reached: {why}{self._and_advice()}")
 
     def _and_advice(self) -> str:
@@ -364,6 +420,13 @@ def _target(path: str, query: Mapping[str, object]) -> str:
     return f"{text}?{urlencode(pairs)}" if pairs else text
 
 
+def _set_timeout(connection: http.client.HTTPConnection, seconds: float) -> None:
+    """Also for the case that it connects anew, since the server has closed it after an answer."""
+    connection.timeout = seconds
+    if connection.sock is not None:
+        connection.sock.settimeout(seconds)
+
+
 def _has_something_to_say(connection: http.client.HTTPConnection) -> bool:
     """A connection without a request that can be read from was closed by the other side."""
     try:
@@ -379,69 +442,10 @@ def _cut_off(error: OSError) -> bool:
     return isinstance(error, (BrokenPipeError, ConnectionResetError)) or type(error).__name__ == "SSLEOFError"
 
 
-def _pieces(source: Path, size: int, progress: Progress | None) -> Iterator[bytes]:
-    """The bytes that were announced, and no more, should the file grow meanwhile."""
-    done = 0
-    with source.open("rb") as file:
-        while done < size:
-            try:
-                piece = file.read(min(_PIECE, size - done))
-            except OSError as error:
-                raise _OfTheFile(error) from error
-            if not piece:
-                raise _OfTheFile(OSError(f"{source} has become shorter while it was sent"))
-            yield piece
-            done += len(piece)
-            if progress is not None:
-                progress(done)
-
-
-def _copy(
-    response: http.client.HTTPResponse, target: BinaryIO, progress: Progress | None, limit: int | None
-) -> str:
-    digest = hashlib.sha256()
-    done = 0
-    while piece := response.read(_PIECE):
-        done += len(piece)
-        if limit is not None and done > limit:
-            raise SquallError(f"the file is larger than the {limit} bytes that are allowed")
-        digest.update(piece)
-        try:
-            target.write(piece)
-        except OSError as error:
-            raise _OfTheFile(error) from error
-        if progress is not None:
-            progress(done)
-    if response.length:  # read() with a size does not complain when the connection ends early
-        raise http.client.IncompleteRead(b"", response.length)
-    return digest.hexdigest()
-
-
-def _json(response: http.client.HTTPResponse) -> Any:
-    data = _read_all(response)
-    try:
-        return json.loads(data) if data else None
-    except (ValueError, RecursionError) as error:
-        raise SquallError(f"the answer is not JSON ({error}): is a Squall there? {data[:80]!r}") from None
-
-
-def _text(response: http.client.HTTPResponse) -> str:
-    return _read_all(response).decode("utf-8", "replace")
-
-
-def _read_all(response: http.client.HTTPResponse) -> bytes:
-    data = response.read(LONGEST_ANSWER + 1)
-    if len(data) > LONGEST_ANSWER:
-        raise SquallError(f"the answer is longer than {LONGEST_ANSWER} bytes: it is not read")
-    if response.length:
-        raise http.client.IncompleteRead(data, response.length)
-    return data
-
-
 def _refusal(address: Address, response: http.client.HTTPResponse) -> Refused:
     """The error that an answer holds; of one that is not ours, what can be said."""
     status = response.status
-    data = _read_all(response)
+    data = read_all(response)
     try:
         error = json.loads(data)["error"]
         kind, message = str(error["kind"]), str(error["message"])
@@ -452,18 +456,3 @@ def _refusal(address: Address, response: http.client.HTTPResponse) -> Refused:
         message += f": {data[:200].decode('utf-8', 'replace')}" if data else ""
     seconds = _SECONDS.fullmatch(response.getheader("Retry-After") or "")
     return Refused(status, kind, message, problems, float(seconds[0]) if seconds else None)
-
-
-def _reason(error: Exception) -> str:
-    """Why a connection failed, in a few words."""
-    if isinstance(error, http.client.IncompleteRead):
-        return "the connection ended within the answer"
-    if isinstance(error, http.client.RemoteDisconnected):
-        return "it closed the connection without an answer"
-    if isinstance(error, http.client.BadStatusLine):
-        return f"it does not speak HTTP but says {str(error)!r:.80}"
-    if getattr(error, "reason", None) == "WRONG_VERSION_NUMBER":
-        return "it does not speak TLS (does its URL begin with http: ?)"
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror.lower() if error.strerror[:1].isupper() else error.strerror
-    return str(error) or type(error).__name__

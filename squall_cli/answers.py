@@ -45,8 +45,10 @@ class NimbusClient(Client):
     def get(self, path: str, **query: object) -> Answer:
         return Answer.of(super().get(path, **query), path)
 
-    def post(self, path: str, body: object = None, repeatable: bool = False) -> Answer:
-        return Answer.of(super().post(path, body, repeatable), path)
+    def post(
+        self, path: str, body: object = None, repeatable: bool = False, timeout: float | None = None
+    ) -> Answer:
+        return Answer.of(super().post(path, body, repeatable, timeout), path)
 
     def delete(self, path: str, **query: object) -> Answer:
         return Answer.of(super().delete(path, **query), path)

@@ -32,6 +32,8 @@ STORE_AWAY: Final = "StoreUnavailable"
 STORE_PATIENCE: Final = 2.0
 #: How often files are sent anew: to a Nimbus that took over, or over a connection that broke.
 ATTEMPTS: Final = 3
+#: Seconds for the answer to a file or a submission: Nimbus looks through all of an archive before it gives one.
+ANSWER_SECS: Final = 60.0
 
 Say = Callable[[str], object]
 
@@ -127,7 +129,7 @@ def upload(
         while True:
             try:
                 if not client.exists(at("files", file.sha256)):
-                    client.put_file(at("files", file.sha256), file.path, progress_of(file, now))
+                    client.put_file(at("files", file.sha256), file.path, progress_of(file, now), ANSWER_SECS)
                     sent += file.size
                 break
             except (Unreachable, Refused) as error:
@@ -161,7 +163,7 @@ def post(client: Client, submission: Submission, say: Say, clock: Callable[[], f
     unsure: Unreachable | Refused | None = None
     while True:
         try:
-            return client.post("topologies", body)
+            return client.post("topologies", body, repeatable=True, timeout=ANSWER_SECS)
         except (Unreachable, Refused) as error:
             if error.kind in (BUSY, STORE_AWAY) if isinstance(error, Refused) else error.sent:
                 unsure = error

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from squall.travel_rules import NEEDED
 from squall_cli import cluster_client, completion, file_names
 from squall_cli.figures import duration
 from squall_cli.loading import WrongSource, load_topology, parse_source
@@ -38,7 +39,7 @@ from squall_cli.packing import (
 )
 from squall_cli.site import Layers, read_layers, well_formed
 from squall_cli.tables import harmless
-from squall_cli.user_modules import NEEDED, Before
+from squall_cli.user_modules import Before
 from squall_cli.user_output import keep_stdout
 from squall_cli.waiting import Interrupted, Progress, patiently
 from topology_api.errors import SquallError
@@ -50,8 +51,6 @@ if TYPE_CHECKING:
 
 #: Libraries that are there wherever Squall is.
 WITH_SQUALL: Final = (*NEEDED, "click", "kazoo", "nacl", "rich", "starlette", "uvicorn")
-#: Seconds for one answer: Nimbus looks through all of an archive before it gives one.
-ANSWER_SECS: Final = 60.0
 #: Seconds between two lines that differ in their numbers only.
 LINE_SECS: Final = 5.0
 NUMBER: Final = re.compile(r"[\d,.]+(?:st|nd|rd|th)?")
@@ -164,7 +163,6 @@ def submit(
     check_usage(asked)
     layers = read_layers(config, os.environ, settings)
     client = cluster_client.connect(nimbus, config)
-    patient = cluster_client.connect(nimbus, config, ANSWER_SECS)
     out = keep_stdout() if as_json else sys.stdout  # before the user's file may print
     try:
         topology, package = load(asked, layers)
@@ -177,7 +175,7 @@ def submit(
         for hint in hints(package):
             steps.done(hint)
         submission = made(asked, layers, topology, tuple(files))
-        accepted = sent(client, patient, submission, package, steps)
+        accepted = sent(client, submission, package, steps)
         told: dict[str, Any] = {"name": accepted.name, "id": accepted.id, "state": accepted.state}
         told |= {"uploaded": accepted.uploaded, "files": {file.purpose: file.sha256 for file in files}}
         failure = watch(client, accepted, submission, steps, told) if asked.wait else None
@@ -237,8 +235,8 @@ def made(asked: Asked, layers: Layers, topology: Topology, files: tuple[Packed, 
     return submission
 
 
-def sent(client: Client, patient: Client, submission: Submission, package: Package, steps: Steps) -> Accepted:
-    """Send it: short questions by one client, what takes longer by the patient one."""
+def sent(client: Client, submission: Submission, package: Package, steps: Steps) -> Accepted:
+    """Send it, and say what was sent."""
     from squall.http_client import Refused
     from squall_cli import submission as sending
 
@@ -247,7 +245,7 @@ def sent(client: Client, patient: Client, submission: Submission, package: Packa
         with cluster_client.about(client):
             steps.now("asking Nimbus")
             sending.check_versions(client, name)
-            accepted = sending.submit(patient, submission, steps.say, steps.now)
+            accepted = sending.submit(client, submission, steps.say, steps.now)
     except Refused as error:
         if error.status == 413:  # a file, since the submission itself was looked at here
             raise SquallError(f"{error}; the largest files that would travel: {largest(package)}") from None

@@ -266,7 +266,7 @@ class _Sender:
             if what is None:
                 continue
             try:
-                self._client.post(self._path, _body(what))
+                self._client.post(self._path, _body(what), repeatable=True)
             except Exception as error:  # nobody else would send
                 if not isinstance(error, (SquallError, OSError)):
                     _log.exception("what is to be told to Nimbus %s cannot be sent", self.record.id)

@@ -2,129 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
-import json
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from hashlib import sha256
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from squall.http_client import Client, Refused, Unreachable, at
-from tests.certificates import make_certificates
+from squall.http_client import Refused, Unreachable, at
+from tests.squall.http_servers import Served, connect, drop, nobody, page
 from topology_api.errors import SquallError
-
-Page = Callable[[BaseHTTPRequestHandler], None]
-
-
-class Served:
-    """A server whose pages are functions, and what it was asked."""
-
-    def __init__(self) -> None:
-        self.pages: dict[str, Page] = {}
-        self.asked: list[tuple[str, str, str | None]] = []
-        self.connections: set[Any] = set()
-        served = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-            # Small answers leave at once.
-            wbufsize = -1
-            disable_nagle_algorithm = True
-
-            def handle(self) -> None:
-                with contextlib.suppress(ConnectionError):  # clients here go away at any moment
-                    super().handle()
-
-            def handle_one(self) -> None:
-                served.connections.add(self.client_address)
-                served.asked.append((self.command, self.path, self.headers.get("Authorization")))
-                length = int(self.headers.get("Content-Length") or 0)
-                self.body = self.rfile.read(length)
-                served.pages[self.path.partition("?")[0]](self)
-
-            do_GET = do_POST = do_DELETE = do_PUT = do_HEAD = handle_one
-
-            def log_message(self, format: str, *args: object) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
-        self.thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.01})
-        self.thread.start()
-
-    def stop(self) -> None:
-        self.server.shutdown()
-        self.server.server_close()
-        self.thread.join()
-
-
-@pytest.fixture
-def start() -> Iterator[Callable[[], Served]]:
-    running: list[Served] = []
-
-    def begin() -> Served:
-        running.append(Served())
-        return running[-1]
-
-    yield begin
-    for served in running:
-        served.stop()
-
-
-@pytest.fixture
-def served(start: Callable[[], Served]) -> Served:
-    return start()
-
-
-_MADE: list[Client] = []
-
-
-def connect(urls: list[str], *arguments: Any, **options: Any) -> Client:
-    """A client that is closed with the test."""
-    _MADE.append(Client(urls, *arguments, **options))
-    return _MADE[-1]
-
-
-@pytest.fixture(autouse=True)
-def _closed() -> Iterator[None]:
-    yield
-    while _MADE:
-        _MADE.pop().close()
-
-
-def page(value: Any, status: int = 200, **headers: str) -> Page:
-    """A page with JSON (or bytes) in it."""
-    data = value if isinstance(value, bytes) else json.dumps(value).encode()
-
-    def answer(handler: BaseHTTPRequestHandler) -> None:
-        handler.send_response(status)
-        handler.send_header("Content-Length", str(len(data)))
-        for name, text in headers.items():
-            handler.send_header(name.replace("_", "-"), text)
-        handler.end_headers()
-        if handler.command != "HEAD":
-            handler.wfile.write(data)
-
-    return answer
-
-
-def drop(handler: BaseHTTPRequestHandler) -> None:
-    """The connection ends without an answer."""
-    handler.close_connection = True
-    handler.connection.shutdown(socket.SHUT_RDWR)
-
-
-def nobody() -> str:
-    """The URL of a port where nobody listens."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return f"http://127.0.0.1:{listener.getsockname()[1]}"
 
 
 def test_requests_go_below_the_api_and_queries_leave_out_what_is_none(served: Served) -> None:
@@ -351,26 +242,6 @@ def test_a_refusal_is_heard_though_the_file_was_not_read(served: Served, tmp_pat
     client = connect([served.url])
     with pytest.raises(Refused, match="too large"):
         client.put_file("file", path)
-
-
-def test_https_is_checked_by_the_given_certificates(served: Served, tmp_path: Path) -> None:
-    import ssl
-
-    made = make_certificates(tmp_path / "certificates")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(made.certificate, made.key)
-    served.server.socket = context.wrap_socket(served.server.socket, server_side=True)
-    served.pages["/api/v1/x"] = page({"safe": True})
-    url = served.url.replace("http://", "https://")
-    client = connect([url], ca=made.ca)
-    assert client.get("x") == {"safe": True}
-    with pytest.raises(Unreachable, match="certificate verify failed"):
-        connect([url]).get("x")
-    with pytest.raises(SquallError, match="cannot be used: No such file"):
-        connect([url], ca=str(tmp_path / "missing")).get("x")
-    served.pages["/api/v1/x"] = page({}, 307, Location="http://127.0.0.1:1/api/v1/x")
-    with pytest.raises(SquallError, match="not encrypted"):
-        client.get("x")
 
 
 def test_threads_share_a_client(served: Served) -> None:

@@ -205,7 +205,9 @@ class Lost(Client):
     def __init__(self) -> None:
         self.times = 0
 
-    def post(self, path: str, body: object = None, repeatable: bool = False) -> Any:
+    def post(
+        self, path: str, body: object = None, repeatable: bool = False, timeout: float | None = None
+    ) -> Any:
         self.times += 1
         raise Unreachable("no answer", sent=True)
 
@@ -344,7 +346,8 @@ def test_wait_tells_that_a_replacement_was_rolled_back(nimbus: TakingNimbus, pro
     assert submit(nimbus, project).returncode == 0
 
     def rolled_back(status: dict[str, Any]) -> None:
-        status.update(id="words-1", notes=["w1 died three times"], workers=[worker("w1")])
+        back = "the version words-2 was rolled back, and words-1 has the name again: w1 died three times"
+        status.update(id="words-1", notes=[back], workers=[worker("w1")])
 
     nimbus.answers["configuration"] = {"id": "n1", "conf": {"nimbus.replace.timeout.secs": 60}}
     nimbus.story.extend([scheduled, rolled_back])
