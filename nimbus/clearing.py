@@ -106,4 +106,5 @@ def _rebuilt(registry: Registry, name: str, topology_id: str, reason: str, now: 
         deadline=None,
         error=f"its record could not be read: {reason}",
         submitted=now,
+        since=now,
     )

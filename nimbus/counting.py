@@ -17,6 +17,7 @@ from typing import Any
 from nimbus import counter_files
 from nimbus.clearing import BadTopology, whole
 from nimbus.counted import Counted, Incarnation
+from nimbus.notes import standing
 from squall.cluster.blobs import BadBlob, get_description
 from squall.cluster.counters import BadCounters, ComponentCounters, WorkerCounters
 from squall.cluster.records import Placement, TopologyRecord
@@ -91,6 +92,12 @@ class Counters:
         with self._lock:
             counted = self._topologies.get(topology_id, Counted())
             return [(worker, *counted.workers[worker]) for worker in sorted(counted.workers)]
+
+    def silent(self, topology_id: str) -> frozenset[str] | None:
+        """The workers that have told what they counted, if nothing was ever emitted in their topology; None if anything was."""
+        with self._lock:
+            counted = self._topologies.get(topology_id, Counted())
+            return None if counted.has_emitted() else frozenset(counted.workers)
 
     def close(self, record: TopologyRecord, components: Components) -> None:
         """A topology is gone: keep its final counters for a while."""
@@ -224,6 +231,7 @@ def topology_status(
     """What a user is told of a topology."""
     tasks = Counter(component for _, component, _ in record.tasks)
     present = set(living.items())
+    notes = standing(record.notes, living)
     return TopologyStatus(
         name=record.name,
         state=record.state,
@@ -237,7 +245,9 @@ def topology_status(
         errors=counted.latest_reports(),
         error=record.error,
         uptime=now - record.submitted,
-        notes=record.notes,
+        notes=tuple(note.text for note in notes),
+        note_times=tuple(note.time for note in notes),
+        state_secs=now - record.since,
     )
 
 

@@ -146,6 +146,7 @@ def _record(order: Order, topology_id: str, time: float) -> TopologyRecord:
         deadline=None,
         error=None,
         submitted=time,
+        since=time,
         wait=order.wait_secs if order.replace else None,
         submission=order.submission,
         files=dict(order.files),

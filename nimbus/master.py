@@ -37,6 +37,7 @@ from nimbus.draining import set_drained
 from nimbus.hosts import Hosts
 from nimbus.intake import Intake, Order, check_wait
 from nimbus.lifecycle import ACTIVE, INACTIVE, KILLED, REBALANCING, REPLACING, step
+from nimbus.notes import with_news
 from nimbus.placing import withdrawn
 from nimbus.progress import View
 from nimbus.rebalancing import WORKERS
@@ -88,7 +89,7 @@ class Nimbus:
         self._hosts = Hosts(self._registry, supervisor_timeout_secs, clock.now())
         self._assigner = Assigner(self._registry, keyring)
         self._replacements = Replacements(
-            self._registry, self._assigner, replace_timeout_secs, message_timeout
+            self._registry, self._assigner, replace_timeout_secs, message_timeout, self._calendar
         )
         self._intake = Intake(self._registry, keyring, self._replacements)
         self._troubles = Troubles()
@@ -101,7 +102,7 @@ class Nimbus:
         self._look_at: float | None = None
         #: The id of the cluster that the store holds.
         self.cluster_id = identity.establish(store)
-        set_deadlines_anew(self._registry, clock.now())
+        set_deadlines_anew(self._registry, clock.now(), self._calendar())
         self._sweep()
         self._unwatch = store.watch("/", self._changes.note)
 
@@ -236,7 +237,7 @@ class Nimbus:
             return False
         report = progress.settled(report, record)
         if last != report:
-            known = progress.with_news(record, report, last)
+            known = with_news(record, report, last, self._calendar())
             if known != record:  # first: once the report is written it says nothing new
                 self._registry.update_topology(record, known)
             self._registry.save_report(record.id, report)
@@ -369,9 +370,9 @@ class Nimbus:
         elif event == "rebalanced":
             self._finish_rebalance(view)
         elif event == "crash":
-            take_step(self._registry, record, event, error=progress.crash_of(view))
+            take_step(self._registry, record, event, self._calendar(), error=progress.crash_of(view))
         elif event is not None:
-            take_step(self._registry, record, event)
+            take_step(self._registry, record, event, self._calendar())
         elif progress.must_leave(view, now):
             self._assigner.withdraw(view)
 
@@ -386,6 +387,7 @@ class Nimbus:
             self._registry.leaving(record.id),
             self._registry.reports(record.id),
             self._assigner.supervisors.keys(),
+            self.counters.silent(record.id) if record.state in (KILLED, REBALANCING, REPLACING) else None,
         )
 
     def _existing(self, name: str) -> TopologyRecord:
@@ -402,10 +404,10 @@ class Nimbus:
             return record
         return known if known is not None and known.id == record.id else record
 
-    def _command(self, name: str, event: str, **changes: object) -> None:
+    def _command(self, name: str, event: str, *, wait: float | None = None, **changes: object) -> None:
         record = self._existing(name)
         check_proved(record, event)
-        take_step(self._registry, record, event, **changes)
+        take_step(self._registry, record, event, self._calendar(), wait=wait, **changes)
         self._follow_up()
 
     def _forget_gone(self, view: View) -> bool:
@@ -443,7 +445,7 @@ class Nimbus:
             report = self._registry.report(view.record.id, placement.worker)
             if report is not None and report.drained:  # what it drained for is over
                 self._registry.save_report(view.record.id, dataclasses.replace(report, drained=False))
-        take_step(self._registry, self._existing(view.record.name), "rebalanced")
+        take_step(self._registry, self._existing(view.record.name), "rebalanced", self._calendar())
 
     def _move(self, record: TopologyRecord, now: float, reason: str) -> None:
         """Rebalance a topology unasked, unless another one is moving: what that will take, this one cannot have."""
@@ -451,7 +453,7 @@ class Nimbus:
         if not moving and record.state in (ACTIVE, INACTIVE) and record.replaces is None:
             _log.info("%s: %s", record.name, reason)
             wait = message_timeout(record)
-            take_step(self._registry, record, "rebalance", deadline=now + wait, wait=wait)
+            take_step(self._registry, record, "rebalance", self._calendar(), deadline=now + wait, wait=wait)
 
     def _leave_drained(self, record: TopologyRecord, now: float) -> None:
         if self._assigner.must_move(record):

@@ -4,6 +4,11 @@ A report counts for a placement when it comes from that worker and was placed by
 by the supervisor (the second number of an incarnation) do not matter here. That it has ended or drained it
 says of the assignment that it knew: a worker that was given more tasks since has not ended. Workers of a
 supervisor that is not there cannot report: nobody waits for them.
+
+A drain waits for every worker to say that it has nothing pending; one that has never opened its tasks may never be able to
+(what it needs cannot be prepared, its `open` hangs), and nobody waits for it while nothing was ever emitted in its topology:
+then nothing can be in flight. What is known may be a moment old, so that holds only when workers have had `ANSWER_SECS` to say
+that they are up after all. Of one that nobody has reported, or whose earlier process may have been up, nothing is known.
 Must not know: the store, how a decision is carried out.
 """
 
@@ -11,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import Final
 
 from nimbus.lifecycle import (
     ACTIVE,
@@ -26,8 +31,8 @@ from nimbus.lifecycle import (
 from nimbus.placing import withdrawn
 from squall.cluster.records import Assignment, Placement, TopologyRecord, WorkerReport
 
-NOTES = 5
-"""How many of the latest notes about its workers a topology's record keeps."""
+ANSWER_SECS: Final = 2.0
+"""Within this time Nimbus has heard of whatever a worker did before it was told to drain."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +45,8 @@ class View:
     reports: Mapping[str, WorkerReport]
     supervisors: Collection[str]
     """Ids of those that are there."""
+    silent: Collection[str] | None = None
+    """While it drains, the workers whose counters are known, if nothing was ever emitted in it as far as they say; else None."""
 
     @property
     def workers(self) -> tuple[Placement, ...]:
@@ -72,15 +79,6 @@ def settled(report: WorkerReport, record: TopologyRecord) -> WorkerReport:
     return report
 
 
-def with_news(record: TopologyRecord, report: WorkerReport, last: WorkerReport | None) -> TopologyRecord:
-    """The record with what a report adds to what is known of the topology: finished spouts, a note."""
-    tasks = {task for task, _, _ in record.tasks}.difference(record.finished)
-    finished = (*record.finished, *sorted(tasks.intersection(report.finished)))
-    new = report.note is not None and (last is None or last.note != report.note)
-    notes = (*record.notes, cast(str, report.note))[-NOTES:] if new else record.notes
-    return replace(record, finished=finished, notes=notes)
-
-
 def event_due(view: View, now: float) -> str | None:
     """The event of the lifecycle table that has come, if any."""
     state = view.record.state
@@ -102,7 +100,10 @@ def moments(record: TopologyRecord, has_workers: bool, now: float) -> list[float
     if record.replaces is not None and record.state in (ACTIVE, INACTIVE):
         halfway = record.deadline - (record.wait or 0.0) / 2  # by then it may be postponed
         return [record.deadline] if halfway <= now else [halfway]
-    return [record.deadline] if has_workers or record.state == REBALANCING else []
+    if not has_workers and record.state != REBALANCING:
+        return []
+    answered = _answered_by(record)
+    return [answered if now < answered < record.deadline else record.deadline]
 
 
 def must_leave(view: View, now: float) -> bool:
@@ -166,8 +167,26 @@ def drained_or_late(view: View, now: float) -> bool:
     deadline = view.record.deadline
     if deadline is not None and now >= deadline:
         return True
+    answered = deadline is not None and now >= _answered_by(view.record)
     reports = [view.report_of(placement) for placement in _reachable(view, view.workers)]
-    return all(report is not None and _has_nothing_pending(report, view) for report in reports)
+    return all(
+        report is not None
+        and (_has_nothing_pending(report, view) or (answered and _never_began(report, view)))
+        for report in reports
+    )
+
+
+def _answered_by(record: TopologyRecord) -> float:
+    """When a topology that drains has been told so for long enough, by its deadline."""
+    return (record.deadline or 0.0) - (record.wait or 0.0) + ANSWER_SECS
+
+
+def _never_began(report: WorkerReport, view: View) -> bool:
+    """Whether the worker has never opened its tasks, nor had anything to work on from others."""
+    if report.opened or view.silent is None:
+        return False
+    # An earlier process of it may have been up: its counters, which live on, say whether it did anything.
+    return report.incarnation[1] == 0 or report.worker in view.silent
 
 
 def _has_nothing_pending(report: WorkerReport, view: View) -> bool:

@@ -34,7 +34,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from nimbus.assigning import Assigner
 from nimbus.lifecycle import (
@@ -47,10 +47,12 @@ from nimbus.lifecycle import (
     allowed_events,
     step,
 )
-from nimbus.progress import NOTES, View, drained_or_late, is_gone, is_up
+from nimbus.notes import with_notes
+from nimbus.progress import View, drained_or_late, is_gone, is_up
 from nimbus.stepping import take_step
 from squall.cluster.records import BadRecord, TopologyRecord
 from squall.cluster.registry import Registry
+from squall.status import ROLLED_BACK
 
 _log = logging.getLogger(__name__)
 
@@ -117,7 +119,7 @@ def is_on_trial(record: TopologyRecord) -> bool:
 def step_due(view: View, waiting: Found, before: Found, now: float) -> str | None:
     """The step of the table above that is due."""
     record = view.record
-    if any(isinstance(each, Unread) and str(each) not in record.notes for each in (waiting, before)):
+    if any(isinstance(each, Unread) and not _is_told(record, each) for each in (waiting, before)):
         return "tell"
     if isinstance(waiting, TopologyRecord):
         found = _while_waiting(view, waiting, before, now)
@@ -165,13 +167,20 @@ class Replacements:
     """Takes the steps."""
 
     def __init__(
-        self, registry: Registry, assigner: Assigner, timeout_secs: float, default_wait: Callable[..., float]
+        self,
+        registry: Registry,
+        assigner: Assigner,
+        timeout_secs: float,
+        default_wait: Callable[..., float],
+        calendar: Callable[[], float],
     ) -> None:
-        """`default_wait` of a record: how long it may drain when nothing else was said."""
+        """`default_wait` of a record: how long it may drain when nothing else was said; `calendar`: what users are told the
+        time by."""
         self._registry = registry
         self._assigner = assigner
         self._timeout = timeout_secs
         self._default_wait = default_wait
+        self._calendar = calendar
         #: Names that no topology has, and whose versions cannot be read, that were told of.
         self._told: set[str] = set()
 
@@ -246,13 +255,15 @@ class Replacements:
         elif due == "withdraw":
             self._assigner.withdraw(view)
         elif due == "prove":
-            registry.update_topology(record, replace(record, replaces=None, deadline=None, wait=None))
+            registry.update_topology(
+                record, replace(record, replaces=None, deadline=None, wait=None, until=None)
+            )
             _log.info("%s: %s runs, the version before is dropped", record.name, record.id)
         elif due == "postpone":
-            registry.update_topology(record, replace(record, deadline=now + self._timeout))
+            registry.update_topology(record, replace(record, **self._time_from(now)))
         elif due == "fail":
             error = f"it was not up within {self._timeout:g} s of taking over; {_what_is_missing(view)}"
-            take_step(registry, record, "crash", error=error)
+            take_step(registry, record, "crash", self._calendar(), error=error)
         elif due == "restore":
             self._restore(view)
         elif due == "tell":
@@ -260,28 +271,28 @@ class Replacements:
         elif due == "begin" and isinstance(waiting, TopologyRecord):
             wait = self._default_wait(record) if waiting.wait is None else waiting.wait
             # What a topology FAILED of stays known, for the case that it comes back.
-            take_step(registry, record, "replace", deadline=now + wait, wait=wait)
+            take_step(registry, record, "replace", self._calendar(), deadline=now + wait, wait=wait)
         elif due == "take over" and isinstance(waiting, TopologyRecord):
             self._take_over(record, waiting, now)
         elif due == "roll back" and isinstance(before, TopologyRecord):
             self._roll_back(record, before)
 
     def _tell(self, record: TopologyRecord, found: Iterable[Found]) -> None:
-        notes = [str(each) for each in found if isinstance(each, Unread) and str(each) not in record.notes]
-        self._registry.update_topology(record, replace(record, notes=(*record.notes, *notes)[-NOTES:]))
+        notes = [str(each) for each in found if isinstance(each, Unread) and not _is_told(record, each)]
+        self._registry.update_topology(record, with_notes(record, notes, self._calendar()))
         for note in notes:
             _log.error("%s: %s", record.name, note)
 
     def _take_over(self, record: TopologyRecord, waiting: TopologyRecord, now: float) -> None:
         self._registry.save_replaced(record)
-        becomes = replace(waiting, replaces=record.id, deadline=now + self._timeout, wait=self._timeout)
+        becomes = replace(waiting, replaces=record.id, since=self._calendar(), **self._time_from(now))
         self._registry.update_topology(record, becomes)
         _log.info("%s: %s takes over from %s", record.name, waiting.id, record.id)
         self._registry.remove_replacement(record.name)
 
     def _roll_back(self, record: TopologyRecord, before: TopologyRecord) -> None:
-        note = f"the version {record.id} was rolled back, and this one runs again: {record.error}"
-        back = _restored(before, note)
+        note = f"the version {record.id} {ROLLED_BACK}, and {before.id} has the name again: {record.error}"
+        back = self._restored(before, note)
         self._registry.update_topology(record, back)
         _log.warning("%s: %s", record.name, note)
         self._registry.remove_replaced(record.name)
@@ -294,9 +305,30 @@ class Replacements:
             if report is not None and report.drained:
                 self._registry.save_report(record.id, replace(report, drained=False))
         self._registry.update_topology(
-            record, _restored(record, "the version that was to replace this one is gone")
+            record, self._restored(record, f"the version that was to replace {record.id} is gone")
         )
         _log.warning("%s: no version waits to replace it any more", record.name)
+
+    def _restored(self, record: TopologyRecord, note: str) -> TopologyRecord:
+        time = self._calendar()
+        back = replace(
+            record,
+            state=step(record.state, "restore", record.previous, record.name),
+            previous=None,
+            deadline=None,
+            wait=None,
+            since=time,
+            until=None,
+        )
+        return with_notes(back, [note], time)
+
+    def _time_from(self, now: float) -> dict[str, Any]:
+        """The fields that say how long a version has to prove that it runs."""
+        return {
+            "deadline": now + self._timeout,
+            "wait": self._timeout,
+            "until": self._calendar() + self._timeout,
+        }
 
     def _has_other(self, name: str) -> bool:
         return name in self._registry.replacements() or name in self._registry.all_replaced()
@@ -326,24 +358,20 @@ def _is_being_prepared(view: View) -> bool:
     return any(report is not None and report.waits for report in reports)
 
 
-def _restored(record: TopologyRecord, note: str) -> TopologyRecord:
-    return replace(
-        record,
-        state=step(record.state, "restore", record.previous, record.name),
-        previous=None,
-        deadline=None,
-        wait=None,
-        notes=(*record.notes, note)[-NOTES:],
-    )
+def _is_told(record: TopologyRecord, unread: Unread) -> bool:
+    return any(note.text == str(unread) for note in record.notes)
 
 
 def _what_is_missing(view: View) -> str:
+    """Which workers are not up, and why as far as they, or their hosts, have said it: not what was said of others."""
     if not view.workers:
         return "there was no slot for it"
-    unopened = [
-        placement.worker
-        for placement in view.workers
-        if (report := view.report_of(placement)) is None or not report.opened
+    reports = {placement.worker: view.report_of(placement) for placement in view.workers}
+    unopened = [worker for worker, report in reports.items() if report is None or not report.opened]
+    said = [
+        report for worker in unopened if (report := reports[worker]) is not None and report.note is not None
     ]
-    notes = f"; {view.record.notes[-1]}" if view.record.notes else ""
-    return f"its workers {', '.join(unopened) or '(none)'} had not opened their tasks{notes}"
+    # Of what only waits less is to be learned than of what has failed.
+    why = [report.note for report in sorted(said, key=lambda report: report.waits)]
+    cause = f"; {why[0]}" if why else ""
+    return f"its workers {', '.join(unopened) or '(none)'} had not opened their tasks{cause}"

@@ -23,29 +23,43 @@ def message_timeout(record: TopologyRecord) -> float:
     return cast(float, record.conf[MESSAGE_TIMEOUT])
 
 
-def set_deadlines_anew(registry: Registry, now: float) -> None:
-    """A deadline that another Nimbus has set is a moment of its clock: the whole time is waited for again."""
+def set_deadlines_anew(registry: Registry, now: float, time: float) -> None:
+    """A deadline that another Nimbus has set is a moment of its clock: the whole time is waited for again. `time`: of the
+    calendar."""
     for record in registry.topologies():
         if record.deadline is not None:
             wait = message_timeout(record) if record.wait is None else record.wait
-            registry.update_topology(record, replace(record, deadline=now + wait))
+            registry.update_topology(record, replace(record, deadline=now + wait, until=time + wait))
 
 
-def take_step(registry: Registry, record: TopologyRecord, event: str, **changes: object) -> None:
-    """Take the record through the table; what belonged to the state that it leaves goes."""
+def take_step(
+    registry: Registry,
+    record: TopologyRecord,
+    event: str,
+    time: float,
+    *,
+    wait: float | None = None,
+    **changes: object,
+) -> None:
+    """Take the record through the table; what belonged to the state that it leaves goes. `time`: of the calendar; `wait`: of
+    the `deadline` among the changes."""
     state = step(record.state, event, record.previous, record.name)
-    if state == record.state and not changes:
+    if state == record.state and not changes and wait is None:
         return  # said twice
     settled: dict[str, Any] = {
         "state": state,
         "previous": record.state if state in (REBALANCING, REPLACING) else None,
         "deadline": None,
-        "wait": None,
+        "wait": wait,
+        "until": None if wait is None else time + wait,
         "parallelism": {},
     }
+    if state != record.state:
+        settled["since"] = time
     if state == KILLED:
         settled["replaces"] = None  # whatever was before does not come back
     elif record.replaces is not None and state in (ACTIVE, INACTIVE):
-        del settled["deadline"], settled["wait"]  # by then it has to have proved that it runs
+        for field in ("deadline", "wait", "until"):  # by then it has to have proved that it runs
+            del settled[field]
     registry.update_topology(record, replace(record, **(settled | changes)))
     _log.info("%s: %s, %s -> %s", record.name, event, record.state, state)

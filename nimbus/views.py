@@ -39,7 +39,8 @@ _DESCRIPTIONS: Final = 64
 
 _UNREADABLE: Final = (BadRecord, BadBlob)
 _NOTHING_KNOWN: Final[Mapping[str, Any]] = {
-    "components": {}, "errors": [], "notes": [], "workers": [], "workers_wanted": 0, "files": {}, "submitted": 0.0,
+    "components": {}, "errors": [], "notes": [], "note_times": [], "workers": [], "workers_wanted": 0, "files": {},
+    "submitted": 0.0,
 }  # fmt: skip
 
 
@@ -57,7 +58,8 @@ class Views:
         now: Callable[[], float],
         lost: Callable[[], Collection[str]] = frozenset,
     ) -> None:
-        """`lost`: the files (SHA-256) that no Nimbus has any more."""
+        """`now`: the calendar, which all hosts share, as a clock of their own they do not; `lost`: the files (SHA-256) that no
+        Nimbus has any more."""
         self.registry = Registry(store)
         self.counters = counters
         self._store = store
@@ -177,9 +179,11 @@ class Views:
             status, workers = self._statuses.status(name), self.workers(name)
         except _UNREADABLE as error:
             return {**_bad(name, str(error)), **_NOTHING_KNOWN}
+        lost = _notes_of_lost(record, self._lost())
         return {
             **status.as_dict(),
-            "notes": [*status.notes, *_notes_of_lost(record, self._lost())],
+            "notes": [*status.notes, *lost],
+            "note_times": [*status.note_times, *[self._now()] * len(lost)],
             "id": record.id,
             "workers": workers,
             "workers_wanted": record.conf[WORKERS],
@@ -315,9 +319,9 @@ class Views:
 
     def _standing_by(self, record: TopologyRecord) -> dict[str, Any] | None:
         """The version before a topology, while it may come back, and after how many seconds it does."""
-        if record.deadline is None or not is_on_trial(record):
+        if record.until is None or not is_on_trial(record):
             return None
-        return {"id": record.replaces, "secs": max(0.0, record.deadline - self._now())}
+        return {"id": record.replaces, "secs": max(0.0, record.until - self._now())}
 
     def _component_of(self, record: TopologyRecord, component: str) -> Mapping[str, Any]:
         components = self._description(record.id)["components"]
@@ -387,6 +391,7 @@ def _summary(record: TopologyRecord, status: TopologyStatus) -> dict[str, Any]:
         "workers": status.workers,
         "components": len(status.components),
         "uptime_secs": status.uptime,
+        "state_secs": status.state_secs,
         "emitted": sum(component.emitted for component in components),
         "acked": sum(spout.acked for spout in spouts),
         "failed": sum(spout.failed for spout in spouts),
@@ -398,7 +403,7 @@ def _summary(record: TopologyRecord, status: TopologyStatus) -> dict[str, Any]:
 
 def _bad(name: str, reason: str) -> dict[str, Any]:
     counts = ("tasks", "workers", "components", "emitted", "acked", "failed", "pending", "errors")
-    nothing = {**dict.fromkeys(counts, 0), "uptime_secs": 0.0}
+    nothing = {**dict.fromkeys(counts, 0), "uptime_secs": 0.0, "state_secs": 0.0}
     return {"name": name, "id": "", "state": "BAD", **nothing, "error": reason, "stands_by": None}
 
 

@@ -1,9 +1,10 @@
 """What of a configuration is shown: everything but its secrets.
 
 A value is hidden when a word of its key says that it is a secret (`db.password`, `apiKey`, `aws_secret_access_key`), in
-whatever depth. A `key` is taken for one unless the word before it says that it is none (`partition_key`); where words are joined
-without a mark (`privatekey`), the keys are known that are secrets. Of other texts the parts are hidden that carry credentials by
-custom: the user part of a URL, and `password=...` in a query or a connection string. Squall's own options hold no secrets, only the paths of files.
+whatever depth. A `key` is taken for one unless the word before it says that it is none (`partition_key`); where words are
+joined without a mark (`privatekey`), the keys are known that are secrets. Of other texts the parts are hidden that carry
+credentials by custom: the user part of a URL, and `password=...` in a query or a connection string. Squall's own options hold
+no secrets, only the paths of files.
 Must not know: who asks, where the configuration comes from.
 """
 

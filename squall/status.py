@@ -13,6 +13,8 @@ from squall.error_reports import ErrorReport
 
 CANNOT_BUILD: Final = "its environment cannot be built"
 """In the note of a supervisor about requirements that it cannot install: `submit --wait` waits for no other attempt."""
+ROLLED_BACK: Final = "was rolled back"
+"""In the note that says why the version before has its name again."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,8 @@ class ComponentStatus:
 @dataclass(frozen=True)
 class TopologyStatus:
     """A topology at one moment. `errors`: the latest error reports, oldest first; `error`: why it FAILED; `uptime`: seconds
-    since it was submitted; `notes`: what was last said about its worker processes (one that died, and of what).
+    since it was submitted; `state_secs`: since it came into its state; `notes`: what was last said about it and its worker
+    processes (one that died, and of what), each at its moment of `note_times` (seconds, as `time.time()` has them).
     """
 
     name: str
@@ -60,6 +63,8 @@ class TopologyStatus:
     error: str | None = None
     uptime: float = 0.0
     notes: tuple[str, ...] = ()
+    note_times: tuple[float, ...] = ()
+    state_secs: float = 0.0
 
     def as_dict(self) -> dict[str, Any]:
         """The same as JSON-able values."""
@@ -76,4 +81,6 @@ class TopologyStatus:
             "errors": [report.render() for report in self.errors],
             "error": self.error,
             "notes": list(self.notes),
+            "note_times": list(self.note_times),
+            "state_secs": self.state_secs,
         }

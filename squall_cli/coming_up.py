@@ -11,11 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from squall.status import CANNOT_BUILD
+from squall.said import said_key
+from squall.status import CANNOT_BUILD, ROLLED_BACK
 from squall_cli.figures import plural, whole
 from squall_cli.next_command import to_type
 from squall_cli.placed import LAG_SECS, LEAVING
-from squall_cli.said import again, own_paths, said_key
+from squall_cli.said import again, own_paths
 
 #: Something was said about its workers (one died, say), and for so many seconds nothing got any better.
 TROUBLE_SECS: Final = 30.0
@@ -192,8 +193,8 @@ def all_fail(name: str, spouts: Sequence[Mapping[str, Any]]) -> str:
 
 
 def rolled_back(status: Mapping[str, Any]) -> str:
-    notes = status.get("notes") or ()
-    why = f": {notes[-1]}" if notes else ""
+    notes = [str(note) for note in status.get("notes") or () if ROLLED_BACK in str(note)]
+    why = f": {notes[-1].partition(': ')[2]}" if notes else ""
     return f"the new version of {status['name']!r} did not come up, the one before has the name again{why}"
 
 

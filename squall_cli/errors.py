@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import click
 
 from squall_cli import cluster_client, completion
+from squall_cli.figures import moment
 from squall_cli.said import own_paths
 from squall_cli.screen import painted, styles_of
 from squall_cli.tables import harmless
@@ -51,7 +51,7 @@ def errors(name: str, component: str | None, nimbus: str | None, config: str | N
     styles = styles_of(sys.stdout)
     for number, report in enumerate(found):
         first, *rest = harmless(own_paths(str(report["text"]))).splitlines()
-        when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(float(report["time"])))
+        when = moment(float(report["time"]))
         lines = [painted(((when, "dim"), (" ", ""), (first, "bad")), styles), *rest]
         click.echo(("\n" if number else "") + "\n".join(lines))
     for line in earlier(found, components):

@@ -5,6 +5,8 @@ Must not know: what is counted.
 
 from __future__ import annotations
 
+import time
+
 _UNITS = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
@@ -55,6 +57,11 @@ def duration(seconds: float) -> str:
     if minutes < 60:
         return f"{minutes} min {rest:02} s"
     return f"{minutes // 60} h {minutes % 60:02} min"
+
+
+def moment(seconds: float) -> str:
+    """A moment of the calendar, seconds since 1970, as clocks here show it: `2026-03-01 12:00:00`."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
 
 
 def span(seconds: float) -> str:

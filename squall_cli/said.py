@@ -9,24 +9,16 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from squall.said import NEXT_START, said_key
+
 #: Where a supervisor unpacks what a topology brought: a long way that nobody typed, different on every host.
 UNPACKED: Final = re.compile(r"/(?:[^\s\"'(]*/)?code/[0-9a-f]{64}/")
-#: These differ from one death of a worker to the next, and from one failed preparation to the next.
-PROCESS: Final = re.compile(r" \(pid \d+\)")
-NEXT_START: Final = re.compile(
-    r"(?:; its (?P<count>\d+\w\w (?:death|failed preparation)) in \d+ s)?; it is (?:started|tried) again (?:at once|in \d+ s)"
-)
 WHOSE: Final = re.compile(r"worker \S+")
 
 
 def own_paths(text: str) -> str:
     """The text with the user's files named as they were beside the topology: `my_bolts/count.py`, line 7."""
     return UNPACKED.sub("", text)
-
-
-def said_key(note: str) -> str:
-    """What two notes have in common that say the same of one worker, at different times."""
-    return PROCESS.sub("", NEXT_START.sub("", note.partition("\n")[0]))
 
 
 def again(note: str) -> str:

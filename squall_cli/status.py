@@ -14,7 +14,7 @@ from squall.status import ComponentStatus
 from squall_cli import cluster_client
 from squall_cli.completion import name_argument
 from squall_cli.component_table import Line, plain, rows_of, table_without_rates
-from squall_cli.figures import cropped, duration, plural
+from squall_cli.figures import cropped, duration, moment, plural
 from squall_cli.listing import NO_SLOT, STYLES, waits_for_slots
 from squall_cli.next_command import to_type
 from squall_cli.placed import fewer_workers, on_trial
@@ -81,7 +81,7 @@ def component_of(values: Mapping[str, Any]) -> ComponentStatus:
 def head(found: Mapping[str, Any], width: int) -> list[Line]:
     """Which topology, how it is, and its components."""
     state = str(found["state"])
-    facts = f" for {duration(found['uptime_secs'])}" if found.get("uptime_secs") is not None else ""
+    facts = how_long(found)
     workers = [worker for worker in found["workers"] if worker["state"] != "STOPPED"]
     if workers:
         hosts = len({worker["host"] for worker in workers if worker["host"]})
@@ -102,6 +102,17 @@ def head(found: Mapping[str, Any], width: int) -> list[Line]:
     if components:
         lines += [(("", ""),), *table_without_rates(rows_of(components, {}), width)]
     return lines
+
+
+def how_long(found: Mapping[str, Any]) -> str:
+    """` for 12.3 s, submitted 28 min 05 s ago`; once, when it is in the state that it was submitted in."""
+    age, stayed = found.get("uptime_secs"), found.get("state_secs")  # an older Nimbus does not say the second
+    if age is None or found["state"] == "BAD":
+        return ""
+    if stayed is None:
+        return f", submitted {duration(age)} ago"
+    submitted = f", submitted {duration(age)} ago" if age - stayed >= 1.0 else ""
+    return f" for {duration(max(0.0, stayed))}{submitted}"
 
 
 def worker_table(workers: list[Mapping[str, Any]]) -> Table:
@@ -157,8 +168,12 @@ def trouble(found: Mapping[str, Any], width: int) -> Iterator[Line]:
             why = own_paths(str(values["first_failure"]))
             line = f"the first tree of {component} that failed for good: {why}"
             yield ((cropped(harmless(line), width), "warn"),)
-    for note in latest([str(note) for note in found.get("notes") or ()], MOST_NOTES):
-        yield ((cropped(harmless(on_one_line(own_paths(note))), width), ""),)
+    notes = [str(note) for note in found.get("notes") or ()]
+    times = dict(zip(notes, found.get("note_times") or (), strict=False))  # an older Nimbus has none
+    for note in latest(notes, MOST_NOTES):
+        when = f"{moment(float(times[note]))}  " if note in times else ""
+        text = harmless(on_one_line(own_paths(note)))
+        yield (when, "dim"), (cropped(text, max(width - len(when), 40)), "")
 
 
 def component_in(report: str) -> str:

@@ -141,7 +141,8 @@ DRAINED: Final = Answer({"id": str, "drained": bool})
 CONFIGURATION: Final = Answer({"id": str, "conf": Each("option", object)})
 TOPOLOGIES: Final = Answer(
     {"topologies": [{
-        **_STATED, "id": str, "tasks": int, "workers": int, "components": int, "uptime_secs": float, "emitted": int,
+        **_STATED, "id": str, "tasks": int, "workers": int, "components": int, "uptime_secs": float, "state_secs": float,
+        "emitted": int,
         "acked": int, "failed": int, "pending": int, "errors": int, "error": Maybe(str), "stands_by": _STANDS_BY,
     }]},
     "; `acked`, `failed` and `pending` are those of the spouts. The state BAD says that a record cannot be read, `error` why; "
@@ -153,11 +154,12 @@ SUBMITTED_BEFORE: Final = Answer(
 )
 TOPOLOGY: Final = Answer(
     {
-        **_STATED, "id": str, "submitted": float, "uptime_secs": float, "components": _COMPONENTS, "errors": [str],
-        "error": Maybe(str), "notes": [str], "files": Each("kind", str), "workers": [_WORKER], "workers_wanted": int,
-        "stands_by": _STANDS_BY,
+        **_STATED, "id": str, "submitted": float, "uptime_secs": float, "state_secs": float, "components": _COMPONENTS,
+        "errors": [str], "error": Maybe(str), "notes": [str], "note_times": [float], "files": Each("kind", str),
+        "workers": [_WORKER], "workers_wanted": int, "stands_by": _STANDS_BY,
     },
-    ": what `status(name)` gives (see [api.md](api.md)), `errors` as texts, `workers` as below. There are fewer than"
+    ": what `status(name)` gives (see [api.md](api.md)), `errors` as texts, `workers` as below. `state_secs`: since it"
+    " came into its state; `note_times`: when each of `notes` was said (seconds since 1970). There are fewer than"
     " `workers_wanted` when there are fewer tasks, or slots. `stands_by` is the version before, which runs again unless the"
     " workers of this one are up in so many seconds",
 )  # fmt: skip

@@ -26,7 +26,7 @@ from typing import Final, TypeVar, cast
 from squall.cluster.store import MOST_BYTES
 from topology_api.errors import SquallError
 
-FORMAT = 3
+FORMAT = 4
 """Raised when a field is added, dropped or changes its meaning."""
 
 
@@ -42,6 +42,19 @@ _RECKONED_WITH: Mapping[str, int] = {
 
 class BadRecord(SquallError):
     """Bytes that are not the record that was looked for."""
+
+
+@dataclass(frozen=True)
+class Note:
+    """Something that was said about a topology."""
+
+    text: str
+    time: float
+    """When, by the calendar."""
+    worker: str = ""
+    """Of which of its workers; "": of the topology itself."""
+    waits: bool = False
+    """It says what that worker waits for, and nothing else: it is over when the worker is started."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +76,7 @@ class TopologyRecord:
     version: int
     """Version of the latest assignment that was made for it, 0 before the first."""
     deadline: float | None
-    """While KILLED or REBALANCING: when waiting for the drain ends, whatever is left."""
+    """While KILLED or REBALANCING: when waiting for the drain ends, whatever is left; by the clock of who leads."""
     error: str | None
     """Why it FAILED."""
     submitted: float
@@ -73,8 +86,8 @@ class TopologyRecord:
     """While REBALANCING: the number of tasks that components are to have after it, where it changes."""
     finished: tuple[int, ...] = ()
     """Spout tasks that have finished, every tree of theirs settled: they are not opened again."""
-    notes: tuple[str, ...] = ()
-    """What was last said about its workers (one that died, and of what), the latest at the end."""
+    notes: tuple[Note, ...] = ()
+    """What was last said about it and its workers (one that died, and of what), the latest at the end."""
     wait: float | None = None
     """While there is a deadline: the seconds that it was set for. A Nimbus that takes over waits for them anew, since the
     clocks of two hosts need not agree."""
@@ -86,6 +99,10 @@ class TopologyRecord:
     """Python's minor version that it was packed with, "3.11"; "" in one process."""
     replaces: str | None = None
     """While it is to prove that it runs: the id of the submission that it has replaced."""
+    since: float = 0.0
+    """When it came into its state, by the calendar."""
+    until: float | None = None
+    """The deadline by the calendar: for those who have another clock than the one that leads. Nothing is decided by it."""
 
 
 @dataclass(frozen=True)
@@ -207,7 +224,7 @@ def decode(kind: type[R], data: bytes) -> R:
 
 
 def _plain(value: object) -> object:
-    if isinstance(value, Placement):
+    if isinstance(value, (Placement, Note)):
         return vars(value)
     if isinstance(value, Mapping):
         return dict(value)
@@ -335,6 +352,9 @@ class _Body:
     def placements(self, name: str) -> tuple[Placement, ...]:
         return tuple(_read(Placement, _Body("Placement", row)) for row in self.rows(name))
 
+    def notes(self, name: str) -> tuple[Note, ...]:
+        return tuple(_read(Note, _Body("Note", row)) for row in self.rows(name))
+
 
 _Reader = Callable[[_Body, str], object]
 _BY_TYPE: Final[Mapping[str, _Reader]] = {
@@ -350,6 +370,7 @@ _BY_TYPE: Final[Mapping[str, _Reader]] = {
     "tuple[str, str] | None": _Body.address_or_none,
     "tuple[tuple[int, str, int], ...]": _Body.tasks,
     "tuple[Placement, ...]": _Body.placements,
+    "tuple[Note, ...]": _Body.notes,
     "Mapping[str, int]": _Body.integer_mapping,
     "Mapping[str, str]": _Body.text_mapping,
     "Mapping[str, float]": _Body.number_mapping,
@@ -363,7 +384,7 @@ _READERS: Final[Mapping[type, tuple[tuple[str, _Reader], ...]]] = {
     kind: tuple(
         (each.name, _BY_NAME.get(each.name) or _BY_TYPE[cast(str, each.type)]) for each in fields(kind)
     )
-    for kind in (TopologyRecord, Placement, Assignment, SupervisorRecord, NimbusRecord, WorkerReport)
+    for kind in (TopologyRecord, Note, Placement, Assignment, SupervisorRecord, NimbusRecord, WorkerReport)
 }
 
 

@@ -247,7 +247,7 @@ def rolled_back(life: Life) -> None:
     life.crashing.add(second)
     life.passes(5)
     life.runs(first)
-    assert any("it crashed" in note for note in life.record().notes)
+    assert any("it crashed" in note.text for note in life.record().notes)
     life.ends()
 
 
@@ -262,7 +262,7 @@ def not_up_in_time(life: Life) -> None:
     assert life.record().id == second
     life.passes(2 * REPLACE_SECS)  # and a Nimbus that takes over waits for as long again
     life.runs(first, "INACTIVE")
-    assert any("was not up within 60 s" in note for note in life.record().notes)
+    assert any("was not up within 60 s" in note.text for note in life.record().notes)
     life.ends()
 
 

@@ -75,7 +75,7 @@ def test_a_version_that_fails_is_rolled_back_and_the_one_before_runs_again(scena
     @ 6 report words w1 stopped crash=ValueError
     words ACTIVE
       w1 s1/0 (3,0): 1 2
-      note: the version words-2-2 was rolled back, and this one runs again: ValueError
+      note: the version words-2-2 was rolled back, and words-1-0 has the name again: ValueError
     @ 100 tick
     = nothing changes
     """
@@ -96,7 +96,7 @@ def test_a_version_that_is_not_up_in_time_is_rolled_back(play: Play) -> None:
     @ 65 report words w1 stopped
     words ACTIVE
       w1 s1/0 (3,0): 1 2
-      note: the version words-2-2 was rolled back, and this one runs again: it was not up within 60 s of taking over; its workers w1 had not opened their tasks
+      note: the version words-2-2 was rolled back, and words-1-0 has the name again: it was not up within 60 s of taking over; its workers w1 had not opened their tasks
     """  # noqa: E501
     )
 
@@ -109,11 +109,11 @@ def test_a_version_without_a_slot_is_rolled_back_and_waits_for_one_like_any_othe
     words ACTIVE until 61
     @ 61 tick
     words INACTIVE
-      note: the version words-2-1 was rolled back, and this one runs again: it was not up within 60 s of taking over; there was no slot for it
+      note: the version words-2-1 was rolled back, and words-1-0 has the name again: it was not up within 60 s of taking over; there was no slot for it
     @ 62 supervisor s1 slots=1
     words INACTIVE
       w1 s1/0 (1,0): 1
-      note: the version words-2-1 was rolled back, and this one runs again: it was not up within 60 s of taking over; there was no slot for it
+      note: the version words-2-1 was rolled back, and words-1-0 has the name again: it was not up within 60 s of taking over; there was no slot for it
     """)  # noqa: E501
 
 
@@ -194,7 +194,7 @@ def test_what_has_ended_is_replaced_at_once_and_comes_back_as_it_was(state: str,
       leaving w1 s1/0 (2,0): 1 2
     @ 5 report words w1 stopped
     words {state}{error}
-      note: the version words-2-3 was rolled back, and this one runs again: Worse
+      note: the version words-2-3 was rolled back, and words-1-0 has the name again: Worse
     """)
 
 
@@ -278,7 +278,7 @@ def test_each_version_that_cannot_be_read_is_told_of_once(scenario: Scenario) ->
         scenario.store.put(path, b"nonsense")
         scenario.say(f"@ {told} tick")
         notes = scenario.nimbus.topology("words").notes
-        assert [path in note for note in notes] == [False] * (told - 1) + [True]
+        assert [path in note.text for note in notes] == [False] * (told - 1) + [True]
 
 
 def test_what_had_drained_for_a_version_that_is_gone_drains_again_when_it_has_to(scenario: Scenario) -> None:
@@ -290,19 +290,19 @@ def test_what_had_drained_for_a_version_that_is_gone_drains_again_when_it_has_to
     words ACTIVE
       w1 s1/0 (1,0): 1
       w2 s1/1 (1,0): 2
-      note: the version that was to replace this one is gone
+      note: the version that was to replace words-1-0 is gone
     @ 3 kill words
     words KILLED until 33
       w1 s1/0 (1,0): 1
       w2 s1/1 (1,0): 2
-      note: the version that was to replace this one is gone
+      note: the version that was to replace words-1-0 is gone
     @ 4 report words w2 drained
     = nothing changes
     @ 5 report words w1 drained
     words KILLED until 33
       leaving w1 s1/0 (1,0): 1
       leaving w2 s1/1 (1,0): 2
-      note: the version that was to replace this one is gone
+      note: the version that was to replace words-1-0 is gone
     """)
 
 

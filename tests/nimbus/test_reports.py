@@ -7,11 +7,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from nimbus.master import Nimbus
-from nimbus.progress import NOTES, with_news
+from nimbus.notes import NOTES, with_news
 from squall.clock import ManualClock
 from squall.cluster.memory import InMemoryStore
 from squall.cluster.records import SupervisorRecord, TopologyRecord, WorkerReport
 from squall.cluster.registry import Registry
+from squall.said import said_key
 from tests.flaky_store import AFTER, Death, FlakyStore
 from tests.nimbus.transcripts import Play, a_topology
 from topology_api.options import defaults
@@ -113,13 +114,15 @@ def test_what_is_said_of_workers_that_died_stands_in_the_record_the_latest_at_th
 @example([str(number) for number in range(NOTES + 2)])
 @given(st.lists(st.none() | st.text(max_size=3), max_size=20))
 def test_only_the_latest_notes_are_kept(said: list[str | None]) -> None:
-    record, last, expected = RECORD, None, []
+    record, last = RECORD, None
+    expected: list[str] = []
     for note in said:
         now = report(note=note)
         if note is not None and (last is None or last.note != note):
-            expected.append(note)
-        record, last = with_news(record, now, last), now
-    assert list(record.notes) == expected[-NOTES:]
+            expected = [each for each in expected if said_key(each) != said_key(note)] + [note]
+        record, last = with_news(record, now, last, 7.0), now
+        expected = expected[-NOTES:]
+    assert [note.text for note in record.notes] == expected
 
 
 @given(st.lists(st.lists(st.integers(1, 5), max_size=4).map(tuple), max_size=6))
@@ -128,14 +131,14 @@ def test_a_task_that_has_finished_stays_so_and_only_tasks_that_there_are_finish(
 ) -> None:
     record = RECORD
     for finished in said:
-        now = with_news(record, report(finished), None)
+        now = with_news(record, report(finished), None, 7.0)
         assert now.finished[: len(record.finished)] == record.finished
         record = now
     assert sorted(record.finished) == sorted({1, 2, 3} & {task for one in said for task in one})
 
 
 def test_a_report_that_adds_nothing_leaves_the_record_as_it_is() -> None:
-    assert with_news(RECORD, report(), None) == RECORD
+    assert with_news(RECORD, report(), None, 7.0) == RECORD
 
 
 def test_what_has_finished_is_recorded_though_nimbus_died_over_the_report() -> None:

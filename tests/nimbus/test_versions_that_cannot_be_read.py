@@ -89,7 +89,7 @@ def test_the_status_says_once_what_cannot_be_read_and_what_helps(
     damage(waits, WAITING)
     waits.say("@ 50 ticks")
     waits.say("@ 51 another nimbus")
-    notes = [note for note in waits.nimbus.topology("words").notes if "cannot be read" in note]
+    notes = [each.text for each in waits.nimbus.topology("words").notes if "cannot be read" in each.text]
     assert len(notes) == 1 and WAITING in notes[0] and "repair or remove that value" in notes[0]
     assert len([each for each in caplog.records if each.getMessage() == f"words: {notes[0]}"]) == 1
 

@@ -113,7 +113,7 @@ class Scenario:
             lines += _lines_of("  leaving ", self.leaving(record.id))
             if record.finished:
                 lines.append(f"  finished: {' '.join(map(str, record.finished))}")
-            lines += [f"  note: {note}" for note in record.notes]
+            lines += [f"  note: {note.text}" for note in record.notes]
         return lines or ["no topology"]
 
     def do_supervisor(self, words: list[str], options: Options) -> None:

@@ -44,7 +44,8 @@ def topology(name: str, state: str = "ACTIVE", **values: Any) -> dict[str, Any]:
             "count": component("bolt", tasks=2, executed=119_500, acked=119_400),
         },
         "workers": [worker(f"{name}-w1"), worker(f"{name}-w2", "host-2", tasks=[[3, "count", 1]])],
-        "errors": [], "error": None, "notes": [], "files": {}, "workers_wanted": 2, "stands_by": None, **values,
+        "errors": [], "error": None, "notes": [], "note_times": [], "state_secs": 754.0, "files": {},
+        "workers_wanted": 2, "stands_by": None, **values,
     }  # fmt: skip
 
 

@@ -157,7 +157,8 @@ def test_a_replacement_waits_for_the_drain_and_says_when_the_old_one_has_the_nam
         == "waiting for the drain of the version before"
     )
     assert coming.look(status(worker("w1", opened=False)), 90).stages == ("scheduled: 1 worker on 1 host",)
-    failure = coming.look(status(worker("w1"), id="words-0", notes=["it did not open"]), 91).failure
+    back = "the version words-1 was rolled back, and words-0 has the name again: it did not open"
+    failure = coming.look(status(worker("w1"), id="words-0", notes=[back, "a worker waits"]), 91).failure
     assert (
         failure
         == "the new version of 'words' did not come up, the one before has the name again: it did not open"
@@ -176,7 +177,8 @@ def test_a_replacement_that_failed_is_waited_for_until_the_version_before_is_the
     coming = arrival(trial_secs=60.0)
     failed = status(state="FAILED", error="no such table")
     assert coming.look(failed, 1.0).failure is None
-    seen = coming.look(status(id="words-0", notes=["no such table"]), 3.0)
+    back = "the version words-1 was rolled back, and words-0 has the name again: no such table"
+    seen = coming.look(status(id="words-0", notes=[back]), 3.0)
     assert "the one before has the name again: no such table" in str(seen.failure)
     late = arrival(trial_secs=60.0)
     late.look(failed, 1.0)

@@ -17,6 +17,7 @@ from squall.cluster.records import (
     Assignment,
     BadRecord,
     NimbusRecord,
+    Note,
     Placement,
     Record,
     SupervisorRecord,
@@ -42,6 +43,7 @@ CONFS = st.dictionaries(TEXT, JSON, max_size=3)
 TEXTS = st.dictionaries(TEXT, TEXT, max_size=2)
 TASK_IDS = st.lists(st.integers(1)).map(tuple)
 PLACEMENTS = st.builds(Placement, TEXT, TEXT, st.integers(0), PAIRS, TASK_IDS)
+NOTES = st.builds(Note, TEXT, NUMBERS, TEXT, st.booleans())
 #: Every field of every kind: one that is not here is not tested.
 FIELDS: dict[type[Record], dict[str, st.SearchStrategy[Any]]] = {
     TopologyRecord: {
@@ -59,12 +61,14 @@ FIELDS: dict[type[Record], dict[str, st.SearchStrategy[Any]]] = {
         "highest_task": st.integers(0),
         "parallelism": st.dictionaries(TEXT, st.integers(1), max_size=2),
         "finished": TASK_IDS,
-        "notes": st.lists(TEXT, max_size=3).map(tuple),
+        "notes": st.lists(NOTES, max_size=3).map(tuple),
         "wait": st.none() | NUMBERS,
         "submission": TEXT,
         "files": TEXTS,
         "python": TEXT,
         "replaces": st.none() | TEXT,
+        "since": NUMBERS,
+        "until": st.none() | NUMBERS,
     },
     Assignment: {
         "topology_id": TEXT,

@@ -1,0 +1,59 @@
+"""What is kept of what was said about a topology: the latest notes, each with its time; values in, values out.
+
+A note that says again what an earlier one of the same worker said takes its place. What a worker waits for is forgotten when
+it is started; once it has opened its tasks, none of its notes promises a start any more.
+Must not know: the store, who shows notes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final
+
+from squall.cluster.records import Note, TopologyRecord, WorkerReport
+from squall.said import said_key, when_over
+
+NOTES: Final = 5
+"""How many of the latest notes about it a topology's record keeps."""
+
+
+def with_news(
+    record: TopologyRecord, report: WorkerReport, last: WorkerReport | None, time: float
+) -> TopologyRecord:
+    """The record with what a report adds to what is known of the topology: finished spouts, a note. `time`: of the calendar."""
+    tasks = {task for task, _, _ in record.tasks}.difference(record.finished)
+    finished = (*record.finished, *sorted(tasks.intersection(report.finished)))
+    notes = record.notes
+    if not report.waits:
+        notes = tuple(note for note in notes if not (note.waits and note.worker == report.worker))
+    if report.note is not None and (last is None or last.note != report.note):
+        notes = _added(notes, Note(report.note, time, report.worker, report.waits))
+    if report.opened:
+        notes = tuple(_over(note) if note.worker == report.worker else note for note in notes)
+    return replace(record, finished=finished, notes=notes)
+
+
+def with_notes(record: TopologyRecord, texts: Iterable[str], time: float) -> TopologyRecord:
+    """The record with what is said about the topology itself."""
+    notes = record.notes
+    for text in texts:
+        notes = _added(notes, Note(text, time))
+    return replace(record, notes=notes)
+
+
+def standing(notes: Iterable[Note], workers: Iterable[str]) -> tuple[Note, ...]:
+    """The notes without those of what workers wait for that the topology does not have any more."""
+    there = set(workers)
+    return tuple(note for note in notes if not note.waits or note.worker in there)
+
+
+def _added(notes: tuple[Note, ...], note: Note) -> tuple[Note, ...]:
+    key = said_key(note.text)
+    others = (each for each in notes if each.worker != note.worker or said_key(each.text) != key)
+    return (*others, note)[-NOTES:]
+
+
+def _over(note: Note) -> Note:
+    text = when_over(note.text)
+    return note if text == note.text else replace(note, text=text)
