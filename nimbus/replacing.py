@@ -368,10 +368,6 @@ def _what_is_missing(view: View) -> str:
         return "there was no slot for it"
     reports = {placement.worker: view.report_of(placement) for placement in view.workers}
     unopened = [worker for worker, report in reports.items() if report is None or not report.opened]
-    said = [
-        report for worker in unopened if (report := reports[worker]) is not None and report.note is not None
-    ]
-    # Of what only waits less is to be learned than of what has failed.
-    why = [report.note for report in sorted(said, key=lambda report: report.waits)]
-    cause = f"; {why[0]}" if why else ""
+    said = (report.note for worker in unopened if (report := reports[worker]) is not None)
+    cause = next((f"; {note}" for note in said if note is not None), "")
     return f"its workers {', '.join(unopened) or '(none)'} had not opened their tasks{cause}"

@@ -9,6 +9,7 @@ import time
 import pytest
 
 from nimbus.daemon import NimbusDaemon
+from nimbus.http.server import listen
 from squall.cluster.memory import InMemoryStore
 from squall.cluster.registry import Registry
 from squall.http_client import Refused
@@ -127,6 +128,37 @@ def test_a_leader_whose_session_is_over_leads_no_more_and_writes_nothing(
     assert Registry(store).topologies() == []
 
 
+def test_leader_and_standby_tell_alike_how_long_the_version_before_stands_by_and_when_notes_were_said(
+    cluster: Cluster, store: InMemoryStore
+) -> None:
+    trial = 600.0
+    conf = {"nimbus.replace.timeout.secs": trial}
+    leader = cluster.start_leader("first", store.session(), conf=conf)
+    standby = cluster.start_standby("second", store.session(), conf=conf)
+    supervisor = PlayedSupervisor(store, leader)
+    began = time.time()
+    with closing(client_of(leader)) as client:
+        first = client.post("topologies", submission())
+        supervisor.assignment()
+        supervisor.say(note="it died")
+        second = client.post("topologies", submission(submission="again", replace=True, wait_secs=0))
+        until(lambda: Registry(store).topology("words").state == "REPLACING")  # type: ignore[union-attr]
+        supervisor.say(stopped=True)
+        until(lambda: client.get("topologies/words")["id"] == second["id"], "the second version")
+        supervisor.assignment()
+        supervisor.say(opened=False, note="it died")
+    for daemon in (leader, standby):
+        with closing(client_of(daemon)) as client:
+            told = until(lambda: (found := client.get("topologies/words"))["notes"] and found, "the note")
+            assert told["stands_by"]["id"] == first["id"]
+            passed = time.time() - began
+            assert trial - passed - 1 <= told["stands_by"]["secs"] <= trial
+            assert 0 <= told["state_secs"] <= passed
+            assert began - 1 <= told["note_times"][0] <= began + passed + 1
+            (summary,) = client.get("topologies")["topologies"]
+            assert trial - passed - 1 <= summary["stands_by"]["secs"] <= trial
+
+
 def test_a_submission_that_is_retried_with_the_next_leader_is_the_same(
     standby: NimbusDaemon, leader: NimbusDaemon, store: InMemoryStore
 ) -> None:
@@ -182,6 +214,23 @@ def test_the_address_for_others_is_the_advertised_one_and_is_a_url(cluster: Clus
     assert leader.url == leader.me.url == "http://nimbus-1.example.org:6627"
     with pytest.raises(Exception, match="looks like http"):
         cluster.start("second", advertise="nimbus-1.example.org")
+
+
+def test_a_nimbus_that_others_cannot_come_to_by_its_name_says_so(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("nimbus.daemon.listen", lambda host, port: listen("127.0.0.1", port))
+    monkeypatch.setattr(socket, "getfqdn", lambda: "localhost")
+    monkeypatch.setattr(socket, "gethostname", lambda: "vm")
+    assert cluster.start("first", host="0.0.0.0", insecure=True).url.startswith("http://vm:")
+    assert "--advertise" not in caplog.text
+    monkeypatch.setattr(socket, "gethostname", lambda: "localhost")
+    assert cluster.start("second", host="0.0.0.0", insecure=True).url.startswith("http://localhost:")
+    assert "which leads each of them to itself: say --advertise URL" in caplog.text
+    caplog.clear()
+    cluster.start("third", host="0.0.0.0", insecure=True, advertise="http://nimbus-3.example.org:6627")
+    cluster.start("fourth", host="localhost")
+    assert "--advertise" not in caplog.text
 
 
 def test_a_nimbus_listens_at_an_address_of_ipv6(cluster: Cluster) -> None:

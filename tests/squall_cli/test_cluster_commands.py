@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from squall_cli.figures import moment
 from tests.squall_cli.fake_nimbus import FakeNimbus, Refusal, Squall, component, supervisor, topology
 
 
@@ -95,6 +96,7 @@ def test_status_shows_components_workers_errors_and_notes(nimbus: FakeNimbus, ru
     status["components"]["count"]["errors"] = 3
     status["errors"] = ["count[2] of topology 'word_count': execute() raised ValueError: no\n  at a.py:3"]
     status["notes"] = ["worker word_count-w2 on host-2 was killed"]
+    status["note_times"] = [1_790_000_000.5]
     status["workers"][1].update(opened=False, state="STARTING", incarnation=[1, 2])
     result = run("status word_count")
     assert result.exit_code == 0
@@ -107,8 +109,27 @@ def test_status_shows_components_workers_errors_and_notes(nimbus: FakeNimbus, ru
     assert lines[-3:] == [
         "3 errors in count, the newest: execute() raised ValueError: no",
         "`squall errors word_count` shows them.",
-        "worker word_count-w2 on host-2 was killed",
+        f"{moment(1_790_000_000)}  worker word_count-w2 on host-2 was killed",
     ]
+    assert moment(1_790_000_000).startswith("2026-09-2")
+
+
+def test_status_says_how_long_it_is_in_its_state_and_when_it_was_submitted(
+    nimbus: FakeNimbus, run: Squall
+) -> None:
+    nimbus.put(topology("rests", "INACTIVE", uptime_secs=1680.0, state_secs=12.3))
+    assert run("status rests").stdout.startswith(
+        "rests  INACTIVE for 12.3 s, submitted 28 min 00 s ago, 2 workers on 2 hosts"
+    )
+    nimbus.put(topology("older", "INACTIVE", uptime_secs=1680.0))
+    del nimbus.topologies["older"]["state_secs"]  # a Nimbus before this one
+    assert run("status older").stdout.startswith("older  INACTIVE, submitted 28 min 00 s ago, 2 workers")
+
+
+def test_notes_of_a_nimbus_that_has_no_times_are_shown_as_they_are(nimbus: FakeNimbus, run: Squall) -> None:
+    nimbus.topologies["word_count"]["notes"] = ["one", "two"]
+    del nimbus.topologies["word_count"]["note_times"]
+    assert run("status word_count").stdout.splitlines()[-2:] == ["one", "two"]
 
 
 def test_status_of_a_newer_nimbus_is_understood(nimbus: FakeNimbus, run: Squall) -> None:

@@ -1,0 +1,152 @@
+"""Moments that users are told: by the calendar that all hosts share, whichever clock the Nimbus that leads has."""
+
+from __future__ import annotations
+
+import pytest
+
+from nimbus.counting import Counters
+from nimbus.master import Nimbus
+from nimbus.views import Views
+from squall.clock import ManualClock
+from tests.nimbus.transcripts import Scenario
+
+TODAY = 1_790_000_000.0
+"""What the calendar says at second 0 of the scenario."""
+
+
+class Calendar:
+    """The calendar, which goes on as the clock of a scenario does."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self._scenario = scenario
+
+    def now(self) -> float:
+        return TODAY + self._scenario.clock.now()
+
+
+@pytest.fixture
+def calendar(scenario: Scenario) -> Calendar:
+    """The scenario's Nimbus has a clock that began when its host did, and the calendar beside it."""
+    calendar = Calendar(scenario)
+    scenario.nimbus.close()
+    scenario.nimbus = Nimbus(scenario.store, scenario.clock, calendar=calendar.now)
+    return calendar
+
+
+@pytest.fixture
+def views(scenario: Scenario, calendar: Calendar) -> Views:
+    """What a Nimbus on another host tells: it has the store and the calendar, and not the leader's clock."""
+    return Views(scenario.store, Counters(), calendar.now)
+
+
+def in_state(views: Views, name: str = "words") -> tuple[str, float, float]:
+    """(state, seconds in it, seconds since it was submitted), as both answers tell them."""
+    one, (summary,) = views.topology(name), views.topologies()
+    for field in ("state", "state_secs", "uptime_secs"):
+        assert one[field] == summary[field]
+    return one["state"], one["state_secs"], one["uptime_secs"]
+
+
+def two_versions(scenario: Scenario) -> None:
+    """At second 4 the second version has taken over, and has 60 seconds to prove that it runs."""
+    scenario.say("@ 0 supervisor s1 slots=2; submit words tasks=2")
+    scenario.say("@ 1 report words w1 opened")
+    scenario.say("@ 2 submit words tasks=3 replace")
+    scenario.say("@ 3 report words w1 opened drained")
+    scenario.say("@ 4 report words w1 stopped")
+
+
+def stands_by(views: Views) -> float:
+    """The seconds that are left."""
+    told = views.topology("words")["stands_by"]
+    assert told["id"] == "words-1-1790000000" and views.topologies()[0]["stands_by"] == told
+    return float(told["secs"])
+
+
+def test_who_does_not_lead_tells_how_long_the_version_before_stands_by(
+    scenario: Scenario, views: Views
+) -> None:
+    two_versions(scenario)
+    assert stands_by(views) == 60.0
+    scenario.clock.move_to(14.0)
+    assert stands_by(views) == 50.0
+    scenario.clock.move_to(500.0)  # the leader is away
+    assert stands_by(views) == 0.0
+
+
+def test_it_is_told_rightly_while_another_nimbus_leads_by_a_clock_of_its_own(
+    scenario: Scenario, calendar: Calendar, views: Views
+) -> None:
+    two_versions(scenario)
+    scenario.clock.move_to(24.0)
+    scenario.nimbus.close()
+    scenario.nimbus = Nimbus(scenario.store, ManualClock(77_000.0), calendar=calendar.now)
+    assert stands_by(views) == 60.0, "it waits for the whole time again"
+    scenario.clock.move_to(34.0)
+    assert stands_by(views) == 50.0
+
+
+def test_it_is_told_rightly_when_the_time_is_given_anew_for_what_is_prepared(
+    scenario: Scenario, views: Views
+) -> None:
+    two_versions(scenario)
+    scenario.say("@ 5 report words w1 waits")
+    scenario.say("@ 34 tick")
+    assert stands_by(views) == 60.0
+
+
+def test_while_it_is_told_to_rest_its_time_goes_on(scenario: Scenario, views: Views) -> None:
+    two_versions(scenario)
+    scenario.say("@ 10 deactivate words")
+    assert stands_by(views) == 54.0
+    assert in_state(views) == ("INACTIVE", 0.0, 8.0)
+
+
+def test_time_in_a_state_begins_when_it_is_reached_and_age_with_the_submission(
+    scenario: Scenario, views: Views
+) -> None:
+    scenario.say("@ 0 supervisor s1 slots=2; submit words tasks=2; report words w1 opened")
+    scenario.clock.move_to(100.0)
+    assert in_state(views) == ("ACTIVE", 100.0, 100.0)
+    scenario.say("@ 100 deactivate words")
+    scenario.say("@ 105 deactivate words")
+    assert in_state(views) == ("INACTIVE", 5.0, 105.0)
+    scenario.say("@ 110 rebalance words")
+    scenario.clock.move_to(112.0)
+    assert in_state(views) == ("REBALANCING", 2.0, 112.0)
+    scenario.say("@ 120 report words w1 drained")
+    scenario.clock.move_to(121.0)
+    assert in_state(views) == ("INACTIVE", 1.0, 121.0)
+    scenario.say("@ 130 kill words")
+    scenario.say("@ 140 kill words wait=90")
+    assert in_state(views) == ("KILLED", 10.0, 140.0)
+
+
+def test_a_crash_and_a_completion_begin_a_state(scenario: Scenario, views: Views) -> None:
+    scenario.say("@ 0 supervisor s1 slots=2; submit words tasks=1; submit others tasks=1")
+    scenario.say("@ 20 report words w1 crash=Boom; report others w1 ended")
+    scenario.clock.move_to(23.0)
+    told = {each["name"]: (each["state"], each["state_secs"]) for each in views.topologies()}
+    assert told == {"words": ("FAILED", 3.0), "others": ("COMPLETED", 3.0)}
+
+
+def test_a_version_that_takes_over_or_comes_back_is_in_its_state_from_then_on(
+    scenario: Scenario, views: Views
+) -> None:
+    two_versions(scenario)
+    assert in_state(views) == ("ACTIVE", 0.0, 2.0)
+    scenario.say("@ 9 report words w1 crash=Boom")
+    scenario.say("@ 10 report words w1 stopped crash=Boom")
+    scenario.clock.move_to(11.0)
+    assert in_state(views) == ("ACTIVE", 1.0, 11.0)
+
+
+def test_a_note_has_the_moment_at_which_it_was_said(scenario: Scenario, views: Views) -> None:
+    scenario.say("@ 0 supervisor s1 slots=2; submit words tasks=1")
+    scenario.say("@ 7 report words w1 note=SIGKILL")
+    scenario.say("@ 9 report words w1 note=SIGSEGV incarnation=1,1")
+    told = views.topology("words")
+    assert dict(zip(told["notes"], told["note_times"], strict=True)) == {
+        "SIGKILL": TODAY + 7,
+        "SIGSEGV": TODAY + 9,
+    }
