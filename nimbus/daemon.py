@@ -33,6 +33,7 @@ from squall import tls
 from squall.cluster import identity
 from squall.cluster.records import NimbusRecord, SupervisorRecord
 from squall.cluster.store import Store
+from squall.host_names import is_local_name, reached_at
 from squall.http_addresses import Address
 from squall.http_client import Client
 from squall.rounds import Driver
@@ -50,7 +51,6 @@ STOP_SECS: Final = 1.0
 #: Seconds after which the master looks at the store though nothing was told: events of ZooKeeper may be lost. What it sees then
 #: may be as old as the store remembers (8 s), so that all is seen after 10 s.
 LOOK_SECS: Final = 2.0
-_EVERYWHERE: Final = ("", "0.0.0.0", "::")
 _KINDS: Final = {"ZooKeeperStore": "zookeeper", "InMemoryStore": "memory", "SqliteStore": "file"}
 
 
@@ -97,6 +97,7 @@ class NimbusDaemon:
         try:
             #: Where it answers.
             self.url = self._own_url("http" if files is None else "https")
+            self._warn_of_its_name()
             self._state = State(settings.state)
         except BaseException:
             self._listener.close()
@@ -268,10 +269,17 @@ class NimbusDaemon:
     def _own_url(self, scheme: str) -> str:
         if self._settings.advertise:
             return Address.of(self._settings.advertise).url
-        host = self._settings.host
-        if host in _EVERYWHERE:
-            host = socket.getfqdn()
-        return _url(scheme, host, self._listener.getsockname()[1])
+        return _url(scheme, reached_at(self._settings.host), self._listener.getsockname()[1])
+
+    def _warn_of_its_name(self) -> None:
+        """Others are told the URL, and asked to come there: to this host, not each to itself."""
+        host = Address.of(self.url).host
+        if is_local_name(host) and not tls.is_loopback(self._settings.host):
+            _log.warning(
+                "this Nimbus listens to other machines, and tells them to come to %s, which leads each of them to itself: say"
+                " --advertise URL, by which they reach it",
+                self.url,
+            )
 
     def _urls(self) -> list[str]:
         """All that a command of this host may call it by."""
