@@ -119,7 +119,7 @@ class Pages:
         caller = self._gate.operator(header)
         if caller is None:
             if endpoint.who == OPERATORS:
-                raise Unauthorized("this takes the operators' token: `Authorization: Bearer TOKEN`")
+                raise self._gate.refusal()
             caller = await run_in_threadpool(self._gate.daemon, header)
         if caller.kind not in endpoint.who:
             raise Unauthorized(f"this is not for {caller.kind}s")

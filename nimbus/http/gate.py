@@ -18,12 +18,16 @@ from squall.cluster.records import BadRecord, NimbusRecord, SupervisorRecord, de
 from squall.cluster.store import Store
 from squall.sealing import NIMBUS_TO_NIMBUS, SUPERVISOR_TO_NIMBUS, KeyPair, read_daemon_header
 from squall.tokens import is_token, read_bearer
+from topology_api.errors import SquallError
 
 OPERATOR: Final = "operator"
 SUPERVISOR: Final = "supervisor"
 NIMBUS: Final = "nimbus"
 
 _REMEMBERED: Final = 10_000
+_NO_TOKEN_YET: Final = (
+    "nobody leads yet, or this Nimbus was not told the operators' token: ask again in a few seconds"
+)
 
 
 @dataclass(frozen=True)
@@ -58,16 +62,22 @@ class Gate:
             return None
         expected = self._token()
         if expected is None:
-            raise NoTokenYet("this Nimbus does not know the operators' token yet: ask again in a few seconds")
+            raise NoTokenYet(_NO_TOKEN_YET)
         if not is_token(given, expected):
             raise Unauthorized("the operators' token is another one")
         return Caller(OPERATOR)
+
+    def refusal(self) -> SquallError:
+        """Why who shows nothing is not let in: without a token that could be shown, that would be no help."""
+        if self._token() is None:
+            return NoTokenYet(_NO_TOKEN_YET)
+        return Unauthorized("this takes the operators' token: `Authorization: Bearer TOKEN`")
 
     def daemon(self, header: str | None) -> Caller:
         """The daemon that shows this, or `Unauthorized`. Its key is looked up in the store."""
         found = None if header is None else read_daemon_header(header)
         if found is None:
-            raise Unauthorized("this takes the operators' token: `Authorization: Bearer TOKEN`")
+            raise self.refusal()
         daemon_id, shown = found
         supervisor = self._key_in(SupervisorRecord, paths.supervisor(daemon_id))
         if not supervisor and (record := self._given_up(daemon_id)) is not None:

@@ -180,9 +180,11 @@ def _page() -> Iterator[str]:
     yield "```"
     yield ""
     yield "The operators' token is in the file that Nimbus names when it begins to lead. Any Nimbus of the cluster answers what"
-    yield "only reads; a request that changes something is redirected (307) to the one that leads. Names in paths are quoted"
-    yield "(`a/b` is `a%2Fb`). Answers are JSON; times are seconds. The types of all fields are in `openapi.json`; later"
-    yield "releases may add fields. A body may be nested 100 levels deep."
+    yield "only reads; a request that changes something is redirected (307) to the one that leads. `curl` follows there with"
+    yield "`--location-trusted`; with `-L` it keeps the token to itself, and the answer is 401."
+    yield ""
+    yield "Names in paths are quoted (`a b` is `a%20b`). Answers are JSON; times are seconds. The types of all fields are in"
+    yield "`openapi.json`; later releases may add fields. A body may be nested 100 levels deep."
     yield ""
     groups = dict.fromkeys(endpoint.group for endpoint in TABLE)
     for group in groups:

@@ -163,3 +163,12 @@ def test_a_nimbus_that_does_not_know_the_token_yet_lets_nobody_in(store: InMemor
     app = make_app(cast(Desk, Untouchable()), Gate(lambda: None, ME, store))
     for given in ("", "None", TOKEN):
         assert ask(app, "GET", "/api/v1/topologies", f"Bearer {given}").status in (401, 503)
+
+
+@pytest.mark.parametrize("route", CLOSED)
+def test_who_shows_nothing_hears_that_there_is_no_token_yet(store: InMemoryStore, route: Endpoint) -> None:
+    app = make_app(cast(Desk, Untouchable()), Gate(lambda: None, ME, store))
+    answer = ask(app, route.method, path_of(route))
+    assert answer.status == 503
+    if route.method != "HEAD":
+        assert answer.error["kind"] == "NoLeader" and "ask again in a few seconds" in answer.error["message"]
