@@ -66,6 +66,11 @@ class Counted:
             totals.idle.clear()
         return totals
 
+    def has_emitted(self) -> bool:
+        """Whether any task has ever emitted anything."""
+        latest = (counters.components for _, counters in self.workers.values())
+        return any(done.emitted for components in (self.base, *latest) for done in components.values())
+
     def latest_reports(self) -> tuple[ErrorReport, ...]:
         """The latest errors of all workers, the oldest first."""
         found = [report for reports in self.reports.values() for report in reports]

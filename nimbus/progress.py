@@ -5,10 +5,11 @@ by the supervisor (the second number of an incarnation) do not matter here. That
 says of the assignment that it knew: a worker that was given more tasks since has not ended. Workers of a
 supervisor that is not there cannot report: nobody waits for them.
 
-A drain waits for every worker to say that it has nothing pending; one that has never opened its tasks may never be able to
-(what it needs cannot be prepared, its `open` hangs), and nobody waits for it while nothing was ever emitted in its topology:
-then nothing can be in flight. What is known may be a moment old, so that holds only when workers have had `ANSWER_SECS` to say
-that they are up after all. Of one that nobody has reported, or whose earlier process may have been up, nothing is known.
+A drain waits for every worker to say that it has nothing pending. One that has not opened its tasks may never be able to
+(what it needs cannot be prepared, its `open` hangs): nobody waits for it when nothing was ever emitted in its topology, for
+then nothing can be in flight. What is known may be a moment old, so that holds only once workers have had `ANSWER_SECS` to say
+that they are up after all; and it has to be known: a worker must have been reported, and the counters of one that is up, or
+of which an earlier process may have been. A Nimbus that begins to lead waits until it has heard them.
 Must not know: the store, how a decision is carried out.
 """
 
@@ -46,7 +47,7 @@ class View:
     supervisors: Collection[str]
     """Ids of those that are there."""
     silent: Collection[str] | None = None
-    """While it drains, the workers whose counters are known, if nothing was ever emitted in it as far as they say; else None."""
+    """While it drains: whose counters are known, if nothing was ever emitted in it as far as they say; else None."""
 
     @property
     def workers(self) -> tuple[Placement, ...]:
@@ -167,26 +168,27 @@ def drained_or_late(view: View, now: float) -> bool:
     deadline = view.record.deadline
     if deadline is not None and now >= deadline:
         return True
-    answered = deadline is not None and now >= _answered_by(view.record)
     reports = [view.report_of(placement) for placement in _reachable(view, view.workers)]
+    never_worked = (
+        deadline is not None and now >= _answered_by(view.record) and _has_never_worked(view, reports)
+    )
     return all(
-        report is not None
-        and (_has_nothing_pending(report, view) or (answered and _never_began(report, view)))
+        report is not None and (_has_nothing_pending(report, view) or (never_worked and not report.opened))
         for report in reports
     )
 
 
 def _answered_by(record: TopologyRecord) -> float:
-    """When a topology that drains has been told so for long enough, by its deadline."""
+    """When the workers of a topology that drains by its deadline have been told so for long enough."""
     return (record.deadline or 0.0) - (record.wait or 0.0) + ANSWER_SECS
 
 
-def _never_began(report: WorkerReport, view: View) -> bool:
-    """Whether the worker has never opened its tasks, nor had anything to work on from others."""
-    if report.opened or view.silent is None:
+def _has_never_worked(view: View, reports: Iterable[WorkerReport | None]) -> bool:
+    """Whether nothing was ever emitted: so say the counters of all its workers that are or may have been up."""
+    if view.silent is None:
         return False
-    # An earlier process of it may have been up: its counters, which live on, say whether it did anything.
-    return report.incarnation[1] == 0 or report.worker in view.silent
+    began = (report for report in reports if report is not None and (report.opened or report.incarnation[1]))
+    return all(report.worker in view.silent for report in began)
 
 
 def _has_nothing_pending(report: WorkerReport, view: View) -> bool:
