@@ -153,8 +153,9 @@ class Control:
     def next_time(self) -> float | None:
         """When a round is due."""
         now = self._clock.now()
-        signs = (self._process, self._presence, self._leadership)
-        times = [each.next_time(now) for each in signs]
+        times = [self._process.next_time(now), self._leadership.next_time(now)]
+        if not self._process.occupied:  # else the record is not kept there, and would be due for ever
+            times.append(self._presence.next_time(now))
         if now < self._retry_at:
             return min(*times, self._retry_at)
         times.append(self._office.next_time(now))
@@ -204,7 +205,9 @@ class Control:
             self._leadership.step_aside(aside)
         if self._master is not None:
             self._master.tick()
-        if self._away:
+        if self._away and (
+            self._there or self._process.occupied
+        ):  # else this round may have asked it nothing
             self._away = ""
             _log.info("the store answers again")
 

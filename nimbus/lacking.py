@@ -7,7 +7,7 @@
 | one does not answer, or has it but lacks others | only after `longer` seconds |
 
 An answer that did not come is no answer: who is silent may have the file. The seconds begin anew when others have the file
-than before. Nothing keeps the cluster without a leader for ever: what runs goes on without the file.
+than before, but not without end: nothing keeps the cluster without a leader for ever, and what runs goes on without the file.
 Must not know: how the others are asked, elections.
 """
 
@@ -16,8 +16,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 _log = logging.getLogger(__name__)
+
+#: Times `longer`: others that have the file now and then, and cannot lead, are not waited for longer in all.
+_AT_MOST: Final = 5
 
 
 @dataclass(frozen=True)
@@ -38,7 +42,10 @@ class _Lack:
     """What is known of one file."""
 
     topology: str
+    first: float
+    """Since when it is lacking."""
     since: float
+    """Since when the same others have it."""
     holders: frozenset[str] = frozenset()
     better: str | None = None
     """One of the holders that should lead instead."""
@@ -61,13 +68,18 @@ class Lacking:
         lacks = {}
         for sha256, topology in missing.items():
             holders = frozenset(each.nimbus for each in answers if sha256 in each.has)
-            whole = (each.nimbus for each in answers if sha256 in each.has and each.whole)
+            better = min((each.nimbus for each in answers if sha256 in each.has and each.whole), default=None)
             before = self._lacks.get(sha256)
-            if before is None or before.holders != holders:
-                before = _Lack(topology, now)
-            lack = replace(before, holders=holders, better=min(whole, default=None), silent=silent)
+            if before is None:
+                before = _Lack(topology, now, now)
+            elif not holders <= before.holders:  # it may be had from somebody who had it not
+                before = _Lack(topology, before.first if better is None else now, now)
+            elif holders != before.holders and not before.given_up:
+                before = replace(before, since=now)
+            lack = replace(before, holders=holders, better=better, silent=silent)
             patience = self._longer if silent or holders else self._patience
-            if not lack.given_up and now >= lack.since + patience:
+            late = now >= min(lack.since + patience, lack.first + _AT_MOST * self._longer)
+            if not lack.given_up and late:
                 lack = replace(lack, given_up=True)
                 _tell(sha256, lack)
             lacks[sha256] = lack

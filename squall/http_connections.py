@@ -164,8 +164,15 @@ class Connection(H11Protocol):
     def _gone(self) -> int:
         """A number that grows by each byte that comes, or that the client takes while nothing more is written."""
         if self._awaited is Awaited.TAKING:
-            return -self.transport.get_write_buffer_size()
+            return -self._not_taken()
         return self._received
+
+    def _not_taken(self) -> int:
+        """Bytes of the answer that have not left this process. Below TLS there is a transport of its own; what that holds is
+        not in the number that TLS gives, and is most of it."""
+        below = getattr(getattr(self.transport, "_ssl_protocol", None), "_transport", None)
+        lower: int = 0 if below is None else below.get_write_buffer_size()
+        return self.transport.get_write_buffer_size() + lower
 
 
 class Listener(socket.socket):

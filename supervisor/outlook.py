@@ -131,7 +131,9 @@ class Outlook:
         it cannot be read, and could not for a while. False while `changed` is true: it is to be looked at first."""
         if self._presence.occupied:
             return False
-        if self._confirmed == now or self._unread.seconds >= PATIENCE:
+        if self._confirmed == now:
+            return not self.changed
+        if self._unread.seconds >= PATIENCE:
             return True
         if self._asked == now:
             return False

@@ -13,7 +13,6 @@ import logging
 import os
 import secrets
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -31,6 +30,8 @@ class Removals:
         """`threads`: remove in a thread, and not while one asks for it."""
         self._gone = Path(os.path.abspath(state)) / GONE
         self._jobs: Jobs[None] = Jobs("removals", 1 * threads)
+        #: What could not be removed, said once.
+        self._told: set[Path] = set()
 
     def take(self, path: Path) -> None:
         """Remove a file or a folder, or nothing where there is none."""
@@ -42,9 +43,7 @@ class Removals:
                 self._gone.mkdir(mode=0o700)
             os.rename(path, gone)
         except OSError:  # no room for another name, say
-            remove(path)
-            if os.path.lexists(path):
-                _log.warning("%s is not used any more, but cannot be removed", path)
+            self._remove(path)
             return
         self._begin(gone)
 
@@ -59,12 +58,14 @@ class Removals:
         self._jobs.close()
 
     def _begin(self, gone: Path) -> None:
-        self._jobs.state(str(gone), _removal(gone), 0.0)
+        self._jobs.state(str(gone), lambda: self._remove(gone), 0.0)
         self._jobs.forget(lambda key: False)
 
-
-def _removal(path: Path) -> Callable[[], None]:
-    return lambda: remove(path)
+    def _remove(self, path: Path) -> None:
+        remove(path)
+        if os.path.lexists(path) and path not in self._told:
+            self._told.add(path)
+            _log.warning("%s is not used any more, but cannot be removed: remove it by hand", path)
 
 
 def remove(path: Path) -> None:
@@ -73,7 +74,8 @@ def remove(path: Path) -> None:
         with contextlib.suppress(OSError):
             path.unlink(missing_ok=True)
         return
-    for folder, _, _ in os.walk(path):
-        with contextlib.suppress(OSError):
-            os.chmod(folder, 0o700)
-    shutil.rmtree(path, ignore_errors=True)
+    with contextlib.suppress(RecursionError):  # deeper than Python goes down: what it came to is gone
+        for folder, _, _ in os.walk(path):
+            with contextlib.suppress(OSError):
+                os.chmod(folder, 0o700)
+        shutil.rmtree(path, ignore_errors=True)

@@ -1,8 +1,9 @@
 """Numbers that are never given twice: of submissions, and of assignments (their versions rise over the whole cluster).
 
-A counter stands at /counters/<name> and says which number was given last. Where it holds none, was lost, or is behind, the
-next number is above the highest that stands anywhere in the store, and the counter goes on from there. That is looked for
-in the bytes as they are, so that what stands in a record that cannot be read, or is of a newer format, counts too.
+A counter stands at /counters/<name> and says which number was given last. Where it holds none, was lost, or is behind what
+its user knows was given, the next number is above the highest that stands anywhere in the store, and the counter goes on
+from there. That is looked for in the bytes as they are, so that what stands in a record that cannot be read, or is of a
+newer format, counts too. (A counter that somebody has set back is not seen to be wrong before that.)
 Must not know: who asks for a number, what a record means.
 """
 

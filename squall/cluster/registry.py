@@ -284,7 +284,7 @@ class Registry:
     # Numbers, keys and bundles
 
     def next_number(self, name: str, above: int = 0) -> int:
-        """A number that no other caller of any process gets from this counter, higher than `above` and whatever is in use."""
+        """A number that no other caller of any process gets from this counter, higher than `above` (`numbering`)."""
         return next_number(self.store, name, above)
 
     def sealed_keys(self, topology_id: str, recipient: str) -> bytes | None:

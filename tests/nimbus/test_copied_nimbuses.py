@@ -166,3 +166,10 @@ def test_a_daemon_with_a_copied_state_directory_is_found(
     assert first.leading and not copy.leading
     first.stop()
     until(lambda: copy.leading, "the lead of the one that is left")
+
+
+def test_the_second_waits_without_turning_all_the_time(start: Callable[[str, str], One]) -> None:
+    first, copy = start("boot/1:1", "alpha"), start("boot/1:2", "beta")
+    rounds(first, copy, seconds=1.0)
+    due = copy.control.next_time()
+    assert due is None or due > copy.clock.now()

@@ -108,3 +108,19 @@ def test_a_file_is_lost_when_it_was_waited_for_and_nobody_has_it(lacking: Lackin
         assert lacking.lost() == lost
         lacking.look({}, [], LONGER)
         assert lacking.lost() == set()
+
+
+def test_one_that_has_the_file_now_and_then_and_never_leads_is_not_waited_for_without_end(
+    lacking: Lacking,
+) -> None:
+    now = 0.0
+    while now < 20 * LONGER and (now == 0.0 or lacking.why_not(MISSING) is not None):
+        lacking.look(MISSING, [YES_BUT_LACKS_OTHERS if now % 120.0 < 60.0 else SILENT], now)
+        now += 2.0
+    assert LONGER < now < 10 * LONGER
+
+
+def test_one_that_comes_with_the_lost_file_should_lead_after_all(lacking: Lacking) -> None:
+    assert may_lead_at(lacking, NO) == PATIENCE
+    lacking.look(MISSING, [YES], 100 * LONGER)
+    assert lacking.steps_aside() == f"{LACKS}, which n2 has"

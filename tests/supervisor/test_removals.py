@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -72,3 +74,22 @@ def test_what_an_earlier_supervisor_had_not_removed_yet_is_removed(tmp_path: Pat
     fill(tmp_path / GONE / "12ab")
     Removals(tmp_path).sweep()
     assert os.listdir(tmp_path / GONE) == []
+
+
+def test_what_cannot_be_removed_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    deep = fill(tmp_path / "code")
+    here = os.getcwd()
+    try:
+        os.chdir(deep)
+        for _ in range(3 * sys.getrecursionlimit()):  # deeper than Python's own removal goes
+            os.mkdir("d")
+            os.chdir("d")
+    finally:
+        os.chdir(here)
+    made = Removals(tmp_path)
+    made.take(deep)
+    made.sweep()
+    assert not deep.exists(), "its name is free all the same"
+    told = [record.getMessage() for record in caplog.records]
+    assert len(told) == 1 and "cannot be removed" in told[0] and GONE in told[0]
+    subprocess.run(["rm", "-rf", str(tmp_path / GONE)], check=True)

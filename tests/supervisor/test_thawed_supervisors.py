@@ -55,7 +55,7 @@ class RememberingStore(FlakyStore):
 class Still:
     """A supervisor whose worker has died while it stood still, and whose topology was killed meanwhile or not."""
 
-    def __init__(self, hosts: Hosts) -> None:
+    def __init__(self, hosts: Hosts, workers: int = 1) -> None:
         self.hosts = hosts
         self.store = RememberingStore(hosts.store)
         self.starts = 0
@@ -65,8 +65,8 @@ class Still:
             "thawed", store=self.store, command=self.command, admit=self.admit
         )
         hosts.supervisors[:] = [self.supervisor]
-        hosts.submit(workers=1)
-        hosts.until(lambda: hosts.opened("w1"))
+        hosts.submit(workers=workers)
+        hosts.until(lambda: all(hosts.opened(f"w{number + 1}") for number in range(workers)))
         self.now = hosts.clock.now()
 
     def command(self, directory: Path) -> list[str]:
@@ -77,10 +77,10 @@ class Still:
         if self.other:
             raise OtherCluster("this is none that one knows")
 
-    def kill_worker(self) -> None:
-        pid = self.hosts.pids()["w1"]
-        os.kill(pid, signal.SIGKILL)
-        until(lambda: not runs(pid))
+    def kill_workers(self) -> None:
+        for pid in self.hosts.pids().values():
+            os.kill(pid, signal.SIGKILL)
+            until(lambda pid=pid: not runs(pid))  # type: ignore[misc]
 
     def look(self, seconds: float) -> None:
         """Let it look around for so long, as often as it wants to."""
@@ -97,7 +97,7 @@ def still(make_hosts: Callable[..., Hosts]) -> Still:
 
 def test_no_worker_is_started_by_what_was_known_before_the_store_has_answered(still: Still) -> None:
     still.store.away = True  # its session is over, and its connection with it
-    still.kill_worker()
+    still.kill_workers()
     still.hosts.nimbus.kill("words", wait_secs=0)
     still.now += STOOD_STILL
     still.look(PATIENCE - 1.0)
@@ -107,19 +107,23 @@ def test_no_worker_is_started_by_what_was_known_before_the_store_has_answered(st
     assert still.supervisor.processes() == [], "it knows by now that nobody wants it"
 
 
-def test_nor_by_what_is_remembered_though_nobody_has_told_of_the_change_yet(still: Still) -> None:
+@pytest.mark.parametrize("workers", [1, 2])
+def test_nor_by_what_is_remembered_though_nobody_has_told_of_the_change_yet(
+    make_hosts: Callable[..., Hosts], workers: int
+) -> None:
+    still = Still(make_hosts(supervisors=0), workers)
     still.look(0.5)
     still.store.deaf = True
-    still.kill_worker()
+    still.kill_workers()
     still.hosts.nimbus.kill("words", wait_secs=0)
     still.look(0.5)
-    assert still.starts == 1 and still.hosts.pids() == {}
+    assert still.starts == workers and still.hosts.pids() == {}
     assert not still.store.deaf, "it has asked the store itself"
 
 
 def test_a_store_that_does_not_answer_holds_a_start_up_for_some_seconds_at_most(still: Still) -> None:
     still.store.away = True
-    still.kill_worker()
+    still.kill_workers()
     still.now += STOOD_STILL
     still.look(PATIENCE - 1.0)
     assert still.starts == 1
@@ -130,19 +134,19 @@ def test_a_store_that_does_not_answer_holds_a_start_up_for_some_seconds_at_most(
 def test_while_the_store_is_known_to_be_away_a_worker_is_started_again_at_once(still: Still) -> None:
     still.store.away = True
     still.look(PATIENCE + 2.0)
-    still.kill_worker()
+    still.kill_workers()
     still.look(0.01)
     assert still.starts == 2 and set(still.hosts.pids()) == {"w1"}
 
 
 def test_a_store_that_came_back_empty_keeps_no_worker_from_being_started_again(still: Still) -> None:
     still.other = True
-    still.kill_worker()
+    still.kill_workers()
     still.look(PATIENCE + 2.0)
     assert still.starts == 2 and set(still.hosts.pids()) == {"w1"}
 
 
 def test_where_the_store_answers_a_worker_is_started_again_at_once(still: Still) -> None:
-    still.kill_worker()
+    still.kill_workers()
     still.look(0.01)
     assert still.starts == 2 and set(still.hosts.pids()) == {"w1"}
