@@ -171,6 +171,11 @@ class Keys:
     secret: str = field(repr=False)
 
 
+#: Stands in the environment of a worker whose ports are not any: the first and the last, 6700-6799. Not in its orders: a worker
+#: of the release before, which an upgraded supervisor took over, reads those too.
+PORTS: Final = "WORKER_PORTS_OF_SQUALL"
+
+
 def write(directory: Path | str, name: str, value: Any, mode: int = 0o644) -> None:
     """Put a record (a dataclass or JSON values) into a directory under a name, all at once."""
     body = value if isinstance(value, dict) else vars(value)

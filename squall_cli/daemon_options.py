@@ -9,6 +9,7 @@ import logging
 import os
 import re
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -29,6 +30,12 @@ SERVERS = "squall.zookeeper.servers"
 HOST: Final = re.compile(r"(?=.{1,253}$)(?!-)[\w-]{1,63}(\.[\w-]{1,63})*", re.ASCII)
 #: An address that one listens at, and nobody else reaches.
 EVERYWHERE: Final = "0.0.0.0"
+
+#: Seconds that a daemon waits for ZooKeeper before it says so and begins its work, and seconds between two such words.
+FIRST_SECS: Final = 3.0
+AGAIN_SECS: Final = 60.0
+
+_log = logging.getLogger(__name__)
 
 zookeeper_option = click.option(
     "--zookeeper", metavar="HOST:PORT,...", help="The ZooKeeper servers.  [default: the site's file]"
@@ -63,8 +70,10 @@ def host_name(ctx: click.Context, option: click.Parameter, value: str | None) ->
     return value
 
 
-def host_port(ctx: click.Context, option: click.Parameter, value: str) -> tuple[str, int]:
-    """The callback of an option HOST:PORT; an IPv6 address stands in brackets."""
+def host_port(ctx: click.Context, option: click.Parameter, value: str | None) -> tuple[str, int] | None:
+    """The callback of an option HOST:PORT; an IPv6 address stands in brackets. None: it was not given, and has no default."""
+    if value is None:
+        return None
     host, colon, port = value.rpartition(":")
     named = not host or host.startswith("[") or HOST.fullmatch(host) is not None
     if not colon or not named or not (port.isascii() and port.isdigit()) or int(port) > 65_535:
@@ -121,6 +130,35 @@ def make_store(zookeeper: str | None, settings: Mapping[str, Any]) -> ZooKeeperS
         session_secs=float(settings["squall.zookeeper.session.timeout.secs"]),
         credentials=credentials,
     )
+
+
+def connect(store: ZooKeeperStore, refused: Callable[[SquallError], object]) -> None:
+    """Connect to ZooKeeper, whenever that comes: a daemon may be started before it, and does then what it does while ZooKeeper
+    is away. That ZooKeeper will not have us (its access rights) is an error; `refused` is told of it, from another thread,
+    when it shows later."""
+    from squall.cluster.store import Unavailable
+
+    try:
+        store.start(FIRST_SECS)
+    except Unavailable as error:
+        _log.warning("%s It is waited for", error)
+        threading.Thread(
+            target=_connect_later, args=(store, refused), name="squall-connect", daemon=True
+        ).start()
+
+
+def _connect_later(store: ZooKeeperStore, refused: Callable[[SquallError], object]) -> None:
+    from squall.cluster.store import Unavailable
+
+    while True:
+        try:
+            store.start(AGAIN_SECS)
+            return
+        except Unavailable as error:
+            _log.warning("%s It is waited for", error)
+        except SquallError as error:
+            refused(error)
+            return
 
 
 def check_servers(servers: str) -> None:

@@ -11,6 +11,7 @@ import click
 
 from squall_cli.cluster_client import config_option
 from squall_cli.daemon_options import (
+    connect,
     daemon_settings,
     host_port,
     insecure_option,
@@ -20,6 +21,7 @@ from squall_cli.daemon_options import (
     state_place,
     zookeeper_option,
 )
+from topology_api.errors import SquallError
 
 _HELP = """Start a master of a cluster, until Ctrl-C or SIGTERM.
 
@@ -91,9 +93,17 @@ def nimbus(
     daemon = NimbusDaemon(store, settings)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, frame: daemon.ask_to_stop())
+    refusals: list[SquallError] = []
+
+    def refused(error: SquallError) -> None:
+        refusals.append(error)
+        daemon.ask_to_stop()
+
     try:
-        store.start()
+        connect(store, refused)
         daemon.run()
     finally:
         daemon.stop()
         store.close()
+    for error in refusals:
+        raise error

@@ -5,15 +5,18 @@ Must not know: how workers are looked after.
 
 from __future__ import annotations
 
+import ipaddress
 import logging
 import socket
-import threading
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 import click
 
 from squall_cli.cluster_client import config_option
 from squall_cli.daemon_options import (
+    EVERYWHERE,
+    connect,
     daemon_settings,
     host_name,
     host_port,
@@ -25,15 +28,16 @@ from squall_cli.daemon_options import (
     zookeeper_option,
 )
 from squall_cli.numbers import Whole
-from topology_api.errors import InvalidConfig
-
-if TYPE_CHECKING:
-    from squall.cluster.zookeeper import ZooKeeperStore
+from topology_api.errors import InvalidConfig, SquallError
+from topology_api.options import port_range
 
 _log = logging.getLogger(__name__)
 
 LEASE: Final = "supervisor.worker.lease.secs"
 TIMEOUT: Final = "nimbus.supervisor.timeout.secs"
+PORTS: Final = "supervisor.worker.ports"
+#: Ports that a worker listens on: one for tuples, one for what must not queue behind them.
+PORTS_OF_ONE: Final = 2
 #: Seconds by which a supervisor must be given up later than its workers' leases are over.
 MARGIN: Final = 2.0
 
@@ -79,9 +83,7 @@ Examples:
     "--listen",
     callback=host_port,
     metavar="HOST:PORT",
-    default="127.0.0.1:0",
-    show_default=True,
-    help="Where it answers Nimbus's questions for logs; port 0 is a free one.",
+    help="Where it answers Nimbus's questions for logs; port 0 is a free one.  [default: a free port of --bind]",
 )
 @insecure_option
 @click.option(
@@ -96,7 +98,7 @@ def supervisor(
     host: str | None,
     bind: str,
     state: str | None,
-    listen: tuple[str, int],
+    listen: tuple[str, int] | None,
     insecure: bool,
     new_cluster: bool,
     config: str | None,
@@ -107,12 +109,16 @@ def supervisor(
 
     conf = daemon_settings(config)
     check_lease(conf)
+    check_ports(conf, slots)
+    if listen is None:
+        listen = listen_by(bind)
     ca = conf["squall.tls.ca"]
     settings = SupervisorSettings(
         state=state_place("supervisor", state),
         host=host or socket.gethostname(),
         slots=slots,
         bind=bind,
+        ports=conf[PORTS],
         listen=listen,
         lease_secs=float(conf[LEASE]),
         tls=server_context_files(conf),
@@ -126,12 +132,78 @@ def supervisor(
     log_to_stderr()
     store = make_store(zookeeper, conf)
     daemon = SupervisorDaemon(store, settings)
+    for warning in unreached(host, settings.host, bind, listen[0], store.servers):
+        _log.warning("%s", warning)
+    refusals: list[SquallError] = []
+
+    def refused(error: SquallError) -> None:
+        _log.error("%s", error)
+        if not daemon.has_workers:  # those that run need this process, whoever is refused
+            refusals.append(error)
+            daemon.stop()
+
     try:
-        connect(store, has_workers=daemon.has_workers)
+        connect(store, refused)
         daemon.run()
     finally:
         daemon.release()
         store.close()
+    for error in refusals:
+        raise error
+
+
+def listen_by(bind: str) -> tuple[str, int]:
+    """Where logs are given away when nobody said where: on the addresses that workers listen on. Theirs may also be the name of
+    a network interface, where only they can listen."""
+    interfaces = {name for _, name in socket.if_nameindex()}
+    return ("127.0.0.1" if bind in interfaces else "0.0.0.0" if bind == "*" else bind), 0
+
+
+def unreached(said: str | None, host: str, bind: str, listen: str, servers: str) -> list[str]:
+    """What nobody else will reach here although others are to, or what they are given a wrong name for; a sentence each.
+    `said`: --host, None where it is this host's own name: others are meant then only if ZooKeeper (`servers`) is elsewhere."""
+    found = []
+    here = "fine where the whole cluster is on this machine. Otherwise"
+    local = is_local_name(host)
+    meant = said is not None or not all(map(is_local_name, hosts_of(servers)))  # that others reach this one
+    for option, address, whose in (("--bind", bind, "workers"), ("--listen", listen, "logs")):
+        if is_local_name(address):
+            if meant and not local:
+                found.append(
+                    f"{whose} of host {host!r} are reached from this machine only ({option} {address}): {here} give {option} an"
+                    " address that other hosts reach, or 0.0.0.0"
+                )
+        elif address in (EVERYWHERE, "*", "::", "[::]", "") and local:
+            found.append(
+                f"others are told to reach {whose} of this host at {host!r}, which leads each of them to itself: {here} say"
+                " --host NAME, by which other hosts reach this one"
+            )
+    return found
+
+
+def hosts_of(servers: str) -> list[str]:
+    """The hosts of ZooKeeper's servers."""
+    return [server.strip().rpartition(":")[0] or server for server in servers.partition("/")[0].split(",")]
+
+
+def is_local_name(host: str) -> bool:
+    """Whether each host means itself by this name or address; nobody is asked."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+
+
+def check_ports(conf: Mapping[str, Any], slots: int) -> None:
+    """Each slot must find its ports."""
+    ports = None if conf[PORTS] is None else port_range(str(conf[PORTS]))
+    if ports is not None and len(ports) < PORTS_OF_ONE * slots:
+        raise InvalidConfig(
+            [
+                f"{PORTS!r} is {conf[PORTS]}, which are {len(ports)} ports, and {slots} slots take {PORTS_OF_ONE * slots}:"
+                f" {PORTS_OF_ONE} for each worker. Give more ports, or --slots {max(len(ports) // PORTS_OF_ONE, 1)}"
+            ]
+        )
 
 
 def check_lease(conf: dict[str, Any]) -> None:
@@ -144,31 +216,3 @@ def check_lease(conf: dict[str, Any]) -> None:
                 f" their tasks go to another host, so give a lease of {max(timeout - MARGIN, 0):g} or less"
             ]
         )
-
-
-def connect(store: ZooKeeperStore, has_workers: bool) -> None:
-    """Connect to ZooKeeper. When it is away, that ends a supervisor that has nothing to look after, and no other."""
-    from squall.cluster.store import Unavailable
-
-    try:
-        store.start()
-    except Unavailable as error:
-        if not has_workers:
-            raise
-        _log.warning("%s Its workers go on meanwhile, and it is tried again", error)
-        threading.Thread(target=_connect_later, args=(store,), name="squall-connect", daemon=True).start()
-
-
-def _connect_later(store: ZooKeeperStore) -> None:
-    from squall.cluster.store import Unavailable
-    from topology_api.errors import SquallError
-
-    while True:
-        try:
-            store.start(60.0)
-            return
-        except Unavailable as error:
-            _log.warning("%s It is tried again", error)
-        except SquallError as error:
-            _log.error("%s", error)
-            return

@@ -97,6 +97,7 @@ class Supervisor:
         python_path: Sequence[str] | None = None,
         lease_secs: float = 20.0,
         bind: str = "127.0.0.1",
+        ports: str | None = None,
         limits: Limits | None = None,
         command: Callable[[Path], Sequence[str]] = processes.worker_command,
         kernel_kills: Callable[[], int | None] = exits.kernel_kills,
@@ -109,8 +110,9 @@ class Supervisor:
     ) -> None:
         """`state`: a directory of this supervisor's own; `directories`: what is in it, where workers are to have working
         directories of their own. `host`: its name for the scheduler; where `bind` means every address,
-        also the name that others reach its workers by. `python_path`: where workers find modules (default: where we do).
-        `command`: a Python, and what it runs in a worker's directory. `key_pair`: opens what topologies' keys are sealed with.
+        also the name that others reach its workers by. `ports`: those that workers may listen on (6700-6799; default: all).
+        `python_path`: where workers find modules (default: where we do). `command`: a Python, and what it runs in a worker's
+        directory. `key_pair`: opens what topologies' keys are sealed with.
         `admit` raises when the store is another cluster's. `wake` is called, from any thread, when `sync` has work to do,
         `last_words` before it leaves for good: Nimbus listens to those that it knows."""
         self.id = id
@@ -123,7 +125,7 @@ class Supervisor:
         self._around = Surroundings(id, bind, reached_at(bind, host), lease_secs)
         # Not a copy: what is added to it later counts too.
         self._python_path = sys.path if python_path is None else python_path
-        self._command = command
+        self._command, self._ports = command, ports
         self._kernel_kills = exits.KernelKills(kernel_kills)
         self._keys = LinkKeys(registry, id, key_pair)
         self._provisions = provisions or Provisions(state, registry.store)
@@ -351,7 +353,7 @@ class Supervisor:
         work = self.directories.work(directory)
         hosted.start(
             command,
-            processes.worker_environment(directory, (*provision.folders, *ours), environ, work),
+            processes.worker_environment(directory, (*provision.folders, *ours), environ, work, self._ports),
             orders_for(view, own, self._around, self._incarnations().get(hosted.topology_id, {})),
             occasion_of(view),
             self._time,

@@ -23,7 +23,7 @@ from squall.clock import RealClock
 from squall.cluster.registry import Registry
 from squall.cluster.store import Store
 from squall.tls import LOGS, ServerFiles, check_bind
-from squall.transport.sockets import check_address
+from squall.transport.listening import check_address
 from squall.versions import own_versions
 from supervisor import processes, provisions
 from supervisor.agent import Supervisor
@@ -61,6 +61,8 @@ class SupervisorSettings:
     slots: int = 4
     bind: str = "127.0.0.1"
     """The address that workers listen on."""
+    ports: str | None = None
+    """The ports that they choose from, 6700-6799; None: any that are free."""
     listen: tuple[str, int] = ("127.0.0.1", 0)
     """Where its own HTTP (logs) listens; port 0: a free one."""
     lease_secs: float = 20.0
@@ -131,6 +133,7 @@ class SupervisorDaemon:
             python_path=processes.own_folders(),
             lease_secs=settings.lease_secs,
             bind=settings.bind,
+            ports=settings.ports,
             limits=settings.limits,
             command=settings.command,
             key_pair=pair,

@@ -21,7 +21,7 @@ from typing import Final
 
 from squall.distributions import HOME
 from squall.process_stat import Stat, all_processes, stat_of
-from squall.worker_files import OUTPUT
+from squall.worker_files import OUTPUT, PORTS
 
 #: Stands in the environment of a worker and of all that it starts; the value is the worker's directory.
 MARK: Final = "WORKER_OF_SQUALL"
@@ -53,12 +53,21 @@ def own_folders() -> list[str]:
 
 
 def worker_environment(
-    directory: Path, python_path: Sequence[str], inherited: Mapping[str, str], work: Path | None = None
+    directory: Path,
+    python_path: Sequence[str],
+    inherited: Mapping[str, str],
+    work: Path | None = None,
+    ports: str | None = None,
 ) -> dict[str, str]:
-    """The environment of a worker: ours, the folders that it finds modules in, its mark, and where it works if not here."""
+    """The environment of a worker: ours, the folders that it finds modules in, its mark, where it works if not here, and the
+    ports that it may listen on if not all."""
     folders = [os.path.abspath(folder) for folder in python_path if os.pathsep not in folder]
     own = {"PYTHONPATH": os.pathsep.join(dict.fromkeys(folders)), MARK: str(directory)}
-    return {**inherited, **own} if work is None else {**inherited, **own, "PWD": str(work)}
+    if ports is not None:
+        own[PORTS] = ports
+    if work is not None:
+        own["PWD"] = str(work)
+    return {**{name: value for name, value in inherited.items() if name != PORTS}, **own}
 
 
 class WorkerProcess:

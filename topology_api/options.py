@@ -7,6 +7,7 @@ One table validates all layers of settings and writes `conf/defaults.yaml` and t
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -14,7 +15,7 @@ from typing import Literal
 from topology_api.values import MAX_SECONDS, number_problem
 from topology_api.wording import nearest, shown, typed
 
-__all__ = ["OPTIONS", "PREFIXES", "Option", "Scope", "defaults", "json_copy", "problems_of"]
+__all__ = ["OPTIONS", "PREFIXES", "Option", "Scope", "defaults", "json_copy", "port_range", "problems_of"]
 
 Scope = Literal["topology", "component", "both", "daemon"]
 Check = Callable[[object], "str | None"]
@@ -107,6 +108,19 @@ def _text(value: object) -> str | None:
     if value is None or (isinstance(value, str) and value and value.isprintable()):
         return None
     return f"is {shown(value)}: give a text, or null for none"
+
+
+def port_range(text: str) -> range | None:
+    """The ports of a text such as 6700-6799, both ends included; None when it is no such text."""
+    match = re.fullmatch(r"([0-9]{1,5})-([0-9]{1,5})", text)
+    first, last = (int(match[1]), int(match[2])) if match else (0, 0)
+    return range(first, last + 1) if 1 <= first < last <= 65_535 else None
+
+
+def _ports(value: object) -> str | None:
+    if value is None or (isinstance(value, str) and port_range(value) is not None):
+        return None
+    return f"is {shown(value)}: give the first and the last port, such as 6700-6799, or null for any that is free"
 
 
 def _class_paths(value: object) -> str | None:
@@ -231,6 +245,12 @@ _TABLE = (
         "How long workers go on without their supervisor. It must be 2 or more below nimbus.supervisor.timeout.secs, so that "
         "no worker still runs when its tasks are given to another host.",
         _seconds(),
+    ),
+    Option(
+        "supervisor.worker.ports", (str, type(None)), None, "", "daemon",
+        "The ports that workers of this host listen on, such as 6700-6799, for firewalls: a worker takes two of them that are "
+        "free. There must be at least two for each slot. Null: any that are free.",
+        _ports,
     ),
     Option(
         "squall.zookeeper.servers", (str, type(None)), None, "", "daemon",

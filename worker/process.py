@@ -30,11 +30,13 @@ from squall.worker_files import (
     EXIT_INTERNAL,
     EXIT_LEASE,
     EXIT_MEMORY,
+    PORTS,
     SCRATCH,
     Incarnation,
     read_orders,
 )
 from topology_api import SquallError
+from topology_api.options import port_range
 from worker.calls import Calls
 from worker.daemon import Daemon
 from worker.heartbeat import Flags, Heartbeat
@@ -145,7 +147,8 @@ def assemble(directory: str, start: Start, last_words: LastWords) -> Daemon:
     # A process before this one may have been killed.
     shutil.rmtree(os.path.join(directory, SCRATCH), ignore_errors=True)
     plan = plan_of(orders, start.topology, directory)
-    sockets = Sockets(start.keys, bind=orders.bind, host=orders.host, ports=orders.ports)
+    within = port_range(os.environ.get(PORTS, ""))
+    sockets = Sockets(start.keys, bind=orders.bind, host=orders.host, ports=orders.ports, within=within)
     name = f"{orders.topology}-{orders.worker}"
     worker = Worker(
         plan,

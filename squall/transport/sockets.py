@@ -17,7 +17,6 @@ Must not know: what is in a message, clocks, who speaks to whom and why.
 from __future__ import annotations
 
 import contextlib
-import errno
 import logging
 import math
 import os
@@ -32,9 +31,9 @@ import zmq.utils.z85
 from zmq.utils.monitor import parse_monitor_message
 
 from squall.transport.carrier import CONTROL, DATA, Parts
+from squall.transport.listening import bind_to
 from squall.transport.refusals import Arrivals, Refusals
 from squall.worker_files import Address, Keys
-from topology_api.errors import SquallError
 
 _LOG = logging.getLogger(__name__)
 
@@ -73,23 +72,6 @@ _WATCHED: Final = (
 # somebody listens for it, making the report overwrites errno, so that the connection is never read again, and never closed.
 
 
-class CannotListen(SquallError):
-    """The host that a worker is to listen on is none of this machine."""
-
-
-def check_address(bind: str) -> None:
-    """Refuse an address that no worker on this machine could listen on, with `CannotListen`."""
-    with zmq.Context() as context, context.socket(zmq.PULL) as trial:
-        trial.setsockopt(zmq.IPV6, 0)
-        try:
-            trial.bind(f"tcp://{bind}:*")
-        except zmq.ZMQError as error:
-            why = zmq.strerror(error.errno or 0)
-            raise CannotListen(
-                f"workers cannot listen on {bind!r} (--bind): {why}; name an address of this machine, or 0.0.0.0 for all"
-            ) from error
-
-
 def make_keys() -> Keys:
     """A new key pair for a topology."""
     public, secret = zmq.curve_keypair()
@@ -106,8 +88,10 @@ class Sockets:
         host: str = "127.0.0.1",
         ports: tuple[int, int] = (0, 0),
         log: logging.Logger = _LOG,
+        within: range | None = None,
     ) -> None:
-        """`bind`: the host to listen on; `host`: what peers call it; `ports`: to be had again if they are free.
+        """`bind`: the host to listen on; `host`: what peers call it; `ports`: to be had again if they are free. `within`: the
+        ports to choose from (default: all that are free).
 
         Without keys the links are neither encrypted nor authenticated: for tests alone.
         """
@@ -125,7 +109,7 @@ class Sockets:
         try:
             if keys is not None:
                 self._doorkeeper = Doorkeeper(self._context, keys, self._refusals, log)
-            names = [self._listen(bind, channel, ports[channel]) for channel in (DATA, CONTROL)]
+            names = [self._listen(bind, channel, ports[channel], within) for channel in (DATA, CONTROL)]
         except BaseException:
             self.close()
             raise
@@ -257,8 +241,8 @@ class Sockets:
         self._rope.close()
         self._bell.close()
 
-    def _listen(self, bind: str, channel: int, port: int) -> str:
-        """Bind the socket of a channel, to that port if it is free; the endpoint it got."""
+    def _listen(self, bind: str, channel: int, port: int, within: range | None) -> str:
+        """Bind the socket of a channel, to that port if it is free and allowed; the endpoint it got."""
         pull = _limited(self._context.socket(zmq.PULL), channel)
         self._pulls.append(pull)
         pull.setsockopt(zmq.BACKLOG, _BACKLOG)
@@ -268,15 +252,7 @@ class Sockets:
             pull.zap_domain = _DOMAIN
             pull.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)
             self._doorkeeper.watch(pull, f"inproc://arrivals-{channel}")
-        for wanted in (port, "*") if port else ("*",):
-            try:
-                pull.bind(f"tcp://{bind}:{wanted}")
-                break
-            except zmq.ZMQError as error:
-                if wanted == "*" or error.errno == errno.ENODEV:
-                    raise CannotListen(
-                        f"a worker cannot listen on {bind!r}: {error}. Name an address of this machine"
-                    ) from error
+        bind_to(pull, bind, port, within)
         return str(pull.getsockopt_string(zmq.LAST_ENDPOINT))
 
 

@@ -165,11 +165,56 @@ def test_a_bind_to_other_machines_without_a_certificate_is_refused(processes: Pr
     assert "Traceback" not in processes.log("first")
 
 
-def test_no_zookeeper_is_one_sentence_with_the_address(processes: Processes) -> None:
+def test_who_is_started_before_zookeeper_says_so_answers_and_leads_when_that_comes(tmp_path: Path) -> None:
+    server = ZooKeeperServer(tmp_path / "zookeeper")
+    processes = Processes(tmp_path, server.servers, "/squall")
+    try:
+        processes.start("first")
+        until(lambda: "It is waited for" in processes.log("first"), "the word that it waits")
+        assert f"no ZooKeeper answered at {server.servers}" in processes.log("first")
+        stranger = Client([processes.url("first")])
+        with pytest.raises(Refused) as error:
+            stranger.get("/health")
+        assert error.value.status == 503
+        server.start()
+        until(lambda: processes.leads(stranger), "the lead")
+        stranger.close()
+        assert "Traceback" not in processes.log("first")
+    finally:
+        processes.end()
+        server.stop()
+
+
+def test_who_waits_for_zookeeper_ends_when_told_to(processes: Processes) -> None:
     processes.servers = "127.0.0.1:1"
-    assert processes.start("first").wait(CAP_SECS) == 1
-    assert "no ZooKeeper answered at 127.0.0.1:1" in processes.log("first")
+    started = processes.start("first")
+    until(lambda: "It is waited for" in processes.log("first"), "the word that it waits")
+    started.terminate()
+    assert started.wait(CAP_SECS) == 0
     assert "Traceback" not in processes.log("first")
+
+
+def test_who_is_refused_by_a_zookeeper_that_comes_later_ends_with_the_reason(tmp_path: Path) -> None:
+    with ZooKeeperServer(tmp_path / "zookeeper") as server:
+        processes = Processes(tmp_path, server.servers, "/squall")
+        try:
+            processes.start("first")
+            client = processes.client("first")
+            until(lambda: processes.leads(client), "the lead")
+            client.close()
+            server.kill()
+            processes.end()
+            (tmp_path / "credentials").touch(0o600)
+            (tmp_path / "credentials").write_text("squall:secret\n")
+            processes.environ["SQUALL_SQUALL_ZOOKEEPER_CREDENTIALS_FILE"] = str(tmp_path / "credentials")
+            late = processes.start("late")
+            until(lambda: "It is waited for" in processes.log("late"), "the word that it waits")
+            server.start()
+            assert late.wait(CAP_SECS) == 1
+            assert "is open to everybody" in processes.log("late").splitlines()[-1]
+            assert "Traceback" not in processes.log("late")
+        finally:
+            processes.end()
 
 
 def test_a_frozen_zookeeper_makes_submit_unavailable_in_time(tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ import pytest
 from squall.cluster import paths
 from squall.cluster.memory import InMemoryStore
 from squall.tls import InsecureBind
-from squall.transport import sockets
-from squall.worker_files import KEYS, LEASE, read_orders
+from squall.transport import listening
+from squall.worker_files import KEYS, LEASE, PORTS, read_orders
 from supervisor.daemon import SupervisorDaemon
 from supervisor.identity import LOCK, BadState, KnownCluster, StateLock, own_id, own_keys
 from supervisor.log_server import CannotListen
@@ -40,6 +40,19 @@ def test_what_is_placed_runs_and_what_becomes_of_it_is_told_over_http(cluster: C
     cluster.until(lambda: cluster.registry.topology("words") is None)
     cluster.until(lambda: not any(map(runs, pids.values())))
     cluster.until(lambda: not list((cluster.tmp / "s1" / "topologies").iterdir()))
+
+
+@pytest.mark.parametrize("ports", [None, "6700-6799"])
+def test_workers_are_told_at_their_start_which_ports_they_may_take(
+    cluster: Cluster, ports: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(PORTS, "1-2")  # of a worker that this supervisor may have been started by
+    cluster.start(ports=ports)
+    cluster.submit(workers=1)
+    cluster.until(lambda: cluster.opened("w1"))
+    environment = Path(f"/proc/{cluster.pids()['w1']}/environ").read_bytes().split(b"\0")
+    told = [each for each in environment if each.startswith(PORTS.encode())]
+    assert told == ([] if ports is None else [f"{PORTS}={ports}".encode()])
 
 
 def test_keys_come_sealed_and_stand_in_the_workers_directory_only(cluster: Cluster) -> None:
@@ -224,7 +237,7 @@ def test_an_address_that_no_worker_could_listen_on_is_refused_at_the_start(
     cluster: Cluster, bind: str
 ) -> None:
     with pytest.raises(
-        sockets.CannotListen, match=rf"^workers cannot listen on '{bind}' \(--bind\): [^\n]*$"
+        listening.CannotListen, match=rf"^workers cannot listen on '{bind}' \(--bind\): [^\n]*$"
     ):
         SupervisorDaemon(cluster.store.session(), cluster.settings(bind=bind))
     with StateLock(cluster.tmp / "s1"):
@@ -233,7 +246,7 @@ def test_an_address_that_no_worker_could_listen_on_is_refused_at_the_start(
 
 @pytest.mark.parametrize("bind", ["127.0.0.1", "0.0.0.0", "lo"])
 def test_an_address_of_this_machine_may_be_listened_on(bind: str) -> None:
-    sockets.check_address(bind)
+    listening.check_address(bind)
 
 
 def test_an_address_that_is_taken_is_named(cluster: Cluster) -> None:

@@ -1,0 +1,67 @@
+"""Where a worker may listen at some ports only, it takes two of them that are free, and says so when there are none."""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from squall.transport.listening import CannotListen
+from squall.transport.sockets import Sockets
+
+
+@pytest.fixture
+def made() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+def a_free_range(count: int) -> range:
+    """Ports that are free, one after the other."""
+    for first in range(20_000, 30_000, count):
+        with ExitStack() as stack:
+            try:
+                for port in range(first, first + count):
+                    stack.enter_context(socket.create_server(("127.0.0.1", port)))
+            except OSError:
+                continue
+            return range(first, first + count)
+    raise AssertionError("no free ports")
+
+
+def listening(made: ExitStack, within: range, ports: tuple[int, int] = (0, 0)) -> Sockets:
+    sockets = Sockets(None, ports=ports, within=within)
+    made.callback(sockets.close)
+    return sockets
+
+
+def test_workers_take_ports_of_the_range_and_skip_those_that_are_taken(made: ExitStack) -> None:
+    allowed = a_free_range(5)
+    made.enter_context(socket.create_server(("127.0.0.1", allowed[1])))
+    first, second = listening(made, allowed), listening(made, allowed)
+    assert {*first.ports, *second.ports} == set(allowed) - {allowed[1]}
+
+
+def test_too_few_ports_are_told_of_with_the_option_and_how_many_it_takes(made: ExitStack) -> None:
+    allowed = a_free_range(3)
+    listening(made, allowed)
+    ports = f"supervisor.worker.ports ({allowed[0]}-{allowed[-1]})"
+    said = f"no free port on '127.0.0.1': all of {ports} are taken, and it takes two"
+    with pytest.raises(CannotListen, match=re.escape(said)):
+        listening(made, allowed)
+
+
+def test_the_ports_of_the_process_before_are_had_again_where_they_are_allowed(made: ExitStack) -> None:
+    allowed, others = a_free_range(6), (a_free_range(1)[0], 0)
+    assert listening(made, allowed, (allowed[4], allowed[5])).ports == (allowed[4], allowed[5])
+    assert set(listening(made, allowed, others).ports) <= set(allowed)
+
+
+def test_an_address_of_another_machine_is_told_of_at_once_not_port_by_port(made: ExitStack) -> None:
+    with pytest.raises(
+        CannotListen, match=r"cannot listen on '192\.0\.2\.1'.*Name an address of this machine"
+    ):
+        Sockets(None, bind="192.0.2.1", within=range(20_000, 20_100))
