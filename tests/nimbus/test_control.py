@@ -16,7 +16,7 @@ from squall.cluster import paths
 from squall.cluster.memory import InMemoryStore
 from squall.cluster.records import NimbusRecord, SupervisorRecord
 from squall.cluster.registry import Registry
-from squall.cluster.store import Deposed, Store
+from squall.cluster.store import Deposed, Store, Unavailable
 from tests.flaky_store import Call, FlakyStore
 from tests.nimbus.transcripts import a_topology
 from topology_api.options import defaults
@@ -267,6 +267,33 @@ def test_while_the_store_is_away_it_waits_and_says_so_once(
     assert first.made == [master], "the same master goes on: it led all the time"
     told = [record.getMessage() for record in caplog.records]
     assert len([text for text in told if "is away" in text]) == 1 and "the store answers again" in told
+
+
+def test_a_store_that_was_never_there_is_told_of_once_and_not_said_to_answer_again(
+    start: Callable[[str], Desk], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "nimbus.control")
+    first = start("n1")
+    first.store.away = True
+    # Whoever is in office rests between two looks: a round that asked the store nothing has no answer.
+    looks = iter(range(1000))
+
+    def look(now: float) -> None:
+        if next(looks) % 2 == 0:
+            raise Unavailable("/keys/operator: ZooKeeper does not answer")
+
+    first.office.look = look  # type: ignore[method-assign]
+    first.office.next_time = lambda now: now + 0.5  # type: ignore[method-assign]
+    first.rounds(5.0)
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
+        "the store is away, Nimbus waits for it"
+    ]
+    first.store.away = False
+    first.rounds(5.0)
+    assert (
+        "the store answers again" in [record.getMessage() for record in caplog.records]
+        and first.control.leading
+    )
 
 
 def test_a_store_that_is_away_for_long_ends_the_term_before_another_one_can_begin(
