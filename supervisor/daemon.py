@@ -23,7 +23,7 @@ from squall.clock import RealClock
 from squall.cluster.registry import Registry
 from squall.cluster.store import Store
 from squall.tls import LOGS, ServerFiles, check_bind
-from squall.transport.listening import check_address
+from squall.transport.sockets import check_address
 from squall.versions import own_versions
 from supervisor import processes, provisions
 from supervisor.agent import Supervisor

@@ -17,6 +17,7 @@ Must not know: what is in a message, clocks, who speaks to whom and why.
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import math
 import os
@@ -31,9 +32,9 @@ import zmq.utils.z85
 from zmq.utils.monitor import parse_monitor_message
 
 from squall.transport.carrier import CONTROL, DATA, Parts
-from squall.transport.listening import bind_to
 from squall.transport.refusals import Arrivals, Refusals
 from squall.worker_files import Address, Keys
+from topology_api.errors import SquallError
 
 _LOG = logging.getLogger(__name__)
 
@@ -48,6 +49,8 @@ MOST_PART_BYTES: Final = 1 << 30
 _HANDSHAKE, _CONNECT, _LINGER, _RETRY, _MOST_RETRY = 3_000, 2_000, 500, 20, 500
 #: Connections that the kernel holds until they are accepted.
 _BACKLOG: Final = 512
+#: A port that another one has, or that takes rights which we lack: the next one is tried.
+_NOT_OURS: Final = (errno.EADDRINUSE, errno.EACCES)
 #: Reports of connections that may wait for the doorkeeper; beyond this, ZeroMQ itself would wait.
 _REPORTS: Final = 100_000
 #: Parts from this size on are sent as they lie in memory, not copied (measured at 1 MB with CURVE: twice the throughput, and
@@ -70,6 +73,23 @@ _WATCHED: Final = (
 )
 # Not HANDSHAKE_FAILED_PROTOCOL: libzmq 4.3.5 reports it of an undecryptable message on an established connection too, and where
 # somebody listens for it, making the report overwrites errno, so that the connection is never read again, and never closed.
+
+
+class CannotListen(SquallError):
+    """The host that a worker is to listen on is none of this machine, or has no port for it."""
+
+
+def check_address(bind: str) -> None:
+    """Refuse an address that no worker on this machine could listen on, with `CannotListen`."""
+    with zmq.Context() as context, context.socket(zmq.PULL) as trial:
+        trial.setsockopt(zmq.IPV6, 0)
+        try:
+            trial.bind(f"tcp://{bind}:*")
+        except zmq.ZMQError as error:
+            why = zmq.strerror(error.errno or 0)
+            raise CannotListen(
+                f"workers cannot listen on {bind!r} (--bind): {why}; name an address of this machine, or 0.0.0.0 for all"
+            ) from error
 
 
 def make_keys() -> Keys:
@@ -252,8 +272,21 @@ class Sockets:
             pull.zap_domain = _DOMAIN
             pull.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)
             self._doorkeeper.watch(pull, f"inproc://arrivals-{channel}")
-        bind_to(pull, bind, port, within)
-        return str(pull.getsockopt_string(zmq.LAST_ENDPOINT))
+        first = (port,) if port and (within is None or port in within) else ()
+        for wanted in (*first, *(("*",) if within is None else within)):
+            try:
+                pull.bind(f"tcp://{bind}:{wanted}")
+                return str(pull.getsockopt_string(zmq.LAST_ENDPOINT))
+            except zmq.ZMQError as error:
+                if wanted == "*" or error.errno not in _NOT_OURS:
+                    raise CannotListen(
+                        f"a worker cannot listen on {bind!r}: {error}. Name an address of this machine"
+                    ) from error
+        assert within is not None
+        raise CannotListen(
+            f"a worker finds no free port on {bind!r}: all of supervisor.worker.ports ({within[0]}-{within[-1]}) are taken,"
+            " and it takes two. See who has them (ss -tlnp), or give more"
+        )
 
 
 class Side:

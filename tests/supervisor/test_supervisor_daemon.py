@@ -14,7 +14,7 @@ import pytest
 from squall.cluster import paths
 from squall.cluster.memory import InMemoryStore
 from squall.tls import InsecureBind
-from squall.transport import listening
+from squall.transport import sockets
 from squall.worker_files import KEYS, LEASE, PORTS, read_orders
 from supervisor.daemon import SupervisorDaemon
 from supervisor.identity import LOCK, BadState, KnownCluster, StateLock, own_id, own_keys
@@ -237,7 +237,7 @@ def test_an_address_that_no_worker_could_listen_on_is_refused_at_the_start(
     cluster: Cluster, bind: str
 ) -> None:
     with pytest.raises(
-        listening.CannotListen, match=rf"^workers cannot listen on '{bind}' \(--bind\): [^\n]*$"
+        sockets.CannotListen, match=rf"^workers cannot listen on '{bind}' \(--bind\): [^\n]*$"
     ):
         SupervisorDaemon(cluster.store.session(), cluster.settings(bind=bind))
     with StateLock(cluster.tmp / "s1"):
@@ -246,7 +246,7 @@ def test_an_address_that_no_worker_could_listen_on_is_refused_at_the_start(
 
 @pytest.mark.parametrize("bind", ["127.0.0.1", "0.0.0.0", "lo"])
 def test_an_address_of_this_machine_may_be_listened_on(bind: str) -> None:
-    listening.check_address(bind)
+    sockets.check_address(bind)
 
 
 def test_an_address_that_is_taken_is_named(cluster: Cluster) -> None:

@@ -17,8 +17,7 @@ import numpy
 import pytest
 
 from squall.transport.carrier import CONTROL, DATA, Carrier, Parts
-from squall.transport.listening import CannotListen
-from squall.transport.sockets import Sockets, make_keys
+from squall.transport.sockets import CannotListen, Sockets, make_keys
 from squall.worker_files import Keys
 from tests.squall.transport.messages import CAP, receive, send
 from topology_api import SquallError

@@ -9,8 +9,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from squall.transport.listening import CannotListen
-from squall.transport.sockets import Sockets
+from squall.transport.sockets import CannotListen, Sockets
 
 
 @pytest.fixture
