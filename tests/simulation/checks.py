@@ -40,6 +40,8 @@ STAYS: Final = (
     paths.CLUSTER,
     paths.keys(paths.OPERATOR),
 )
+#: States in which workers are asked to drain before anything becomes of their places.
+DRAINING: Final = ("REBALANCING", "REPLACING", "KILLED")
 
 
 class Broken(AssertionError):
@@ -53,6 +55,8 @@ class Watcher(Observer):
         self.world = world
         self.assignments: dict[tuple[str, int], tuple[Placement, ...]] = {}
         self.versions: dict[str, int] = {}
+        #: The workers that each topology has by its last assignment.
+        self.workers: dict[str, tuple[Placement, ...]] = {}
         self.records: dict[str, TopologyRecord] = {}
         #: Ids of topologies by the submitter's key.
         self.submissions: dict[str, set[str]] = defaultdict(set)
@@ -63,10 +67,12 @@ class Watcher(Observer):
         self.starts = 0
         self.writes = 0
         self.first: Broken | None = None
-        #: Processes (by pid) whose tasks are others', and those of them that nobody can wait for: since they lost their place
-        #: their supervisor was given up, or it was not there when they lost it.
-        self.superseded: set[int] = set()
-        self.unawaited: set[int] = set()
+        #: The process of each incarnation (topology id, worker, incarnation) that there ever was.
+        self.incarnations: dict[tuple[str, str, tuple[int, int]], str] = {}
+        #: Places (topology id, worker, version) that were withdrawn, and where they were; and those of them that nobody can
+        #: wait for: their supervisor was not there by then, or was given up later. What runs there ends when it is back.
+        self.withdrawn: dict[tuple[str, str, int], str] = {}
+        self.unawaited: set[tuple[str, str, int]] = set()
 
     def broken(self, text: str) -> Broken:
         """The end of a run. What is raised in the middle of a daemon's work it may catch, so it is raised again after it."""
@@ -93,7 +99,10 @@ class Watcher(Observer):
             self.check_record(path, None if value is None else value[0])
         elif below(paths.ASSIGNMENTS, path):
             topology_id = paths.unquoted(path.rpartition("/")[2])
-            self.note_superseded(topology_id, () if value is None else self.check_assignment(value[0]))
+            self.check_drained(actor, topology_id)
+            before = self.workers.get(topology_id, ())
+            self.workers[topology_id] = () if value is None else self.check_assignment(value[0])
+            self.note_superseded(topology_id, before, self.workers[topology_id])
         elif below(paths.SUPERVISORS, path) and value is None:
             self.note_given_up(paths.unquoted(path.rpartition("/")[2]))
         elif path == paths.LEADER and value is not None:
@@ -149,29 +158,50 @@ class Watcher(Observer):
         there = {record.id for record in Registry(self.world.server.store).supervisors()}
         for process in self.world.processes.all():
             orders = process.orders
-            if orders is None or orders.topology_id != before.id or process.pid in self.unawaited:
+            if orders is None or orders.topology_id != before.id or process.machine.name not in there:
                 continue
-            if process.machine.name in there:
+            if (orders.topology_id, orders.worker, orders.incarnation[0]) not in self.unawaited:
                 raise self.broken(f"{before.name} is gone, and {process.name} of it still runs")
 
-    def note_superseded(self, topology_id: str, placements: tuple[Placement, ...]) -> None:
-        """Processes whose tasks are others' from now on."""
+    def check_drained(self, actor: Actor, topology_id: str) -> None:
+        """Workers that were asked to drain lose their places when they have, or when it was waited for long enough."""
+        record = next((each for each in self.records.values() if each.id == topology_id), None)
+        if record is None or record.state not in DRAINING or topology_id in self.unreadable:
+            return
+        if not isinstance(actor, Candidate) or (
+            record.deadline is not None and actor.now() >= record.deadline
+        ):
+            return
+        reports = Registry(self.world.server.store).reports(topology_id)
+        for place in self.workers.get(topology_id, ()):
+            report = reports.get(place.worker)
+            if report is None or report.incarnation[0] != place.incarnation[0] or not report.opened:
+                continue  # it never ran, and may be passed over
+            done = report.drained or report.ended or report.stopped or report.crash
+            if not done and place.supervisor in actor.supervisors:  # nobody waits for the others
+                raise self.broken(f"{topology_id}: {place.worker} has not drained, and loses its place")
+
+    def note_superseded(
+        self, topology_id: str, before: tuple[Placement, ...], placements: tuple[Placement, ...]
+    ) -> None:
+        """Processes whose tasks are others' from now on, and places that are nobody's."""
         there = {(place.worker, place.incarnation[0]) for place in placements}
         for process in self.world.processes.all():
             if process.identity is None or process.identity[0] != topology_id:
                 continue
             _, worker, incarnation = process.identity
             if (worker, incarnation[0]) not in there:
-                self.superseded.add(process.pid)
                 self.world.superseded(process)
-                if self.world.server.store.get(paths.supervisor(process.machine.name)) is None:
-                    self.unawaited.add(process.pid)
+        for place in before:
+            if (place.worker, place.incarnation[0]) not in there:
+                key = topology_id, place.worker, place.incarnation[0]
+                self.withdrawn[key] = place.supervisor
+                if self.world.server.store.get(paths.supervisor(place.supervisor)) is None:
+                    self.unawaited.add(key)
 
     def note_given_up(self, supervisor: str) -> None:
         """Nobody waits any more for what was to go from there, also when it comes back."""
-        for process in self.world.machines[supervisor].living():
-            if process.pid in self.superseded:
-                self.unawaited.add(process.pid)
+        self.unawaited.update(key for key, where in self.withdrawn.items() if where == supervisor)
 
     def check_assignment(self, data: bytes) -> tuple[Placement, ...]:
         """Each task has one owner in an assignment; a version is given once; no slot has two workers."""
@@ -214,17 +244,18 @@ class Watcher(Observer):
     # Processes
 
     def started(self, process: VirtualProcess) -> None:
-        """No slot has two processes, and no two processes are the same incarnation of a worker."""
+        """No slot has two processes, and no two processes are ever the same incarnation of a worker."""
         self.starts += 1
         orders = worker_files.read_orders(process.directory)
         assert orders is not None
         process.slot, process.topology = own_slot(orders), orders.topology
         process.identity = (orders.topology_id, orders.worker, orders.incarnation)
+        before = self.incarnations.setdefault(process.identity, process.name)
+        if before != process.name:
+            raise self.broken(f"{process.name} and {before} are both {process.identity}")
         for other in self.world.processes.all():
             if other is process or other.identity is None:
                 continue
-            if other.identity == process.identity:
-                raise self.broken(f"{process.name} and {other.name} are both {process.identity}")
             if other.machine is process.machine and other.slot == process.slot:
                 raise self.broken(
                     f"{process.name} {process.identity} is started in slot {process.slot} of {process.machine.name}, where"

@@ -8,7 +8,7 @@ Must not know: which faults there are, what is checked.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
@@ -144,6 +144,12 @@ class Candidate(Actor):
         if self._leadership._guard is None or not self.alive or self.session.early:
             return False
         return self._leadership.leading(self.now())
+
+    @property
+    def supervisors(self) -> Collection[str]:
+        """Those that are there, as far as it knows while it leads."""
+        master = self.control._master
+        return () if master is None else master._assigner.supervisors.keys()
 
     def command(self, do: Callable[[Nimbus], Any]) -> Any:
         """What an operator asks of it."""
