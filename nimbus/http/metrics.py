@@ -26,6 +26,10 @@ _OF_COMPONENTS: Final = (
     ("gauge", "tasks", "Tasks."),
 )
 
+_QUANTILES: Final = (("p50", "0.5"), ("p99", "0.99"))
+#: Labels and a value.
+_Sample = tuple[Mapping[str, str], float]
+
 
 def text_of(views: Views, leading: bool, connected: bool) -> str:
     """The whole page."""
@@ -65,18 +69,45 @@ def _components(views: Views, names: list[str]) -> Iterator[str]:
     latencies = [
         ({**labels, "quantile": quantile}, status[key])
         for labels, status in rows
-        for key, quantile in (("p50", "0.5"), ("p99", "0.99"))
+        for key, quantile in _QUANTILES
         if status[key] is not None
     ]
     text = "Seconds from the first emission of a tree to its ack."
     yield from _one("squall_component_complete_latency_seconds", "gauge", text, latencies)
+    yield from _users_own(rows)
 
 
-def _one(name: str, kind: str, text: str, values: Sequence[tuple[Mapping[str, str], float]]) -> Iterator[str]:
+def _users_own(rows: Sequence[tuple[dict[str, str], Mapping[str, Any]]]) -> Iterator[str]:
+    """The user's own metrics: their names may have any characters, so they stand in a label. What is no number (a gauge that
+    raises) is left out."""
+    numbers: list[_Sample] = []
+    quantiles: list[_Sample] = []
+    counts: list[_Sample] = []
+    for labels, status in rows:
+        for name, value in status["metrics"].items():
+            own = {**labels, "metric": str(name)}
+            if isinstance(value, (int, float)):
+                numbers.append((own, float(value) if isinstance(value, bool) else value))
+            elif isinstance(value, Mapping):
+                counts.append((own, value["count"]))
+                quantiles += [
+                    ({**own, "quantile": quantile}, value[key])
+                    for key, quantile in _QUANTILES
+                    if value[key] is not None
+                ]
+    yield from _one("squall_component_metric", "untyped", "The user's own counters and gauges.", numbers)
+    yield from _one("squall_component_histogram", "summary", "The user's own histograms.", quantiles)
+    yield from (_line("squall_component_histogram_count", *sample) for sample in counts)
+
+
+def _one(name: str, kind: str, text: str, values: Sequence[_Sample]) -> Iterator[str]:
     yield f"# HELP {name} {text}"
     yield f"# TYPE {name} {kind}"
-    for labels, value in values:
-        yield f"{name}{_labels(labels)} {value}"
+    yield from (_line(name, *sample) for sample in values)
+
+
+def _line(name: str, labels: Mapping[str, str], value: float) -> str:
+    return f"{name}{_labels(labels)} {value}"
 
 
 def _labels(labels: Mapping[str, str]) -> str:

@@ -13,6 +13,7 @@ from squall.cluster import paths
 from squall.cluster.memory import InMemoryStore
 from squall.error_reports import ErrorReport
 from squall.http_client import Client, Refused, at
+from squall.telemetry import Histogram
 from squall.versions import own_versions
 from tests.nimbus_http.nimbuses import PlayedSupervisor, counters_of, submission, words
 
@@ -117,6 +118,29 @@ def test_prometheus_gets_counters_of_each_component(client: Client, running: obj
     assert 'squall_topology_state{topology="words",state="ACTIVE"} 1' in page.splitlines()
     assert "# TYPE squall_component_emitted_total counter" in page
     assert "squall_slots 2" in page and "squall_slots_used 1" in page
+
+
+def test_prometheus_gets_the_users_own_metrics(client: Client, running: PlayedSupervisor) -> None:
+    histogram = Histogram()
+    for value in (1.0, 1.0, 3.0):
+        histogram.add(value)
+    [row] = counters_of(running, 8, number=2)
+    lines = row["counters"]["components"]["lines"]
+    lines["metrics"] = {'read "twice"': 3, "sizes": histogram.as_dict(), "none yet": Histogram().as_dict()}
+    lines["gauges"] = {"lag": 0.5, "full": True, "broken": "ValueError: no"}
+    running.send(counters=[row])
+    page = client.get_text("/metrics").splitlines()
+    where = 'topology="words",component="lines",metric='
+    found = dict(line.rsplit(" ", 1) for line in page if where in line)
+    plain = f"squall_component_metric{{{where}"
+    assert found.pop(f'{plain}"read \\"twice\\""}}') == "3"
+    assert (found.pop(f'{plain}"lag"}}'), float(found.pop(f'{plain}"full"}}'))) == ("0.5", 1)
+    sizes = f"squall_component_histogram{{{where}" + '"sizes",quantile='
+    assert float(found.pop(f'{sizes}"0.5"}}')) == pytest.approx(1.0, rel=0.02)
+    assert float(found.pop(f'{sizes}"0.99"}}')) == pytest.approx(3.0, rel=0.02)
+    counts = f"squall_component_histogram_count{{{where}"
+    assert (found.pop(f'{counts}"sizes"}}'), found.pop(f'{counts}"none yet"}}')) == ("3", "0")
+    assert found == {}, "what is no number is left out"
 
 
 def test_health_and_the_openapi_document_need_no_credentials(leader: NimbusDaemon) -> None:
