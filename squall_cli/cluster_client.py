@@ -27,6 +27,8 @@ DEFAULT_URL: Final = f"http://127.0.0.1:{DEFAULT_PORT}"
 VARIABLE: Final = "SQUALL_NIMBUS"
 URL_KEY: Final = "nimbus.url"
 CA_KEY: Final = "squall.tls.ca"
+#: Seconds that a Nimbus has for each answer. It answers within 4.5 s, by "unavailable" if need be.
+ANSWER_SECS: Final = 5.0
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -71,9 +73,9 @@ def _url(text: str) -> str:
     return f"http://{text}" if has_port else f"http://{text}:{DEFAULT_PORT}"
 
 
-def connect(nimbus: str | None, config: str | None, timeout: float = 5.0) -> Client:
+def connect(nimbus: str | None, config: str | None, timeout: float | None = None) -> Client:
     """A client of the cluster that the options, the environment or the site's file name. Nothing is sent yet; its connections
-    are closed when the command ends."""
+    are closed when the command ends. `timeout`: seconds for each answer."""
     from squall.tokens import bearer, find_token
     from squall_cli.answers import NimbusClient
 
@@ -85,7 +87,7 @@ def connect(nimbus: str | None, config: str | None, timeout: float = 5.0) -> Cli
 
     ca = site.get(CA_KEY)
     urls = addresses(nimbus, site, os.environ)
-    client = NimbusClient(urls, authorization, None if ca is None else str(ca), timeout)
+    client = NimbusClient(urls, authorization, None if ca is None else str(ca), timeout or ANSWER_SECS)
     context = click.get_current_context(silent=True)
     if context is not None:
         context.call_on_close(client.close)
@@ -114,8 +116,9 @@ def _advice(client: Client, refused: Refused, name: str | None) -> str:
             "; the command reads it from the file that SQUALL_TOKEN_FILE or squall.token.file names, else"
             " from where a Nimbus of the same user on this host has put it"
         )
-    if refused.kind == "NameTaken" and "being killed" not in str(refused):
-        return " (--name NAME), or let this one take over (--replace)"
+    if refused.kind == "NameTaken":
+        killed = "being killed" in str(refused)
+        return " (--name NAME)" if killed else " (--name NAME), or let this one take over (--replace)"
     if refused.kind != "NoSuchTopology" or name is None:
         return ""
     from topology_api.wording import nearest

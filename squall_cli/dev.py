@@ -181,9 +181,14 @@ def make_store(directory: Path | None) -> InMemoryStore | SqliteStore:
         from squall.cluster.memory import InMemoryStore
 
         return InMemoryStore()
-    from squall.cluster.sqlite import SqliteStore
+    from squall.cluster.sqlite import InUse, SqliteStore
 
-    return SqliteStore(directory / STORE)
+    try:
+        return SqliteStore(directory / STORE)
+    except InUse as error:
+        raise SquallError(
+            f"another `squall dev` runs with the state directory {directory}: end that one, or give this one its own (--state)"
+        ) from error
 
 
 @contextmanager

@@ -8,8 +8,29 @@ Must not know: what is ended.
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType, TracebackType
-from typing import Any
+from typing import Any, NoReturn
+
+
+@contextmanager
+def all_as_ctrl_c() -> Iterator[None]:
+    """SIGTERM and SIGHUP end what is going on as Ctrl-C does, so that it clears away what it has made."""
+
+    def interrupt(number: int, frame: FrameType | None) -> NoReturn:
+        raise KeyboardInterrupt
+
+    before = {
+        number: signal.signal(number, interrupt)
+        for number in (signal.SIGTERM, signal.SIGHUP)
+        if signal.getsignal(number) == signal.SIG_DFL  # else it is ignored: under nohup, say
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 class EndNow(BaseException):

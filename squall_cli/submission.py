@@ -164,6 +164,8 @@ def post(client: Client, submission: Submission, say: Say, clock: Callable[[], f
     while True:
         try:
             return client.post("topologies", body, repeatable=True, timeout=ANSWER_SECS)
+        except KeyboardInterrupt:
+            raise not_known(submission, "it was interrupted before Nimbus had answered") from None
         except (Unreachable, Refused) as error:
             if error.kind in (BUSY, STORE_AWAY) if isinstance(error, Refused) else error.sent:
                 unsure = error
@@ -175,12 +177,23 @@ def post(client: Client, submission: Submission, say: Say, clock: Callable[[], f
             if clock() - began > (STORE_PATIENCE if away else PATIENCE):
                 if unsure is None:
                     raise
-                raise NotSubmitted(
-                    f"whether topology {submission.topology.name!r} was submitted is not known: {unsure};"
-                    f" {to_type('status', submission.topology.name)} tells when a Nimbus answers again"
-                ) from error
+                raise not_known(submission, str(unsure)) from error
             say(f"submitting again: {error}")
-        time.sleep(PAUSE)
+        try:
+            time.sleep(PAUSE)
+        except KeyboardInterrupt:
+            if unsure is None:
+                raise
+            raise not_known(submission, str(unsure)) from None
+
+
+def not_known(submission: Submission, why: str) -> NotSubmitted:
+    """Nobody here can tell whether the cluster has taken it."""
+    name = submission.topology.name
+    return NotSubmitted(
+        f"whether topology {name!r} was submitted is not known: {why};"
+        f" {to_type('status', name)} tells when a Nimbus answers again"
+    )
 
 
 def in_bytes(size: int) -> str:

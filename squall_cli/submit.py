@@ -23,6 +23,7 @@ import click
 from squall.travel_rules import NEEDED
 from squall_cli import cluster_client, completion, file_names
 from squall_cli.figures import duration
+from squall_cli.interrupts import all_as_ctrl_c
 from squall_cli.loading import WrongSource, load_topology, parse_source
 from squall_cli.next_command import to_type
 from squall_cli.numbers import Seconds
@@ -161,25 +162,41 @@ def submit(
 ) -> None:
     asked = Asked(**typed)
     check_usage(asked)
+    with all_as_ctrl_c():
+        go(asked, settings, nimbus, config, as_json)
+
+
+def go(
+    asked: Asked, settings: tuple[str, ...], nimbus: str | None, config: str | None, as_json: bool
+) -> None:
+    """All that the command does, step by step."""
     layers = read_layers(config, os.environ, settings)
     client = cluster_client.connect(nimbus, config)
     out = keep_stdout() if as_json else sys.stdout  # before the user's file may print
+    accepted: Accepted | None = None
     try:
         topology, package = load(asked, layers)
+        with Steps() as steps:
+            with tempfile.TemporaryDirectory(prefix="squall-submit-") as folder:
+                steps.now("packing")
+                files = pack_all(package, Path(folder))
+                steps.done(f"packed: {package.summary}{sizes(files)}")
+                for hint in hints(package):
+                    steps.done(hint)
+                submission = made(asked, layers, topology, tuple(files))
+                accepted = sent(client, submission, package, steps)
+            told: dict[str, Any] = {"name": accepted.name, "id": accepted.id, "state": accepted.state}
+            told |= {"uploaded": accepted.uploaded, "files": {file.purpose: file.sha256 for file in files}}
+            failure = watch(client, accepted, submission, steps, told) if asked.wait else None
+        tell(out, as_json, told, client, failure)
     except WrongSource as error:
         raise click.UsageError(str(error), click.get_current_context()) from None
-    with tempfile.TemporaryDirectory(prefix="squall-submit-") as folder, Steps() as steps:
-        steps.now("packing")
-        files = pack_all(package, Path(folder))
-        steps.done(f"packed: {package.summary}{sizes(files)}")
-        for hint in hints(package):
-            steps.done(hint)
-        submission = made(asked, layers, topology, tuple(files))
-        accepted = sent(client, submission, package, steps)
-        told: dict[str, Any] = {"name": accepted.name, "id": accepted.id, "state": accepted.state}
-        told |= {"uploaded": accepted.uploaded, "files": {file.purpose: file.sha256 for file in files}}
-        failure = watch(client, accepted, submission, steps, told) if asked.wait else None
-    tell(out, as_json, told, client, failure)
+    except KeyboardInterrupt:
+        if accepted is None:  # when it is not known whether it has arrived, `sent` has said so
+            raise Interrupted("interrupted: nothing was submitted") from None
+        raise Interrupted(
+            f"not waited for any longer; {accepted.name} is submitted and goes on: {to_type('status', accepted.name)}"
+        ) from None
 
 
 def check_usage(asked: Asked) -> None:
@@ -333,21 +350,16 @@ def watch(
         told["state"] = status["state"] if status.get("id") == accepted.id else told["state"]
         return arrival.look(status, time.monotonic())
 
-    try:
-        while True:
-            seen = patiently(look, steps)
-            for stage in seen.stages:
-                first, *rest = stage.splitlines()
-                steps.done("\n".join([f"{first} ({duration(time.monotonic() - began)})", *rest]))
-            if seen.done or seen.failure is not None:
-                told["up_secs"] = round(time.monotonic() - began, 3) if seen.done else None
-                return seen.failure
-            steps.say(seen.now)
-            time.sleep(LOOK_SECS)
-    except KeyboardInterrupt:
-        raise Interrupted(
-            f"not waited for any longer; {accepted.name} is submitted and goes on: {to_type('status', accepted.name)}"
-        ) from None
+    while True:
+        seen = patiently(look, steps)
+        for stage in seen.stages:
+            first, *rest = stage.splitlines()
+            steps.done("\n".join([f"{first} ({duration(time.monotonic() - began)})", *rest]))
+        if seen.done or seen.failure is not None:
+            told["up_secs"] = round(time.monotonic() - began, 3) if seen.done else None
+            return seen.failure
+        steps.say(seen.now)
+        time.sleep(LOOK_SECS)
 
 
 def trial_secs(client: Client) -> float:

@@ -127,8 +127,8 @@ class NameTaken(SquallError):
     def __str__(self) -> str:
         if self.being_killed:
             return (
-                f"a topology named {self.name!r} is being killed: the name is free as soon as topologies() does not list it"
-                " any more; submit again then, or under another name"
+                f"a topology named {self.name!r} is being killed: the name is free as soon as it is gone; submit again then,"
+                " or under another name"
             )
         return f"a topology named {self.name!r} is there already: kill it first, or submit under another name"
 

@@ -129,8 +129,8 @@ def test_activate_and_deactivate_may_be_said_twice(play: Play) -> None:
 def test_a_name_is_taken_until_its_topology_is_gone(play: Play) -> None:
     taken = "a topology named 'words' is there already: kill it first, or submit under another name"
     being_killed = (
-        "a topology named 'words' is being killed: the name is free as soon as topologies() does not list it any more;"
-        " submit again then, or under another name"
+        "a topology named 'words' is being killed: the name is free as soon as it is gone; submit again then,"
+        " or under another name"
     )
     play(f"""
         @ 0 supervisor s1 slots=2; submit words tasks=1

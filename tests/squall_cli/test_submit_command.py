@@ -18,6 +18,7 @@ from tests.squall_cli.fake_nimbus import Refusal, worker
 from tests.squall_cli.run_process import environment
 from tests.squall_cli.taking_nimbus import TakingNimbus, acked, scheduled, taking_nimbus, up
 from tests.squall_cli.terminal import ESCAPE, squall_on_terminal
+from topology_api.errors import NameTaken
 
 SECONDS = 60
 TOPOLOGY = """
@@ -248,6 +249,17 @@ def test_a_name_that_is_taken_is_told_by_nimbus(nimbus: TakingNimbus, project: P
     said = refused(nimbus, project)
     assert "squall submit: a topology named 'words' is there already" in said
     assert said.rstrip().endswith("(--name NAME), or let this one take over (--replace)")
+
+
+def test_a_name_that_becomes_free_is_told_with_the_option_for_another(
+    nimbus: TakingNimbus, project: Path
+) -> None:
+    being_killed = str(NameTaken("words", being_killed=True))
+    nimbus.faults.append(Refusal(409, "NameTaken", being_killed))
+    said = refused(nimbus, project)
+    assert said.endswith("as soon as it is gone; submit again then, or under another name (--name NAME)\n"), (
+        said
+    )
 
 
 def test_an_archive_over_the_limit_is_refused_with_the_largest_files(
