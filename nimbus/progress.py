@@ -163,6 +163,20 @@ def is_up(view: View) -> bool:
     )
 
 
+def why_not_up(
+    record: TopologyRecord, placements: Iterable[Placement], reports: Mapping[str, WorkerReport]
+) -> list[str]:
+    """What the hosts said of those workers of an ACTIVE topology that are not up: it died, its environment cannot be built."""
+    if record.state != ACTIVE:
+        return []
+    found = ((reports.get(placement.worker), placement) for placement in placements)
+    return [
+        report.note
+        for report, placement in found
+        if report is not None and speaks_for(report, placement) and not report.opened and report.note
+    ]
+
+
 def drained_or_late(view: View, now: float) -> bool:
     """Whether nothing is pending any more, as far as workers can tell, or it was waited for long enough."""
     deadline = view.record.deadline

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from nimbus.counting import Counters, Statuses
 from nimbus.lifecycle import COMPLETED, FAILED
+from nimbus.progress import why_not_up
 from nimbus.rebalancing import WORKERS
 from nimbus.replacing import is_on_trial
 from squall.cluster import paths
@@ -165,7 +166,9 @@ class Views:
         for record in self.registry.topologies():
             try:
                 summary = _summary(record, self._statuses.status(record.name))
-                found.append({**summary, "stands_by": self._standing_by(record)})
+                found.append(
+                    {**summary, "stands_by": self._standing_by(record), "held_up": self._held_up(record)}
+                )
             except NoSuchTopology:
                 continue  # it went meanwhile
             except _UNREADABLE as error:
@@ -323,6 +326,12 @@ class Views:
             return None
         return {"id": record.replaces, "secs": max(0.0, record.until - self._now())}
 
+    def _held_up(self, record: TopologyRecord) -> dict[str, Any] | None:
+        """How many workers of a running topology are not up, of which their hosts have said why; and of the first, why."""
+        assignment, reports = self.registry.assignment(record.id), self.registry.reports(record.id)
+        found = why_not_up(record, _rows(assignment), reports)
+        return {"workers": len(found), "why": found[0]} if found else None
+
     def _component_of(self, record: TopologyRecord, component: str) -> Mapping[str, Any]:
         components = self._description(record.id)["components"]
         for described in components:
@@ -404,7 +413,15 @@ def _summary(record: TopologyRecord, status: TopologyStatus) -> dict[str, Any]:
 def _bad(name: str, reason: str) -> dict[str, Any]:
     counts = ("tasks", "workers", "components", "emitted", "acked", "failed", "pending", "errors")
     nothing = {**dict.fromkeys(counts, 0), "uptime_secs": 0.0, "state_secs": 0.0}
-    return {"name": name, "id": "", "state": "BAD", **nothing, "error": reason, "stands_by": None}
+    return {
+        "name": name,
+        "id": "",
+        "state": "BAD",
+        **nothing,
+        "error": reason,
+        "stands_by": None,
+        "held_up": None,
+    }
 
 
 def _notes_of_lost(record: TopologyRecord, lost: Collection[str]) -> list[str]:

@@ -10,7 +10,7 @@ import click
 
 from squall_cli import cluster_client
 from squall_cli.figures import cropped, short, span
-from squall_cli.placed import PLACED, on_trial
+from squall_cli.placed import PLACED, held_up, no_workers, on_trial
 from squall_cli.said import own_paths
 from squall_cli.tables import Cell, Column, harmless, show, table
 
@@ -25,7 +25,6 @@ Examples:
 #: Nimbus places the workers of what is submitted within this time, when there is room.
 SOON_SECS: Final = 2.0
 NOTHING: Final = "There are no topologies; `squall submit FILE` sends one."
-NO_SLOT: Final = "it has no workers, no slot is free for them"
 
 #: How a state is shown; others as they are.
 STYLES = {
@@ -61,7 +60,12 @@ def listing(nimbus: str | None, config: str | None, as_json: bool) -> None:
         return
     topologies = sorted(topologies, key=lambda each: str(each["name"]))
     show(table(COLUMNS, map(row, topologies)), sys.stdout)
-    for line in reasons(topologies):
+    supervisors: Sequence[Mapping[str, Any]] = ()
+    if any(waits_for_slots(each, each.get("workers")) for each in topologies):
+        client = cluster_client.connect(nimbus, config)
+        with cluster_client.about(client):
+            supervisors = client.get("supervisors")["supervisors"]
+    for line in reasons(topologies, supervisors):
         click.echo(line)
 
 
@@ -91,16 +95,15 @@ def _bad_when_some(topology: Mapping[str, Any], key: str) -> Cell:
     return _figure(topology, key, short), "bad" if topology.get(key) else ""
 
 
-def reasons(topologies: Sequence[Mapping[str, Any]]) -> list[str]:
-    """A line for each topology that does not run, or is to prove that it does: why."""
+def reasons(topologies: Sequence[Mapping[str, Any]], supervisors: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A line for each topology that does not run, or not in whole: why; and for one that is to prove that it does."""
+    found = []
+    for each in topologies:
+        waits = waits_for_slots(each, each.get("workers"))
+        why = str(each.get("error") or "") or (no_workers(supervisors) if waits else "") or held_up(each)
+        found += [(each, text) for text in (why, "" if each.get("error") else on_trial(each)) if text]
     return [
-        f"{harmless(str(each['name']))}: {cropped(harmless(own_paths(why)), 200)}"
-        for each in topologies
-        if (
-            why := str(each.get("error") or "")
-            or (NO_SLOT if waits_for_slots(each, each.get("workers")) else "")
-            or on_trial(each)
-        )
+        f"{harmless(str(each['name']))}: {cropped(harmless(own_paths(text)), 200)}" for each, text in found
     ]
 
 

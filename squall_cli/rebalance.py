@@ -13,7 +13,7 @@ from squall_cli import cluster_client, completion
 from squall_cli.figures import plural
 from squall_cli.lifecycle import pending_trees, wait_secs_option
 from squall_cli.numbers import Whole
-from squall_cli.placed import LAG_SECS, LEAVING, PLACED, fewer_to_come, fewer_workers
+from squall_cli.placed import LAG_SECS, LEAVING, PLACED, fewer_to_come, fewer_workers, has_fewer_workers
 
 if TYPE_CHECKING:
     from squall.http_client import Client
@@ -80,7 +80,9 @@ def rebalance(
         if wait:
             status = wait_until_placed(client, name)
             answer = {key: status.get(key) for key in ("name", "state", "workers", "workers_wanted")}
-            fewer = fewer_workers(status)
+            fewer = ""
+            if has_fewer_workers(status):
+                fewer = fewer_workers(status, client.get("supervisors")["supervisors"])
         else:
             fewer = forecast(client, name, workers, parallelism)
     if as_json:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import click
@@ -15,9 +15,9 @@ from squall_cli import cluster_client
 from squall_cli.completion import name_argument
 from squall_cli.component_table import Line, plain, rows_of, table_without_rates
 from squall_cli.figures import cropped, duration, moment, plural
-from squall_cli.listing import NO_SLOT, STYLES, waits_for_slots
+from squall_cli.listing import STYLES, waits_for_slots
 from squall_cli.next_command import to_type
-from squall_cli.placed import fewer_workers, on_trial
+from squall_cli.placed import fewer_workers, has_fewer_workers, no_workers, on_trial
 from squall_cli.said import latest, on_one_line, own_paths
 from squall_cli.screen import is_terminal, painted, styles_of
 from squall_cli.tables import Cell, Column, Table, harmless, show, table
@@ -53,8 +53,11 @@ def status(name: str, nimbus: str | None, config: str | None, as_json: bool) -> 
     client = cluster_client.connect(nimbus, config)
     from squall.http_client import at
 
+    supervisors: Sequence[Mapping[str, Any]] = ()
     with cluster_client.about(client, name):
         found = client.get(at("topologies", name))
+        if not as_json and (has_fewer_workers(found) or waits_for_slots(found, len(found["workers"]))):
+            supervisors = client.get("supervisors")["supervisors"]
     if as_json:
         click.echo(json.dumps(found, indent=2))
         return
@@ -65,7 +68,7 @@ def status(name: str, nimbus: str | None, config: str | None, as_json: bool) -> 
     if found["workers"]:
         click.echo()
         show(worker_table(found["workers"]), out)
-    rest = list(trouble(found, width))
+    rest = list(trouble(found, supervisors, width))
     if rest:
         click.echo()
     for line in rest:
@@ -142,7 +145,7 @@ def tasks_text(tasks: list[list[Any]]) -> str:
     return ", ".join(f"{component} {' '.join(ids)}" for component, ids in of_components.items())
 
 
-def trouble(found: Mapping[str, Any], width: int) -> Iterator[Line]:
+def trouble(found: Mapping[str, Any], supervisors: Sequence[Mapping[str, Any]], width: int) -> Iterator[Line]:
     """Errors of the user's code, why trees failed, and what was last said about the workers."""
     name = str(found["name"])
     newest = {component_in(report): report for report in found["errors"]}
@@ -159,8 +162,8 @@ def trouble(found: Mapping[str, Any], width: int) -> Iterator[Line]:
     if some:
         yield ((f"{harmless(to_type('errors', name))} shows them.", "dim"),)
     if waits_for_slots(found, len(found["workers"])):
-        yield ((f"{NO_SLOT}: `squall supervisors` shows what there is.", "warn"),)
-    for sentence in (fewer_workers(found), on_trial(found)):
+        yield ((f"{harmless(no_workers(supervisors))}; `squall supervisors` shows what there is.", "warn"),)
+    for sentence in (fewer_workers(found, supervisors), on_trial(found)):
         if sentence:
             yield ((harmless(sentence), "warn"),)
     for component, values in found["components"].items():

@@ -144,9 +144,11 @@ TOPOLOGIES: Final = Answer(
         **_STATED, "id": str, "tasks": int, "workers": int, "components": int, "uptime_secs": float, "state_secs": float,
         "emitted": int,
         "acked": int, "failed": int, "pending": int, "errors": int, "error": Maybe(str), "stands_by": _STANDS_BY,
+        "held_up": Maybe({"workers": int, "why": str}),
     }]},
     "; `acked`, `failed` and `pending` are those of the spouts. The state BAD says that a record cannot be read, `error` why; "
-    "`stands_by` as below",
+    "`stands_by` as below; `held_up`: how many workers of an ACTIVE topology are not up (they go on dying, or what they need"
+    " cannot be prepared), and why the first is not",
 )  # fmt: skip
 SUBMITTED: Final = Answer({**_STATED, "id": str})
 SUBMITTED_BEFORE: Final = Answer(

@@ -140,7 +140,7 @@ class FakeNimbus:
         }
         return {
             **{key: status[key] for key in ("name", "id", "state", "uptime_secs", "error", "stands_by")},
-            **totals, "workers": len(status["workers"]), "components": len(components),
+            **totals, "workers": len(status["workers"]), "components": len(components), "held_up": status.get("held_up"),
         }  # fmt: skip
 
     def of_topology(self, method: str, names: list[str], query: dict[str, str]) -> Any:

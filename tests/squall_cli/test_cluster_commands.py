@@ -33,11 +33,12 @@ def test_list_shows_a_topology_whose_record_cannot_be_read(nimbus: FakeNimbus, r
 
 
 def test_list_and_status_say_that_no_slot_is_free(nimbus: FakeNimbus, run: Squall) -> None:
+    nimbus.supervisors = [supervisor("host-1", slots=2, used=2)]
     nimbus.put(topology("waits", workers=[]))
     nimbus.put(topology("new", workers=[], uptime_secs=0.5))
     nimbus.put(topology("ended", "COMPLETED", workers=[]))
     assert run("list").stdout.splitlines()[5:] == ["waits: it has no workers, no slot is free for them"]
-    said = "it has no workers, no slot is free for them: `squall supervisors` shows what there is."
+    said = "it has no workers, no slot is free for them; `squall supervisors` shows what there is."
     assert run("status waits").stdout.splitlines()[-1] == said
     for name in ("new", "ended", "word_count"):
         assert said not in run(f"status {name}").stdout

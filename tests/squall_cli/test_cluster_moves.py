@@ -47,6 +47,7 @@ def test_rebalance_wait_returns_when_the_new_workers_run(nimbus: FakeNimbus, run
 def test_fewer_workers_than_asked_for_are_told_with_the_reason(
     nimbus: FakeNimbus, run: Squall, tasks: int, why: str
 ) -> None:
+    nimbus.supervisors = [supervisor("host-1", slots=2, used=2), supervisor("host-2", slots=1, used=1)]
     status = nimbus.topologies["word_count"]
     status["components"]["count"]["tasks"] = tasks
     nimbus.changes += [lambda: None, lambda: status.update(state="ACTIVE", workers_wanted=9)]
@@ -175,7 +176,8 @@ ROOM = {
         2,
         9,
         20,
-        "3 of 9 workers: no slot is free for more; its tasks are placed anew when there is one",
+        "3 of 9 workers: slots are free only on the drained host host-2, where nothing new is placed; its tasks are placed"
+        " anew when there is another slot",
     ),
     "enough": (2, 2, 4, 20, ""),
     "no place at all": (0, 0, 4, 20, ""),

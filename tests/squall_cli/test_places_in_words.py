@@ -1,0 +1,103 @@
+"""Why a topology has fewer workers than it wants, or none, or none that run: which slots are free, and why not for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from squall_cli.placed import fewer_workers, free_slots
+from tests.squall_cli.fake_nimbus import FakeNimbus, Squall, supervisor, topology
+
+
+def full(host: str, free: int = 0, **values: Any) -> dict[str, Any]:
+    return supervisor(host, slots=2 + free, used=2, **values)
+
+
+PLACES: dict[str, tuple[list[dict[str, Any]], str, str]] = {
+    "none": ([full("a"), full("b")], "", ""),
+    "one": ([full("a"), full("b", 1)], "1 slot is free on b", ""),
+    "on several": ([full("b", 2), full("a", 1)], "3 slots are free on a, b", ""),
+    "two supervisors of a host": ([full("a", 1), full("a", 1)], "2 slots are free on a", ""),
+    "on many": ([full(name, 1) for name in "edcba"], "5 slots are free on a, b, c and 2 others", ""),
+    "drained": ([full("a"), full("b", 3, drained=True)], "", "slots are free only on the drained host b"),
+    "both drained": (
+        [full("a", 1, drained=True), full("b", 1, drained=True)], "", "slots are free only on drained hosts: a, b",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", PLACES)
+def test_free_slots_are_named_by_their_hosts(case: str) -> None:
+    supervisors, free, drained = PLACES[case]
+    assert free_slots(supervisors) == (free, drained)
+
+
+def test_fewer_workers_than_wanted_are_told_with_the_slots_that_are_free() -> None:
+    status = topology("words", workers_wanted=3)
+    anew = "its tasks are placed anew"
+    for supervisors, why in (
+        ([full("a")], f"no slot is free for more; {anew} when there is one"),
+        (
+            [full("a", 1)],
+            f"1 slot is free on a; {anew} over more workers as soon as no other topology is being moved",
+        ),
+        (
+            [full("a"), full("b", 1, drained=True)],
+            f"slots are free only on the drained host b, where nothing new is placed; {anew} when there is another slot",
+        ),
+    ):
+        assert fewer_workers(status, supervisors) == f"2 of 3 workers: {why}"
+    assert fewer_workers({**status, "workers_wanted": 2}, [full("a")]) == ""
+
+
+@pytest.mark.parametrize(
+    ("supervisors", "said"),
+    [
+        ([full("a")], "it has no workers, no slot is free for them"),
+        ([full("a", 1)], "it has no workers, though 1 slot is free on a: the log of the Nimbus that leads says why"),
+        (
+            [full("a", 1, drained=True)],
+            "it has no workers: slots are free only on the drained host a, where nothing new is placed",
+        ),
+    ],
+)  # fmt: skip
+def test_list_and_status_say_why_a_topology_has_no_workers(
+    supervisors: list[dict[str, Any]], said: str, nimbus: FakeNimbus, run: Squall
+) -> None:
+    nimbus.supervisors = supervisors
+    nimbus.put(topology("waits", workers=[]))
+    assert run("list").stdout.splitlines()[-1] == f"waits: {said}"
+    assert run("status waits").stdout.splitlines()[-1] == (
+        f"{said}; `squall supervisors` shows what there is."
+    )
+
+
+def test_list_says_why_a_topology_that_is_active_does_not_run(nimbus: FakeNimbus, run: Squall) -> None:
+    why = "worker w1 (pid 7) of topology 'loop' died: it exited with status 3; it is started again in 16 s"
+    nimbus.put(topology("loop", held_up={"workers": 1, "why": why}))
+    nimbus.put(topology("env", held_up={"workers": 2, "why": "its environment cannot be built"}))
+    nimbus.put(topology("well", held_up=None))
+    assert [line for line in run("list").stdout.splitlines() if ": " in line] == [
+        "env: 2 of 2 workers do not run: its environment cannot be built",
+        f"loop: 1 of 2 workers does not run: {why}",
+    ]
+
+
+def test_list_says_of_a_version_on_trial_both_what_holds_it_up_and_what_stands_by(
+    nimbus: FakeNimbus, run: Squall
+) -> None:
+    nimbus.put(
+        topology("two", held_up={"workers": 1, "why": "it died"}, stands_by={"id": "two-0", "secs": 9.0})
+    )
+    first, second = (line for line in run("list").stdout.splitlines() if line.startswith("two: "))
+    assert first == "two: 1 of 2 workers does not run: it died"
+    assert second.startswith("two: the version before (two-0) stands by")
+
+
+def test_list_and_status_ask_for_supervisors_only_when_workers_are_lacking(
+    nimbus: FakeNimbus, run: Squall
+) -> None:
+    for line in ("list", "status word_count"):
+        assert run(line).exit_code == 0
+    assert "supervisors" not in [path for _, path, _, _ in nimbus.asked]
