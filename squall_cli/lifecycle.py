@@ -13,7 +13,7 @@ from squall_cli import cluster_client
 from squall_cli.completion import name_argument
 from squall_cli.figures import plural
 from squall_cli.numbers import Seconds
-from squall_cli.placed import LAG_SECS
+from squall_cli.placed import LAG_SECS, LEAVING
 
 if TYPE_CHECKING:
     from squall.http_client import Client
@@ -95,6 +95,8 @@ def wait_until_gone(client: Client, name: str, killed: str) -> None:
         pending = pending_trees(status)
         if pending:
             return None, f"{name} drains: {plural(pending, 'tree')} pending"
+        if any(worker["state"] not in LEAVING for worker in status["workers"]):
+            return None, f"{name} drains"
         return None, f"{name}: its workers stop"
 
     wait(look)

@@ -35,6 +35,18 @@ class Numbers(Spout):
         return self.pause or None
 
 
+class NeverOpens(Numbers):
+    """Its `open` does not return."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(None)
+        self.folder = folder
+
+    def open(self, context: Context) -> None:
+        (self.folder / "opening").touch()
+        time.sleep(600)
+
+
 class Notes(Bolt):
     """Writes each number to a file of its task's own, with the process that it ran in."""
 

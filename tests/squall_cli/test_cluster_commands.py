@@ -164,12 +164,14 @@ def test_kill_wait_returns_when_the_name_is_free(nimbus: FakeNimbus, run: Squall
         lambda: None,
         lambda: None,
         lambda: status["components"]["words"].update(pending=0),
+        lambda: [each.update(state="STOPPING") for each in status["workers"]],
         nimbus.topologies.clear,
     ]
     result = run("kill word_count --wait")
     assert (result.exit_code, result.stdout) == (0, "word_count is gone.\n")
     assert result.stderr.splitlines() == [
         "word_count drains: 30 trees pending",
+        "word_count drains",
         "word_count: its workers stop",
     ]
 
