@@ -5,7 +5,6 @@ Must not know: how workers are looked after.
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 import socket
 from collections.abc import Mapping
@@ -13,9 +12,9 @@ from typing import Any, Final
 
 import click
 
+from squall.host_names import EVERYWHERE, is_local_name, own_host
 from squall_cli.cluster_client import config_option
 from squall_cli.daemon_options import (
-    EVERYWHERE,
     connect,
     daemon_settings,
     host_name,
@@ -115,7 +114,7 @@ def supervisor(
     ca = conf["squall.tls.ca"]
     settings = SupervisorSettings(
         state=state_place("supervisor", state),
-        host=host or socket.gethostname(),
+        host=host or own_host(),
         slots=slots,
         bind=bind,
         ports=conf[PORTS],
@@ -173,7 +172,7 @@ def unreached(said: str | None, host: str, bind: str, listen: str, servers: str)
                     f"{whose} of host {host!r} are reached from this machine only ({option} {address}): {here} give {option} an"
                     " address that other hosts reach, or 0.0.0.0"
                 )
-        elif address in (EVERYWHERE, "*", "::", "[::]", "") and local:
+        elif address in EVERYWHERE and local:
             found.append(
                 f"others are told to reach {whose} of this host at {host!r}, which leads each of them to itself: {here} say"
                 " --host NAME, by which other hosts reach this one"
@@ -184,14 +183,6 @@ def unreached(said: str | None, host: str, bind: str, listen: str, servers: str)
 def hosts_of(servers: str) -> list[str]:
     """The hosts of ZooKeeper's servers."""
     return [server.strip().rpartition(":")[0] or server for server in servers.partition("/")[0].split(",")]
-
-
-def is_local_name(host: str) -> bool:
-    """Whether each host means itself by this name or address; nobody is asked."""
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
 
 
 def check_ports(conf: Mapping[str, Any], slots: int) -> None:

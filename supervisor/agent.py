@@ -25,13 +25,14 @@ from squall import worker_files
 from squall.clock import Clock
 from squall.cluster.records import Placement, SupervisorRecord
 from squall.cluster.registry import Registry
+from squall.host_names import reached_at
 from squall.sealing import KeyPair
 from squall.worker_files import Incarnation, Orders
 from supervisor import exits, processes
 from supervisor.directories import Directories
 from supervisor.hosted import HostedWorker, lease_in
 from supervisor.link_keys import LinkKeys
-from supervisor.orders import Own, Surroundings, occasion_of, orders_for, reached_at, report_of
+from supervisor.orders import Own, Surroundings, occasion_of, orders_for, report_of
 from supervisor.outlook import Outlook
 from supervisor.plan import (
     Action,

@@ -22,6 +22,7 @@ from typing import Final
 from squall.clock import RealClock
 from squall.cluster.registry import Registry
 from squall.cluster.store import Store
+from squall.host_names import reached_at
 from squall.tls import LOGS, ServerFiles, check_bind
 from squall.transport.sockets import check_address
 from squall.versions import own_versions
@@ -31,7 +32,6 @@ from supervisor.directories import Directories
 from supervisor.identity import KnownCluster, StateLock, own_id, own_keys
 from supervisor.log_server import Logs, LogServer
 from supervisor.nimbus_http import HttpNimbusLink, Nimbuses, NimbusFiles
-from supervisor.orders import reached_at
 from supervisor.plan import Limits
 from supervisor.provisions import Provisions
 from supervisor.removals import Removals

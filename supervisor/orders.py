@@ -7,14 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from squall.cluster.records import Placement, WorkerReport
 from squall.worker_files import Address, Incarnation, Orders, Pulse
 from supervisor.wanted import TopologyView
-
-#: Where every address is bound, others need a name to come by.
-_EVERYWHERE: Final = ("0.0.0.0", "*", "::", "")
 
 #: What a "drained" of a worker answers to: another wait for a drain is another one.
 Occasion = tuple[str, str, float | None, int]
@@ -98,11 +95,6 @@ def _addresses(view: TopologyView, placements: tuple[Placement, ...], worker: st
         if report.address is not None and not report.stopped:
             found[place.worker] = report.address
     return found
-
-
-def reached_at(bound: str, host: str) -> str:
-    """The name by which others reach what listens on an address of the host of that name."""
-    return host if bound in _EVERYWHERE else bound
 
 
 def ports_of(address: Address | None) -> tuple[int, int]:
