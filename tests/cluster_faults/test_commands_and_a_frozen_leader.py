@@ -1,0 +1,51 @@
+"""The leading Nimbus is frozen, and stands first among the URLs: commands get to the other one all the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cluster_faults.daemon_processes import Daemons
+from tests.zookeeper_servers import ZooKeeperServer
+
+pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(180)]
+
+TOPOLOGY = """
+from topology_api import Fields, Spout, TopologyBuilder
+
+class Words(Spout):
+    outputs = Fields("word")
+    def open(self, context):
+        self.number = 0
+    def next_tuple(self):
+        self.number += 1
+        self.emit(("word",), message_id=self.number)
+        return 0.1
+
+builder = TopologyBuilder("words")
+builder.set_spout("words", Words())
+topology = builder.build()
+"""
+
+
+def test_each_command_is_obeyed_by_the_nimbus_that_leads_now(
+    tmp_path: Path, zookeeper: ZooKeeperServer
+) -> None:
+    with Daemons(tmp_path, zookeeper.servers, nimbuses=2, supervisors=1) as daemons:
+        daemons.wait_for(lambda: len(daemons.client.get("cluster")["nimbuses"]) == 2, "both Nimbuses")
+        (tmp_path / "words.py").write_text(TOPOLOGY)
+        old = daemons.leader()
+        assert old is not None
+        daemons.nimbuses[old].freeze()
+        urls = f"{daemons.urls[old]},{daemons.urls[1 - old]}"
+        for line in (
+            "submit words.py --wait",  # while nobody leads yet
+            "rebalance words --wait",
+            "deactivate words --wait",
+            "activate words",
+            "kill words --wait -w 1",
+        ):
+            done = daemons.squall(*line.split(), "--nimbus", urls)
+            assert done.returncode == 0, f"{line}: {done.stdout}{done.stderr}\n{daemons.report()}"
+        daemons.nimbuses[old].thaw()
