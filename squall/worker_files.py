@@ -189,8 +189,10 @@ def write_bytes(directory: Path | str, name: str, data: bytes, mode: int = 0o644
     beside = f"{target}.{os.getpid()}.{get_ident()}.new"  # no other writer has the same
     try:
         descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
+        with open(descriptor, "wb", buffering=0) as file:
+            left = memoryview(data)
+            while left:
+                left = left[file.write(left) :]
         os.rename(beside, target)
     except BaseException as error:
         if os.path.exists(beside):
@@ -214,7 +216,7 @@ def read(directory: Path | str, name: str) -> dict[str, Any] | None:
     """The JSON values of a file, None when there is none; `BadFile` when it is no such file."""
     path = os.path.join(directory, name)
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", buffering=0) as file:
             body = json.loads(file.read())
     except FileNotFoundError:
         return None

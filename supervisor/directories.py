@@ -19,6 +19,7 @@ import hashlib
 import os
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Final
 
@@ -171,7 +172,7 @@ def _folder(name: str) -> str:
 def make_directory(directory: Path) -> None:
     """Make a directory of mode 0700, and those above that are not there."""
     # `mkdir(parents=True)` gives the mode to the last one only, and the umask may take bits away, never add any.
-    missing = [path for path in (directory, *directory.parents) if not path.exists()]
+    missing = list(takewhile(lambda path: not path.exists(), (directory, *directory.parents)))
     for path in reversed(missing):
         path.mkdir(mode=0o700, exist_ok=True)
 

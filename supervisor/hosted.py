@@ -41,6 +41,7 @@ class HostedWorker:
         self.version = version
         self.slot = slot
         self.directory = directory
+        self._pulse_file = str(directory / worker_files.PULSE)
         self.restart = 0
         self.process: WorkerProcess | None = None
         self.life = "none"
@@ -138,7 +139,7 @@ class HostedWorker:
 
     def _read_pulse(self, now: float) -> None:
         try:
-            stat = os.stat(self.directory / worker_files.PULSE)
+            stat = os.stat(self._pulse_file)
         except OSError:
             return
         seen = (stat.st_ino, stat.st_mtime_ns)

@@ -19,6 +19,8 @@ from tests.simulation.timeline import Killed, Timeline
 
 #: Seconds between two looks of a daemon at the store though nothing was told; in earnest it is one.
 LOOK_SECS: Final = 3.0
+#: Seconds between two signs of life of a supervisor, to Nimbus and its workers: a fifth of a lease, as in earnest at most.
+BEAT_SECS: Final = 2.0
 
 
 class Processes:
@@ -170,5 +172,6 @@ def in_place_of_real_ones(processes: Processes) -> Iterator[None]:
         # Of what nobody has told a session knows for CACHE_SECS, so that looks in between find what they found before.
         mock.patch("supervisor.outlook.EVERY", LOOK_SECS),
         mock.patch("nimbus.secrets.LOOK_SECS", LOOK_SECS),
+        mock.patch("supervisor.agent.BEAT", BEAT_SECS),
     ):
         yield
