@@ -52,12 +52,14 @@ class ErrorReport:
         return "\n".join(lines)
 
     def _frames_without_place(self) -> list[str]:
-        """The frames; of the innermost only its code where it is at `place`, which follows: it would be there twice."""
+        """The frames; of the innermost only its code where it is at `place`, which follows: it would be there twice. Not so
+        below a cause, whose code it would seem to be."""
         lines = list(self.frames)
         for number in reversed(range(len(lines))):
             frame = _FRAME.fullmatch(lines[number])
             if frame is not None:
-                if "{}:{}, in {}".format(*frame.groups()) == self.place:
+                below_code = number == 0 or lines[number - 1].startswith("  ")
+                if below_code and "{}:{}, in {}".format(*frame.groups()) == self.place:
                     del lines[number]
                 break
         return lines

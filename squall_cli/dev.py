@@ -104,11 +104,12 @@ class DevCluster:
         kept: bool,
     ) -> None:
         from nimbus.daemon import NimbusDaemon, NimbusSettings
-        from squall_cli.supervisor import LEASE, check_lease
+        from squall_cli.supervisor import LEASE, PORTS, check_lease, check_ports
         from supervisor.daemon import SupervisorDaemon, SupervisorSettings
         from supervisor.provisions import Limits
 
         check_lease(dict(conf))
+        check_ports(conf, slots)
         host, port = listen
         self.store: InMemoryStore | SqliteStore = make_store(directory if kept else None)
         self.supervisor: SupervisorDaemon | None = None
@@ -124,6 +125,7 @@ class DevCluster:
                 SupervisorSettings(
                     state=directory / "supervisor",
                     slots=slots,
+                    ports=conf[PORTS],
                     lease_secs=float(conf[LEASE]),
                     ca=None if conf["squall.tls.ca"] is None else str(conf["squall.tls.ca"]),
                     packages=Limits(

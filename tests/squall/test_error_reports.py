@@ -35,3 +35,14 @@ def test_a_frame_of_a_library_below_the_users_line_leaves_both() -> None:
 def test_without_frames_or_place_nothing_is_left_out() -> None:
     assert lines_of(()) == ["  at /home/me/app.py:19, in execute"]
     assert lines_of(("a hint",), place="") == ["  a hint"]
+
+
+def test_below_a_cause_the_users_line_stands_with_its_place_since_it_would_seem_to_be_the_causes() -> None:
+    place = "/a/count.py:7, in execute"
+    frames = (
+        "caused by KeyError: 'a' (/a/count.py:5, in execute)",
+        'File "/a/count.py", line 7, in execute',
+        "  raise X",
+    )
+    report = ErrorReport("t", "count", 2, "execute", "X: no", place, frames, None, 0.0)
+    assert report.render().splitlines()[1:] == [*(f"  {line}" for line in frames), f"  at {place}"]

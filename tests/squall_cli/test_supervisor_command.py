@@ -61,6 +61,14 @@ def test_logs_are_given_away_where_workers_listen_unless_it_is_said() -> None:
     assert listen_by("lo") == ("127.0.0.1", 0), "the name of an interface, where only workers can listen"
 
 
+def test_squall_dev_keeps_to_the_ports_too(tmp_path: Path) -> None:
+    (tmp_path / "squall.yaml").write_text("supervisor.worker.ports: 6700-6701\n")
+    config = ("--config", str(tmp_path / "squall.yaml"), "--state", str(tmp_path / "state"))
+    result = CliRunner().invoke(squall, ["dev", "--listen", "127.0.0.1:0", "--slots", "2", *config])
+    assert result.exit_code == 1
+    assert "which are 2 ports, and 2 slots take 4" in f"{result.output} {result.exception}"
+
+
 def run(folder: Path, *arguments: str) -> tuple[int, str]:
     (folder / "squall.yaml").write_text("supervisor.worker.ports: 6700-6705\n")
     config = ("--config", str(folder / "squall.yaml"), "--state", str(folder / "state"))
