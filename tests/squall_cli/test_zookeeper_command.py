@@ -165,6 +165,7 @@ def test_without_java_or_jars_it_says_what_to_install(tmp_path: Path) -> None:
         assert "`spark`" in result.stderr
 
 
+@pytest.mark.slow  # the other Pythons have no jars
 @pytest.mark.parametrize("in_the_way", ["", "lock", "zookeeper.cfg", "server.log"])
 def test_a_state_directory_that_cannot_be_used_is_one_sentence(tmp_path: Path, in_the_way: str) -> None:
     java_and_jars()
