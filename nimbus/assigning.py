@@ -78,11 +78,12 @@ class Assigner:
             for record in self._registry.topologies()
         )
 
-    def place(self, view: View) -> None:
-        """Place the tasks that run nowhere; the others stay where they are."""
+    def place(self, view: View, becomes: TopologyRecord) -> None:
+        """Place the tasks that run nowhere; the others stay where they are. The record becomes this one if any has to be
+        placed."""
         slots = self._slots_for(view.record)
         if _is_half_written(view) or not placing.all_run(view.record.tasks, view.workers, slots):
-            self.assign(view, self._completed(view))
+            self.assign(view, self._completed(view), becomes)
 
     def place_anew(self, view: View, becomes: TopologyRecord) -> None:
         """Place all tasks as if they were new; on drained supervisors only where there is nothing else at all."""

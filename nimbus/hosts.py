@@ -21,6 +21,7 @@ class Hosts:
 
     def __init__(self, registry: Registry, timeout_secs: float, now: float) -> None:
         self._registry = registry
+        self.timeout_secs = timeout_secs
         self._signs = SignsOfLife(timeout_secs, now)
         self._given_up: dict[str, SupervisorRecord] = {}
 

@@ -37,7 +37,7 @@ from nimbus.draining import set_drained
 from nimbus.hosts import Hosts
 from nimbus.intake import Intake, Order, check_wait
 from nimbus.lifecycle import ACTIVE, INACTIVE, KILLED, REBALANCING, REPLACING, step
-from nimbus.notes import with_news
+from nimbus.notes import notes_on_lost_hosts, with_news, with_notes
 from nimbus.placing import withdrawn
 from nimbus.progress import View
 from nimbus.rebalancing import WORKERS
@@ -378,7 +378,9 @@ class Nimbus:
 
     def _place(self, record: TopologyRecord, now: float) -> None:
         if record.state in (ACTIVE, INACTIVE):
-            self._assigner.place(self._view(record))
+            view = self._view(record)
+            lost = notes_on_lost_hosts(view.workers, self._hosts.given_up, self._hosts.timeout_secs)
+            self._assigner.place(view, with_notes(record, lost, self._calendar()) if lost else record)
 
     def _view(self, record: TopologyRecord) -> View:
         return View(
@@ -406,7 +408,7 @@ class Nimbus:
 
     def _command(self, name: str, event: str, *, wait: float | None = None, **changes: object) -> None:
         record = self._existing(name)
-        check_proved(record, event)
+        check_proved(record, event, self._calendar())
         take_step(self._registry, record, event, self._calendar(), wait=wait, **changes)
         self._follow_up()
 

@@ -7,11 +7,11 @@ Must not know: the store, who shows notes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Final
 
-from squall.cluster.records import Note, TopologyRecord, WorkerReport
+from squall.cluster.records import Note, Placement, SupervisorRecord, TopologyRecord, WorkerReport
 from squall.said import said_key, when_over
 
 NOTES: Final = 5
@@ -40,6 +40,21 @@ def with_notes(record: TopologyRecord, texts: Iterable[str], time: float) -> Top
     for text in texts:
         notes = _added(notes, Note(text, time))
     return replace(record, notes=notes)
+
+
+def notes_on_lost_hosts(
+    workers: Iterable[Placement], given_up: Callable[[str], SupervisorRecord | None], secs: float
+) -> list[str]:
+    """What is said of the workers of hosts that were given up after so many seconds of silence, a note for each host."""
+    lost: dict[str, list[str]] = {}
+    for placement in workers:
+        supervisor = given_up(placement.supervisor)
+        if supervisor is not None:
+            lost.setdefault(supervisor.host, []).append(placement.worker)
+    return [
+        f"{host} was given up: no sign of life for {secs:g} s; what ran there ({', '.join(names)}) is placed anew"
+        for host, names in lost.items()
+    ]
 
 
 def standing(notes: Iterable[Note], workers: Iterable[str]) -> tuple[Note, ...]:

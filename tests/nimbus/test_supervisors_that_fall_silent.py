@@ -48,8 +48,33 @@ def test_the_workers_of_a_silent_supervisor_are_superseded_and_the_others_stay(p
         words ACTIVE
           w1 s1/0 (1,0): 1 3
           w3 s1/1 (2,0): 2 4
+          note: s2 was given up: no sign of life for 30 s; what ran there (w2) is placed anew
         @ 36 report words w2 opened
         ! refused
+    """)
+
+
+def test_only_topologies_that_had_workers_on_a_silent_host_say_that_it_was_given_up(play: Play) -> None:
+    play("""
+        @ 0 supervisor s1 slots=2; submit first tasks=1; lose s1; supervisor s2 slots=2 beats; submit second tasks=1
+        first ACTIVE
+          w1 s2/0 (2,0): 1
+        second ACTIVE
+          w1 s2/1 (3,0): 1
+        @ 1 supervisor s1 slots=1; submit third tasks=1
+        first ACTIVE
+          w1 s2/0 (2,0): 1
+        second ACTIVE
+          w1 s2/1 (3,0): 1
+        third ACTIVE
+          w1 s1/0 (4,0): 1
+        @ 30 ticks
+        first ACTIVE
+          note: s2 was given up: no sign of life for 30 s; what ran there (w1) is placed anew
+        second ACTIVE
+          note: s2 was given up: no sign of life for 30 s; what ran there (w1) is placed anew
+        third ACTIVE
+          w1 s1/0 (4,0): 1
     """)
 
 
@@ -60,9 +85,11 @@ def test_a_supervisor_that_is_heard_again_has_its_slots_back(play: Play) -> None
           w1 s1/0 (1,0): 1
         @ 30 ticks
         words ACTIVE
+          note: s1 was given up: no sign of life for 30 s; what ran there (w1) is placed anew
         @ 40 heard s1
         words ACTIVE
           w1 s1/0 (2,0): 1
+          note: s1 was given up: no sign of life for 30 s; what ran there (w1) is placed anew
         @ 69.5 ticks
         = nothing changes
         @ 69.5 heard s1
@@ -71,6 +98,7 @@ def test_a_supervisor_that_is_heard_again_has_its_slots_back(play: Play) -> None
         = nothing changes
         @ 100 tick
         words ACTIVE
+          note: s1 was given up: no sign of life for 30 s; what ran there (w1) is placed anew
     """)
 
 
@@ -81,11 +109,14 @@ def test_a_late_sign_of_life_brings_back_no_supervisor_that_went_in_good_order(p
           w1 s1/0 (1,0): 1
         @ 30 ticks
         words ACTIVE
+          note: s1 was given up: no sign of life for 30 s; what ran there (w1) is placed anew
         @ 31 heard s1
         words ACTIVE
           w1 s1/0 (2,0): 1
+          note: s1 was given up: no sign of life for 30 s; what ran there (w1) is placed anew
         @ 32 lose s1
         words ACTIVE
+          note: s1 was given up: no sign of life for 30 s; what ran there (w1) is placed anew
         @ 33 heard s1
         = nothing changes
     """)
@@ -117,6 +148,7 @@ def test_a_new_nimbus_gives_those_that_beat_the_whole_time_to_be_heard_by_it(pla
         = nothing changes
         @ 55 tick
         words ACTIVE
+          note: s1 was given up: no sign of life for 30 s; what ran there (w1) is placed anew
     """)
 
 
@@ -135,13 +167,16 @@ def test_a_nimbus_that_slept_gives_up_nobody_before_they_had_a_moment_to_be_hear
         = nothing changes
         @ 1037 tick
         words ACTIVE
+          note: s1 was given up: no sign of life for 30 s; what ran there (w1) is placed anew
         @ 1038 heard s1
         words ACTIVE
           w1 s1/0 (2,0): 1
+          note: s1 was given up: no sign of life for 30 s; what ran there (w1) is placed anew
         @ 2000 tick
         = nothing changes
         @ 2008 ticks
         words ACTIVE
+          note: s1 was given up: no sign of life for 30 s; what ran there (w1) is placed anew
     """)
 
 
