@@ -162,7 +162,7 @@ def test_without_java_or_jars_it_says_what_to_install(tmp_path: Path) -> None:
         result = run("--state", str(tmp_path), *arguments, JAVA_HOME=str(tmp_path), **environ)
         assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
         assert f"{tmp_path} holds no ZooKeeper" in result.stderr
-        assert "`spark`" in result.stderr
+        assert "`pip install pyspark`" in result.stderr
 
 
 @pytest.mark.slow  # the other Pythons have no jars

@@ -26,8 +26,8 @@ _FROM_PYSPARK: Final = (
 _ALONE: Final = "org.apache.zookeeper.server.ZooKeeperServerMain"
 _ONE_OF_MANY: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 _HELP: Final = (
-    f"install Squall's extra `spark` (PySpark brings ZooKeeper's jars), or give the `lib` folder of a ZooKeeper release with "
-    f"--jars or {JARS_VARIABLE}"
+    f"`pip install pyspark` brings them to this Python, or give the `lib` folder of a ZooKeeper release with --jars or "
+    f"{JARS_VARIABLE}"
 )
 
 
