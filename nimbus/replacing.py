@@ -61,13 +61,23 @@ _WHILE_PROVING: Final = ("activate", "deactivate", "kill")
 
 
 class NotProved(IllegalTransition):
-    """A command to a topology that has just replaced its earlier version."""
+    """A command to a topology that has just replaced its earlier version. `secs`: until its roll back."""
+
+    def __init__(self, record: TopologyRecord, event: str, now: float) -> None:
+        super().__init__(record.state, event, record.name)
+        self.secs = None if record.until is None else max(0.0, record.until - now)
 
     def __str__(self) -> str:
-        return (
-            f"cannot {self.event} topology {self.name!r}: it has just replaced the version before and is to prove that it"
-            " runs; wait until its workers are up, or kill it"
-        )
+        cannot = f"cannot {self.event} topology {self.name!r}: it has just replaced the version before"
+        if self.state == FAILED:
+            cannot += " and failed; it is rolled back when its workers are gone: try again then"
+        else:
+            when = "" if self.secs is None else f" in {self.secs:.0f} s"
+            cannot += (
+                " and is to prove that it runs; unless its workers are up before, it is rolled back"
+                f"{when}: try again when it is up, or rolled back"
+            )
+        return f"{cannot} (a kill would remove the version before as well)"
 
 
 class ReplacementWaits(IllegalTransition):
@@ -105,10 +115,10 @@ Found = TopologyRecord | Unread | None
 """What stands where a version waits, or where the one before does."""
 
 
-def check_proved(record: TopologyRecord, event: str) -> None:
-    """`NotProved` for an event that would disturb a topology's proof that it runs."""
+def check_proved(record: TopologyRecord, event: str, now: float) -> None:
+    """`NotProved` for an event that would disturb a topology's proof that it runs; `now`: what users are told the time by."""
     if is_on_trial(record) and event not in _WHILE_PROVING:
-        raise NotProved(record.state, event, record.name)
+        raise NotProved(record, event, now)
 
 
 def is_on_trial(record: TopologyRecord) -> bool:
@@ -186,7 +196,9 @@ class Replacements:
 
     def check(self, record: TopologyRecord) -> None:
         """Raise when the topology that has the name takes no replacement now."""
-        check_proved(record, "replace")
+        check_proved(record, "replace", self._calendar())
+        if record.state == FAILED and record.replaces is not None:
+            raise NotProved(record, "replace", self._calendar())  # a version that waits now would be dropped
         step(record.state, "replace", record.previous, record.name)
         waiting, before = self._waiting(record.name), self._before(record.name)
         for found in (waiting, before):

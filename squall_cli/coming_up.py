@@ -15,7 +15,7 @@ from squall.said import said_key
 from squall.status import CANNOT_BUILD, ROLLED_BACK
 from squall_cli.figures import plural, whole
 from squall_cli.next_command import to_type
-from squall_cli.placed import LAG_SECS, LEAVING
+from squall_cli.placed import LAG_SECS, LEAVING, on_trial
 from squall_cli.said import again, own_paths
 
 #: Something was said about its workers (one died, say), and for so many seconds nothing got any better.
@@ -35,8 +35,8 @@ class Seen:
 
 
 class Arrival:
-    """The coming up of one submission. trial_secs: how long Nimbus lets it try before the version that it replaces runs again;
-    for so long its troubles are Nimbus's to judge."""
+    """The coming up of one submission. While the version that it `replaces` stands by, Nimbus judges its troubles: it is up, or
+    is rolled back."""
 
     def __init__(
         self,
@@ -44,19 +44,19 @@ class Arrival:
         topology_id: str,
         active: bool = True,
         began: float = 0.0,
-        trial_secs: float = 0.0,
+        replaces: bool = False,
     ) -> None:
         self._name = name
         self._id = topology_id
         self._active = active
-        self._patience = TROUBLE_SECS + trial_secs
         self._began = began
         self._better = began  # when something got better last
+        self._trial = began  # when it was on trial last
         self._best = (0, 0, 0)
         self._told: set[str] = set()
         self._taken_over = False
         self._said: set[str] = set()
-        self._replaces = trial_secs > 0
+        self._replaces = replaces
         self._failed: float | None = None  # since when it is seen as FAILED
 
     def missing(self, now: float) -> Seen:
@@ -83,14 +83,18 @@ class Arrival:
         stages = self._stages(workers, up)
         spouts = [each for each in status["components"].values() if each["kind"] == "spout"]
         acked = sum(each["acked"] for each in spouts)
-        if self._has_come_up(status, workers, up, acked):
+        trial = on_trial(status)
+        if not trial and self._has_come_up(status, workers, up, acked):
             return Seen("", (*stages, self._arrived(status, acked)), done=True)
-        if acked == 0 and any(each["failed"] for each in spouts):
-            return Seen("", tuple(stages), failure=all_fail(status["name"], spouts))
         self._note_progress(now, up, len(workers), status)
-        trouble = self._trouble(status, now)
-        if trouble is not None:
-            return Seen("", tuple(stages), failure=trouble)
+        if trial:
+            self._trial = now
+        else:
+            trouble = self._trouble(status, now)
+            if acked == 0 and any(each["failed"] for each in spouts):
+                trouble = all_fail(status["name"], spouts)
+            if trouble is not None:
+                return Seen("", tuple(stages), failure=trouble)
         if not workers and now - self._better < LAG_SECS:
             return Seen("being scheduled", tuple(stages))
         if not workers and now - self._better >= TROUBLE_SECS and "no slot" not in self._told:
@@ -100,7 +104,23 @@ class Arrival:
             )
         last = str((status.get("notes") or ("",))[-1])
         stages += self._new_note(last)
+        if trial:
+            stages += self._on_trial(status, trial, spouts)
         return Seen(waiting_for(status, len(workers), up, again(last)), tuple(stages))
+
+    def _on_trial(
+        self, status: Mapping[str, Any], trial: str, spouts: Sequence[Mapping[str, Any]]
+    ) -> list[str]:
+        """What a trouble means that would end the waiting without a version before: said once, when there is any."""
+        told: dict[str, str] = {}
+        if any(CANNOT_BUILD in str(note) for note in status.get("notes") or ()):
+            told["build"] = shows_build(self._name)
+        troubles = status.get("notes") or status.get("errors") or any(each["failed"] for each in spouts)
+        if troubles or "no slot" in self._told:
+            told["trial"] = trial
+        new = [text for what, text in told.items() if what not in self._told]
+        self._told.update(told)
+        return new
 
     def _new_note(self, note: str) -> list[str]:
         """What was said last, in full when it is said for the first time."""
@@ -113,13 +133,13 @@ class Arrival:
     def _other(self, status: Mapping[str, Any], now: float) -> Seen:
         """The name is another submission's: the one that is to be replaced has it yet, or again."""
         if self._taken_over:
-            return Seen("", failure=rolled_back(status))
+            return Seen("", failure=rolled_back(status, self._id))
         if status["state"] == "REPLACING":
             self._began = now
             return Seen("waiting for the drain of the version before")
         if now - self._began < LAG_SECS:
             return Seen("waiting for Nimbus to begin")
-        return Seen("", failure=rolled_back(status))
+        return Seen("", failure=rolled_back(status, self._id))
 
     def _stages(self, workers: Sequence[Mapping[str, Any]], up: int) -> list[str]:
         """What has been reached and was not told yet."""
@@ -162,11 +182,13 @@ class Arrival:
         notes = [str(note) for note in status.get("notes", ())]
         built = next((note for note in reversed(notes) if CANNOT_BUILD in note), None)
         if built is not None:
-            return f"{built}\n{to_type('logs', self._name, '--file', 'build')} shows all of it"
+            return f"{built}\n{shows_build(self._name)}"
         errors = list(status.get("errors") or ())
-        if (notes or errors) and now > self._better + self._patience:
+        if (notes or errors) and now > max(self._better, self._trial) + TROUBLE_SECS:
             last = notes[-1] if notes else str(errors[-1])
-            return f"nothing got any further for {self._patience:.0f} s; the last that was said: {own_paths(last)}"
+            return (
+                f"nothing got any further for {TROUBLE_SECS:.0f} s; the last that was said: {own_paths(last)}"
+            )
         return None
 
 
@@ -192,9 +214,15 @@ def all_fail(name: str, spouts: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def rolled_back(status: Mapping[str, Any]) -> str:
-    notes = [str(note) for note in status.get("notes") or () if ROLLED_BACK in str(note)]
-    why = f": {notes[-1].partition(': ')[2]}" if notes else ""
+def shows_build(name: str) -> str:
+    return f"{to_type('logs', name, '--file', 'build')} shows all of it"
+
+
+def rolled_back(status: Mapping[str, Any], topology_id: str) -> str:
+    """That the version of this id is gone, and why: an earlier one may have been rolled back as well."""
+    begins = f"the version {topology_id} {ROLLED_BACK}"
+    notes = [str(note) for note in status.get("notes") or () if str(note).startswith(begins)]
+    why = f": {own_paths(notes[-1].partition(': ')[2])}" if notes else ""
     return f"the new version of {status['name']!r} did not come up, the one before has the name again{why}"
 
 

@@ -337,8 +337,7 @@ def watch(
     from squall_cli.coming_up import Arrival, Seen
 
     began = time.monotonic()
-    trial = patiently(lambda: trial_secs(client), steps) if submission.replace else 0.0
-    arrival = Arrival(accepted.name, accepted.id, submission.active, began, trial)
+    arrival = Arrival(accepted.name, accepted.id, submission.active, began, submission.replace)
 
     def look() -> Seen:
         try:
@@ -360,11 +359,6 @@ def watch(
             return seen.failure
         steps.say(seen.now)
         time.sleep(LOOK_SECS)
-
-
-def trial_secs(client: Client) -> float:
-    """How long a new version may take to come up on that cluster."""
-    return float(client.get("configuration")["conf"]["nimbus.replace.timeout.secs"])
 
 
 def tell(out: Any, as_json: bool, told: dict[str, Any], client: Client, failure: str | None) -> None:

@@ -210,9 +210,9 @@ def test_what_cannot_be_replaced_now_says_so_and_nothing_is_left_of_the_attempt(
         TWO_VERSIONS
         + """
     @ 5 submit words tasks=1 replace
-    ! NotProved: cannot replace topology 'words': it has just replaced the version before and is to prove that it runs; wait until its workers are up, or kill it
+    ! NotProved: cannot replace topology 'words': it has just replaced the version before and is to prove that it runs; unless its workers are up before, it is rolled back in 59 s: try again when it is up, or rolled back (a kill would remove the version before as well)
     @ 5 rebalance words workers=2
-    ! NotProved: cannot rebalance topology 'words': it has just replaced the version before and is to prove that it runs; wait until its workers are up, or kill it
+    ! NotProved: cannot rebalance topology 'words': it has just replaced the version before and is to prove that it runs; unless its workers are up before, it is rolled back in 59 s: try again when it is up, or rolled back (a kill would remove the version before as well)
     @ 5 deactivate words
     words INACTIVE until 64
       w1 s1/0 (2,0): 1 2 3
@@ -385,6 +385,21 @@ def test_a_version_that_is_to_prove_itself_makes_room_for_no_other(scenario: Sce
     waiting = replace(scenario.nimbus.topology("words"), id="words-9-0", replaces=None)
     view = scenario.nimbus._view(scenario.nimbus.topology("words"))
     assert step_due(view, waiting, None, 5.0) == "drop waiting"
+
+
+def test_a_version_that_failed_on_trial_takes_no_other_which_would_be_dropped_unseen(
+    scenario: Scenario,
+) -> None:
+    scenario.play(
+        TWO_VERSIONS
+        + """
+    @ 5 report words w1 crash=Worse
+    words FAILED (Worse)
+      leaving w1 s1/0 (2,0): 1 2 3
+    @ 6 submit words tasks=1 replace
+    ! NotProved: cannot replace topology 'words': it has just replaced the version before and failed; it is rolled back when its workers are gone: try again then (a kill would remove the version before as well)
+    """  # noqa: E501
+    )
 
 
 def test_a_status_says_that_the_version_before_stands_by_and_how_many_workers_are_wanted(

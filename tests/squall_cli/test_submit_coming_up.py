@@ -165,22 +165,74 @@ def test_a_replacement_waits_for_the_drain_and_says_when_the_old_one_has_the_nam
     )
 
 
-def test_a_replacement_that_does_not_come_up_is_waited_for_until_nimbus_takes_it_back() -> None:
-    coming = arrival(trial_secs=60)
-    dying = status(worker("w1", opened=False), notes=["w1 died"])
-    for now in (0, TROUBLE_SECS + 1, 60 + TROUBLE_SECS - 1):
-        assert coming.look(dying, now).failure is None
-    assert "nothing got any further for 90 s" in str(coming.look(dying, 60 + TROUBLE_SECS + 1).failure)
+def on_trial(secs: float, *workers: dict[str, Any], **values: Any) -> dict[str, Any]:
+    return status(*workers, stands_by={"id": "words-0", "secs": secs}, **values)
+
+
+ROLLED = "the version words-1 was rolled back, and words-0 has the name again: "
+STANDS_BY = "the version before (words-0) stands by: it runs again unless the workers of this one are up within 40.0 s"
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        (
+            {"notes": [f"{CANNOT_BUILD}: no pip"]},
+            (f"{CANNOT_BUILD}: no pip", "`squall logs words --file build` shows all of it", STANDS_BY),
+        ),
+        ({"notes": ["w2 died"]}, ("w2 died", STANDS_BY)),
+        ({"spout": {"emitted": 2, "failed": 2}}, (STANDS_BY,)),
+        ({"errors": ["ValueError: 5"]}, (STANDS_BY,)),
+    ],
+    ids=["build", "death", "failed trees", "error"],
+)  # fmt: skip
+def test_while_the_version_before_stands_by_trouble_is_told_once_and_the_outcome_is_waited_for(
+    values: dict[str, Any], told: tuple[str, ...]
+) -> None:
+    coming = arrival(replaces=True)
+    workers = worker("w1"), worker("w2", opened=False)
+    assert coming.look(on_trial(60.0, *workers), 0).stages == ("scheduled: 2 workers on 1 host",)
+    assert coming.look(on_trial(40.0, *workers, **values), 20).stages == told
+    seen = coming.look(on_trial(0.5, *workers, **values), 10 * TROUBLE_SECS)
+    assert (seen.stages, seen.done, seen.failure) == ((), False, None)
+    seen = coming.look(status(worker("w1"), id="words-0", notes=[ROLLED + "w2 was not up"]), 301)
+    assert str(seen.failure).endswith("the one before has the name again: w2 was not up")
+
+
+def test_acked_trees_are_no_arrival_while_the_version_before_may_come_back() -> None:
+    coming = arrival(replaces=True)
+    acked = {"emitted": 3, "acked": 2}
+    seen = coming.look(on_trial(50.0, worker("w1"), worker("w2", opened=False), spout=acked), 0)
+    assert (seen.done, seen.now) == (False, "starting: 1 of 2 workers up")
+    assert coming.look(status(worker("w1"), worker("w2"), spout=acked), 5).done
+
+
+def test_a_replacement_that_is_up_is_judged_as_any_other_from_then_on() -> None:
+    coming = arrival(replaces=True)
+    notes = ["w1 died"]
+    coming.look(on_trial(1.0, worker("w1", opened=False), notes=notes), 0)
+    coming.look(on_trial(1.0, worker("w1", opened=False), notes=notes), 100)
+    proved = status(worker("w1", opened=False), notes=notes)
+    assert coming.look(proved, 100 + TROUBLE_SECS - 1).failure is None
+    assert "nothing got any further for 30 s" in str(coming.look(proved, 100 + TROUBLE_SECS + 1).failure)
+
+
+def test_the_cause_of_an_earlier_roll_back_is_not_told_as_that_of_this_one() -> None:
+    coming = arrival(replaces=True)
+    coming.look(status(), 0)
+    earlier = "the version words-9 was rolled back, and words-0 has the name again: no such table"
+    failure = coming.look(status(id="words-0", notes=[earlier]), 1).failure
+    assert failure == "the new version of 'words' did not come up, the one before has the name again"
 
 
 def test_a_replacement_that_failed_is_waited_for_until_the_version_before_is_there_again() -> None:
-    coming = arrival(trial_secs=60.0)
+    coming = arrival(replaces=True)
     failed = status(state="FAILED", error="no such table")
     assert coming.look(failed, 1.0).failure is None
     back = "the version words-1 was rolled back, and words-0 has the name again: no such table"
     seen = coming.look(status(id="words-0", notes=[back]), 3.0)
     assert "the one before has the name again: no such table" in str(seen.failure)
-    late = arrival(trial_secs=60.0)
+    late = arrival(replaces=True)
     late.look(failed, 1.0)
     assert "no such table" in str(late.look(failed, 1.0 + ROLLBACK_SECS).failure)
 

@@ -13,6 +13,7 @@ import pytest
 
 from squall.archives import check
 from squall.http_client import Client, Unreachable
+from squall.status import CANNOT_BUILD
 from squall_cli import submission as sending
 from tests.squall_cli.fake_nimbus import Refusal, worker
 from tests.squall_cli.run_process import environment
@@ -361,10 +362,13 @@ def test_wait_tells_that_a_replacement_was_rolled_back(nimbus: TakingNimbus, pro
         back = "the version words-2 was rolled back, and words-1 has the name again: w1 died three times"
         status.update(id="words-1", notes=[back], workers=[worker("w1")])
 
-    nimbus.answers["configuration"] = {"id": "n1", "conf": {"nimbus.replace.timeout.secs": 60}}
-    nimbus.story.extend([scheduled, rolled_back])
+    def cannot_be_built(status: dict[str, Any]) -> None:
+        status.update(stands_by={"id": "words-1", "secs": 50.0}, notes=[f"{CANNOT_BUILD}: no such package"])
+
+    nimbus.story.extend([scheduled, cannot_be_built, rolled_back])
     done = submit(nimbus, project, "--wait", "--replace")
     assert done.returncode == 1
+    assert done.stderr.count("the version before (words-1) stands by: it runs again unless") == 1
     assert (
         "the new version of 'words' did not come up, the one before has the name again: w1 died"
         in done.stderr
