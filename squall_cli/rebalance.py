@@ -22,8 +22,8 @@ HELP = """Change the number of workers or tasks of a topology, or spread it anew
 
 Its spouts stop, what is in flight is worked off, for at most SECS seconds; then all tasks are placed as if they were
 new. A worker whose slot still has all of its tasks keeps its process; each other one is replaced by a new process, whose
-tasks are opened and prepared again and have lost what they held in memory. With another number of workers that is as a
-rule every worker. Tasks of a component whose number changes are always made anew.
+tasks are opened and prepared again and have lost what they held in memory. With another number of workers that is most
+of them, often every one. Tasks of a component whose number changes are always made anew.
 
 \b
 Examples:
