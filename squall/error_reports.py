@@ -1,7 +1,7 @@
 """Error reports as values: what is known of an error of the user's code, its text for people, its way through JSON.
 
-A worker makes them (`worker/reports.py`), the counters carry them, a status shows them. At most 15 lines, the last one
-the user's own file and line.
+A worker makes them (`worker/reports.py`), the counters carry them, a status shows them. At most 15 lines, with the user's
+own file and line among them.
 Must not know: how a report is made of an exception, terminals.
 """
 
@@ -21,8 +21,8 @@ KEPT: Final = 20
 class ErrorReport:
     """One error in user code. `place` is the user's own file:line and function, or ""; `text` has the type and message.
 
-    `frames` are the lines below it: a hint, where there is one, a line for each error that led to this one ("caused by ..."),
-    then the frames of the user's code.
+    `frames` are the lines below it: a hint, where there is one, the frames of the user's code in Python's order, then a line
+    for each error that led to this one ("caused by ...").
     `call` is "" for what no call raised: a tuple that was dropped because its replays are spent.
     """
 
@@ -39,29 +39,24 @@ class ErrorReport:
     times: int = 1
 
     def render(self) -> str:
-        """The report as a person reads it: at most 15 lines, the last one the user's own file and line."""
+        """The report as a person reads it: at most 15 lines. `place` has a line of its own where no frame is it: it is
+        further out than they are, so it stands above them."""
         what = f"{self.call}() raised {self.text}" if self.call else self.text
         lines = [f"{self.component}[{self.task}] of topology {self.topology!r}: {what}"]
         if self.tuple_text is not None:
             lines.append(f"  with {self.tuple_text}")
         if self.times > 1:
             lines.append(f"  ({self.times} times in a row)")
-        lines += [f"  {line}" for line in self._frames_without_place()]
-        if self.place:
-            lines.append(f"  at {self.place}")
-        return "\n".join(lines)
+        return "\n".join([*lines, *(f"  {line}" for line in self._frames_with_place())])
 
-    def _frames_without_place(self) -> list[str]:
-        """The frames; of the innermost only its code where it is at `place`, which follows: it would be there twice. Not so
-        below a cause, whose code it would seem to be."""
+    def _frames_with_place(self) -> list[str]:
+        """The frames, with the place above them where none of them is it."""
         lines = list(self.frames)
-        for number in reversed(range(len(lines))):
-            frame = _FRAME.fullmatch(lines[number])
-            if frame is not None:
-                below_code = number == 0 or lines[number - 1].startswith("  ")
-                if below_code and "{}:{}, in {}".format(*frame.groups()) == self.place:
-                    del lines[number]
-                break
+        frames = {at: found for at, line in enumerate(lines) if (found := _FRAME.fullmatch(line))}
+        if self.place and self.place not in (
+            "{}:{}, in {}".format(*found.groups()) for found in frames.values()
+        ):
+            lines.insert(min(frames, default=len(lines)), f"at {self.place}")
         return lines
 
     def as_dict(self) -> dict[str, Any]:

@@ -26,6 +26,10 @@ MOST_REQUIREMENTS_BYTES: Final = 256 * 1024
 _SHORT: Final = ("-r", "-c", "-e", "-f")
 _LONG: Final = ("--requirement", "--constraint", "--editable", "--find-links")
 _FILE_URL: Final = re.compile(r"(?:(?<![\w.-])|(?<=-i))file:", re.IGNORECASE)
+#: What stands before the versions of a requirement, and the versions themselves, as far as a slip of the hand is found.
+_NAME: Final = re.compile(r"[A-Za-z0-9][\w.-]*\s*(?:\[[^\]]*\]\s*)?")
+_VERSION: Final = r"\s*(?:===|==|~=|!=|<=|>=|<|>)\s*[^\s,;()=<>~][^\s,;()]*\s*"
+_VERSIONS: Final = re.compile(f"{_VERSION}(?:,{_VERSION})*,?\\s*")
 _COMMENT: Final = re.compile(r"(?:^|\s+)#.*$")
 _ARCHIVES: Final = (".whl", ".zip", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar")
 
@@ -79,6 +83,11 @@ def problem_of_requirements(data: bytes) -> str | None:
                 f"line {number}: {line!r:.200} points to a file of the submitter's machine, which no host has;"
                 " write the packages out (`pip freeze` lists them), and ship built ones with --wheels DIR"
             )
+        if _lacks_a_version(line):
+            return (
+                f"line {number}: {line!r:.200} is no requirement that pip reads: versions are named"
+                " as in `six==1.16` or `six>=1.10,<2`"
+            )
     return None
 
 
@@ -103,8 +112,20 @@ def _points_to_files(line: str) -> bool:
     except ValueError:  # a quote that is not closed: pip says so
         words = line.split()
     options = [word for word in words if word.startswith("-")]
-    requirement = line.partition(";")[0].partition(" -")[0].strip() if not line.startswith("-") else ""
-    return any(map(_reads_files, options)) or _is_path(requirement)
+    return any(map(_reads_files, options)) or _is_path(_without_rest(line))
+
+
+def _lacks_a_version(line: str) -> bool:
+    """Whether it is a name with what begins like versions and is none: `six==`, `six=1.16`. All else is left to pip."""
+    requirement = _without_rest(line)
+    name = _NAME.match(requirement)
+    versions = requirement[name.end() :] if name is not None else ""
+    return versions.startswith(("=", "<", ">", "!", "~")) and _VERSIONS.fullmatch(versions) is None
+
+
+def _without_rest(line: str) -> str:
+    """A requirement without its marker and its own options; "" of a line of options."""
+    return line.partition(";")[0].partition(" -")[0].strip() if not line.startswith("-") else ""
 
 
 def _reads_files(option: str) -> bool:

@@ -41,6 +41,9 @@ LINES: Final = 100
 #: Seconds between two looks at the logs, and at which workers there are.
 PAUSE: Final = 0.5
 FIND: Final = 3.0
+#: States in which nothing runs, for good; and the seconds after which the last words of its workers are in their logs.
+OVER: Final = ("COMPLETED", "FAILED")
+LAST_WORDS: Final = 5.0
 LEVELS: Final = {"WARNING": "warn", "ERROR": "bad", "CRITICAL": "bad", "REPORT": "bad", "DEBUG": "dim"}
 
 
@@ -94,6 +97,8 @@ def logs(
             show(found, as_json, reader.whose, one_document=True)
             return
         show(found, as_json, reader.whose)
+        if waits := reader.waits_for():
+            click.echo(waits, err=True)
         follow_on(reader, as_json)
 
 
@@ -183,10 +188,27 @@ class Reader:
         """Why there is no log at all."""
         if self.tails:
             return f"no log of {self.name} could be read"
+        return f"{self.name} is {self.status()['state']} and has no workers at the moment, so there is no log"
+
+    def waits_for(self) -> str:
+        """What following waits for at first; "" where there are logs."""
+        if self.tails:
+            return ""
+        return f"{self.name} is {self.status()['state']} and has no workers at the moment; waiting for them."
+
+    def status(self) -> Mapping[str, Any]:
         from squall.http_client import at
 
-        state = self.client.get(at("topologies", self.name))["state"]
-        return f"{self.name} is {state} and has no workers at the moment, so there is no log"
+        found: Mapping[str, Any] = self.client.get(at("topologies", self.name))
+        return found
+
+    def over(self) -> str:
+        """Why nothing is logged any more; "" while something may be."""
+        found = self.status()
+        state, stayed = found["state"], found.get("state_secs")  # an older Nimbus does not say the second
+        if state not in OVER or (stayed is not None and stayed < LAST_WORDS):
+            return ""
+        return f"{self.name} is {state}: nothing more is logged; its logs stay until it is killed."
 
     def no_such(self, kind: str, name: str, there: list[str]) -> str:
         from topology_api.wording import listed, nearest
@@ -212,6 +234,13 @@ class Reader:
     def more(self) -> list[Entry]:
         """What has come since."""
         return merged([self.read(tail, None, True) for tail in [*self.tails.values()]])
+
+    def unended(self) -> list[Entry]:
+        """The lines that have not ended, once nothing follows them any more."""
+        return merged(
+            [entry for entry in tail.entries(tail.close()) if entry.of(self.component)]
+            for tail in self.tails.values()
+        )
 
     def read(self, tail: Tail, number: int | None, following: bool) -> list[Entry]:
         """Of one log; nothing where it cannot be read now, which is told on stderr."""
@@ -239,18 +268,24 @@ class Reader:
 
 
 def follow_on(reader: Reader, as_json: bool) -> None:
-    """Show what comes until the topology is gone."""
+    """Show what comes until the topology is gone, or is over and has said all."""
     from squall.http_client import Refused, Unreachable
 
-    found_at = time.monotonic()
+    found_at: float | None = None
     away = False
     while True:
-        time.sleep(PAUSE)
         try:
-            if time.monotonic() - found_at >= FIND:
+            ending = ""
+            if found_at is None or time.monotonic() - found_at >= FIND:
+                ending = reader.over()  # before the logs are read: what they hold then is all
                 reader.find()
                 found_at = time.monotonic()
             show(reader.more(), as_json, reader.whose)
+            if ending:
+                while found := reader.more() or reader.unended():
+                    show(found, as_json, reader.whose)
+                click.echo(ending, err=True)
+                return
             away = False
         except (Unreachable, Refused) as error:
             if isinstance(error, Refused):
@@ -262,6 +297,7 @@ def follow_on(reader: Reader, as_json: bool) -> None:
             if not away:
                 click.echo(f"{error}; asked again", err=True)
             away = True
+        time.sleep(PAUSE)
 
 
 def show(found: Iterable[Entry], as_json: bool, whose: str, one_document: bool = False) -> None:

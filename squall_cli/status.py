@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -36,6 +37,8 @@ Examples:
 NO_LIMIT: Final = 1000
 #: Of what was said about its workers, the latest; --json has all that is kept.
 MOST_NOTES: Final = 3
+#: Lines that one of them gets on a screen; it may end with much that a worker wrote.
+MOST_LINES: Final = 10
 WORKER_COLUMNS: Final = (
     Column("WORKER"),
     Column("HOST", elastic=True),
@@ -170,13 +173,25 @@ def trouble(found: Mapping[str, Any], supervisors: Sequence[Mapping[str, Any]], 
         if values.get("first_failure"):
             why = own_paths(str(values["first_failure"]))
             line = f"the first tree of {component} that failed for good: {why}"
-            yield ((cropped(harmless(line), width), "warn"),)
+            for each in wrapped(harmless(line), width):
+                yield ((each, "warn"),)
     notes = [str(note) for note in found.get("notes") or ()]
     times = dict(zip(notes, found.get("note_times") or (), strict=False))  # an older Nimbus has none
     for note in latest(notes, MOST_NOTES):
         when = f"{moment(float(times[note]))}  " if note in times else ""
-        text = harmless(on_one_line(own_paths(note)))
-        yield (when, "dim"), (cropped(text, max(width - len(when), 40)), "")
+        text = harmless(on_one_line(own_paths(note)).replace(f" of topology {name!r}", ""))
+        first, *rest = wrapped(text, max(width - len(when), 40))
+        yield (when, "dim"), (first, "")
+        for each in rest:
+            yield ((" " * len(when) + each, ""),)
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """The text on lines of at most `width` characters, at least one; a longer word, a path, stays whole."""
+    found = textwrap.wrap(
+        text, width, max_lines=MOST_LINES, placeholder=" …", break_long_words=False, break_on_hyphens=False
+    )
+    return found or [""]
 
 
 def component_in(report: str) -> str:

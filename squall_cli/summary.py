@@ -62,7 +62,8 @@ def verdict(ended: Ended, allow_failures: bool) -> tuple[int, str | None]:
     if ended.how == "failed":
         report = (status.error or "for an unknown reason").splitlines()
         if ended.told:  # shown in full when it happened
-            report = [report[0], report[-1]] if len(report) > 1 else report
+            places = [line for line in report[1:] if line.startswith(("  File ", "  at "))]
+            report = report[:1] + places[-1:]
         return 1, f"topology {status.name!r} failed:\n" + "\n".join(report)
     if trees.failed and not allow_failures:
         return (

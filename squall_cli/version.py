@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -23,6 +23,9 @@ Examples:
   squall version
   squall version --nimbus http://nimbus-1:6627
 """
+
+#: Of each daemon, what of it is known; a supervisor has no URL here, and does not lead.
+TOLD: Final = ("host", "id", "url", "leader", "versions")
 
 
 @click.command(help=HELP)
@@ -43,7 +46,7 @@ def version(nimbus: str | None, config: str | None, as_json: bool) -> None:
         here["daemons"] = daemons
         if not as_json:
             for each in daemons:
-                click.echo(f"{each['daemon']} on {each['host']}: {_told(each['versions'])}")
+                click.echo(f"{each['daemon']} on {each['host']}{_which(each)}: {_told(each['versions'])}")
     if as_json:
         click.echo(json.dumps(here, indent=2))
 
@@ -52,10 +55,12 @@ def daemons_of(client: Client) -> list[dict[str, Any]]:
     """Every daemon of the cluster, with the versions that it gave."""
     found = [("nimbus", each) for each in client.get("cluster")["nimbuses"]]
     found += [("supervisor", each) for each in client.get("supervisors")["supervisors"]]
-    return [
-        {"daemon": kind, "host": each["host"], "id": each["id"], "versions": each["versions"]}
-        for kind, each in found
-    ]
+    return [{"daemon": kind} | {key: each[key] for key in TOLD if key in each} for kind, each in found]
+
+
+def _which(daemon: Mapping[str, Any]) -> str:
+    """What tells the Nimbuses of one host apart: ` at http://host:6627, leads`; "" of a supervisor."""
+    return (f" at {daemon['url']}" if "url" in daemon else "") + (", leads" if daemon.get("leader") else "")
 
 
 def _told(versions: Mapping[str, str]) -> str:

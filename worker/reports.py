@@ -1,7 +1,7 @@
 """How error reports are made of what the user's code raised, and kept (what a report is: `squall/error_reports.py`).
 
 A report names topology, component, task, the call that raised and the tuple it was given; what caused the error stands
-above the frames. Reports of one component are throttled: all are counted, a bounded number is kept.
+below the frames. Reports of one component are throttled: all are counted, a bounded number is kept.
 Must not know: tasks, queues, terminals.
 """
 
@@ -115,14 +115,15 @@ def cause_lines(error: BaseException) -> list[str]:
 
 
 def origin_lines(error: BaseException) -> list[str]:
-    """Where an error comes from: what led to it, then the innermost frames of the user's code, each with its line."""
-    lines = cause_lines(error)
-    most = min(MOST_FRAMES, (MOST_LINES - len(lines)) // 2)
+    """Where an error comes from: the innermost frames of the user's code, each with its line below, then what led to it."""
+    causes = cause_lines(error)
+    most = min(MOST_FRAMES, (MOST_LINES - len(causes)) // 2)
+    lines = []
     for frame in user_frames(error.__traceback__)[-most:]:
         lines.append(f'File "{frame.filename}", line {frame.lineno}, in {frame.name}')
         if frame.line:
             lines.append(f"  {frame.line}")
-    return lines
+    return lines + causes
 
 
 def caught_by_us(error: BaseException) -> bool:

@@ -26,7 +26,8 @@ NIMBUS: Final = "nimbus"
 
 _REMEMBERED: Final = 10_000
 _NO_TOKEN_YET: Final = (
-    "nobody leads yet, or this Nimbus was not told the operators' token: ask again in a few seconds"
+    "this Nimbus does not know the operators' token yet; it hears it from the one that leads, once one does:"
+    " ask again in a few seconds"
 )
 
 

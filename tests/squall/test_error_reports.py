@@ -1,4 +1,4 @@
-"""The text of a report says everything once, and ends with the user's own line."""
+"""The text of a report says everything once, in the order that Python has it in."""
 
 from __future__ import annotations
 
@@ -10,39 +10,28 @@ def lines_of(frames: tuple[str, ...], place: str = "/home/me/app.py:19, in execu
     return report.render().splitlines()[1:]
 
 
-def test_the_place_is_there_once_with_its_code() -> None:
+INNER = ('File "/home/me/app.py", line 19, in execute', '  raise ValueError("no")')
+
+
+def test_each_place_is_there_once_with_its_code_below_it() -> None:
     outer = ('File "/home/me/app.py", line 7, in outer', "  return self.inner()")
-    inner = ('File "/home/me/app.py", line 19, in execute', '  raise ValueError("no")')
-    assert lines_of((*outer, *inner)) == [
-        '  File "/home/me/app.py", line 7, in outer',
-        "    return self.inner()",
-        '    raise ValueError("no")',
-        "  at /home/me/app.py:19, in execute",
-    ]
-    assert lines_of(inner[:1]) == ["  at /home/me/app.py:19, in execute"]
+    assert lines_of((*outer, *INNER)) == [f"  {line}" for line in (*outer, *INNER)]
+    assert lines_of(INNER[:1]) == [f"  {INNER[0]}"]
 
 
-def test_a_frame_of_a_library_below_the_users_line_leaves_both() -> None:
+def test_a_library_below_the_users_line_and_what_caused_it_follow() -> None:
     frames = (
-        'File "/home/me/app.py", line 19, in execute',
-        "  json.loads(text)",
+        *INNER,
         'File "/usr/lib/python3.11/json/decoder.py", line 3, in decode',
         "  raise JSONDecodeError",
-    )
-    assert lines_of(frames) == [*(f"  {line}" for line in frames), "  at /home/me/app.py:19, in execute"]
-
-
-def test_without_frames_or_place_nothing_is_left_out() -> None:
-    assert lines_of(()) == ["  at /home/me/app.py:19, in execute"]
-    assert lines_of(("a hint",), place="") == ["  a hint"]
-
-
-def test_below_a_cause_the_users_line_stands_with_its_place_since_it_would_seem_to_be_the_causes() -> None:
-    place = "/a/count.py:7, in execute"
-    frames = (
         "caused by KeyError: 'a' (/a/count.py:5, in execute)",
-        'File "/a/count.py", line 7, in execute',
-        "  raise X",
     )
-    report = ErrorReport("t", "count", 2, "execute", "X: no", place, frames, None, 0.0)
-    assert report.render().splitlines()[1:] == [*(f"  {line}" for line in frames), f"  at {place}"]
+    assert lines_of(frames) == [f"  {line}" for line in frames]
+
+
+def test_a_place_that_is_none_of_the_frames_stands_above_them() -> None:
+    place = "at /home/me/app.py:19, in execute"
+    frames = ('File "/usr/lib/python3.11/json/decoder.py", line 3, in decode', "  raise JSONDecodeError")
+    assert lines_of(("a hint", *frames)) == [f"  {line}" for line in ("a hint", place, *frames)]
+    assert lines_of(()) == [f"  {place}"]
+    assert lines_of(("a hint",), place="") == ["  a hint"]

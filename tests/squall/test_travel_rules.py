@@ -35,6 +35,25 @@ def test_every_other_line_is_taken(line: str) -> None:
     assert problem_of_requirements(f"six\n{line}\nother\n".encode()) is None
 
 
+@pytest.mark.parametrize(
+    "line", ["humanize==", "six=1.16", "six>=1 <2", "six[a] ~= ; True", "six==1,==", "six>=,<2 --hash=x"]
+)
+def test_a_name_without_the_version_that_it_begins_is_found_here_and_not_by_pip_on_a_host(line: str) -> None:
+    found = problem_of_requirements(f"numpy\n{line}\n".encode())
+    assert found is not None and found.startswith("line 2: ") and "no requirement that pip reads" in found
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "six >=1.10, <2 ,!=1.11.*", "six[a, b]~=1.4", "six===1!2.0+local", "six==${VERSION}", "six (>=1)", "six<2,", "six",
+        "six@https://host/a?b==", "six==1 --global-option='='",
+    ],
+)  # fmt: skip
+def test_versions_as_pip_reads_them_are_taken(line: str) -> None:
+    assert problem_of_requirements(line.encode()) is None
+
+
 def test_the_last_line_counts_though_it_goes_on() -> None:
     assert problem_of_requirements(b"six\n-r other.txt \\") is not None
 

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from squall_cli.figures import moment
+from squall_cli.status import MOST_LINES, wrapped
 from tests.squall_cli.fake_nimbus import FakeNimbus, Refusal, Squall, component, supervisor, topology
 
 
@@ -131,6 +132,28 @@ def test_notes_of_a_nimbus_that_has_no_times_are_shown_as_they_are(nimbus: FakeN
     nimbus.topologies["word_count"]["notes"] = ["one", "two"]
     del nimbus.topologies["word_count"]["note_times"]
     assert run("status word_count").stdout.splitlines()[-2:] == ["one", "two"]
+
+
+def test_notes_are_wrapped_below_their_time_and_do_not_repeat_the_name(
+    nimbus: FakeNimbus, run: Squall, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    note = (
+        "worker w1 of topology 'word_count' cannot be started: its environment cannot be built: no such wheel"
+    )
+    nimbus.topologies["word_count"].update(notes=[note], note_times=[1_790_000_000.5])
+    monkeypatch.setattr("squall_cli.status.NO_LIMIT", 80)
+    first, second = run("status word_count").stdout.splitlines()[-2:]
+    assert first.startswith(f"{moment(1_790_000_000)}  worker w1 cannot be started: ")
+    assert (second[:21].strip(), len(first) <= 80, len(second) <= 80) == ("", True, True)
+    assert f"{first[21:]} {second[21:]}" == note.replace(" of topology 'word_count'", "")
+
+
+def test_a_note_of_many_lines_gets_so_many_and_a_long_word_stays_whole() -> None:
+    path = "/a" * 50
+    assert wrapped(f"no {path} here", 40) == ["no", path, "here"]
+    many = wrapped("word " * 1000, 40)
+    assert len(many) == MOST_LINES and many[-1].endswith(" …")
+    assert wrapped("", 40) == [""]
 
 
 def test_status_of_a_newer_nimbus_is_understood(nimbus: FakeNimbus, run: Squall) -> None:
@@ -294,9 +317,11 @@ def test_version_here_is_told_when_no_cluster_answers(run: Squall) -> None:
     assert run("version --json --nimbus http://127.0.0.1:1").stdout == ""
 
 
-def test_version_names_the_daemons_of_a_cluster(run: Squall) -> None:
+def test_version_names_the_daemons_of_a_cluster_and_which_nimbus_leads(
+    nimbus: FakeNimbus, run: Squall
+) -> None:
     assert run("version").stdout.splitlines()[1:] == [
-        "nimbus on host-0: squall 0.1.0",
+        f"nimbus on host-0 at {nimbus.url}, leads: squall 0.1.0",
         "supervisor on host-1: squall 0.1.0, python 3.11.7",
         "supervisor on host-2: squall 0.1.0, python 3.11.7",
     ]

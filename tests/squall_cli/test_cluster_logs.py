@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from squall_cli.cluster_client import connect
 from squall_cli.log_tail import FIRST, Entry, Tail, entries, merged
-from squall_cli.logs import Reader
+from squall_cli.logs import LAST_WORDS, Reader
 from squall_cli.main import squall
 from tests.squall_cli.fake_nimbus import FakeNimbus, fake_nimbus, topology, worker
 from tests.squall_cli.run_process import running_squall
@@ -257,6 +257,36 @@ def test_following_shows_what_comes_also_of_new_workers_until_the_topology_is_go
         nimbus.topologies.clear()
         assert process.end() == 0
         assert process.lines[-1] == "word_count is gone.\n"
+
+
+def test_following_a_topology_that_is_over_shows_its_logs_and_ends_with_a_word(nimbus: FakeNimbus) -> None:
+    nimbus.topologies["word_count"].update(state="COMPLETED")
+    nimbus.logs["word_count-w1", "worker"] += b"Killed"
+    result = run("logs word_count -f")
+    assert result.exit_code == 0
+    assert "text 3" in result.stdout and result.stdout.endswith("| Killed\n")
+    assert result.stderr == (
+        "word_count is COMPLETED: nothing more is logged; its logs stay until it is killed.\n"
+    )
+
+
+def test_what_has_completed_just_now_may_still_log_and_is_followed_on(nimbus: FakeNimbus) -> None:
+    reader = Reader(connect(nimbus.url, None), "word_count", None, None, "worker")
+    status = nimbus.topologies["word_count"]
+    assert reader.over() == ""
+    status.update(state="COMPLETED", state_secs=0.1)
+    assert reader.over() == ""
+    status.update(state_secs=LAST_WORDS)
+    assert "COMPLETED" in reader.over()
+    reader.client.close()
+
+
+def test_following_without_workers_says_what_it_waits_for(nimbus: FakeNimbus) -> None:
+    nimbus.topologies["word_count"]["workers"].clear()
+    with running_squall("logs", "word_count", "-f", SQUALL_NIMBUS=nimbus.url) as process:
+        process.wait_for("word_count is ACTIVE and has no workers at the moment; waiting for them.")
+        nimbus.topologies.clear()
+        assert process.end() == 0
 
 
 def test_ctrl_c_ends_following_without_a_word(nimbus: FakeNimbus) -> None:

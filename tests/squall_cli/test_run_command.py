@@ -76,7 +76,7 @@ def test_a_topology_that_crashes_exits_with_1_and_its_report() -> None:
     ending = result.stderr.splitlines()[-3:]
     assert ending[0] == "squall run: topology 'numbers' failed:"
     assert "of topology 'numbers': execute() raised ValueError: 7 is refused" in ending[1]
-    assert ending[2].startswith(f"  at {TOPOLOGIES}:")
+    assert ending[2].startswith(f'  File "{TOPOLOGIES}", line ')
 
 
 def test_a_component_that_cannot_be_opened_fails_the_topology() -> None:

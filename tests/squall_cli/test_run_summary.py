@@ -62,11 +62,11 @@ def test_an_end_that_waited_for_nothing_is_no_success() -> None:
 
 
 def test_a_failed_topology_gives_its_report_in_full_unless_it_was_shown() -> None:
-    report = "b[2] of topology 't': raised\n  File\n  at words.py:12"
+    report = 'b[2] of topology \'t\': raised\n  File "a.py"\n  File "words.py"\n    code\n  caused by it'
     _, reason = verdict(ended("failed", error=report), allow_failures=True)
     assert reason == f"topology 't' failed:\n{report}"
     _, reason = verdict(ended("failed", error=report, told=True), allow_failures=True)
-    assert reason == "topology 't' failed:\nb[2] of topology 't': raised\n  at words.py:12"
+    assert reason == "topology 't' failed:\nb[2] of topology 't': raised\n  File \"words.py\""
 
 
 def test_the_summary_tells_trees_tuples_and_time() -> None:
