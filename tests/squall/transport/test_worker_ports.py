@@ -10,25 +10,13 @@ from contextlib import ExitStack
 import pytest
 
 from squall.transport.sockets import CannotListen, Sockets
+from tests.port_ranges import free_range
 
 
 @pytest.fixture
 def made() -> Iterator[ExitStack]:
     with ExitStack() as stack:
         yield stack
-
-
-def a_free_range(count: int) -> range:
-    """Ports that are free, one after the other."""
-    for first in range(20_000, 30_000, count):
-        with ExitStack() as stack:
-            try:
-                for port in range(first, first + count):
-                    stack.enter_context(socket.create_server(("127.0.0.1", port)))
-            except OSError:
-                continue
-            return range(first, first + count)
-    raise AssertionError("no free ports")
 
 
 def listening(made: ExitStack, within: range, ports: tuple[int, int] = (0, 0)) -> Sockets:
@@ -38,14 +26,14 @@ def listening(made: ExitStack, within: range, ports: tuple[int, int] = (0, 0)) -
 
 
 def test_workers_take_ports_of_the_range_and_skip_those_that_are_taken(made: ExitStack) -> None:
-    allowed = a_free_range(5)
+    allowed = free_range(5)
     made.enter_context(socket.create_server(("127.0.0.1", allowed[1])))
     first, second = listening(made, allowed), listening(made, allowed)
     assert {*first.ports, *second.ports} == set(allowed) - {allowed[1]}
 
 
 def test_too_few_ports_are_told_of_with_the_option_and_how_many_it_takes(made: ExitStack) -> None:
-    allowed = a_free_range(3)
+    allowed = free_range(3)
     listening(made, allowed)
     ports = f"supervisor.worker.ports ({allowed[0]}-{allowed[-1]})"
     said = f"no free port on '127.0.0.1': all of {ports} are taken, and it takes two"
@@ -54,7 +42,7 @@ def test_too_few_ports_are_told_of_with_the_option_and_how_many_it_takes(made: E
 
 
 def test_the_ports_of_the_process_before_are_had_again_where_they_are_allowed(made: ExitStack) -> None:
-    allowed, others = a_free_range(6), (a_free_range(1)[0], 0)
+    allowed, others = free_range(6), (free_range(1)[0], 0)
     assert listening(made, allowed, (allowed[4], allowed[5])).ports == (allowed[4], allowed[5])
     assert set(listening(made, allowed, others).ports) <= set(allowed)
 
