@@ -72,6 +72,14 @@ class WhileSeen(Numbers):
             super().next_tuple()
 
 
+class Unhurried(Numbers):
+    """Takes 2 ms for each number."""
+
+    def next_tuple(self) -> None:
+        time.sleep(0.002)
+        super().next_tuple()
+
+
 class Notes(Bolt):
     """Notes every tuple, taking `seconds` for each."""
 

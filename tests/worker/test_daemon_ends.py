@@ -24,6 +24,7 @@ from tests.worker.daemon_components import (
     RegistersForTheExit,
     Sabotages,
     StartsPrograms,
+    Unhurried,
     lines,
     lone_spout,
     one_bolt,
@@ -66,7 +67,7 @@ def freeze(worker: FakeSupervisor, seconds: float) -> None:
 def test_a_worker_that_was_frozen_for_longer_than_the_lease_does_nothing_any_more(
     launch: Launch, tmp_path: Path
 ) -> None:
-    worker = launch(one_bolt(Notes(tmp_path, 0.002), tmp_path, None), lease_secs=1.0)
+    worker = launch(one_bolt(Notes(tmp_path, 0.002), tmp_path, None, kind=Unhurried), lease_secs=1.0)
     worker.wait(lambda: len(lines(tmp_path / "seen")) > 50, "tuples")
     freeze(worker, 1.3)
     emitted, seen = len(lines(tmp_path / "emitted")), len(lines(tmp_path / "seen"))
@@ -74,10 +75,10 @@ def test_a_worker_that_was_frozen_for_longer_than_the_lease_does_nothing_any_mor
     number = worker.pulse()
     worker.process.send_signal(signal.SIGCONT)
     assert worker.wait_end() == EXIT_LEASE
-    # A call that was under way when it froze ends; with 2 ms each, no other follows before the clock is looked at.
+    # The run of calls that was under way when it froze ends; with 2 ms each, it is a run of two at the most.
     assert len(lines(tmp_path / "seen")) <= seen + 2
-    assert len(lines(tmp_path / "emitted")) == emitted
-    assert len(lines(tmp_path / "acked")) == acked
+    assert len(lines(tmp_path / "emitted")) <= emitted + 2
+    assert len(lines(tmp_path / "acked")) <= acked + 2
     assert worker.pulse() == number
     end = worker.end()
     assert end is not None
