@@ -1,0 +1,144 @@
+"""Who owns a seat: claims, which are numbered in epochs, and fences, which decide what of an earlier epoch counts.
+
+A task that starts takes over its seat: it puts the claim of the next epoch (one winner each), then sees to it that the
+fence of each epoch is there. The fence of epoch n names the batches of epoch n - 1 that count, for ever. It is made from a
+listing that begins after claim n was put; whoever finds that it is missing may make it, and the first one put is it. See
+`commit` for why that is right.
+Must not know: Spark, what batches hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from squall_io.spark.manifest.envelopes import UnreadableRecord, seal, unseal
+from squall_io.spark.manifest.files import Files
+from squall_io.spark.manifest.layout import COMMITS, CLAIMS, Seat, batch_of, claim_of, claim_path, fence_path
+from topology_api import SquallError
+
+CLAIM: Final = "claim"
+FENCE: Final = "fence"
+
+
+class Superseded(SquallError):
+    """A newer owner has taken over the seat: nothing that this one writes from now on counts."""
+
+    def __init__(self, seat: Seat, epoch: int, by: str) -> None:
+        super().__init__(seat, epoch, by)
+        self.seat = seat
+        self.epoch = epoch
+        self.by = by
+
+    def __str__(self) -> str:
+        return f"{self.seat} was taken over by {self.by}: what this task writes does not count any more"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """Somebody owns a seat."""
+
+    seat: Seat
+    epoch: int
+    incarnation: tuple[int, int]
+    owner: str
+    """Host and process, for people."""
+    since: float
+    """Seconds since 1970."""
+
+
+@dataclass(frozen=True)
+class Fence:
+    """What counts of the epoch before: the numbers of its batches."""
+
+    seat: Seat
+    epoch: int
+    counts: frozenset[int]
+
+
+@dataclass(frozen=True)
+class Listing:
+    """Which claims and fences there are, by (seat, epoch)."""
+
+    claims: frozenset[tuple[Seat, int]]
+    fences: frozenset[tuple[Seat, int]]
+
+    def newest(self, seat: Seat) -> int:
+        """The newest epoch of a seat, 0 when nobody has ever claimed it."""
+        return max((epoch for each, epoch in self.claims if each == seat), default=0)
+
+    @property
+    def seats(self) -> set[Seat]:
+        """Every seat that was ever claimed."""
+        return {seat for seat, _ in self.claims}
+
+
+def list_claims(files: Files) -> Listing:
+    """What the claims' folder holds now."""
+    found = [claim_of(status.name) for status in files.list(CLAIMS)]
+    known = [each for each in found if each is not None]
+    return Listing(
+        frozenset((seat, epoch) for seat, epoch, kind in known if kind == CLAIM),
+        frozenset((seat, epoch) for seat, epoch, kind in known if kind == FENCE),
+    )
+
+
+def read_claim(files: Files, seat: Seat, epoch: int) -> Claim:
+    """The claim of an epoch."""
+    path = claim_path(seat, epoch)
+    fields = unseal(CLAIM, files.read(path), path)
+    try:
+        version, restart = fields["incarnation"]
+        return Claim(seat, epoch, (int(version), int(restart)), str(fields["owner"]), float(fields["since"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise UnreadableRecord(path, f"is no claim of a Squall table: {error}") from None
+
+
+def read_fence(files: Files, seat: Seat, epoch: int) -> Fence:
+    """The fence of an epoch."""
+    path = fence_path(seat, epoch)
+    fields = unseal(FENCE, files.read(path), path)
+    try:
+        return Fence(seat, epoch, frozenset(int(number) for number in fields["counts"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise UnreadableRecord(path, f"is no fence of a Squall table: {error}") from None
+
+
+def take_over(
+    files: Files, seat: Seat, incarnation: tuple[int, int], owner: str, now: float
+) -> int:
+    """Become the owner of a seat; its new epoch. `Superseded`: a newer incarnation has claimed it already."""
+    while True:
+        listing = list_claims(files)
+        newest = listing.newest(seat)
+        if newest:
+            claim = read_claim(files, seat, newest)
+            if claim.incarnation > incarnation:
+                raise Superseded(seat, newest, f"{claim.owner}, incarnation {claim.incarnation}")
+        record = {"incarnation": list(incarnation), "owner": owner, "since": now}
+        if files.put_if_absent(claim_path(seat, newest + 1), seal(CLAIM, record)):
+            break
+    for epoch in range(2, newest + 2):
+        if (seat, epoch) not in listing.fences:
+            publish_fence(files, seat, epoch)
+    return newest + 1
+
+
+def publish_fence(files: Files, seat: Seat, epoch: int) -> Fence:
+    """See to it that the fence of an epoch is there, and give it. The claim of that epoch must have been seen."""
+    batches = [batch_of(status.name) for status in files.list(COMMITS)]
+    counts = counted(seat, epoch - 1, [batch.number for batch in batches if batch and (batch.seat, batch.epoch) == (seat, epoch - 1)])
+    if files.put_if_absent(fence_path(seat, epoch), seal(FENCE, {"counts": sorted(counts.counts)})):
+        return counts
+    return read_fence(files, seat, epoch)
+
+
+def counted(seat: Seat, epoch: int, numbers: Iterable[int]) -> Fence:
+    """The fence that says that these batches of an epoch count."""
+    return Fence(seat, epoch + 1, frozenset(numbers))
+
+
+def is_owner(files: Files, seat: Seat, epoch: int) -> bool:
+    """Whether nobody has claimed the seat after this epoch."""
+    return not files.exists(claim_path(seat, epoch + 1))

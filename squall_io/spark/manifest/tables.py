@@ -1,0 +1,132 @@
+"""What a table is: its record, and its schemas, which only grow.
+
+`table.json` is put once, by whoever writes first; the schemas are numbered and put if absent, so that two sinks that start at the
+same time with new columns agree on one order of them. Entries name the number of the schema that their rows have.
+Must not know: rows, Spark's sessions, who owns what.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from squall_io.spark.manifest.envelopes import UnreadableRecord, seal, unseal
+from squall_io.spark.manifest.files import FileMissing, Files
+from squall_io.spark.manifest.layout import SCHEMAS, TABLE, number_of, schema_path
+from squall_io.spark.schema import Schema, merge, parse_schema
+from topology_api import SquallError
+
+KIND: Final = "table"
+SCHEMA_KIND: Final = "schema"
+#: What a table holds: batches of a stream, or versions of a reprocessed result.
+ROWS: Final = "rows"
+RESULTS: Final = "versions"
+
+
+class NoTable(SquallError):
+    """There is no Squall table at a path."""
+
+    def __init__(self, root: str) -> None:
+        super().__init__(root)
+        self.root = root
+
+    def __str__(self) -> str:
+        return f"there is no Squall table at {self.root}: {self.root}/{TABLE} is missing (a SparkSink makes it when it starts)"
+
+
+class TableMismatch(SquallError):
+    """A table is there already, and is another one than what is to be written."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """What `table.json` says."""
+
+    holds: str
+    file_format: str
+    """parquet, orc, json or csv."""
+    partition_by: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class NumberedSchema:
+    """A schema of a table, 1 is the first."""
+
+    number: int
+    schema: Schema
+
+
+def read_table(files: Files) -> Table:
+    """The table's record; `NoTable`, `UnreadableRecord`."""
+    try:
+        data = files.read(TABLE)
+    except FileMissing:
+        raise NoTable(files.root) from None
+    fields = unseal(KIND, data, TABLE)
+    try:
+        return Table(str(fields["holds"]), str(fields["file_format"]), tuple(fields["partition_by"]))
+    except (KeyError, TypeError) as error:
+        raise UnreadableRecord(TABLE, f"is no record of a Squall table: {error}") from None
+
+
+def open_table(files: Files, wanted: Table) -> Table:
+    """Make the table, or find that it is as wanted; `TableMismatch` names both."""
+    fields = {"holds": wanted.holds, "file_format": wanted.file_format, "partition_by": list(wanted.partition_by)}
+    if files.put_if_absent(TABLE, seal(KIND, fields)):
+        return wanted
+    there = read_table(files)
+    if there != wanted:
+        raise TableMismatch(
+            f"{files.root} is a table already, and another one:\n"
+            f"  there:  {describe(there)}\n"
+            f"  wanted: {describe(wanted)}\n"
+            "Give another path, or write what the table has."
+        )
+    return there
+
+
+def describe(table: Table) -> str:
+    """A table in one line."""
+    kind = "batches of a stream" if table.holds == ROWS else "versions of a reprocessed result"
+    by = f"partitioned by {', '.join(table.partition_by)}" if table.partition_by else "not partitioned"
+    return f"{kind}, {table.file_format}, {by}"
+
+
+def read_schema(files: Files, number: int) -> NumberedSchema:
+    """A schema by its number."""
+    path = schema_path(number)
+    fields = unseal(SCHEMA_KIND, files.read(path), path)
+    try:
+        return NumberedSchema(number, parse_schema(fields["ddl"]))
+    except (KeyError, TypeError) as error:
+        raise UnreadableRecord(path, f"is no schema of a Squall table: {error}") from None
+
+
+def latest_schema(files: Files) -> NumberedSchema | None:
+    """The newest schema, which has all columns that any has; None: there is none yet."""
+    numbers = [number_of(status.name) for status in files.list(SCHEMAS)]
+    known = [number for number in numbers if number is not None]
+    return read_schema(files, max(known)) if known else None
+
+
+def agree_on_schema(files: Files, wanted: Schema) -> NumberedSchema:
+    """The table's schema with the wanted columns in it, added if need be; `TableMismatch` names both schemas."""
+    while True:
+        latest = latest_schema(files)
+        if latest is None:
+            merged, problems = wanted, []
+        else:
+            merged, problems = merge(latest.schema, wanted)
+        if latest is not None and problems:
+            lines = "".join(f"\n  - {problem}" for problem in problems)
+            raise TableMismatch(
+                f"the rows of {files.root} cannot take this schema:{lines}\n"
+                f"  the table's: {latest.schema}\n"
+                f"  wanted:      {wanted}\n"
+                "Columns may be added; another type wants another path."
+            )
+        if latest is not None and merged == latest.schema:
+            return latest
+        number = 1 if latest is None else latest.number + 1
+        if files.put_if_absent(schema_path(number), seal(SCHEMA_KIND, {"ddl": str(merged)})):
+            return NumberedSchema(number, merged)
