@@ -211,6 +211,7 @@ class _Run:
             component_confs=confs[1],
             directory=directory,
             observers=(recording, verdicts),
+            topology_id=topology.name,
         )
         self.source = plan.source(SOURCE, of[SOURCE], "default")
         calls = SimulatedAsync(self.clock.now)

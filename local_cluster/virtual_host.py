@@ -169,6 +169,12 @@ class VirtualHost:
         for place in hosted.assignment.placements:
             if place.supervisor not in self.supervisors:
                 continue
+            there = hosted.workers.get(place.worker)
+            if there is not None:
+                incarnation = hosted.incarnations[there]
+            else:
+                version, restarts = hosted.latest.get(place.worker, (0, 0))
+                incarnation = place.incarnation[0], restarts + 1 if version == place.incarnation[0] else 0
             plan = WorkerPlan(
                 worker=place.worker,
                 topology=topology,
@@ -181,15 +187,13 @@ class VirtualHost:
                 observers=self.settings.observers,
                 finished=hosted.finished,
                 calls_an_instant=self.settings.calls_an_instant,
-                incarnation=place.incarnation,
+                incarnation=incarnation,
+                topology_id=record.id,
             )
-            there = hosted.workers.get(place.worker)
             if there is not None:
                 there.replan(plan)
                 continue
             worker = self.settings.make(plan, hosted.loopback)
-            version, restarts = hosted.latest.get(place.worker, (0, 0))
-            incarnation = place.incarnation[0], restarts + 1 if version == place.incarnation[0] else 0
             hosted.incarnations[worker] = hosted.latest[place.worker] = incarnation
             hosted.workers[place.worker] = worker
             hosted.loopback.join(place.worker, worker.deliver)

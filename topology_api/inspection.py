@@ -12,13 +12,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from topology_api.components import BatchBolt, Bolt, Spout
-from topology_api.fields import DEFAULT_STREAM, Stream
+from topology_api.fields import DEFAULT_STREAM, Fields, Stream
 from topology_api.groupings import Grouping
 from topology_api.topology import DEAD_LETTERS, StreamSpec
 from topology_api.values import MAX_SECONDS, Replay, number_problem
 from topology_api.wording import shown, typed
 
-__all__ = ["component_problems", "grouping_problems", "kind_problem", "output_streams"]
+__all__ = ["component_problems", "grouping_problems", "input_problems", "kind_problem", "output_streams"]
 
 # What the runtime calls, and with which arguments.
 _SPOUT_CALLS = {
@@ -31,6 +31,7 @@ _SPOUT_CALLS = {
     "close": (),
 }
 _BOLT_CALLS = {
+    "input_problems": ("inputs",),
     "prepare": ("context",),
     "execute": ("tup",),
     "tick": (),
@@ -137,6 +138,15 @@ def component_problems(component: Spout | Bolt) -> list[str]:
     return problems
 
 
+def input_problems(bolt: Bolt, inputs: Mapping[tuple[str, str], Fields]) -> list[str]:
+    """What a bolt says is wrong with the streams that it reads."""
+    try:
+        said = bolt.input_problems(inputs)
+        return [str(problem) for problem in ((said,) if isinstance(said, str) else said)]
+    except Exception as error:  # code of the user's
+        return [f"its input_problems() raised {type(error).__name__}: {error}"]
+
+
 def grouping_problems(grouping: object) -> list[str]:
     """What is wrong with a custom grouping."""
     if isinstance(grouping, type):
@@ -187,7 +197,9 @@ def _check_methods(
 def _check_call(
     component: object, name: str, method: Callable[..., Any], arguments: tuple[str, ...], problems: list[str]
 ) -> None:
-    if inspect.isgeneratorfunction(method) or inspect.isasyncgenfunction(method):
+    if name == "input_problems" and inspect.isgeneratorfunction(method):
+        pass  # its result is iterated
+    elif inspect.isgeneratorfunction(method) or inspect.isasyncgenfunction(method):
         problems.append(
             f"{name} contains yield, so that calling it would do nothing: emit with self.emit(...)"
         )

@@ -69,6 +69,9 @@ def build_task(ground: Surroundings, task: int, component: str, index: int) -> T
             made.wake()
         ground.wake()
 
+    def progress() -> None:
+        made.busy_since = ground.now()
+
     context = Context(
         topology=plan.topology.name,
         component=component,
@@ -84,6 +87,9 @@ def build_task(ground: Surroundings, task: int, component: str, index: int) -> T
         now=ground.now,
         random=Random(f"{plan.seed}/{component}/{index}/user"),
         wake=wake,
+        topology_id=plan.topology_id,
+        incarnation=plan.incarnation,
+        progress=progress,
     )
     outputs = build_outputs(plan, spec, task, index, context)
     hooks: list[Any] = [*load_hooks(conf["topology.auto.task.hooks"]), *watchers(plan.observers, context)]

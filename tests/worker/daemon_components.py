@@ -113,6 +113,24 @@ class Hangs(Bolt):
             time.sleep(0.1)
 
 
+class SaysThatItGoesOn(Notes):
+    """The call that gets 3 takes 2.5 s, and says every 50 ms that it goes on."""
+
+    def prepare(self, context: Context) -> None:
+        self.context = context
+
+    def execute(self, tup: Tuple) -> None:
+        if tup["number"] == 3:
+            for _ in range(50):
+                time.sleep(0.05)
+                self.context.progress()
+        super().execute(tup)
+
+
+class SaysSoInThread(SaysThatItGoesOn):
+    threaded = True
+
+
 class HangsInThread(Hangs):
     threaded = True
 
