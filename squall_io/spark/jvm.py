@@ -1,0 +1,180 @@
+"""The Java process that a Spark driver, or a Hadoop file system, runs in: started quietly, watched, and ended with this one.
+
+PySpark has a function for it as well; it forks with Python code between fork and exec, which can deadlock in a process with
+threads, hands settings that are secret to the command line, and lets Java write to this process's own output.
+Must not know: sessions, tables.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import struct
+import subprocess
+import tempfile
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+
+from squall_io.spark.java import require_spark
+from topology_api import SquallError
+
+_log = logging.getLogger(__name__)
+
+#: Seconds that Java may take until it answers: 2 to 4 on a machine that is not busy.
+_START_SECONDS: Final = 120.0
+#: Seconds that it may take to end before it is killed.
+_END_SECONDS: Final = 3.0
+#: How often the start looks whether Java answers.
+_LOOK_SECONDS: Final = 0.05
+#: Lines of its output that are kept, to say why it ended.
+_KEPT_LINES: Final = 200
+#: Settings that are not for the command line, which every user of the machine can read; Spark's own rule.
+_SECRET: Final = re.compile(r"(?i)secret|password|token|access[.]?key")
+#: Lines of Spark's log, "26/11/21 18:25:52 WARN NativeCodeLoader: ...", and the level that they have in ours. What concerns a
+#: user comes as an error of ours, with its reason; so nothing of this is above INFO.
+_LINE: Final = re.compile(r"^\d\d/\d\d/\d\d \d\d:\d\d:\d\d(?:\.\d+)? (TRACE|DEBUG|INFO|WARN|ERROR|FATAL) ")
+_LEVELS: Final = {"WARN": logging.INFO, "ERROR": logging.INFO, "FATAL": logging.INFO}
+
+
+class JavaFailed(SquallError):
+    """Java, or Spark in it, did not start."""
+
+
+class Jvm:
+    """A Java process with Py4J's server in it. It ends by itself when this process does, however that ends."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self.process = process
+        self.lines: deque[str] = deque(maxlen=_KEPT_LINES)
+        #: Py4J's, once it answers.
+        self.gateway: Any = None
+        self._reader = threading.Thread(target=self._read, name=f"squall-jvm-{process.pid}", daemon=True)
+        self._reader.start()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process runs."""
+        return self.process.poll() is None
+
+    def stop(self) -> None:
+        """End the process, at once or nearly so. Nothing happens if it has ended."""
+        assert self.process.stdin is not None
+        if self.gateway is not None:
+            self.gateway.shutdown()
+        with suppress(BrokenPipeError):
+            self.process.stdin.close()  # it reads there, and ends with it
+        try:
+            self.process.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self._reader.join(_END_SECONDS)
+
+    def why(self) -> str:
+        """What its output says of its end, in a line or two."""
+        said = [line for line in self.lines if line.strip() and not line.startswith(("\tat ", "    at "))]
+        errors = [line for line in said if re.search(r"\b(Exception|Error|error|ERROR)\b", line)]
+        return " / ".join(line.strip() for line in (errors or said)[-3:]) or "it said nothing"
+
+    def _read(self) -> None:
+        """Pass what it writes on to the log."""
+        assert self.process.stdout is not None
+        level = logging.DEBUG
+        with self.process.stdout as output:
+            for raw in output:
+                line = raw.decode(errors="replace").rstrip()
+                found = _LINE.match(line)
+                if found is not None:
+                    level = _LEVELS.get(found.group(1), logging.DEBUG)
+                self.lines.append(line)
+                _log.log(level, "%s", line)
+
+
+def start_jvm(
+    conf: Mapping[str, str],
+    environ: Mapping[str, str] | None = None,
+    progress: Callable[[], None] = lambda: None,
+) -> Jvm:
+    """Start Java with Spark's classes and connect to it; `NotInstalled`, `JavaFailed`. `environ`: added to ours."""
+    require_spark()
+    from pyspark.find_spark_home import _find_spark_home
+
+    command = [str(Path(_find_spark_home(), "bin", "spark-submit"))]
+    for name, value in conf.items():
+        if not _SECRET.search(name):
+            command += ["--conf", f"{name}={value}"]
+    with tempfile.TemporaryDirectory(prefix="squall-jvm-") as folder:
+        connection = Path(folder, "connection")
+        env = {
+            **os.environ,
+            **(environ or {}),
+            "SPARK_CONNECT_MODE": "0",
+            "_PYSPARK_DRIVER_CONN_INFO_PATH": str(connection),
+        }
+        process = subprocess.Popen(
+            [*command, "pyspark-shell"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=env,
+            start_new_session=True,  # Ctrl-C in the terminal is for us
+        )
+        jvm = Jvm(process)
+        try:
+            _await_connection(jvm, connection, progress)
+            jvm.gateway = _connect(*_read_connection(connection.read_bytes()))
+        except BaseException:
+            jvm.process.kill()
+            jvm.stop()
+            raise
+    return jvm
+
+
+def _await_connection(jvm: Jvm, connection: Path, progress: Callable[[], None]) -> None:
+    """Wait until Java has written where it listens (it renames the file into place)."""
+    deadline = time.monotonic() + _START_SECONDS
+    while not connection.is_file():
+        if not jvm.alive:
+            jvm._reader.join(_END_SECONDS)
+            raise JavaFailed(
+                f"Spark's Java process ended with code {jvm.process.returncode} as it started: {jvm.why()}"
+            )
+        if time.monotonic() > deadline:
+            raise JavaFailed(f"Spark's Java process does not answer after {_START_SECONDS:g} s: {jvm.why()}")
+        progress()
+        time.sleep(_LOOK_SECONDS)
+
+
+def _read_connection(data: bytes) -> tuple[int, str]:
+    """Port and secret, as Spark writes them."""
+    port, length = struct.unpack(">ii", data[:8])
+    return port, data[8 : 8 + length].decode()
+
+
+def _connect(port: int, secret: str) -> Any:
+    """PySpark's own way to connect to a Java process that runs already."""
+    from pyspark.java_gateway import launch_gateway
+
+    with environment({"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}):
+        return launch_gateway()  # type: ignore[no-untyped-call]
+
+
+@contextmanager
+def environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Environment variables of this process, for a while."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

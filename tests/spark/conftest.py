@@ -1,0 +1,31 @@
+"""The Spark session that the tests of this folder share: a start takes seconds, so there is one in a pytest process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from squall_io.spark.sessions import start_session, stop_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A session with two threads. To Squall's code it is one that the user has made: used, and not stopped."""
+    folder = tmp_path_factory.mktemp("spark")
+    session = start_session(
+        "local[2]",
+        {
+            "spark.driver.memory": "768m",
+            "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+            "spark.sql.shuffle.partitions": "2",
+            "spark.sql.warehouse.dir": str(folder / "warehouse"),
+            "spark.local.dir": str(folder / "local"),
+        },
+    )
+    yield session
+    stop_session(session)
