@@ -18,7 +18,7 @@ from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 from tests.zookeeper_servers import zookeeper, zookeeper_root, zookeeper_store
 
 #: Folders whose tests run one after the other where several run at a time: each makes a cluster, and faults in it.
-ONE_AT_A_TIME = ("tests/faults", "tests/cluster_faults")
+ONE_AT_A_TIME = ("tests/faults", "tests/cluster_faults", "tests/hdfs")
 
 __all__ = ["zookeeper", "zookeeper_root", "zookeeper_store"]
 

@@ -1,0 +1,287 @@
+"""HDFS for tests: a NameNode and DataNodes as real processes on the loopback, which can be killed, frozen and restarted.
+
+The programs are PySpark's own jars and one more, which Maven fetches once into a folder of this machine
+(`$SQUALL_TEST_CACHE`, else `~/.cache/squall-tests`). Where there is no Java, no Maven or no PySpark, such tests are skipped,
+and fail where CI=true.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import importlib.util
+import json
+import os
+import shutil
+import signal
+import subprocess
+import urllib.request
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NoReturn
+from xml.sax.saxutils import escape
+
+import pytest
+
+from tests.zookeeper_servers import PATIENCE_SECS, eventually, free_ports
+
+HADOOP = "3.5.0"
+JAR = f"hadoop-client-minicluster-{HADOOP}.jar"
+NAME_NODE = "org.apache.hadoop.hdfs.server.namenode.NameNode"
+DATA_NODE = "org.apache.hadoop.hdfs.server.datanode.DataNode"
+ADMIN = "org.apache.hadoop.hdfs.tools.DFSAdmin"
+#: What Maven may take to fetch 56 MB.
+DOWNLOAD_SECS = 300.0
+_STATE = "Hadoop:service=NameNode,name=FSNamesystemState"
+
+
+def missing(what: str) -> NoReturn:
+    """Skip the test; in CI it fails."""
+    if os.environ.get("CI") == "true":
+        pytest.fail(what)
+    pytest.skip(what)
+
+
+@contextmanager
+def _cache() -> Iterator[Path]:
+    """The folder that is kept between runs, while nobody else is in it."""
+    folder = Path(os.environ.get("SQUALL_TEST_CACHE") or Path.home() / ".cache" / "squall-tests")
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield folder
+
+
+def class_path() -> str:
+    """What the daemons' JVMs load; fetched when it is not there."""
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        missing("PySpark is not installed: pip install '.[spark]'")
+    if shutil.which("java") is None:
+        missing("there is no Java on PATH")
+    with _cache() as cache:
+        jar = cache / JAR
+        if not jar.exists():
+            _fetch(cache)
+        web = cache / f"web-{HADOOP}"
+        if not web.exists():  # the NameNode wants it as a folder, not in the jar
+            fresh = cache / "web.tmp"
+            with zipfile.ZipFile(jar) as archive:
+                archive.extractall(fresh, [n for n in archive.namelist() if n.startswith("webapps/")])
+            fresh.rename(web)
+    return f"{web}:{jar}:{Path(spec.origin).parent / 'jars'}/*"
+
+
+def _fetch(cache: Path) -> None:
+    """Have Maven fetch the jar."""
+    maven = shutil.which("mvn")
+    if maven is None:
+        missing(f"there is no Maven on PATH to fetch {JAR}")
+    artifact = f"org.apache.hadoop:hadoop-client-minicluster:{HADOOP}"
+    fresh = cache / "fetched.tmp"
+    done = subprocess.run(
+        [maven, "-q", "-B", "dependency:copy", f"-Dartifact={artifact}", f"-DoutputDirectory={fresh}"],
+        cwd=cache,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=DOWNLOAD_SECS,
+        check=False,
+    )
+    if done.returncode != 0:
+        missing(f"Maven could not fetch {artifact}: {done.stdout.decode(errors='replace')[-500:]}")
+    (fresh / JAR).rename(cache / JAR)
+
+
+class Daemon:
+    """One process of HDFS. `settings` are those of its next start."""
+
+    def __init__(self, server: HdfsServer, name: str, main: str, settings: Mapping[str, str]) -> None:
+        self.name = name
+        self.settings = dict(settings)
+        self._server = server
+        self._main = main
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it; it serves a while later."""
+        assert self._process is None, "it runs already"
+        options = [f"-D{name}={value}" for name, value in self.settings.items()]
+        with (self._server.folder / f"{self.name}.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [*self._server.java, self._main, *options],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def stop(self) -> None:
+        """End it in good order."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End it at once."""
+        self._end(signal.SIGKILL)
+
+    def freeze(self) -> None:
+        """Stop it in the middle of whatever it does; its connections stay."""
+        self._send(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let it go on."""
+        self._send(signal.SIGCONT)
+
+    def restart(self) -> None:
+        """Kill it and start it; it serves a while later."""
+        self.kill()
+        self.start()
+
+    @property
+    def running(self) -> bool:
+        """Whether the process is there."""
+        return self._process is not None and self._process.poll() is None
+
+    def log(self) -> str:
+        """What it has said."""
+        return (self._server.folder / f"{self.name}.log").read_text(errors="replace")
+
+    def _send(self, which: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(which)
+
+    def _end(self, how: signal.Signals) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.send_signal(how)
+        process.send_signal(signal.SIGCONT)
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait(PATIENCE_SECS)
+
+
+class HdfsServer:
+    """A NameNode with its DataNodes. `url` and `webhdfs` are the same after every start.
+
+    `settings` go into hdfs-site.xml over those below: `dfs.permissions.enabled`, say.
+    """
+
+    def __init__(
+        self, folder: Path, *, datanodes: int = 2, settings: Mapping[str, str] | None = None
+    ) -> None:
+        self.folder = folder
+        rpc, web = free_ports(2)
+        self.url = f"hdfs://127.0.0.1:{rpc}"
+        self.webhdfs = f"127.0.0.1:{web}"
+        flags = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Xmx256m"]
+        self.java = [shutil.which("java") or "java", *flags, "-cp", f"{folder / 'conf'}:{class_path()}"]
+        self._write_conf({**self._defaults(datanodes), **(settings or {})})
+        self.namenode = Daemon(self, "namenode", NAME_NODE, {})
+        self.datanodes = [
+            Daemon(self, f"datanode{n}", DATA_NODE, {"dfs.datanode.data.dir": str(folder / f"data{n}")})
+            for n in range(datanodes)
+        ]
+
+    def _defaults(self, datanodes: int) -> dict[str, str]:
+        anywhere = "127.0.0.1:0"
+        return {
+            "dfs.replication": str(min(2, datanodes)),
+            "dfs.namenode.replication.min": "1",
+            # Two copies and this one: else the close of a file waits for a DataNode's next report.
+            "dfs.namenode.file.close.num-committed-allowed": "1",
+            "dfs.namenode.name.dir": str(self.folder / "name"),
+            "dfs.namenode.rpc-bind-host": "127.0.0.1",
+            "dfs.namenode.http-address": self.webhdfs,
+            "dfs.datanode.address": anywhere,
+            "dfs.datanode.http.address": anywhere,
+            "dfs.datanode.ipc.address": anywhere,
+            "dfs.datanode.hostname": "127.0.0.1",
+            "dfs.permissions.enabled": "false",
+            "dfs.namenode.safemode.extension": "0",
+            # A DataNode that is gone is known as dead after 12 seconds, and not asked any more after 3.
+            "dfs.heartbeat.interval": "1",
+            "dfs.namenode.heartbeat.recheck-interval": "1000",
+            "dfs.namenode.stale.datanode.interval": "3000",
+            "dfs.namenode.avoid.write.stale.datanode": "true",
+            "dfs.namenode.avoid.read.stale.datanode": "true",
+        }
+
+    def _write_conf(self, hdfs: Mapping[str, str]) -> None:
+        core = {"fs.defaultFS": self.url, "hadoop.tmp.dir": str(self.folder / "tmp")}
+        conf = self.folder / "conf"
+        conf.mkdir(parents=True)
+        for name, settings in (("core-site.xml", core), ("hdfs-site.xml", hdfs)):
+            items = "".join(
+                f"<property><name>{escape(key)}</name><value>{escape(value)}</value></property>\n"
+                for key, value in settings.items()
+            )
+            (conf / name).write_text(f"<configuration>\n{items}</configuration>\n")
+
+    def start(self) -> HdfsServer:
+        """Start all of it and wait until it takes files; again after `stop`, with what it held."""
+        try:
+            if not (self.folder / "name").exists():
+                self._run(NAME_NODE, "-format", "-nonInteractive")
+            for daemon in (self.namenode, *self.datanodes):
+                if not daemon.running:
+                    daemon.start()
+            self.wait_ready()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """End all of it at once. What was written stays."""
+        for daemon in (*self.datanodes, self.namenode):
+            daemon.kill()
+
+    def wait_ready(self, live: int | None = None) -> None:
+        """Wait until the NameNode is out of safe mode and has so many DataNodes: all that run, if not said."""
+        wanted = sum(daemon.running for daemon in self.datanodes) if live is None else live
+
+        def ready() -> bool:
+            found = self.figures()
+            assert self.namenode.running, f"the NameNode has ended:\n{self.namenode.log()[-2000:]}"
+            return found.get("FSState") == "Operational" and found.get("NumLiveDataNodes") == wanted
+
+        eventually(ready)
+
+    def figures(self) -> dict[str, Any]:
+        """What the NameNode says of itself; nothing while it does not answer."""
+        try:
+            with urllib.request.urlopen(f"http://{self.webhdfs}/jmx?qry={_STATE}", timeout=5) as answer:
+                beans = json.load(answer)["beans"]
+        except (OSError, ValueError):
+            return {}
+        return dict(beans[0]) if beans else {}
+
+    def safe_mode(self, on: bool) -> None:
+        """Have the NameNode refuse all changes, or take them again."""
+        self._run(ADMIN, "-safemode", "enter" if on else "leave")
+
+    def admin(self, *arguments: str) -> str:
+        """Run `hdfs dfsadmin`; what it said."""
+        return self._run(ADMIN, *arguments)
+
+    def _run(self, main: str, *arguments: str) -> str:
+        done = subprocess.run(
+            [*self.java, main, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=PATIENCE_SECS,
+            check=False,
+        )
+        said = done.stdout.decode(errors="replace")
+        assert done.returncode == 0, said
+        return said
+
+    def __enter__(self) -> HdfsServer:
+        return self.start()
+
+    def __exit__(self, *raised: object) -> None:
+        self.stop()
