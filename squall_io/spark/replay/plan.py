@@ -1,4 +1,4 @@
-"""What of a topology a replay runs: the components that the outputs depend on, upstream first; everything else is refused by name.
+"""What of a topology a replay runs: the components that the outputs depend on, upstream first. What cannot be is refused by name.
 
 Plain values and decisions over them; a `ReplayPlan` travels to every task of the job.
 Must not know: Spark, user code, tuples.
@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 from squall_io.spark.replay.problems import CannotReplay
+from squall_io.spark.replay.records import MOST_SOURCES
 from topology_api import Topology
 from topology_api.graph import Edge, cycles
 from topology_api.options import defaults, json_copy
@@ -55,7 +56,11 @@ class ReplayPlan:
     @cached_property
     def streams(self) -> tuple[StreamKey, ...]:
         """All streams that carry tuples somewhere; the position of one is its number."""
-        inner = [StreamKey(entry.source, entry.stream) for step in self.steps for entry in self.component(step).inputs]
+        inner = [
+            StreamKey(entry.source, entry.stream)
+            for step in self.steps
+            for entry in self.component(step).inputs
+        ]
         return tuple(dict.fromkeys([*self.sources, *inner, *self.outputs.values()]))
 
     @cached_property
@@ -109,9 +114,13 @@ class ReplayPlan:
         if isinstance(key, StreamKey):
             heirs = self.readers_of(key)
         else:
-            heirs = [] if self.is_output(key) else [
-                step for step in self.steps if any(read.component == key for read in self.inputs_of(step))
-            ]
+            heirs = (
+                []
+                if self.is_output(key)
+                else [
+                    step for step in self.steps if any(read.component == key for read in self.inputs_of(step))
+                ]
+            )
         return self.tasks_of[heirs[0]][0] if heirs else -1
 
     def for_worker(self, directory: str) -> WorkerPlan:
@@ -144,7 +153,10 @@ def plan_replay(
     problems: list[str] = []
     given = keys_of(topology, sources, "source", problems)
     wanted = keys_of(topology, outputs, "output", problems)
+    problems += [problem for key in given.values() for problem in source_problems(topology, key)]
     problems += [problem for key in wanted.values() for problem in output_problems(topology, key)]
+    if len(given) > MOST_SOURCES:
+        problems.append(f"there are {len(given)} sources, and at most {MOST_SOURCES} are possible")
     if not outputs:
         problems.append("outputs is empty: name the components whose tuples are wanted")
     if not problems:
@@ -209,6 +221,12 @@ def key_of(topology: Topology, name: object, what: str, problems: list[str]) -> 
     return None
 
 
+def source_problems(topology: Topology, key: StreamKey) -> Iterator[str]:
+    """Why a frame cannot stand for a stream."""
+    if topology.component(key.component).outputs[key.stream].direct:
+        yield f"source {str(key)!r}: stream {key.stream!r} is direct, and no row of a frame says for which task it is"
+
+
 def output_problems(topology: Topology, key: StreamKey) -> Iterator[str]:
     """Why a stream cannot become a frame."""
     spec = topology.component(key.component)
@@ -252,8 +270,14 @@ def find_needed(
             else:
                 ahead.append(entry.source)
     for key, readers in missing.items():
-        what = "which a replay knows nothing of: give a frame, empty if need be" if key.stream == DEAD_LETTERS else "a spout"
-        problems.append(f"no source is given for {str(key)!r} ({what}), which {listed(sorted(readers))} reads")
+        what = (
+            "which a replay knows nothing of: give a frame, empty if need be"
+            if key.stream == DEAD_LETTERS
+            else "a spout"
+        )
+        problems.append(
+            f"no source is given for {str(key)!r} ({what}), which {listed(sorted(readers))} reads"
+        )
     for name in sorted({key.component for key in given} & needed):
         problems.append(
             f"{name!r} is given as a source, and must be run as well for what else is read from it; give all of its streams"

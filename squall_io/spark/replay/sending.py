@@ -1,0 +1,223 @@
+"""From the outboxes of a task to records: which tuples go together, and what becomes of values that cannot travel.
+
+Must not know: Spark, how outboxes are filled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Protocol
+
+from squall_io.spark.replay.inference import Conflict, kinds_of, merge_kinds
+from squall_io.spark.replay.notes import FIRST, ErrorNote, Totals, encode_errors
+from squall_io.spark.replay.plan import ReplayPlan, StreamKey
+from squall_io.spark.replay.records import (
+    ERRORS,
+    MOST_BYTES,
+    MOST_TUPLES,
+    NOBODY,
+    TOTALS,
+    More,
+    Record,
+    Row,
+    Unpicklable,
+    dumps,
+    encode_all,
+    origin_of,
+)
+from topology_api.tuples import Source
+from worker.emitter import short
+from worker.outbox import Outbox
+from worker.router import Output, ShuffleRoute
+
+#: Errors that wait to be noted.
+_ERRORS_AT_ONCE: Final = 100
+
+
+class Checker(Protocol):
+    """Sees whether rows fit a schema."""
+
+    def bad_rows(self, rows: Sequence[Row]) -> list[tuple[int, str]]:
+        """The rows that do not fit, by position, each with why."""
+
+
+class Sender:
+    """What one task, or one partition of a source, sends: records in order, and the notes beside them."""
+
+    def __init__(
+        self,
+        plan: ReplayPlan,
+        sender: int,
+        heir: int,
+        totals: Totals,
+        index: int,
+        checkers: Mapping[int, Checker],
+    ) -> None:
+        """`heir`: the task that its notes are handed to; `checkers`: of output streams that have a schema, by number."""
+        self.plan = plan
+        self.sender = sender
+        self.heir = heir
+        self.totals = totals
+        self.index = index
+        self.checkers = checkers
+        self.seq = 0
+        self.records: list[Record] = []
+        self.errors: list[ErrorNote] = []
+        #: Tuples that an outbox gathers: fewer of large ones.
+        self.least = 64
+
+    def take(self) -> list[Record]:
+        """The records since the last time."""
+        records, self.records = self.records, []
+        return records
+
+    def drain(self, dirty: list[Outbox], least: int) -> list[Outbox]:
+        """Send what is in outboxes with at least so many tuples; the others."""
+        left = []
+        for box in dirty:
+            if len(box.rows) < least:
+                left.append(box)
+            else:
+                batch = box.take(len(box.rows))
+                self.send(box.source, box.target, batch.rows, batch.roots, batch.more)
+        return left
+
+    def send(self, source: Source, target: int, rows: list[Row], roots: list[int], more: More) -> None:
+        """Send tuples to a task that is run, or to the frame that an output is."""
+        stream = self.plan.number_of[StreamKey(source.component, source.stream)]
+        if target == NOBODY:
+            rows, roots, more = self.without(self.misfits(stream, source, rows), source, rows, roots, more)
+        elif target not in self.plan.running:
+            return
+        if not rows:
+            return
+        try:
+            blobs = encode_all(rows, roots, more)
+        except Unpicklable:
+            rows, roots, more = self.without(unpicklable(source, rows), source, rows, roots, more)
+            blobs = encode_all(rows, roots, more) if rows else []
+        for blob in blobs:
+            self.put(target, stream, blob)
+        if blobs:
+            size = max(1, sum(map(len, blobs)) // len(rows))
+            self.least = max(1, min(MOST_TUPLES, MOST_BYTES // 4 // size))
+
+    def put(self, target: int, stream: int, blob: bytes) -> None:
+        """One record."""
+        self.records.append(Record(target, stream, self.sender, self.seq, blob))
+        self.seq += 1
+
+    def misfits(self, stream: int, source: Source, rows: list[Row]) -> list[tuple[int, str]]:
+        """The rows that do not fit the output's schema; without one, their types are noted instead."""
+        checker = self.checkers.get(stream)
+        if checker is not None:
+            return checker.bad_rows(rows)
+        totals = self.totals
+        if stream not in totals.conflicts:
+            try:
+                kinds = kinds_of(source.fields, rows)
+                known = totals.kinds.get(stream, kinds)
+                totals.kinds[stream] = [
+                    merge_kinds(f"field {name!r}", one, other)
+                    for name, one, other in zip(source.fields, known, kinds)
+                ]
+            except Conflict as conflict:
+                totals.conflicts[stream] = str(conflict)
+        return []
+
+    def without(
+        self,
+        bad: list[tuple[int, str]],
+        source: Source,
+        rows: list[Row],
+        roots: list[int],
+        more: More,
+    ) -> tuple[list[Row], list[int], More]:
+        """The other tuples; each bad one is an error of its emitter's."""
+        if not bad:
+            return rows, roots, more
+        for at, why in bad:
+            trees = [roots[at], *(root for root, _ in more.get(at, ()))]
+            self.fail("emit", source, values_text(rows[at]), trees, why)
+        left = [at for at in range(len(rows)) if at not in {at for at, _ in bad}]
+        place = {old: new for new, old in enumerate(left)}
+        kept = {place[at]: pairs for at, pairs in more.items() if at in place}
+        return [rows[at] for at in left], [roots[at] for at in left], kept
+
+    def fail(
+        self,
+        call: str,
+        source: Source | None,
+        values: str | None,
+        roots: list[int],
+        error: str | None,
+        trace: str = "",
+    ) -> None:
+        """Note an error of the task's."""
+        totals = self.totals
+        stream = None if source is None else str(StreamKey(source.component, source.stream))
+        origins = tuple(origin_of(root) for root in dict.fromkeys(roots) if root > 0)
+        note = ErrorNote(
+            totals.component, totals.task, self.index, call, stream, values, error, trace, origins
+        )
+        totals.errors += 1
+        if len(totals.first) < FIRST:
+            totals.first.append(note.text)
+        self.errors.append(note)
+        if len(self.errors) >= _ERRORS_AT_ONCE:
+            self.note_errors()
+
+    def note_errors(self) -> None:
+        """Send the errors that wait."""
+        if self.errors:
+            self.put(self.heir, ERRORS, encode_errors(self.errors))
+            self.errors = []
+
+    @property
+    def too_many(self) -> bool:
+        """Whether this task alone has more errors than the whole job may have."""
+        most = self.plan.max_errors
+        return most is not None and self.totals.errors > most
+
+    def finish(self) -> None:
+        """Send the notes, last of all."""
+        self.note_errors()
+        self.put(self.heir, TOTALS, dumps(self.totals))
+
+
+def unpicklable(source: Source, rows: Sequence[Row]) -> list[tuple[int, str]]:
+    """The rows that cannot be pickled, each with the field at fault."""
+    found = []
+    for at, row in enumerate(rows):
+        for name, value in zip(source.fields, row):
+            why = why_unpicklable(value)
+            if why is not None:
+                found.append(
+                    (
+                        at,
+                        f"field {name!r} of stream {source.stream!r} cannot be pickled, and so not reach another task: {why}",
+                    )
+                )
+                break
+    return found
+
+
+def why_unpicklable(value: Any) -> str | None:
+    """Why a value does not become a pickle, None when it does."""
+    try:
+        dumps(value)
+    except Unpicklable as error:
+        return str(error)
+    return None
+
+
+def values_text(row: Row) -> str:
+    """The values of a tuple, for people."""
+    return short(row, 1000)
+
+
+def add_output(output: Output) -> None:
+    """Let a stream's tuples go into a frame as well. By a route that is asked, as a stream with one reader has: the emitter's
+    short way is open to it, and not to a tuple that goes to fixed outboxes."""
+    output.picked.append(ShuffleRoute([Outbox(output.source, NOBODY)], 0))
+    output.shorten()
