@@ -195,6 +195,8 @@ class _Parser:
         if token.kind == "quoted":
             if token.text == "``":
                 self._fail(token.at, "the name between the back quotes is empty")
+            if "\0" in token.text:
+                self._fail(token.at, "a name holds no NUL character")
             return token.text[1:-1].replace("``", "`")
         if token.kind != "word":
             self._fail(token.at, f"{self._said(token)} stands where the name of a column is expected")
