@@ -9,13 +9,12 @@ Must not know: Spark, what batches hold.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from squall_io.spark.manifest.envelopes import UnreadableRecord, seal, unseal
 from squall_io.spark.manifest.files import Files
-from squall_io.spark.manifest.layout import COMMITS, CLAIMS, Seat, batch_of, claim_of, claim_path, fence_path
+from squall_io.spark.manifest.layout import CLAIMS, COMMITS, Seat, batch_of, claim_of, claim_path, fence_path
 from topology_api import SquallError
 
 CLAIM: Final = "claim"
@@ -46,15 +45,6 @@ class Claim:
     """Host and process, for people."""
     since: float
     """Seconds since 1970."""
-
-
-@dataclass(frozen=True)
-class Fence:
-    """What counts of the epoch before: the numbers of its batches."""
-
-    seat: Seat
-    epoch: int
-    counts: frozenset[int]
 
 
 @dataclass(frozen=True)
@@ -95,27 +85,27 @@ def read_claim(files: Files, seat: Seat, epoch: int) -> Claim:
         raise UnreadableRecord(path, f"is no claim of a Squall table: {error}") from None
 
 
-def read_fence(files: Files, seat: Seat, epoch: int) -> Fence:
-    """The fence of an epoch."""
+def read_fence(files: Files, seat: Seat, epoch: int) -> frozenset[int]:
+    """What the fence of an epoch says: the numbers that count of the epoch before it."""
     path = fence_path(seat, epoch)
     fields = unseal(FENCE, files.read(path), path)
     try:
-        return Fence(seat, epoch, frozenset(int(number) for number in fields["counts"]))
+        return frozenset(int(number) for number in fields["counts"])
     except (KeyError, TypeError, ValueError) as error:
         raise UnreadableRecord(path, f"is no fence of a Squall table: {error}") from None
 
 
-def take_over(
-    files: Files, seat: Seat, incarnation: tuple[int, int], owner: str, now: float
-) -> int:
-    """Become the owner of a seat; its new epoch. `Superseded`: a newer incarnation has claimed it already."""
+def take_over(files: Files, seat: Seat, incarnation: tuple[int, int], owner: str, now: float) -> int:
+    """Become the owner of a seat; its new epoch. `Superseded`: a newer incarnation has claimed it already.
+
+    Of two of the same incarnation the later one owns it. When the answer to a claim is lost, the next try claims the epoch
+    after it; nothing was ever written in the one between.
+    """
     while True:
         listing = list_claims(files)
         newest = listing.newest(seat)
         if newest:
-            claim = read_claim(files, seat, newest)
-            if claim.incarnation > incarnation:
-                raise Superseded(seat, newest, f"{claim.owner}, incarnation {claim.incarnation}")
+            _require_older(files, seat, newest, incarnation)
         record = {"incarnation": list(incarnation), "owner": owner, "since": now}
         if files.put_if_absent(claim_path(seat, newest + 1), seal(CLAIM, record)):
             break
@@ -125,20 +115,40 @@ def take_over(
     return newest + 1
 
 
-def publish_fence(files: Files, seat: Seat, epoch: int) -> Fence:
-    """See to it that the fence of an epoch is there, and give it. The claim of that epoch must have been seen."""
+def _require_older(files: Files, seat: Seat, epoch: int, incarnation: tuple[int, int]) -> None:
+    try:
+        claim = read_claim(files, seat, epoch)
+    except UnreadableRecord as problem:
+        if problem.newer:
+            raise
+        return  # damaged: whoever it was, the order of the epochs decides what counts
+    if claim.incarnation > incarnation:
+        raise Superseded(seat, epoch, _described(claim))
+
+
+def publish_fence(files: Files, seat: Seat, epoch: int) -> frozenset[int]:
+    """See to it that the fence of an epoch is there: the numbers that count of the epoch before it.
+
+    The claim of that epoch must have been seen before this is called.
+    """
     batches = [batch_of(status.name) for status in files.list(COMMITS)]
-    counts = counted(seat, epoch - 1, [batch.number for batch in batches if batch and (batch.seat, batch.epoch) == (seat, epoch - 1)])
-    if files.put_if_absent(fence_path(seat, epoch), seal(FENCE, {"counts": sorted(counts.counts)})):
+    before = (seat, epoch - 1)
+    counts = frozenset(batch.number for batch in batches if batch and (batch.seat, batch.epoch) == before)
+    if files.put_if_absent(fence_path(seat, epoch), seal(FENCE, {"counts": sorted(counts)})):
         return counts
     return read_fence(files, seat, epoch)
 
 
-def counted(seat: Seat, epoch: int, numbers: Iterable[int]) -> Fence:
-    """The fence that says that these batches of an epoch count."""
-    return Fence(seat, epoch + 1, frozenset(numbers))
+def require_owner(files: Files, seat: Seat, epoch: int) -> None:
+    """Look whether nobody has claimed the seat after this epoch; `Superseded`."""
+    if not files.exists(claim_path(seat, epoch + 1)):
+        return
+    try:
+        by = _described(read_claim(files, seat, epoch + 1))
+    except UnreadableRecord as problem:
+        by = f"a task whose claim {problem}"
+    raise Superseded(seat, epoch + 1, by)
 
 
-def is_owner(files: Files, seat: Seat, epoch: int) -> bool:
-    """Whether nobody has claimed the seat after this epoch."""
-    return not files.exists(claim_path(seat, epoch + 1))
+def _described(claim: Claim) -> str:
+    return f"{claim.owner}, incarnation {claim.incarnation[0]}.{claim.incarnation[1]}"

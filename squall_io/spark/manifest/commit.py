@@ -2,39 +2,58 @@
 
 A batch of the owner of (seat, epoch n) goes through these steps, each of which may be tried again:
 
-1. write    Spark writes its rows to `staging/<batch>/`.
-2. move     each file is renamed to its place among the table's files, under a name that only this batch has.
-3. publish  the manifest entry, with every file and its digest, is put at `commits/<batch>.json`, where nothing was.
-4. look     is there a claim of epoch n + 1? If so, the batch is not acked: `Superseded`.
-5. ack      the batch's tuples are acked.
-6. clear    `staging/<batch>/` is deleted.
+1. write    Spark writes its rows to `staging/<batch>/<attempt>/`, a folder that no other job has ever written to.
+2. list     the files that it left are found.
+3. check    is there a claim of epoch n + 1? If so, nothing is moved any more: `Superseded`.
+4. move     each file is renamed to its place among the table's files, under a name that only this attempt has.
+5. publish  the manifest entry, with every file and its digest, is put at `commits/<batch>.json`, where nothing was.
+6. look     is there a claim of epoch n + 1? If so, the batch is not acked: `Superseded`.
+7. ack      the batch's tuples are acked.
+8. clear    `staging/<batch>/` is deleted.
 
-**What counts.** An entry of epoch n counts if there is no claim n + 1, or if fence n + 1 names it. A fence is put once (put
-if absent) and never changed. `state.read_state` lists the entries first and the claims after them.
+**What counts.** An entry that a checkpoint has counts. Any other entry of epoch n counts if there is no claim n + 1, or if
+fence n + 1 names it. A fence is put once (put if absent) and never changed. `state.read_state` lists the entries first, then
+claims and fences, and reads the newest checkpoint last.
 
-**Why it is right.** Calls on the store are atomic, and what was put before a call began is seen by it (`files.Files`).
+**Why it is right.** What was put before a call began, and is not deleted, is seen by it (`files.Files`). Claims, fences and
+the newest checkpoint are never deleted. An entry is deleted only when a checkpoint has it, or when a fence has left it out.
 
-*What was acked counts for ever.* A was acked in epoch n, so its entry was there before step 4 began, and no claim n + 1 was
-there when step 4 looked; so claim n + 1, if there ever is one, was put after the entry. Fence n + 1 is made from a listing
-that begins after its maker has seen claim n + 1, hence after the entry: it names the entry, whoever made it. And until there
-is a claim n + 1, the entry counts without a fence. Entries are deleted only once a checkpoint has them (`checkpoints`).
+*The lemma.* Let somebody have found entry A of epoch n, and later have found no claim n + 1. Then A counts for every look that
+begins after that. For claim n + 1, if there ever is one, was put after A was there; fence n + 1 is made from a listing that
+begins after its maker has seen claim n + 1, hence after A was there. Either the listing shows A: then the fence names it. Or
+A was deleted before; not by a sweeper, who deletes only what a fence has left out, so because a checkpoint has it. Then the
+checkpoint is older than the fence, and a reader, who looks for it after it has read the fence, finds it, or a newer one,
+which has all that it has. Without a fence the reader sees A itself, or finds it gone, and then the same holds.
 
-*What a reader has seen to count will count for ever.* With no claim n + 1 in a listing that was begun after the entry was seen, the
-same argument holds. With a fence, fences do not change.
+*What was acked counts for ever*: its owner is somebody who put A, and found no claim later (step 6). *What a reader has seen
+to count will count for ever*: it found A, and no claim later, or a fence that names it, or a checkpoint that has it; those do
+not change. So whoever makes a checkpoint may put what it has seen to count into it.
 
-*What does not count is never acked.* The entry is not in fence n + 1, so it was put after the listing that made the fence,
-so after claim n + 1; step 4 comes after it and finds the claim.
+*What does not count is never acked.* Fence n + 1 does not name A and no checkpoint has it: A was put after the listing that
+made the fence began, so after claim n + 1; step 6 comes after it and finds the claim.
 
 *Once.* The name of a batch is given by its owner alone: an epoch has one owner (its claim is put if absent), which numbers
-its batches one after the other. Should the answer to step 3 be lost, it is tried again, and "taken" is success when the
-entry that is there has the digest of ours: nobody else writes that name.
+its batches one after the other. Should the answer to step 5 be lost, it is tried again, and "taken" is success when the
+entry that is there has the digest of ours: nobody else writes that name. If it is taken, and gone when it is read, a checkpoint
+has it or a sweeper has deleted it; there is a sweeper only if there is a claim n + 1, so step 6 tells which. Should an entry
+be put again that a checkpoint has, it is the same batch still.
 
-*Whole.* A reader knows a batch's files from its entry alone, and the entry is put after all of them are in place.
+*Whole.* A reader knows a batch's files from its entry alone, and the entry is put after all of them are in place. Files under
+another attempt's name are not this one's, whoever goes on writing in its folder.
 
-**What may be there twice.** An owner that dies between 3 and 5 leaves a batch that counts and was not acked: its tuples are
-replayed, and their rows come again in a batch of the next owner. `key=` removes those on reading.
+*Nothing of a dead owner is left* once a later owner has swept, apart from what is in the zombie's staging folder: step 3 saw no
+claim after step 2 had found the files; so all that is ever moved was in the staging folder before the claim that the
+sweeper made, and the sweeper, who looks there after its claim, finds each file either there, and deletes it, or moved, in the
+directory of the table that has the name of the one in the staging folder (see `sweep`). What a zombie's Spark job writes
+later is never moved. It makes the staging folder anew, so the next owner finds it. An entry that a zombie puts
+later does not count, and is deleted by the next owner too.
 
-**Leftovers**: see `sweep`.
+**What may be there twice.** An owner that dies between 5 and 7 leaves a batch that counts and was not acked: its tuples are
+replayed, and their rows come again in a batch of the next owner. So does an owner whose entry was there when the fence was
+made, and which was superseded when it looked. `key=` removes those on reading.
+
+**Who may only read** and finds a claim without its fence cannot make the fence; it takes all entries of the epoch for counted:
+those that were acked, and perhaps one more (`State.uncertain`).
 Must not know: Spark, tuples, threads.
 """
 
@@ -44,10 +63,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from squall_io.spark.manifest.claims import Superseded, is_owner, read_claim
+from squall_io.spark.manifest.claims import require_owner
 from squall_io.spark.manifest.entries import DataFile, Entry, decode_entry, encode_entry
 from squall_io.spark.manifest.files import FileMissing, Files, FileStatus, each
-from squall_io.spark.manifest.layout import BatchName, Seat
+from squall_io.spark.manifest.layout import BatchName, Seat, is_hidden
+from squall_io.spark.manifest.sweep import delete_leftovers
 from topology_api import SquallError
 
 
@@ -73,9 +93,10 @@ class Owner:
 
 @dataclass
 class BatchCommit:
-    """One batch on its way into the table, after Spark has written it to `name.staging`.
+    """One batch on its way into the table, after Spark has written it to `name.attempt(attempt)`.
 
-    `run` takes all steps that are left. When it raises `FilesUnavailable`, run it again later: it goes on where it was.
+    `run` takes all steps that are left. When it raises `FilesUnavailable`, run it again later: it goes on where it was. After
+    `BatchLost` Spark has to write the batch again, to the folder of the next attempt, for a commit of that attempt.
     """
 
     files: Files
@@ -83,6 +104,7 @@ class BatchCommit:
     name: BatchName
     rows: int
     schema: int
+    attempt: int = 1
     #: Called with each step's name before it is taken; tests freeze, kill and fail here.
     at: Callable[[str], None] = lambda step: None
     wall: Callable[[], float] = time.time
@@ -90,100 +112,110 @@ class BatchCommit:
     _entry: Entry | None = None
     _listed: bool = False
     _moved: bool = False
-    _published: bool = False
 
     def run(self) -> Entry:
-        """Move, publish, look; the entry, which counts. `Superseded`, `BatchLost`, `BatchConflict`, and what `Files` raises."""
+        """Take steps 2 to 6; the entry, which counts. `Superseded`, `BatchLost`, `BatchConflict`, and what `Files` raises."""
         if not self._listed:
             self.at("list")
             self._list()
         if not self._moved:
             self.at("move")
-            self._move()
-        if not self._published:
+            each(lambda move: self._move(*move), self._moves)
+            self._moved = True
+        if self._entry is None:
             self.at("publish")
-            self._publish()
+            self._entry = self._publish()
         self.at("look")
         self._look()
-        assert self._entry is not None
         return self._entry
 
     def clear(self) -> None:
-        """Delete what is left of the staging folder; the batch has been acked."""
+        """Delete what is left of the staging folder, and what attempts before this one have moved; the batch has been acked."""
         self.at("clear")
-        self.files.delete(self.name.staging)
+        if self.attempt > 1:
+            delete_leftovers(self.files, self.name, {file.path for _, file in self._moves})
+        else:
+            self.files.delete(self.name.staging)
 
     def _list(self) -> None:
         """Find what Spark wrote, and give each file its place."""
-        below = len(self.name.staging) + 1
-        staged = [status for status in self.files.walk(self.name.staging) if is_data(status, below)]
+        folder = self.name.attempt(self.attempt)
+        below = len(folder) + 1
+        staged = [status for status in self.files.walk(folder) if is_data(status, below)]
+        self.at("check")
+        self._look()
         if self.rows and not staged:
-            raise BatchLost(f"batch {self.name}: Spark has left no file in {self.files.root}/{self.name.staging}")
-        digests = each(lambda status: self.files.digest(status.path), staged)
+            raise BatchLost(f"batch {self.name}: Spark has left no file in {self.files.root}/{folder}")
+        try:
+            digests = each(lambda status: self.files.digest(status.path), staged)
+        except FileMissing as missing:
+            raise self._lost(folder) from missing
         self._moves = []
         for number, (status, digest) in enumerate(zip(staged, digests)):
-            folder, _, name = status.path[below:].rpartition("/")
-            place = self.name.data_file(number, suffix_of(name))
-            target = f"{folder}/{place}" if folder else place
+            directory, _, name = status.path[below:].rpartition("/")
+            place = self.name.data_file(self.attempt, number, suffix_of(name))
+            target = f"{directory}/{place}" if directory else place
             self._moves.append((status.path, DataFile(target, status.size, digest)))
         self._listed = True
 
-    def _move(self) -> None:
-        """Rename each file to its place."""
-        each(lambda move: self._move_file(*move), self._moves)
-        self._moved = True
-
-    def _move_file(self, source: str, file: DataFile) -> None:
+    def _move(self, source: str, file: DataFile) -> None:
+        """Rename a file to its place, unless an earlier try of ours did it whose answer was lost."""
         try:
             if self.files.move_if_absent(source, file.path):
                 return
         except FileMissing:
-            if not self.files.exists(file.path):
-                self._look()  # a new owner sweeps; else it is a riddle
-                raise BatchLost(f"batch {self.name}: {self.files.root}/{source} is gone") from None
-        # An earlier try of ours did it, and its answer was lost; or somebody writes under our names.
-        if self.files.digest(file.path) != file.digest:
+            pass
+        try:
+            digest = self.files.digest(file.path)
+        except FileMissing as missing:
+            raise self._lost(source) from missing
+        if digest != file.digest:
             raise BatchConflict(
                 f"batch {self.name}: {self.files.root}/{file.path} is there already, with other content. The name is this"
-                " batch's alone: is this table written by a copy of the topology's store, or was the file changed by hand?"
+                " batch's alone: does a copy of the cluster's store write to this table, or was the file changed by hand?"
             )
 
-    def _publish(self) -> None:
-        """Put the manifest entry."""
-        if self._entry is None:
-            owner = self.owner
-            self._entry = Entry(
-                self.name,
-                owner.topology,
-                owner.topology_id,
-                owner.component,
-                owner.incarnation,
-                self.schema,
-                self.rows,
-                tuple(file for _, file in self._moves),
-                self.wall(),
-            )
+    def _publish(self) -> Entry:
+        """Put the manifest entry; the one that is there."""
+        owner = self.owner
+        entry = Entry(
+            self.name,
+            owner.topology,
+            owner.topology_id,
+            owner.component,
+            owner.incarnation,
+            self.schema,
+            self.rows,
+            tuple(file for _, file in self._moves),
+            self.wall(),
+        )
         path = self.name.commit
-        if not self.files.put_if_absent(path, encode_entry(self._entry)):
+        if self.files.put_if_absent(path, encode_entry(entry)):
+            return entry
+        try:
             there = decode_entry(self.files.read(path), path)
-            if there.content != self._entry.content:
-                raise BatchConflict(
-                    f"batch {self.name}: its entry {self.files.root}/{path} is there already, and is another batch's"
-                )
-            self._entry = there
-        self._published = True
+        except FileMissing:
+            return entry  # an earlier try put it, and it is in a checkpoint, or swept: the look will tell
+        if there.content != entry.content:
+            raise BatchConflict(
+                f"batch {self.name}: its entry {self.files.root}/{path} is there already, and is another batch's. The name"
+                " is this batch's alone: does a copy of the cluster's store write to this table?"
+            )
+        return there
 
     def _look(self) -> None:
         """Whether this owner is still the owner; `Superseded`."""
-        seat, epoch = self.owner.seat, self.owner.epoch
-        if not is_owner(self.files, seat, epoch):
-            claim = read_claim(self.files, seat, epoch + 1)
-            raise Superseded(seat, epoch + 1, f"{claim.owner}, incarnation {claim.incarnation}")
+        require_owner(self.files, self.owner.seat, self.owner.epoch)
+
+    def _lost(self, path: str) -> BatchLost:
+        """What a file that is gone means, if no new owner has swept it; `Superseded`."""
+        self._look()
+        return BatchLost(f"batch {self.name}: {self.files.root}/{path} is gone, or a file in it")
 
 
 def is_data(status: FileStatus, below: int) -> bool:
     """Whether a file in a staging folder holds rows: no part of its path there is hidden, as Spark's own files are."""
-    return not status.is_folder and not any(part[:1] in "_." for part in status.path[below:].split("/"))
+    return not status.is_folder and not any(map(is_hidden, status.path[below:].split("/")))
 
 
 def suffix_of(name: str) -> str:

@@ -20,10 +20,12 @@ FORMAT: Final = 1
 class UnreadableRecord(SquallError):
     """A record of a manifest that cannot be read: damaged, truncated, or written by a newer Squall."""
 
-    def __init__(self, path: str, why: str) -> None:
-        super().__init__(path, why)
+    def __init__(self, path: str, why: str, newer: bool = False) -> None:
+        super().__init__(path, why, newer)
         self.path = path
         self.why = why
+        self.newer = newer
+        """A newer Squall has written it."""
 
     def __str__(self) -> str:
         return f"{self.path} {self.why}"
@@ -49,7 +51,7 @@ def unseal(kind: str, data: bytes, path: str) -> dict[str, Any]:
     """The fields of a record that was read from `path`; `UnreadableRecord`."""
     try:
         inside = json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise UnreadableRecord(
             path, f"is truncated or damaged: its {len(data)} bytes are no JSON text"
         ) from None
@@ -58,7 +60,7 @@ def unseal(kind: str, data: bytes, path: str) -> dict[str, Any]:
     number = inside.get("format")
     if type(number) is int and number > FORMAT:
         why = f"has format {number}; this Squall reads formats up to {FORMAT}: read it with a newer Squall"
-        raise UnreadableRecord(path, why)
+        raise UnreadableRecord(path, why, newer=True)
     digest = inside.pop("digest", None)
     if digest != digest_of(canonical(inside)):
         raise UnreadableRecord(path, "is damaged: its digest does not fit what it holds")

@@ -4,11 +4,15 @@ Three things make the commit protocol possible, and every store must keep them:
 1. `put_if_absent` and `move_if_absent` have one winner, however many try; the loser changes nothing.
 2. A file is there with all of its content, or not at all.
 3. What one call has put, a call that begins later sees, from whatever machine: `list`, `read` and `exists` are never stale.
+   What is put while a listing is under way may be in it or not: HDFS gives a large folder piece by piece.
+
+A call that raised `FilesUnavailable` may have been done, or may be done at any later time: a request waits in a frozen server.
 Must not know: what files hold, Spark.
 """
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -64,10 +68,10 @@ class Files(Protocol):
     def root(self) -> str:
         """The table's whole path, as people write it: `hdfs://host:9000/warehouse/counts`."""
 
-    def list(self, folder: str) -> list[FileStatus]:
+    def list(self, folder: str) -> builtins.list[FileStatus]:
         """What lies in a folder, by name; nothing if there is no such folder."""
 
-    def walk(self, folder: str) -> list[FileStatus]:
+    def walk(self, folder: str) -> builtins.list[FileStatus]:
         """What lies in a folder and below it, folders included, by path; nothing if there is no such folder."""
 
     def exists(self, path: str) -> bool:
@@ -95,7 +99,8 @@ class Files(Protocol):
 def each(function: Callable[[_Item], _Result], items: Iterable[_Item]) -> list[_Result]:
     """The function's results in order, several calls at once; the first error comes through."""
     listed = list(items)
-    if len(listed) < 2:
+    at_once = min(_AT_ONCE, len(listed))
+    if at_once < 2:
         return [function(item) for item in listed]
-    with ThreadPoolExecutor(min(_AT_ONCE, len(listed)), thread_name_prefix="squall-files") as pool:
+    with ThreadPoolExecutor(at_once, thread_name_prefix="squall-files") as pool:
         return list(pool.map(function, listed))

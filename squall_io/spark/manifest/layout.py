@@ -2,7 +2,7 @@
 
 ```
 PATH/                                            the table; every path below is relative to it
-  <partition directories>/squall-<batch>-<n>.parquet   rows, in Hive's layout; <batch> says who wrote them
+  <partition directories>/squall-<batch>-<attempt>-<n>.parquet   rows, in Hive's layout; <batch> says who wrote them
   _squall/                                       hidden from Hive, Impala and Spark by its first character
     table.json                                   what the table is: file format, partition columns
     schemas/<n>.json                             its schemas, each with more columns than the one before
@@ -10,11 +10,13 @@ PATH/                                            the table; every path below is 
     claims/<seat>.<epoch>.claim.json             who owns a seat in this epoch
     claims/<seat>.<epoch>.fence.json             which batches of the epoch before count
     checkpoints/<n>.json, part-*.json.gz         many entries in one file
-    staging/<batch>/                             what Spark writes before it is moved into place
+    staging/<batch>/<attempt>/                   what Spark writes before it is moved into place
     results/<run>/, versions/<n>.json            of a reprocessed table: rows, and which of them are the latest
     tmp/<file>.<random>                          a file that is being written, before its rename
 ```
-A *seat* is one task of one submitted topology: `<topology id>.<component>.<index>`; a *batch* is `<seat>.<epoch>.<number>`.
+A *seat* is one task of one submitted topology: `<topology id>.<component>.<index>`; a *batch* is `<seat>.<epoch>.<number>`; an
+*attempt* is one Spark job that writes a batch, counted from 1: what the tasks of an attempt that failed may still write is
+never in the folder of another.
 Must not know: file systems, what the files hold.
 """
 
@@ -92,12 +94,21 @@ class BatchName:
 
     @property
     def staging(self) -> str:
-        """The folder that Spark writes it to."""
+        """The folder of its attempts."""
         return f"{STAGING}/{self}"
 
-    def data_file(self, number: int, suffix: str) -> str:
-        """The name of its data file of this number; `suffix` with its dot: ".snappy.parquet"."""
-        return f"{DATA_PREFIX}{self}-{number:05d}{suffix}"
+    def attempt(self, number: int) -> str:
+        """The folder that Spark writes it to, the `number`-th time it tries."""
+        return f"{self.staging}/{number}"
+
+    @property
+    def data_prefix(self) -> str:
+        """What the names of its data files begin with, and of no other batch's."""
+        return f"{DATA_PREFIX}{self}-"
+
+    def data_file(self, attempt: int, number: int, suffix: str) -> str:
+        """The name of an attempt's data file of this number; `suffix` with its dot: ".snappy.parquet"."""
+        return f"{self.data_prefix}{attempt}-{number:05d}{suffix}"
 
 
 def claim_path(seat: Seat, epoch: int) -> str:
@@ -126,11 +137,18 @@ def version_path(number: int) -> str:
 
 
 def batch_of(name: str) -> BatchName | None:
-    """The batch that `<batch>`, `<batch>.json` or `squall-<batch>-00000.parquet` names; None: it is no such name."""
-    if name.startswith(DATA_PREFIX):
-        name = name[len(DATA_PREFIX) :].rpartition("-")[0]
-    parts = name.removesuffix(".json").split(".")
-    if len(parts) != 5 or not all(part.isascii() and part.isdecimal() for part in parts[2:]):
+    """The batch that `<batch>`, `<batch>.json` or `squall-<batch>-1-00000.parquet` names; None: it is no such name."""
+    found = _parsed(name.removesuffix(".json"))
+    if found is None and name.startswith(
+        DATA_PREFIX
+    ):  # in this order: a topology may be called "squall-something"
+        found = _parsed(name.removeprefix(DATA_PREFIX).rsplit("-", 2)[0])
+    return found
+
+
+def _parsed(name: str) -> BatchName | None:
+    parts = name.split(".")
+    if len(parts) != 5 or not all(map(_is_number, parts[2:])):
         return None
     return BatchName(Seat(parts[0], parts[1], int(parts[2])), int(parts[3]), int(parts[4]))
 
@@ -140,7 +158,7 @@ def claim_of(name: str) -> tuple[Seat, int, str] | None:
     parts = name.split(".")
     if len(parts) != 6 or parts[4] not in ("claim", "fence") or parts[5] != "json":
         return None
-    if not (parts[2].isdecimal() and parts[3].isdecimal()):
+    if not all(map(_is_number, parts[2:4])):
         return None
     return Seat(parts[0], parts[1], int(parts[2])), int(parts[3]), parts[4]
 
@@ -148,4 +166,14 @@ def claim_of(name: str) -> tuple[Seat, int, str] | None:
 def number_of(name: str) -> int | None:
     """The number that `<n>.json` names; None: it is no such name."""
     stem = name.removesuffix(".json")
-    return int(stem) if stem != name and stem.isascii() and stem.isdecimal() else None
+    return int(stem) if stem != name and _is_number(stem) else None
+
+
+def is_hidden(name: str) -> bool:
+    """Whether Spark's readers pass over a file or folder of this name: `_temporary`, `.part-0.crc`, but not `_day=1`."""
+    return name.startswith(".") or (name.startswith("_") and "=" not in name)
+
+
+def _is_number(text: str) -> bool:
+    """Whether it is a number as we write them: "007" would be read as 7, whose file is another one."""
+    return text.isascii() and text.isdecimal() and text == str(int(text))

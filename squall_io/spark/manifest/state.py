@@ -1,20 +1,20 @@
 """What a table holds at a moment: the entries that count, as far as they can be read.
 
-The order of the look is what makes it right: first the commits, then the checkpoints (an entry that was deleted before the
-first listing is in a checkpoint that the second one shows), then the claims (see `commit`).
+The order of the look is what makes it right: the commits, then the claims and fences, the checkpoint last (see `commit`). What
+the checkpoint has counts, whatever the fences say: an entry that was deleted before a fence was made is not in that fence.
 Must not know: Spark, rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from squall_io.spark.manifest.checkpoints import Checkpoint, read_newest
 from squall_io.spark.manifest.claims import Listing, list_claims, publish_fence, read_fence
 from squall_io.spark.manifest.entries import Entry, decode_entry
 from squall_io.spark.manifest.envelopes import UnreadableRecord
-from squall_io.spark.manifest.files import FileMissing, Files, FilesRefused, each
+from squall_io.spark.manifest.files import FileMissing, Files, FilesRefused, FileStatus, each
 from squall_io.spark.manifest.layout import COMMITS, BatchName, Seat, batch_of
 from topology_api import SquallError
 
@@ -51,7 +51,12 @@ class State:
     checkpoint: Checkpoint
     """The newest checkpoint; number 0: there is none."""
     uncovered: tuple[Entry, ...]
-    """Those that count and that the checkpoint lacks."""
+    """Those that count for certain and that the checkpoint lacks."""
+    needless: tuple[BatchName, ...]
+    """Batches with an entry of their own that the checkpoint has too."""
+    uncertain: tuple[BatchName, ...]
+    """Batches that are taken for counted because we may only read: a new owner has claimed their task, and has not said yet
+    what counts. It may leave one out that was not acked; the others count."""
     claims: Listing
 
     @property
@@ -61,7 +66,7 @@ class State:
 
 
 def read_state(files: Files) -> State:
-    """Look at a table. What `Files` raises comes through, and `UnreadableRecord` for a fence."""
+    """Look at a table. What `Files` raises comes through."""
     for _ in range(_LOOKS):
         try:
             return _look(files)
@@ -77,31 +82,84 @@ def require_readable(files: Files, state: State) -> State:
     return state
 
 
+@dataclass(frozen=True)
+class _Verdict:
+    """What counts of a seat's epoch."""
+
+    counts: frozenset[int] | None = None
+    """The numbers of its batches; None: all of them."""
+    certain: bool = True
+    problem: UnreadableRecord | None = None
+    """The fence cannot be read: nobody knows."""
+
+    def has(self, batch: BatchName) -> bool:
+        """Whether a batch of the epoch counts."""
+        return self.counts is None or batch.number in self.counts
+
+
 def _look(files: Files) -> State:
-    found = [batch_of(status.name) for status in files.list(COMMITS)]
-    checkpoint = read_newest(files)
+    found = {batch for status in files.list(COMMITS) if (batch := _batch_at(status)) is not None}
     claims = list_claims(files)
+    epochs = sorted({(batch.seat, batch.epoch) for batch in found})
+    verdicts = dict(zip(epochs, each(lambda epoch: _decide(files, *epoch, claims), epochs)))
+    checkpoint = read_newest(files)
     covered = {entry.batch for entry in checkpoint.entries}
-    open_names = sorted({batch for batch in found if batch is not None and batch not in covered})
-    counting, abandoned = _decide(files, open_names, claims)
-    read: list[Entry] = []
-    unreadable = list(checkpoint.unreadable)
-    for result in each(lambda batch: _read_entry(files, batch), counting):
-        if isinstance(result, Entry):
-            read.append(result)
-        else:
-            unreadable.append(result)
+    counting, abandoned = _sorted_out(found - covered, verdicts)
+    results = each(lambda batch: _read_entry(files, batch), counting)
+    read = [result for result in results if isinstance(result, Entry)]
     every = sorted((*checkpoint.entries, *read), key=lambda entry: (entry.committed, entry.batch))
     replaced = {name for entry in every for name in entry.replaces}
+    uncertain = {batch for batch in counting if not verdicts[batch.seat, batch.epoch].certain}
     return State(
         entries=tuple(entry for entry in every if str(entry.batch) not in replaced),
         replaced=tuple(entry for entry in every if str(entry.batch) in replaced),
         abandoned=tuple(abandoned),
-        unreadable=tuple(unreadable),
+        unreadable=(
+            *checkpoint.unreadable,
+            *(verdict.problem for verdict in verdicts.values() if verdict.problem is not None),
+            *(result for result in results if isinstance(result, UnreadableRecord)),
+        ),
         checkpoint=checkpoint,
-        uncovered=tuple(read),
+        uncovered=tuple(entry for entry in read if entry.batch not in uncertain),
+        needless=tuple(sorted(found & covered)),
+        uncertain=tuple(sorted(uncertain)),
         claims=claims,
     )
+
+
+def _batch_at(status: FileStatus) -> BatchName | None:
+    batch = batch_of(status.name)
+    return batch if batch is not None and batch.commit == status.path else None
+
+
+def _decide(files: Files, seat: Seat, epoch: int, claims: Listing) -> _Verdict:
+    """What counts of an epoch; all of it if nobody came after it."""
+    after = (seat, epoch + 1)
+    if after not in claims.claims:
+        return _Verdict()
+    try:
+        if after in claims.fences:
+            return _Verdict(read_fence(files, *after))
+        # The new owner has put its claim and not its fence: it may have died in between. Whoever comes by may make it.
+        return _Verdict(publish_fence(files, *after))
+    except FilesRefused:
+        return _Verdict(certain=False)
+    except UnreadableRecord as problem:
+        return _Verdict(frozenset(), problem=problem)
+
+
+def _sorted_out(
+    batches: Iterable[BatchName], verdicts: Mapping[tuple[Seat, int], _Verdict]
+) -> tuple[list[BatchName], list[BatchName]]:
+    """Which of the batches count, and which do not; of an epoch whose fence cannot be read, neither is known."""
+    counting, abandoned = [], []
+    for batch in sorted(batches):
+        verdict = verdicts[batch.seat, batch.epoch]
+        if verdict.has(batch):
+            counting.append(batch)
+        elif verdict.problem is None:
+            abandoned.append(batch)
+    return counting, abandoned
 
 
 def _read_entry(files: Files, batch: BatchName) -> Entry | UnreadableRecord:
@@ -109,32 +167,3 @@ def _read_entry(files: Files, batch: BatchName) -> Entry | UnreadableRecord:
         return decode_entry(files.read(batch.commit), batch.commit)
     except UnreadableRecord as problem:
         return problem
-
-
-def _decide(
-    files: Files, batches: Iterable[BatchName], claims: Listing
-) -> tuple[list[BatchName], list[BatchName]]:
-    """Which of the batches count, and which do not."""
-    decided: dict[tuple[Seat, int], frozenset[int] | None] = {}
-    counting, abandoned = [], []
-    for batch in batches:
-        key = (batch.seat, batch.epoch)
-        if key not in decided:
-            decided[key] = counted_of(files, batch.seat, batch.epoch, claims)
-        numbers = decided[key]
-        (counting if numbers is None or batch.number in numbers else abandoned).append(batch)
-    return counting, abandoned
-
-
-def counted_of(files: Files, seat: Seat, epoch: int, claims: Listing) -> frozenset[int] | None:
-    """The numbers of an epoch's batches that count, as its fence has them; None: all, since nobody came after it."""
-    after = (seat, epoch + 1)
-    if after not in claims.claims:
-        return None
-    if after in claims.fences:
-        return read_fence(files, *after).counts
-    # The new owner has put its claim and not its fence: it may have died in between. Whoever comes by may make it.
-    try:
-        return publish_fence(files, *after).counts
-    except FilesRefused:
-        return None  # we may only read: whatever was acked is in our listing too, and perhaps one more

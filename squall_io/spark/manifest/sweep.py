@@ -1,21 +1,38 @@
 """Leftovers: what owners that died, or were superseded, left of batches that do not count.
 
-A batch leaves traces only while its staging folder is there: it is made before anything else, and deleted last, by the batch's
-owner once the batch is acked. So whoever sweeps needs to look at the staging folders of the seat's earlier epochs alone. The partition
-directories of a batch's data are those below its staging folder: moving files out of it leaves them there, empty.
+A batch leaves data files only while its staging folder is there: it is made before anything else, and deleted last, by the
+batch's owner once the batch is acked. So whoever sweeps needs to look at the staging folders of the seat's earlier epochs
+alone. The partition directories of a batch's data are those below its attempts: moving files out of them leaves them there,
+empty. Entries that do not count lie in the open, and temporary files have their owner's name.
 
 Only the owner of a seat sweeps it, and only epochs before its own, after their fences are there: what it deletes can never
-count any more. Seats of tasks that are gone (their index is not below the sink's parallelism) are taken over like one's own first,
-by whichever task of the sink comes first. Seats of other components and other topologies are never touched.
+count any more (see `commit`). Seats of tasks that are gone (their index is not below the sink's parallelism) are taken over
+like one's own first, by whichever task of the sink comes first. Seats of other components and other topologies are never
+touched.
 Must not know: Spark.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from typing import Final
+
 from squall_io.spark.manifest.claims import Superseded, list_claims, take_over
-from squall_io.spark.manifest.files import FileMissing, Files, each
-from squall_io.spark.manifest.layout import STAGING, TMP, BatchName, Seat, batch_of
-from squall_io.spark.manifest.state import State, read_state
+from squall_io.spark.manifest.files import Files, FileStatus, each
+from squall_io.spark.manifest.layout import (
+    CLAIMS,
+    STAGING,
+    TMP,
+    BatchName,
+    Seat,
+    batch_of,
+    claim_of,
+    is_hidden,
+)
+from squall_io.spark.manifest.state import read_state
+
+#: Temporary files that are no seat's own (of schemas and checkpoints) are deleted when they are so many seconds old.
+TMP_AGE: Final = 24 * 3600.0
 
 
 def sweep(files: Files, seat: Seat, epoch: int) -> int:
@@ -26,45 +43,16 @@ def sweep(files: Files, seat: Seat, epoch: int) -> int:
     state = read_state(files)
     if state.unreadable:
         return 0
-    deleted = sum(
-        _sweep_batch(files, batch, state)
-        for status in files.list(STAGING)
-        if (batch := batch_of(status.name)) is not None and batch.seat == seat and batch.epoch < epoch
-    )
-    old = [batch for batch in state.abandoned if batch.seat == seat and batch.epoch < epoch]
-    each(files.delete, [batch.commit for batch in old])
+    counted = {entry.batch: entry for entry in (*state.entries, *state.replaced)}
+    deleted = 0
+    for batch in _staged(files):
+        if batch.seat == seat and batch.epoch < epoch:
+            files_of = counted[batch].files if batch in counted else ()
+            deleted += delete_leftovers(files, batch, {file.path for file in files_of})
+    old = [batch.commit for batch in state.abandoned if batch.seat == seat and batch.epoch < epoch]
+    each(files.delete, old)
     _sweep_tmp(files, seat, epoch)
     return deleted
-
-
-def _sweep_batch(files: Files, batch: BatchName, state: State) -> int:
-    """Delete one batch's staging folder, and its data unless it counts."""
-    below = files.walk(batch.staging)
-    if batch in state.counted:
-        files.delete(batch.staging)
-        return 0
-    # First what could still be moved, then what was moved, last the folders, which say where to look.
-    each(files.delete, [status.path for status in below if not status.is_folder])
-    start = len(batch.staging) + 1
-    folders = ["", *(status.path[start:] for status in below if status.is_folder)]
-    prefix = batch.data_file(0, "").rpartition("-")[0] + "-"
-    found = [
-        status.path
-        for folder in folders
-        for status in files.list(folder)
-        if status.name.startswith(prefix) and not status.is_folder
-    ]
-    each(files.delete, found)
-    files.delete(batch.staging)
-    return len(found)
-
-
-def _sweep_tmp(files: Files, seat: Seat, epoch: int) -> None:
-    """Delete files of earlier epochs that were never finished; `<batch>.json.<random>`."""
-    for status in files.list(TMP):
-        batch = batch_of(status.name.rpartition(".")[0])
-        if batch is not None and batch.seat == seat and batch.epoch < epoch:
-            files.delete(status.path)
 
 
 def sweep_gone(
@@ -72,18 +60,67 @@ def sweep_gone(
 ) -> int:
     """Take over and sweep the seats of this sink's tasks that are gone; how many data files were deleted.
 
-    A seat that another task of the sink takes over first is left to it.
+    A seat that a task with a newer incarnation has taken over is left to it.
     """
     deleted = 0
-    staged = {batch.seat for status in files.list(STAGING) if (batch := batch_of(status.name)) is not None}
-    for seat in sorted(list_claims(files).seats & staged):
+    for seat in sorted({batch.seat for batch in _staged(files)} & list_claims(files).seats):
         same_sink = (seat.topology_id, seat.component) == (own.topology_id, own.component)
         if not same_sink or seat.index < parallelism:
             continue
         try:
-            deleted += sweep(files, seat, take_over(files, seat, incarnation, owner, now))
-        except (Superseded, FileMissing):
+            epoch = take_over(files, seat, incarnation, owner, now)
+        except Superseded:
             continue
+        deleted += sweep(files, seat, epoch)
     return deleted
 
 
+def delete_leftovers(files: Files, batch: BatchName, keep: Collection[str]) -> int:
+    """Delete a batch's staging folder, and its data files but for those to `keep`; how many data files were deleted."""
+    below = files.walk(batch.staging)
+    # First what could still be moved, then what was moved, last the folders, which say where to look.
+    each(files.delete, [status.path for status in below if not status.is_folder])
+    listed = each(files.list, sorted(_directories(batch, below)))
+    found = [
+        status.path
+        for statuses in listed
+        for status in statuses
+        if status.name.startswith(batch.data_prefix) and status.path not in keep
+    ]
+    each(files.delete, found)
+    files.delete(batch.staging)
+    return len(found)
+
+
+def _staged(files: Files) -> list[BatchName]:
+    """The batches that have a staging folder."""
+    return [batch for status in files.list(STAGING) if (batch := batch_of(status.name)) is not None]
+
+
+def _directories(batch: BatchName, below: list[FileStatus]) -> set[str]:
+    """The directories of the table that files of a batch may have been moved to."""
+    start = len(batch.staging) + 1
+    # Without the attempt's number; of the attempt's own folder nothing remains, which is the table's root.
+    paths = {status.path[start:].partition("/")[2] for status in below if status.is_folder}
+    return {path for path in paths if not any(map(is_hidden, path.split("/")))}
+
+
+def _sweep_tmp(files: Files, seat: Seat, epoch: int) -> None:
+    """Delete temporary files of the seat's earlier epochs, and those of nobody that are old: `<file>.<random>`."""
+    nobodys: list[FileStatus] = []
+    for status in files.list(TMP):
+        name = status.name.rpartition(".")[0]
+        batch, claim = batch_of(name), claim_of(name)
+        if batch is not None:
+            whose: tuple[Seat, int] = batch.seat, batch.epoch
+        elif claim is not None:
+            whose = claim[0], claim[1]
+        else:
+            nobodys.append(status)
+            continue
+        if whose[0] == seat and whose[1] < epoch:
+            files.delete(status.path)
+    if nobodys:
+        # Our own claim is a moment old by the file system's clock, which is the one that counts here.
+        now = max((status.modified for status in files.list(CLAIMS)), default=0.0)
+        each(files.delete, [status.path for status in nobodys if status.modified < now - TMP_AGE])

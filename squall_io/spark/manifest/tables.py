@@ -1,7 +1,7 @@
 """What a table is: its record, and its schemas, which only grow.
 
-`table.json` is put once, by whoever writes first; the schemas are numbered and put if absent, so that two sinks that start at the
-same time with new columns agree on one order of them. Entries name the number of the schema that their rows have.
+`table.json` is put once, by whoever writes first; the schemas are numbered and put if absent, so that two sinks that start at
+the same time with new columns agree on one order of them. Entries name the number of the schema that their rows have.
 Must not know: rows, Spark's sessions, who owns what.
 """
 
@@ -13,7 +13,7 @@ from typing import Final
 from squall_io.spark.manifest.envelopes import UnreadableRecord, seal, unseal
 from squall_io.spark.manifest.files import FileMissing, Files
 from squall_io.spark.manifest.layout import SCHEMAS, TABLE, number_of, schema_path
-from squall_io.spark.schema import Schema, merge, parse_schema
+from squall_io.spark.schema import Schema, SchemaError, merge, parse_schema
 from topology_api import SquallError
 
 KIND: Final = "table"
@@ -71,10 +71,17 @@ def read_table(files: Files) -> Table:
 
 def open_table(files: Files, wanted: Table) -> Table:
     """Make the table, or find that it is as wanted; `TableMismatch` names both."""
-    fields = {"holds": wanted.holds, "file_format": wanted.file_format, "partition_by": list(wanted.partition_by)}
-    if files.put_if_absent(TABLE, seal(KIND, fields)):
-        return wanted
-    there = read_table(files)
+    try:
+        there = read_table(files)
+    except NoTable:
+        fields = {
+            "holds": wanted.holds,
+            "file_format": wanted.file_format,
+            "partition_by": list(wanted.partition_by),
+        }
+        if files.put_if_absent(TABLE, seal(KIND, fields)):
+            return wanted
+        there = read_table(files)
     if there != wanted:
         raise TableMismatch(
             f"{files.root} is a table already, and another one:\n"
@@ -98,7 +105,7 @@ def read_schema(files: Files, number: int) -> NumberedSchema:
     fields = unseal(SCHEMA_KIND, files.read(path), path)
     try:
         return NumberedSchema(number, parse_schema(fields["ddl"]))
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, SchemaError) as error:
         raise UnreadableRecord(path, f"is no schema of a Squall table: {error}") from None
 
 
@@ -113,10 +120,7 @@ def agree_on_schema(files: Files, wanted: Schema) -> NumberedSchema:
     """The table's schema with the wanted columns in it, added if need be; `TableMismatch` names both schemas."""
     while True:
         latest = latest_schema(files)
-        if latest is None:
-            merged, problems = wanted, []
-        else:
-            merged, problems = merge(latest.schema, wanted)
+        merged, problems = (wanted, []) if latest is None else merge(latest.schema, wanted)
         if latest is not None and problems:
             lines = "".join(f"\n  - {problem}" for problem in problems)
             raise TableMismatch(
