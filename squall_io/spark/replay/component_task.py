@@ -128,7 +128,8 @@ class TaskRun:
         self.task = task
         task.start()
         if task.abandoned is not None:
-            return self.fail_for_good("\n".join(task.abandoned.render().splitlines()))
+            task.reports.clear()
+            return self.fail_for_good(task.abandoned.render())
         self.collect(task)
 
     def source(self, record: Record) -> Source:

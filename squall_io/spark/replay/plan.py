@@ -1,4 +1,4 @@
-"""What of a topology a replay runs: the components that the outputs depend on, upstream first. What cannot be is refused by name.
+"""What of a topology a replay runs: the components that the outputs depend on. What cannot be is refused by name.
 
 Plain values and decisions over them; a `ReplayPlan` travels to every task of the job.
 Must not know: Spark, user code, tuples.

@@ -83,9 +83,10 @@ def decode(blob: Buffer) -> Tuples:
 
 def encode_all(rows: list[Row], roots: list[int], more: More) -> list[bytes]:
     """Tuples as blobs of bearable size."""
-    blob = encode(rows, roots, more)
-    if len(blob) <= MOST_BYTES or len(rows) == 1:
-        return [blob]
+    if len(rows) <= MOST_TUPLES:
+        blob = encode(rows, roots, more)
+        if len(blob) <= MOST_BYTES or len(rows) == 1:
+            return [blob]
     half = len(rows) // 2
     below = {at: pairs for at, pairs in more.items() if at < half}
     above = {at - half: pairs for at, pairs in more.items() if at >= half}

@@ -220,4 +220,5 @@ def add_output(output: Output) -> None:
     """Let a stream's tuples go into a frame as well. By a route that is asked, as a stream with one reader has: the emitter's
     short way is open to it, and not to a tuple that goes to fixed outboxes."""
     output.picked.append(ShuffleRoute([Outbox(output.source, NOBODY)], 0))
+    output.only, output.key = None, -1  # what was noted of the routes before
     output.shorten()
