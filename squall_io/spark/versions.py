@@ -205,9 +205,15 @@ def kept_versions(files: Files) -> list[Version]:
 # An attempt, from its beginning to its version
 
 
-def begin(files: Files, run: Run) -> Attempt:
-    """Begin an attempt of a run."""
-    attempt = Attempt(f"{run.id}-{secrets.token_hex(8)}", newest_number(files))
+def begin(files: Files, run: Run) -> Attempt | Version:
+    """Begin an attempt of a run; or the newest version, when it is this run's result already."""
+    settle(files)
+    base = newest_number(files)
+    if base:
+        newest = read_version(files, base)
+        if newest.run == run.id:
+            return newest
+    attempt = Attempt(f"{run.id}-{secrets.token_hex(8)}", base)
     files.put_if_absent(_begun_path(attempt.name), canonical({"job": run.job, "command": run.command}))
     beat(files, attempt)
     return attempt
@@ -236,22 +242,14 @@ def publish(
     """
     there = published_meanwhile(files, attempt)
     if there is None:
-        draft = Version(
-            number=attempt.base,
-            run=attempt.run,
-            attempt=attempt.name,
-            command=run.command,
-            job=run.job,
-            code=run.code,
-            inputs=run.inputs,
-            settings=run.settings,
-            rows=rows,
-            schema=schema,
-            files=_written(files, attempt, rows),
-            published=wall(),
-        )
-        _take_seal(files, draft)
-        there = _finish(files, draft)
+        try:
+            there = _finish(files, _sealed(files, attempt, run, rows, schema, wall()))
+        except AttemptLost:
+            there = published_meanwhile(
+                files, attempt
+            )  # another attempt of our run was first, and has swept us
+            if there is None:
+                raise
     if there.attempt != attempt.name:
         give_up(files, attempt)
     return Published(there, there.attempt == attempt.name)
@@ -275,17 +273,32 @@ def _written(files: Files, attempt: Attempt, rows: int) -> tuple[DataFile, ...]:
     return tuple(DataFile(status.path, status.size, digest) for status, digest in zip(found, digests))
 
 
-def _take_seal(files: Files, draft: Version) -> None:
-    """Put the seal by which an attempt is published; `AttemptLost` when a sweeper has put its own."""
-    path = _seal_path(draft.attempt)
+def _sealed(files: Files, attempt: Attempt, run: Run, rows: int, schema: str, now: float) -> Version:
+    """What is to be published, once the attempt has its seal; `AttemptLost` when a sweeper was first."""
+    draft = Version(
+        number=attempt.base,
+        run=attempt.run,
+        attempt=attempt.name,
+        command=run.command,
+        job=run.job,
+        code=run.code,
+        inputs=run.inputs,
+        settings=run.settings,
+        rows=rows,
+        schema=schema,
+        files=_written(files, attempt, rows),
+        published=now,
+    )
+    path = _seal_path(attempt.name)
     if not files.put_if_absent(path, seal(PUBLISH, _fields_of(draft))):
         try:
-            if _fate_in(files.read(path), path) != PUBLISH:
-                raise _lost(files, draft.attempt)
+            if _fate_in(files.read(path), path) == SWEEP:
+                raise _lost(files, attempt.name)
         except (
             FileMissing
-        ):  # the sweeper is done, or a helper has finished our own: the versions and files will tell
+        ):  # the sweeper is done, or a helper has finished ours: the versions and the files will tell
             pass
+    return draft
 
 
 def _finish(files: Files, draft: Version) -> Version:
@@ -351,9 +364,11 @@ def tidy(files: Files, run: str, keep: int = KEEP) -> int:
     for version in reversed(
         old
     ):  # from the oldest on: so those that are pruned are the first ones at any moment
-        files.delete(f"{RESULTS}/{version.attempt}")
         emptied = replace(version, files=(), pruned=True)
         files.replace(version_path(version.number), seal(VERSION, _fields_of(emptied)))
+        files.delete(
+            f"{RESULTS}/{version.attempt}"
+        )  # should we be killed before it: it is swept when it is old
     live = {version.attempt for version in kept}
     found = [(status.name, _ATTEMPT.fullmatch(status.name)) for status in files.list(RESULTS)]
     left = [name for name, attempt in found if attempt and name not in live]
