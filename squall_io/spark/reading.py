@@ -289,7 +289,7 @@ def _first_rows(
     from pyspark.sql import functions as F
 
     rows = _frame(spark, source, inside, tagged=True)
-    rows = rows.join(F.broadcast(_places(spark, inside)), _FILE)
+    rows = rows.join(F.broadcast(_places(spark, inside)), _FILE, "left")
     place = F.struct(_PLACE, _ROW)
     columns = [rows[quoted(name)] for name in names]
     # A row with a null in its key is the only one of its group.
@@ -307,7 +307,7 @@ def _places(spark: SparkSession, batches: Sequence[_Batch]) -> DataFrame:
     from pyspark.sql import functions as F
 
     names = [path.rpartition("/")[2] for batch in batches for path in batch.paths]
-    text = json.dumps([[name, place] for place, name in enumerate(names)])
+    text = json.dumps([{_FILE: name, _PLACE: place} for place, name in enumerate(names)])
     return spark.range(0, 1, 1, 1).select(
         F.inline(F.from_json(F.lit(text), f"array<struct<{_FILE} string, {_PLACE} int>>"))
     )
