@@ -166,7 +166,7 @@ class Daemon:
 class HdfsServer:
     """A NameNode with its DataNodes. `url` and `webhdfs` are the same after every start.
 
-    `settings` go into hdfs-site.xml over those below: `dfs.permissions.enabled`, say.
+    `settings` go into hdfs-site.xml over those below. Whoever starts it may do everything in it; others have to be let.
     """
 
     def __init__(
@@ -199,7 +199,7 @@ class HdfsServer:
             "dfs.datanode.http.address": anywhere,
             "dfs.datanode.ipc.address": anywhere,
             "dfs.datanode.hostname": "127.0.0.1",
-            "dfs.permissions.enabled": "false",
+            "dfs.permissions.enabled": "true",
             "dfs.namenode.safemode.extension": "0",
             # A DataNode that is gone is known as dead after 12 seconds, and not asked any more after 3.
             "dfs.heartbeat.interval": "1",

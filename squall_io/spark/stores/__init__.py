@@ -1,12 +1,14 @@
 """File systems that a table can lie on: the one that a path names, opened.
 
 `/a/b` and `file:///a/b` are this machine's and need no Java; everything else goes through the Hadoop client of Spark's JVM, or
-of a JVM of its own where there is no session; with Spark Connect, which gives no JVM, HDFS is reached by WebHDFS.
+of a JVM of its own where there is no session. HDFS is reached by WebHDFS, without a JVM, where `squall.webhdfs.address` is set
+and there is no classic session: with Spark Connect, which gives no JVM, it has to be.
 Must not know: what files hold.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol
@@ -20,7 +22,20 @@ if TYPE_CHECKING:
 
 __all__ = ["InvalidPath", "Store", "check_path", "open_files"]
 
+#: Where WebHDFS is served: HOST:PORT, or with http:// or https:// before it.
+WEBHDFS: Final = "squall.webhdfs.address"
+#: "true": write even where a commit may go wrong.
+UNSAFE: Final = "squall.unsafe.store"
+
+#: What renames a file to an absent name in one step, however many try: which is what a commit is made by.
+_ATOMIC: Final = ("hdfs", "viewfs")
+_RISK: Final = (
+    "two tasks that own the same seat, one of which was taken for dead, may both commit, so that rows may be there twice or"
+    " be lost"
+)
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+
+_log = logging.getLogger(__name__)
 
 
 class Store(Files, Protocol):
@@ -37,11 +52,48 @@ class Store(Files, Protocol):
 def open_files(
     path: str, *, session: SparkSession | None = None, conf: Mapping[str, str] = _NOTHING
 ) -> Store:
-    """The file system at a table's path; `InvalidPath`, and what `Files` raises when nobody answers there.
+    """The file system at a table's path; `InvalidPath`, `NotInstalled`, and what `Files` raises when nobody answers there.
 
-    `conf` is Spark's configuration, and may have `squall.webhdfs.address` (for Spark Connect) and `squall.unsafe.store`.
+    `conf` is Spark's configuration, and may have `squall.webhdfs.address` and `squall.unsafe.store`. After the end of the
+    session's JVM it has to be opened again.
     """
     path = check_path(path)
-    if scheme_of(path) == LOCAL:
+    scheme = scheme_of(path)
+    if scheme == LOCAL:
         return LocalFiles(path)
-    raise FilesRefused(f"cannot open {path}: there is no store for this scheme")
+    from squall_io.spark.stores.gateway import Jvm, is_classic
+
+    if session is None or not is_classic(session):
+        if scheme == "hdfs" and WEBHDFS in conf:
+            from squall_io.spark.stores.webhdfs import WebHdfsFiles
+
+            return WebHdfsFiles(path, conf[WEBHDFS])
+        if session is not None:
+            raise FilesRefused(f"cannot open {path}: {_no_jvm(scheme)}")
+    read_only = None
+    if scheme not in _ATOMIC:
+        if conf.get(UNSAFE) != "true":
+            read_only = (
+                f"Squall knows of no rename on {scheme}:// that has one winner, and without it {_RISK}; reading is all"
+                f" right. Give an hdfs:// path, or write all the same with the setting {UNSAFE}=true"
+            )
+        else:
+            _log.warning("%s is on a file system without atomic renames: %s (%s=true)", path, _RISK, UNSAFE)
+    jvm = Jvm.own(conf) if session is None else Jvm.of_session(session)
+    from squall_io.spark.stores.hadoop import HadoopFiles
+
+    try:
+        return HadoopFiles(path, jvm, read_only=read_only)
+    except BaseException:
+        jvm.close()
+        raise
+
+
+def _no_jvm(scheme: str) -> str:
+    """Why a session of Spark Connect does not reach a path."""
+    if scheme == "hdfs":
+        return (
+            "a session of Spark Connect has no JVM here, and HDFS is reached by WebHDFS then: set"
+            f" {WEBHDFS} to the NameNode's web address (HOST:9870)"
+        )
+    return f"a session of Spark Connect has no JVM here, and {scheme}:// needs one; give a hdfs:// path"

@@ -14,7 +14,7 @@ from topology_api import SquallError
 #: The scheme of this machine's own file system.
 LOCAL: Final = "file"
 
-_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
+_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(.*)", re.DOTALL)
 #: Spark takes these in the path of what it reads for a pattern, and ":" in a name is not allowed by HDFS.
 _SPECIAL: Final = re.compile(r"[*?\[\]{}\\:]")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
