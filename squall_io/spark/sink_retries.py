@@ -1,0 +1,100 @@
+"""Trying again: how long to wait, what to log, and when to give up. One object for one piece of work.
+
+Must not know: Spark, batches, what is tried.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Final
+
+from squall_io.spark.sink_errors import NotCommitted, Verdict, reason_of, verdict_on
+
+__all__ = ["Retries"]
+
+FIRST_WAIT: Final = 0.2
+LONGEST_WAIT: Final = 5.0
+#: An error that nobody knows is given so many chances.
+UNKNOWN_TRIES: Final = 3
+#: Seconds between two lines of the log about the same trouble.
+TELL_AGAIN: Final = 60.0
+#: The longest that is slept at once: in between it is said that the wait goes on.
+_SLICE: Final = 1.0
+
+
+class Retries:
+    """What becomes of one piece of work that fails and is tried again.
+
+    what: what is the matter, for the log and for the error: "batch x of 10 rows is not in hdfs://...". limit: seconds after the
+        first failure at which it is given up though it may succeed later; None: never.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        log: logging.Logger,
+        progress: Callable[[], None],
+        limit: float | None = None,
+        now: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.what = what
+        self.log = log
+        self.progress = progress
+        self.limit = limit
+        self.now = now
+        self.sleep = sleep
+        #: When the trouble began; None: there is none.
+        self.since: float | None = None
+        self.failures = 0
+        self.unknown = 0
+        self._wait = FIRST_WAIT
+        self._told = 0.0
+
+    def failed(self, error: Exception, in_doubt: bool = False) -> None:
+        """Wait until it is to be tried again; or raise `NotCommitted`, which ends it.
+
+        in_doubt: what was tried may have happened, so it must not be given up.
+        """
+        now = self.now()
+        if self.since is None:
+            self.since = now
+        self.failures += 1
+        verdict = verdict_on(error)
+        self.unknown += verdict is Verdict.UNKNOWN
+        if not in_doubt:
+            self._give_up_if_due(error, verdict, now)
+        if self.failures == 1 or now - self._told >= TELL_AGAIN:
+            self._told = now
+            lasting = f", for {now - self.since:.0f} s now" if self.failures > 1 else ""
+            self.log.warning("%s%s: %s; trying again", self.what, lasting, reason_of(error))
+        self.pause(self._wait)
+        self._wait = min(2 * self._wait, LONGEST_WAIT)
+
+    def succeeded(self, what: str) -> None:
+        """It is done; say so if there was trouble."""
+        if self.since is not None:
+            self.log.info("%s after %d failures in %.1f s", what, self.failures, self.now() - self.since)
+            self.since = None
+
+    @property
+    def trouble(self) -> float:
+        """Seconds since the trouble began; 0: there is none."""
+        return 0.0 if self.since is None else self.now() - self.since
+
+    def pause(self, seconds: float) -> None:
+        """Sleep, and say all the while that it goes on."""
+        until = self.now() + seconds
+        self.progress()
+        while (left := until - self.now()) > 0:
+            self.sleep(min(left, _SLICE))
+            self.progress()
+
+    def _give_up_if_due(self, error: Exception, verdict: Verdict, now: float) -> None:
+        assert self.since is not None
+        tried = f" (tried {self.failures} times in {now - self.since:.0f} s)" if self.failures > 1 else ""
+        late = self.limit is not None and now - self.since >= self.limit
+        if verdict is Verdict.REFUSED or late or self.unknown >= UNKNOWN_TRIES:
+            raise NotCommitted(f"{self.what}{tried}: {reason_of(error)}") from error

@@ -1,0 +1,71 @@
+"""Tuples become rows: the values of the columns, by the names of the fields.
+
+Must not know: the columns' types, where rows go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from operator import itemgetter
+from typing import Any
+
+from squall_io.spark.schema import Schema
+from topology_api import Fields, Tuple
+from topology_api.wording import listed
+
+__all__ = ["RowsOf"]
+
+Row = tuple[Any, ...]
+_Getter = Callable[[Row], Row]
+
+
+class RowsOf:
+    """Makes rows of tuples of any stream that has the fields.
+
+    columns: those of the table. fields: those that tuples have to have; a column of the table that is not among them (another
+    sink has added it) is null.
+    """
+
+    def __init__(self, columns: Schema, fields: Schema) -> None:
+        self._fields = [
+            None if (column := fields.column(name)) is None else column.name for name in columns.names
+        ]
+        self._getters: dict[Fields, _Getter | str] = {}
+
+    def rows(self, tups: Sequence[Tuple]) -> tuple[list[Row], list[Tuple], list[tuple[Tuple, str]]]:
+        """Rows, the tuple of each, and tuples that lack a field with what is wrong."""
+        rows: list[Row] = []
+        kept: list[Tuple] = []
+        bad: list[tuple[Tuple, str]] = []
+        fields: Fields | None = None
+        getter: _Getter | str = ""
+        for tup in tups:
+            if tup.fields is not fields:  # neighbours come from the same task mostly, and share the object
+                fields = tup.fields
+                getter = self._getters.get(fields) or self._getter_of(fields)
+            if isinstance(getter, str):
+                bad.append((tup, getter))
+            else:
+                rows.append(getter(tup.values))
+                kept.append(tup)
+        return rows, kept, bad
+
+    def _getter_of(self, fields: Fields) -> _Getter | str:
+        missing = [name for name in self._fields if name is not None and name not in fields]
+        if missing:
+            found: _Getter | str = f"no field {listed(missing)}: the tuple's fields are {listed(fields)}"
+        else:
+            found = _getter([None if name is None else fields.index(name) for name in self._fields])
+        self._getters[fields] = found
+        return found
+
+
+def _getter(places: list[int | None]) -> _Getter:
+    """What takes values at these places; None stands for a null."""
+    if None in places:
+        whole = _getter([-1 if place is None else place for place in places])
+        return lambda values: whole((*values, None))
+    if len(places) == 1:
+        only = places[0]
+        return lambda values: (values[only],)  # type: ignore[index]
+    return itemgetter(*places)
