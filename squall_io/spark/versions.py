@@ -240,18 +240,14 @@ def publish(
 
     Whatever `Files` raises comes through; it may be called again then.
     """
-    there = published_meanwhile(files, attempt)
-    if there is None:
-        try:
-            there = _finish(files, _sealed(files, attempt, run, rows, schema, wall()))
-        except AttemptLost:
-            there = published_meanwhile(
-                files, attempt
-            )  # another attempt of our run was first, and has swept us
-            if there is None:
-                raise
-    if there.attempt != attempt.name:
-        give_up(files, attempt)
+    try:
+        there = _finish(files, _sealed(files, attempt, run, rows, schema, wall()))
+    except AttemptLost:
+        # Another attempt of our run may have been first, and have swept what we had written.
+        found = published_meanwhile(files, attempt)
+        if found is None:
+            raise
+        there = found
     return Published(there, there.attempt == attempt.name)
 
 
