@@ -216,7 +216,7 @@ class _Parser:
         try:
             text = _ESCAPE.sub(lambda found: _unescaped(found.group(1)), inside)
             text.encode()
-        except ValueError:
+        except (ValueError, OverflowError):
             self._fail(token.at, "the text of COMMENT holds an escape that is no character")
         return text
 
@@ -229,7 +229,7 @@ class _Parser:
             self._fail(token.at, f"the type {token.text} of {name!r} is refused: {_REFUSED[word]}")
         if word not in _KNOWN:
             self._fail(token.at, f"{token.text!r} is no type of Spark's{nearest(word, sorted(_KNOWN))}")
-        if depth >= MAX_DEPTH:
+        if depth > MAX_DEPTH:
             self._fail(token.at, f"types are nested more than {MAX_DEPTH} deep")
         if word in _DECIMALS:
             return self._decimal()
@@ -284,8 +284,9 @@ class _Parser:
     def _distinct(self, columns: list[tuple[Column, int]]) -> None:
         known: dict[str, str] = {}
         for column, at in columns:
-            other = known.setdefault(same_name(column.name), column.name)
-            if other is not column.name:
+            other = known.get(same_name(column.name))
+            known[same_name(column.name)] = column.name
+            if other is not None:
                 what = (
                     "twice" if other == column.name else f"besides {other!r}, and Spark does not look at case"
                 )
