@@ -20,6 +20,8 @@ from squall_io.spark.stores.paths import LOCAL, InvalidPath, check_path, scheme_
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from squall_io.spark.stores.gateway import Jvm
+
 __all__ = ["InvalidPath", "Store", "check_path", "open_files"]
 
 #: Where WebHDFS is served: HOST:PORT, or with http:// or https:// before it.
@@ -50,12 +52,16 @@ class Store(Files, Protocol):
 
 
 def open_files(
-    path: str, *, session: SparkSession | None = None, conf: Mapping[str, str] = _NOTHING
+    path: str,
+    *,
+    session: SparkSession | None = None,
+    jvm: Jvm | None = None,
+    conf: Mapping[str, str] = _NOTHING,
 ) -> Store:
     """The file system at a table's path; `InvalidPath`, `NotInstalled`, and what `Files` raises when nobody answers there.
 
     `conf` is Spark's configuration, and may have `squall.webhdfs.address` and `squall.unsafe.store`. After the end of the
-    session's JVM it has to be opened again.
+    session's JVM it has to be opened again. `jvm`: one that is there already, in place of a session's; it stays.
     """
     path = check_path(path)
     scheme = scheme_of(path)
@@ -63,7 +69,7 @@ def open_files(
         return LocalFiles(path)
     from squall_io.spark.stores.gateway import Jvm, is_classic
 
-    if session is None or not is_classic(session):
+    if jvm is None and (session is None or not is_classic(session)):
         if scheme == "hdfs" and WEBHDFS in conf:
             from squall_io.spark.stores.webhdfs import WebHdfsFiles
 
@@ -79,7 +85,8 @@ def open_files(
             )
         else:
             _log.warning("%s is on a file system without atomic renames: %s (%s=true)", path, _RISK, UNSAFE)
-    jvm = Jvm.own(conf) if session is None else Jvm.of_session(session)
+    if jvm is None:
+        jvm = Jvm.own(conf) if session is None else Jvm.of_session(session)
     from squall_io.spark.stores.hadoop import HadoopFiles
 
     try:
