@@ -77,6 +77,14 @@ def said(kind: str, value: object, **table: Any) -> str:
     return bad[0][1]
 
 
+def comparable(value: object) -> object:
+    """The value so that `==` sees what matters: signs of zeros, and instants, which are otherwise never equal across zones
+    while an hour is there twice."""
+    if isinstance(value, float):
+        return "nan" if math.isnan(value) else (value, math.copysign(1, value))
+    return value.astimezone(UTC) if isinstance(value, datetime) and value.tzinfo else value
+
+
 TAKEN = [
     ("boolean", True, True),
     ("tinyint", -128, -128),
@@ -117,10 +125,8 @@ TAKEN = [
 def test_a_value_of_the_type_is_taken_as_what_it_holds(kind: str, value: object, plain: object) -> None:
     result = taken(kind, value)
 
-    assert result == plain
-    assert str(result) == str(plain) or kind.startswith(
-        ("timestamp", "decimal", "int", "string", "float", "double")
-    )
+    assert comparable(result) == comparable(plain)
+    assert type(result) is type(plain)
 
 
 @pytest.mark.parametrize(
@@ -261,16 +267,6 @@ def test_many_rows_at_once_are_judged_as_each_alone(kind: str, data: st.DataObje
     assert list(map(comparable, columns.values[0])) == list(map(comparable, expected))
 
 
-def comparable(value: object) -> object:
-    return (
-        ("nan",)
-        if value != value
-        else (value, math.copysign(1, value))
-        if isinstance(value, float)
-        else value
-    )
-
-
 @pytest.mark.parametrize(
     ("kind", "value", "table", "text"),
     [
@@ -298,7 +294,7 @@ def test_a_value_that_its_file_would_lose_is_refused_there_alone(
         ("string", "", {"file_format": "csv"}),
         ("string", "\\\\N", {"file_format": "csv"}),
         ("string", "a" * 253, {"partition_by": ["v"]}),
-        ("string", "/" * 84 + "é", {"partition_by": ["v"]}),
+        ("string", "/" * 84 + "a", {"partition_by": ["v"]}),
         ("string", "\\N", {"file_format": "csv", "partition_by": ["v"]}),
         ("date", date(1582, 10, 4), {"file_format": "orc"}),
         ("date", date(1582, 10, 15), {"file_format": "orc"}),
