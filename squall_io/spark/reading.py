@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
 from squall_io.spark.formats import FORMATS, read_options
+from squall_io.spark.manifest.envelopes import canonical, digest_of
 from squall_io.spark.manifest.files import Files
 from squall_io.spark.manifest.state import read_state, require_readable
 from squall_io.spark.manifest.tables import RESULTS, Table, latest_schema, read_schema, read_table
@@ -80,20 +81,61 @@ def read_committed(
         "skip": the rows of the other batches are read, and the log names what is missing.
     `NoTable`, `CannotRead`, `WrongMoment`, and `FilesError` when the file system does not answer.
     """
+    with open_files(path, session=spark) as files:
+        wanted = choose(files, since, until, key, unreadable=unreadable)
+    return wanted.frame(spark)
+
+
+def choose(
+    files: Files,
+    since: Moment | None = None,
+    until: Moment | None = None,
+    key: Sequence[str] | str | None = None,
+    *,
+    unreadable: Literal["refuse", "skip"] = "refuse",
+) -> Choice:
+    """What `read_committed` is to read, as the manifest says now; needs no Spark."""
     if unreadable not in ("refuse", "skip"):
         raise CannotRead(f"unreadable is {unreadable!r}: give 'refuse' or 'skip'")
     span = Span.of(since, until)
-    source = _source(spark, path, skip=unreadable == "skip")
+    source = _source(files, skip=unreadable == "skip")
     if source.is_result and (span or key is not None):
         raise CannotRead(
             f"{source.root} holds a reprocessed result, which is read whole: leave since, until and key away"
         )
-    inside = [batch for batch in source.batches if span.holds(batch.committed)]
+    inside = tuple(batch for batch in source.batches if span.holds(batch.committed))
     if key is None:
-        return _frame(spark, source, inside)
-    names = _key_names(source.schema, key)
-    before = [batch for batch in source.batches if span.is_after(batch.committed)]
-    return _first_rows(spark, source, inside, before, names)
+        return Choice(source, inside)
+    before = tuple(batch for batch in source.batches if span.is_after(batch.committed))
+    return Choice(source, inside, before, tuple(_key_names(source.schema, key)))
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Batches of a table that are to be read, and how."""
+
+    source: _Source
+    inside: tuple[_Batch, ...]
+    before: tuple[_Batch, ...] = ()
+    """Those that may have the first rows of keys, whose replays are left out."""
+    key: tuple[str, ...] = ()
+
+    @property
+    def rows(self) -> int:
+        """How many rows its batches have, replays among them."""
+        return sum(batch.rows for batch in self.inside)
+
+    @property
+    def snapshot(self) -> str:
+        """A digest of what is read: the same files with the same columns give the same rows."""
+        parts = [[[batch.paths, str(batch.schema)] for batch in part] for part in (self.inside, self.before)]
+        return digest_of(canonical({"schema": str(self.source.schema), "key": self.key, "batches": parts}))
+
+    def frame(self, spark: SparkSession) -> DataFrame:
+        """Its rows."""
+        if not self.key:
+            return _frame(spark, self.source, self.inside)
+        return _first_rows(spark, self.source, self.inside, self.before, self.key)
 
 
 @dataclass(frozen=True)
@@ -117,7 +159,8 @@ def count_keys(spark: SparkSession, path: str, key: Sequence[str]) -> KeyCounts:
     """Count the committed rows of a table by key; what `read_committed` raises."""
     from pyspark.sql import functions as F
 
-    source = _source(spark, path, skip=False)
+    with open_files(path, session=spark) as files:
+        source = _source(files, skip=False)
     names = _key_names(source.schema, key)
     rows = _frame(spark, source, source.batches)
     columns = [rows[quoted(name)] for name in names]
@@ -141,6 +184,7 @@ class _Batch:
     paths: tuple[str, ...]
     schema: Schema
     """What they are read with."""
+    rows: int
     committed: float
 
 
@@ -159,11 +203,10 @@ class _Source:
     """Whether it is the newest version of a reprocessed table."""
 
 
-def _source(spark: SparkSession, path: str, skip: bool) -> _Source:
+def _source(files: Files, skip: bool) -> _Source:
     """What a table's manifest says now."""
-    with open_files(path, session=spark) as files:
-        table = read_table(files)
-        return _result(files, table) if table.holds == RESULTS else _stream(files, table, skip)
+    table = read_table(files)
+    return _result(files, table) if table.holds == RESULTS else _stream(files, table, skip)
 
 
 def _stream(files: Files, table: Table, skip: bool) -> _Source:
@@ -183,7 +226,7 @@ def _stream(files: Files, table: Table, skip: bool) -> _Source:
         by_name = FORMATS[table.file_format].by_name
         schemas[number] = latest.schema if by_name else read_schema(files, number).schema
     batches = tuple(
-        _Batch(tuple(file.path for file in entry.files), schemas[entry.schema], entry.committed)
+        _Batch(tuple(file.path for file in entry.files), schemas[entry.schema], entry.rows, entry.committed)
         for entry in state.entries
     )
     return _Source(files.root, "", table.file_format, latest.schema, batches)
@@ -195,7 +238,7 @@ def _result(files: Files, table: Table) -> _Source:
     if version is None:
         raise CannotRead(f"{files.root} has no version yet: the first `squall reprocess` for it is not done")
     schema = parse_schema(version.schema)
-    batch = _Batch(tuple(file.path for file in version.files), schema, version.published)
+    batch = _Batch(tuple(file.path for file in version.files), schema, version.rows, version.published)
     return _Source(files.root, version.folder, table.file_format, schema, (batch,), is_result=True)
 
 

@@ -61,7 +61,7 @@ class Input:
 
     path: str
     snapshot: str
-    """A digest of what was there: other rows, another snapshot."""
+    """A digest of what is read of it: other rows, another snapshot."""
     rows: int | None = None
     since: float | None = None
     until: float | None = None
@@ -84,7 +84,7 @@ class Run:
     @property
     def id(self) -> str:
         """16 hexadecimal digits; the same for the same result, wherever the job's file lies."""
-        inputs = [[each.path, each.snapshot, each.since, each.until] for each in self.inputs]
+        inputs = [[each.path, each.snapshot] for each in self.inputs]
         fields = {"command": self.command, "code": self.code, "inputs": inputs, "settings": self.settings}
         return digest_of(canonical(fields)).removeprefix("sha256:")[:16]
 
@@ -252,8 +252,8 @@ def publish(
 
 
 def give_up(files: Files, attempt: Attempt) -> None:
-    """Delete what an attempt has written, which is not published."""
-    files.delete(attempt.folder)
+    """Delete what an attempt has written, unless it is published, or sealed: then the next run finishes it."""
+    _sweep(files, attempt.name)
 
 
 def _written(files: Files, attempt: Attempt, rows: int) -> tuple[DataFile, ...]:

@@ -7,6 +7,7 @@ import hashlib
 import itertools
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -263,7 +264,7 @@ def test_the_same_run_again_publishes_nothing_and_another_one_does() -> None:
     [
         {"code": "new code"},
         {"inputs": (Input("/in", "more rows", 11),)},
-        {"inputs": (Input("/in", "a snapshot", 10, since=3.0),)},
+        {"inputs": (Input("/elsewhere", "a snapshot", 10),)},
         {"settings": {"key": ["word"]}},
         {"command": "replay"},
     ],
@@ -272,6 +273,8 @@ def test_the_same_run_again_publishes_nothing_and_another_one_does() -> None:
 def test_runs_differ_when_their_result_may(changed: dict[str, Any]) -> None:
     assert replace(RUN, **changed).id != RUN.id
     assert replace(RUN, job="/elsewhere/recount.py").id == RUN.id
+    until_now = Input("/in", "a snapshot", 10, until=3.0)
+    assert replace(RUN, inputs=(until_now,)).id == RUN.id, "the same batches"
 
 
 def test_the_newest_two_versions_stay_and_of_older_ones_the_record() -> None:
@@ -449,6 +452,26 @@ def test_two_attempts_of_a_run_at_once_publish_one_version() -> None:
         assert isinstance(one, Published) and isinstance(two, Published), how
         assert [version.run for version in check_whole(disk)] == [RUN.id], how
         assert one.version == two.version, how
+        check_nothing_is_left(disk)
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
+def test_giving_up_at_any_call_leaves_what_is_or_will_be_published(before: bool) -> None:
+    def fail() -> None:
+        raise FilesUnavailable("no answer")
+
+    for step in range(1, steps_of(Disk, lambda files: go(files, RUN)) + 1):
+        disk = Disk()
+        attempt = begun(disk, RUN)
+        write(disk, RUN, attempt)
+        with suppress(FilesUnavailable):
+            versions.publish(Stepping(disk, step, fail, before), attempt, RUN, 2, "n int")
+        versions.give_up(disk, attempt)
+        versions.settle(disk)
+        there = check_whole(disk)
+        assert disk.exists(attempt.folder) == bool(there), step
+        go(disk, RUN)
+        assert [version.run for version in check_whole(disk)] == [RUN.id], step
         check_nothing_is_left(disk)
 
 

@@ -1,0 +1,160 @@
+"""A frame becomes the newest version of a table: Spark writes it, its rows are counted where they lie, and it is published.
+
+The rows are counted by reading what was written: what Spark counts while it writes has those of tasks that were tried twice.
+Must not know: what the frame was made of, who asked for it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from squall_io.spark import versions
+from squall_io.spark.beat import Beat
+from squall_io.spark.formats import format_problems, read_options, write_options
+from squall_io.spark.manifest.files import Files, FilesError
+from squall_io.spark.manifest.tables import RESULTS, NoTable, Table, open_table, read_table
+from squall_io.spark.schema import Schema, SchemaError, parse_schema
+from squall_io.spark.versions import Attempt, Published, Run, Version
+from squall_io.spark.writing import WRITE_CONF
+from topology_api import SquallError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+log = logging.getLogger(__name__)
+
+DEFAULT_FORMAT: Final = "parquet"
+#: Settings of a session that decide how values are written; the others of WRITE_CONF are for batches of a stream.
+_WRITE_SETTINGS: Final = ("spark.sql.parquet.", "mapreduce.", "dfs.")
+
+
+class CannotPublish(SquallError):
+    """A frame that cannot be written as it is."""
+
+
+@dataclass(frozen=True)
+class Output:
+    """The table that versions go to."""
+
+    files: Files
+    table: Table
+    keep: int = versions.KEEP
+
+
+def open_output(
+    files: Files, file_format: str | None, partition_by: Sequence[str] | None, keep: int = versions.KEEP
+) -> Output:
+    """The table for results at a path, made if there is none; None: as the table has it, or parquet and no partitions.
+
+    `TableMismatch` when it holds something else, or in another way.
+    """
+    try:
+        there = read_table(files)
+    except NoTable:
+        there = Table(RESULTS, DEFAULT_FORMAT, ())
+    wanted = Table(
+        RESULTS,
+        there.file_format if file_format is None else file_format,
+        there.partition_by if partition_by is None else tuple(partition_by),
+    )
+    return Output(files, open_table(files, wanted), keep)
+
+
+def publish_frame(output: Output, run: Run, make: Callable[[], DataFrame]) -> Published:
+    """Have the run's result be the newest version: `make` gives the frame, and is not called when it is there already.
+
+    Whatever `make` raises comes through; then nothing is published, and nothing is left. `CannotPublish`, `AttemptLost`,
+    Spark's errors, and what `Files` raises.
+    """
+    files = output.files
+    begun = versions.begin(files, run)
+    if isinstance(begun, Version):
+        published = Published(begun, ours=False)
+    else:
+        published = _carry_out(output, run, begun, make)
+    try:
+        versions.tidy(files, run.id, output.keep)
+    except SquallError as error:  # it is published, and the next run tidies too
+        log.warning("%s: old versions and leftovers stay for now: %s", files.root, error)
+    return published
+
+
+def _carry_out(output: Output, run: Run, attempt: Attempt, make: Callable[[], DataFrame]) -> Published:
+    """Make, write, count, publish."""
+    files = output.files
+
+    def alive() -> None:
+        with suppress(FilesError):  # the next one may be seen
+            versions.beat(files, attempt)
+
+    try:
+        with Beat(alive, every=versions.BEAT, patience=float("inf")):
+            frame = make()
+            schema = schema_of(frame, output.table)
+            rows = _write(frame, schema, output, attempt)
+            return versions.publish(files, attempt, run, rows, str(schema))
+    except BaseException as error:
+        found = None
+        with suppress(SquallError):
+            versions.give_up(files, attempt)
+            if isinstance(error, Exception):
+                found = versions.published_meanwhile(files, attempt)
+        if found is None:
+            raise
+        # Another attempt of the same run was first, and has swept what we were writing.
+        return Published(found, ours=found.attempt == attempt.name)
+
+
+def schema_of(frame: DataFrame, table: Table) -> Schema:
+    """The schema of a frame that is to be written to a table; `CannotPublish` names all that stands in the way."""
+    text = frame.schema.toDDL()
+    try:
+        schema = parse_schema(text)
+    except SchemaError as error:
+        raise CannotPublish(f"the columns of the result cannot be written: {error}") from None
+    problems = format_problems(schema, table.file_format, table.partition_by)
+    if problems:
+        lines = "".join(f"\n  - {problem}" for problem in problems)
+        raise CannotPublish(
+            f"the result cannot be written as {table.file_format}:{lines}\n  its columns: {schema}"
+        )
+    return schema
+
+
+def _write(frame: DataFrame, schema: Schema, output: Output, attempt: Attempt) -> int:
+    """Write a frame to an attempt's folder; how many rows lie there then."""
+    table = output.table
+    folder = f"{output.files.root}/{attempt.rows}"
+    session = frame.sparkSession
+    with _settings(session):
+        writer = frame.write.mode("append").format(table.file_format)
+        writer = writer.options(**write_options(table.file_format))
+        if table.partition_by:
+            writer = writer.partitionBy(*table.partition_by)
+        writer.save(folder)
+        if not output.files.list(attempt.rows):
+            return 0  # nothing to write, in no partition
+        reader = session.read.format(table.file_format).options(**read_options(table.file_format))
+        return reader.schema(str(schema)).load(folder).count()
+
+
+@contextmanager
+def _settings(session: SparkSession) -> Iterator[None]:
+    """Have a session write values as they are, for a while."""
+    wanted = {name: value for name, value in WRITE_CONF.items() if name.startswith(_WRITE_SETTINGS)}
+    before = {name: session.conf.get(name, None) for name in wanted}
+    for name, value in wanted.items():
+        session.conf.set(name, value)
+    try:
+        yield
+    finally:
+        with suppress(Exception):  # the driver may be what has died
+            for name, old in before.items():
+                if old is None:
+                    session.conf.unset(name)
+                else:
+                    session.conf.set(name, old)
