@@ -14,8 +14,8 @@ from squall_io.spark.replay.component_task import run_tasks
 from squall_io.spark.replay.notes import ErrorNote, Totals, decode_errors, decode_totals
 from squall_io.spark.replay.plan import ReplayPlan, plan_replay
 from squall_io.spark.replay.records import BEGIN, ERRORS, NOBODY, TOTALS, Record, decode
-from squall_io.spark.replay.sending import Checker
 from squall_io.spark.replay.source_rows import route_rows
+from squall_io.spark.rows import RowChecker
 from topology_api import Topology
 
 Row = tuple[Any, ...]
@@ -49,7 +49,7 @@ def replay(
     sources: Mapping[str, Partitions],
     outputs: Sequence[str],
     max_errors: int | None = None,
-    checkers: Mapping[int, Checker] | None = None,
+    checkers: Mapping[int, RowChecker] | None = None,
 ) -> Replayed:
     """Run the components that the outputs depend on over the partitions of the sources."""
     plan = plan_replay(topology, sources, outputs, max_errors, now=1_000_000.0, topology_id="replay-1")
@@ -57,7 +57,7 @@ def replay(
 
 
 def replay_plan(
-    plan: ReplayPlan, sources: Mapping[str, Partitions], checkers: Mapping[int, Checker]
+    plan: ReplayPlan, sources: Mapping[str, Partitions], checkers: Mapping[int, RowChecker]
 ) -> Replayed:
     """The same for a plan that is there."""
     every: list[Record] = []
@@ -71,7 +71,7 @@ def replay_plan(
         own += [Record(task, BEGIN, -1, -1, b"") for task in tasks]
         every += run_tasks(plan, sorted(own, key=lambda record: record[:4]), checkers)
     done = Replayed(plan, records=every)
-    rows: dict[int, list[Row]] = defaultdict(list)
+    found: dict[int, list[Row]] = defaultdict(list)
     for record in every:
         assert record.target == NOBODY
         if record.stream == ERRORS:
@@ -79,6 +79,6 @@ def replay_plan(
         elif record.stream == TOTALS:
             done.totals.append(decode_totals(record.blob))
         else:
-            rows[record.stream] += decode(record.blob).rows
-    done.outputs = {name: rows[plan.number_of[key]] for name, key in plan.outputs.items()}
+            found[record.stream] += decode(record.blob).rows
+    done.outputs = {name: found[plan.number_of[key]] for name, key in plan.outputs.items()}
     return done

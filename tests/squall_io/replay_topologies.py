@@ -164,7 +164,7 @@ class Batches(BatchBolt):
     outputs = Fields("size", "total")
     batch_size = 4
 
-    def execute_batch(self, tups: list[Tuple]) -> None:
+    def execute_batch(self, tups: Sequence[Tuple]) -> None:
         if any(tup["n"] < 0 for tup in tups):
             raise ValueError("a negative number")
         self.emit((len(tups), sum(tup["n"] for tup in tups)))
@@ -176,7 +176,7 @@ class Slow(Bolt):
     outputs = Fields("n")
     max_concurrency = 7
 
-    async def execute(self, tup: Tuple) -> None:  # type: ignore[override]
+    async def execute(self, tup: Tuple) -> None:
         await asyncio.sleep((7 - tup["n"] % 7) / 1000)
         if tup["n"] % 10 == 9:
             raise ValueError("it ends in 9")
@@ -187,7 +187,7 @@ class Ticking(Bolt):
     """Says in which order it was called."""
 
     outputs = Fields("what")
-    tick_interval = 1.0
+    tick_interval: float | None = 1.0
 
     def prepare(self, context: Context) -> None:
         self.emit(("prepare",))

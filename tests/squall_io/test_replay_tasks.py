@@ -43,7 +43,9 @@ def numbers(bolt: Bolt, count: int, parallelism: int = 1, max_errors: int | None
 
 def test_a_word_count_is_the_same_as_in_the_stream() -> None:
     stream = complete_topology(word_count(), sources={"lines": LINES}).emitted("count")
-    assert Counter(replay(word_count(), {"lines": [LINES[:2], LINES[2:]]}, ["count"]).output) == Counter(stream)
+    assert Counter(replay(word_count(), {"lines": [LINES[:2], LINES[2:]]}, ["count"]).output) == Counter(
+        stream
+    )
 
 
 def test_equal_keys_meet_in_the_task_that_the_stream_gives_them() -> None:
@@ -260,7 +262,9 @@ def test_a_task_stops_once_it_alone_has_more_errors_than_are_allowed() -> None:
     (totals,) = batch.of("it")
     assert 10 < totals.errors < 2_000
     assert totals.fatal is None
-    assert len(totals.first) == 3 and totals.first[0].startswith("it[2] execute of (0,): RuntimeError: rejected")
+    assert len(totals.first) == 3 and totals.first[0].startswith(
+        "it[2] execute of (0,): RuntimeError: rejected"
+    )
 
 
 def test_a_prepare_that_raises_is_fatal_and_says_where() -> None:

@@ -94,7 +94,7 @@ def fails(monkeypatch: pytest.MonkeyPatch) -> dict[str, Callable[[str, str], str
     """`fails["now"]` is asked at each call of every store."""
     now: dict[str, Callable[[str, str], str]] = {"now": lambda call, path: ""}
     monkeypatch.setattr(
-        lines, "open_files", lambda path, conf: FlakyStore(path, lambda call, path: now["now"](call, path))
+        lines, "open_steady", lambda path, conf: FlakyStore(path, lambda call, path: now["now"](call, path))
     )
     return now
 

@@ -19,6 +19,7 @@ from typing import Final
 
 from squall_io.spark.replay.notes import Totals
 from squall_io.spark.replay.plan import ReplayPlan
+from squall_io.spark.replay.problems import ReplayFailed
 from squall_io.spark.replay.records import (
     BEGIN,
     ERRORS,
@@ -28,7 +29,8 @@ from squall_io.spark.replay.records import (
     decode,
     sent_by_partition,
 )
-from squall_io.spark.replay.sending import Checker, Sender, add_output, values_text
+from squall_io.spark.replay.sending import Sender, add_output, values_text
+from squall_io.spark.rows import RowChecker
 from topology_api import Failure, SquallError
 from topology_api.tuples import Source, Tuple
 from worker.async_bolt_task import AsyncBoltTask
@@ -45,7 +47,7 @@ _EMITS: Final = 8192
 
 
 def run_tasks(
-    plan: ReplayPlan, records: Iterable[Record], checkers: Mapping[int, Checker]
+    plan: ReplayPlan, records: Iterable[Record], checkers: Mapping[int, RowChecker]
 ) -> Iterator[Record]:
     """Run the tasks whose records these are: sorted as records are, those of a task together and none elsewhere."""
     for target, own in groupby(records, key=attrgetter("target")):
@@ -53,7 +55,7 @@ def run_tasks(
 
 
 def run_task(
-    plan: ReplayPlan, target: int, records: Iterable[Record], checkers: Mapping[int, Checker]
+    plan: ReplayPlan, target: int, records: Iterable[Record], checkers: Mapping[int, RowChecker]
 ) -> Iterator[Record]:
     """Run one task from its beginning to its end."""
     with tempfile.TemporaryDirectory(prefix="squall-replay-") as directory:
@@ -73,7 +75,7 @@ class TaskRun:
     """One task under way."""
 
     def __init__(
-        self, plan: ReplayPlan, target: int, directory: str, checkers: Mapping[int, Checker]
+        self, plan: ReplayPlan, target: int, directory: str, checkers: Mapping[int, RowChecker]
     ) -> None:
         component, index = plan.place_of[target]
         self.plan = plan
@@ -140,7 +142,7 @@ class TaskRun:
             partition = sent_by_partition(record.sender)
             tasks = self.plan.tasks_of[key.component]
             task = record.sender if partition is None else tasks[partition % len(tasks)]
-            fields = self.plan.component(key.component).outputs[key.stream].fields
+            fields = self.plan.fields_of(key)
             found = self.sources[record.stream, record.sender] = Source(
                 key.component, task, key.stream, fields
             )
@@ -149,7 +151,10 @@ class TaskRun:
     def execute(self, source: Source, tuples: Tuples) -> None:
         """Give the task a batch and run it until it has done with it."""
         task = self.task
-        assert task is not None
+        if task is None:
+            raise ReplayFailed(
+                f"tuples reached task {self.target} of {self.totals.component!r} before it had begun"
+            )
         box = Outbox(source, self.target)
         box.rows, box.roots, box.more = tuples.rows, tuples.roots, tuples.more
         box.edges = [0] * len(tuples.rows)

@@ -14,6 +14,7 @@ from decimal import Decimal as DecimalValue
 from enum import Enum
 from typing import Any, Final, TypeAlias
 
+from squall_io.spark.schema import Schema
 from squall_io.spark.types import MAX_PRECISION, WHOLE, Array, Column, Decimal, Map, Simple, Struct, Type
 from topology_api.wording import typed
 
@@ -169,6 +170,17 @@ def merge_kinds(where: str, one: Kind, other: Kind) -> Kind:
             )
     first, second = sorted((str(one), str(other)))
     raise Conflict(f"{where}: some values are {first}, some {second}")
+
+
+def merge_all(fields: Sequence[str], some: Sequence[Kind], others: Sequence[Kind]) -> list[Kind]:
+    """The type of each field that has been seen with both; `Conflict` names the field."""
+    return [merge_kinds(f"field {name!r}", one, other) for name, one, other in zip(fields, some, others)]
+
+
+def schema_of(fields: Sequence[str], kinds: Sequence[Kind]) -> Schema:
+    """The schema of rows whose fields have these types; `Conflict`."""
+    columns = (Column(name, settled(f"field {name!r}", kind)) for name, kind in zip(fields, kinds))
+    return Schema(tuple(columns))
 
 
 def settled(where: str, kind: Kind) -> Type:

@@ -96,6 +96,10 @@ class ReplayPlan:
         """The spec of a component."""
         return self.topology.component(name)
 
+    def fields_of(self, key: StreamKey) -> tuple[str, ...]:
+        """The names of a stream's values."""
+        return self.component(key.component).outputs[key.stream].fields
+
     def inputs_of(self, step: str) -> tuple[StreamKey, ...]:
         """The streams that a component reads, each once."""
         entries = self.component(step).inputs

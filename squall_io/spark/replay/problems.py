@@ -39,5 +39,5 @@ class TooManyErrors(ReplayFailed):
 
     def __str__(self) -> str:
         counted = "1 error" if self.errors == 1 else f"{self.errors:,} errors"
-        head = f"the replay of topology {self.topology!r} was stopped by {counted}, of at most {self.most:,} (max_errors):"
+        head = f"the replay of topology {self.topology!r} was stopped after {counted}, of at most {self.most:,} (max_errors):"
         return "\n".join([head, *("  " + text.replace("\n", "\n  ") for text in self.first)])

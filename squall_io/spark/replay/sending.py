@@ -6,9 +6,9 @@ Must not know: Spark, how outboxes are filled.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-from squall_io.spark.replay.inference import Conflict, kinds_of, merge_kinds
+from squall_io.spark.replay.inference import Conflict, kinds_of, merge_all, schema_of
 from squall_io.spark.replay.notes import FIRST, ErrorNote, Totals, encode_errors
 from squall_io.spark.replay.plan import ReplayPlan, StreamKey
 from squall_io.spark.replay.records import (
@@ -25,6 +25,7 @@ from squall_io.spark.replay.records import (
     encode_all,
     origin_of,
 )
+from squall_io.spark.rows import RowChecker
 from topology_api.tuples import Source
 from worker.emitter import short
 from worker.outbox import Outbox
@@ -32,13 +33,6 @@ from worker.router import Output, ShuffleRoute
 
 #: Errors that wait to be noted.
 _ERRORS_AT_ONCE: Final = 100
-
-
-class Checker(Protocol):
-    """Sees whether rows fit a schema."""
-
-    def bad_rows(self, rows: Sequence[Row]) -> list[tuple[int, str]]:
-        """The rows that do not fit, by position, each with why."""
 
 
 class Sender:
@@ -51,9 +45,10 @@ class Sender:
         heir: int,
         totals: Totals,
         index: int,
-        checkers: Mapping[int, Checker],
+        checkers: Mapping[int, RowChecker],
     ) -> None:
-        """`heir`: the task that its notes are handed to; `checkers`: of output streams that have a schema, by number."""
+        """`heir`: the task that its notes are handed to; `checkers`: of the output streams that have a schema, by
+        number."""
         self.plan = plan
         self.sender = sender
         self.heir = heir
@@ -63,6 +58,8 @@ class Sender:
         self.seq = 0
         self.records: list[Record] = []
         self.errors: list[ErrorNote] = []
+        #: By output stream without a schema: what checks rows of the types that were seen.
+        self.found: dict[int, RowChecker] = {}
         #: Tuples that an outbox gathers: fewer of large ones.
         self.least = 64
 
@@ -108,22 +105,25 @@ class Sender:
         self.seq += 1
 
     def misfits(self, stream: int, source: Source, rows: list[Row]) -> list[tuple[int, str]]:
-        """The rows that do not fit the output's schema; without one, their types are noted instead."""
+        """The rows that are none of the output's: by its schema, or, without one, by these rows' types, which are noted."""
         checker = self.checkers.get(stream)
-        if checker is not None:
-            return checker.bad_rows(rows)
-        totals = self.totals
-        if stream not in totals.conflicts:
+        if checker is None and stream not in self.totals.conflicts:
             try:
-                kinds = kinds_of(source.fields, rows)
-                known = totals.kinds.get(stream, kinds)
-                totals.kinds[stream] = [
-                    merge_kinds(f"field {name!r}", one, other)
-                    for name, one, other in zip(source.fields, known, kinds)
-                ]
+                checker = self.note_kinds(stream, source.fields, rows)
             except Conflict as conflict:
-                totals.conflicts[stream] = str(conflict)
-        return []
+                self.totals.conflicts[stream] = str(conflict)
+        return [] if checker is None else checker.split(rows)[1]
+
+    def note_kinds(self, stream: int, fields: Sequence[str], rows: list[Row]) -> RowChecker:
+        """Note the types of an output's rows; what checks rows of these types."""
+        kinds = kinds_of(fields, rows)
+        known = self.totals.kinds.get(stream)
+        if known is not None:
+            kinds = merge_all(fields, known, kinds)
+        if known != kinds:
+            self.totals.kinds[stream] = kinds
+            self.found[stream] = RowChecker(schema_of(fields, kinds))
+        return self.found[stream]
 
     def without(
         self,
