@@ -27,7 +27,8 @@ from squall_io.spark.splits import (
     source_of,
     splits_of,
 )
-from squall_io.spark.stores import InvalidPath, Store, open_files
+from squall_io.spark.steady_stores import open_steady
+from squall_io.spark.stores import InvalidPath, Store
 from squall_io.spark.text_lines import LONGEST, Damaged, Line, ShortFile, lines_of_split, packed_lines
 from topology_api import Fields, InvalidConfig, Replay
 from topology_api.wording import listed, shown, typed
@@ -135,7 +136,7 @@ class SplitUnits:
 
     def store(self, path: str) -> Store:
         """The store at a path."""
-        return open_files(path, conf=self._spout.conf)
+        return open_steady(path, self._spout.conf)
 
     def snapshot(self) -> Mapping[str, Any]:
         """The files that are there, with their sizes."""
