@@ -88,8 +88,33 @@ def word_count(counter: type[Bolt] = Count, sink: bool = False) -> Topology:
     return builder.build()
 
 
+class Passer(Bolt):
+    """Has output streams of these names."""
+
+    def __init__(self, *streams: str) -> None:
+        self.streams = streams
+        self.outputs = {stream: Fields("line") for stream in streams}
+
+    def execute(self, tup: Tuple) -> None:
+        for stream in self.streams:
+            self.emit((tup[0],), stream=stream)
+
+
+class Echo(Bolt):
+    """Emits what it gets, and behind it its text."""
+
+    def __init__(self, *names: str) -> None:
+        self.outputs = Fields(*names)
+
+    def execute(self, tup: Tuple) -> None:
+        self.emit((*tup.values, repr(tup.values)))
+
+
 class Numbers(Spout):
-    outputs = Fields("n")
+    """Values of these names."""
+
+    def __init__(self, *names: str) -> None:
+        self.outputs = Fields(*(names or ("n",)))
 
     def next_tuple(self) -> None:
         raise AssertionError("a replay ran a spout")
