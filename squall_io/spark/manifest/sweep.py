@@ -112,13 +112,14 @@ def _sweep_tmp(files: Files, seat: Seat, epoch: int) -> None:
         name = status.name.rpartition(".")[0]
         batch, claim = batch_of(name), claim_of(name)
         if batch is not None:
-            whose: tuple[Seat, int] = batch.seat, batch.epoch
+            old = batch.seat == seat and batch.epoch < epoch
         elif claim is not None:
-            whose = claim[0], claim[1]
+            # Claim and fence of our own epoch are there: whoever else is putting one comes second.
+            old = claim[0] == seat and claim[1] <= epoch
         else:
             nobodys.append(status)
             continue
-        if whose[0] == seat and whose[1] < epoch:
+        if old:
             files.delete(status.path)
     if nobodys:
         # Our own claim is a moment old by the file system's clock, which is the one that counts here.
