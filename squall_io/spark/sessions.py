@@ -369,15 +369,14 @@ def _start_connect(wish: Wish) -> SparkSession:
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
-    settings = {name: value for name, value in wish.settings.items() if name.startswith("spark.sql.")}
-    runtime = {**settings, **{n: v for n, v in wish.conf.items() if n.startswith("spark.sql.")}}
+    settings = {name: value for name, value in DEFAULTS.items() if name.startswith("spark.sql.")}
     try:
         from pyspark.sql.connect.client.retries import DefaultPolicy
 
         session = SparkSession.builder.remote(wish.where).getOrCreate()
         client: Any = session.client
         client.set_retry_policies([DefaultPolicy(max_retries=_CONNECT_RETRIES, max_backoff=2_000)])
-        for name, value in runtime.items():
+        for name, value in {**settings, **wish.conf}.items():
             session.conf.set(name, value)
     except ImportError as error:
         raise JavaFailed(

@@ -12,7 +12,7 @@ import socket
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from logging import Logger
 from typing import TYPE_CHECKING, Final
 
@@ -91,11 +91,6 @@ class SinkLife:
         return self._agreed.schema
 
     @property
-    def superseded(self) -> bool:
-        """Whether another task has the seat now."""
-        return self._superseded is not None
-
-    @property
     def trouble(self) -> float:
         """Seconds for which the batch in hand has been waiting for something that is away; 0: nothing is."""
         retries = self._retries
@@ -106,7 +101,7 @@ class SinkLife:
     def open(self) -> None:
         """Start Spark, open the table, take the seat over and clear up after its last owner.
 
-        `NotCommitted`: what is away is away for too long. What is a mistake comes as it is: `TableMismatch`, `FilesRefused`, ...
+        `NotCommitted`: what is away is away for too long. A mistake comes as it is: `TableMismatch`, `FilesRefused`, ...
         """
         try:
             self._lease = shared_session(
@@ -176,18 +171,12 @@ class SinkLife:
     def _warm_up(self) -> None:
         """Have Spark write a row that nobody gets: a session's first write takes seconds."""
         self._at("warm")
-        import pyarrow
-
-        from squall_io.spark.arrow import arrow_schema
-
-        loose = Schema(tuple(replace(column, nullable=True) for column in self.schema.columns))
         name = BatchName(self._seat, self._own.epoch, 0)
-        schema = arrow_schema(loose)
-        row = pyarrow.table([pyarrow.nulls(1, field.type) for field in schema], schema=schema)
+        writer = self._make_writer()
         started = time.monotonic()
-        self._make_writer(loose).write(row, f"{self._store.root}/{name.attempt(1)}")
+        writer.warm_up(f"{self._store.root}/{name.attempt(1)}")
         self._store.delete(name.staging)
-        self._writer = self._make_writer(self.schema)
+        self._writer = writer
         self._log.info(
             "writes to %s, epoch %d of %s (Spark's first write took %.1f s)",
             self._store.root,
@@ -304,14 +293,14 @@ class SinkLife:
                 self._files.close()
             self._reach()
             if self._writer is not None:
-                self._writer = self._make_writer(self.schema)
+                self._writer = self._make_writer()
         self._suspect = False
 
-    def _make_writer(self, schema: Schema) -> TableWriter:
+    def _make_writer(self) -> TableWriter:
         assert self._lease is not None
         settings = self._settings
         write_as = WriteAs(settings.file_format, settings.partition_by, settings.compression)
-        return TableWriter(self._lease.session, schema, write_as)
+        return TableWriter(self._lease.session, self.schema, write_as)
 
     def _new_retries(self, what: str, limit: float | None = None) -> Retries:
         return Retries(what, self._log, self._progress, limit)

@@ -9,7 +9,7 @@ Must not know: manifests, topologies.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, cast
 
 from squall_io.spark.formats import write_options
@@ -66,17 +66,37 @@ class TableWriter:
     """Writes batches with one session."""
 
     def __init__(self, session: SparkSession, schema: Schema, write_as: WriteAs) -> None:
-        from pyspark.sql.types import StructType
-
         self._session = writing_session(session)
         self._write_as = write_as
-        self._schema = cast("StructType", StructType.fromDDL(str(schema)))
+        self._columns = schema
+        self._schema = _spark_schema(schema)
 
     def write(self, rows: pyarrow.Table, folder: str) -> None:
         """Write rows to a folder, by its whole path; what is there is replaced."""
-        frame = self._session.createDataFrame(rows, self._schema)
+        self._save(rows, self._schema, folder)
+
+    def warm_up(self, folder: str) -> None:
+        """Write a row of nulls: a session's first write takes seconds, of loading classes."""
+        import pyarrow
+
+        from squall_io.spark.arrow import arrow_schema
+
+        loose = Schema(tuple(replace(column, nullable=True) for column in self._columns.columns))
+        schema = arrow_schema(loose)
+        row = pyarrow.table([pyarrow.nulls(1, field.type) for field in schema], schema=schema)
+        self._save(row, _spark_schema(loose), folder)
+
+    def _save(self, rows: pyarrow.Table, schema: StructType, folder: str) -> None:
+        frame = self._session.createDataFrame(rows, schema)
         writer = frame.write.mode("overwrite").format(self._write_as.file_format)
         writer = writer.options(**self._write_as.options)
         if self._write_as.partition_by:
             writer = writer.partitionBy(*self._write_as.partition_by)
         writer.save(folder)
+
+
+def _spark_schema(schema: Schema) -> StructType:
+    """A schema as Spark has it."""
+    from pyspark.sql.types import StructType
+
+    return cast("StructType", StructType.fromDDL(str(schema)))

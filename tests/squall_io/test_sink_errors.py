@@ -1,0 +1,99 @@
+"""What an error means for a batch is told from its class and from the classes in Java's stack trace, without asking Java."""
+
+from __future__ import annotations
+
+import pytest
+
+from squall_io.spark.java import NotInstalled
+from squall_io.spark.jvm import JavaFailed
+from squall_io.spark.manifest.commit import BatchConflict, BatchLost
+from squall_io.spark.manifest.files import FileMissing, FilesRefused, FilesUnavailable
+from squall_io.spark.manifest.tables import TableMismatch
+from squall_io.spark.sink_errors import Verdict, causes_in, reason_of, verdict_on
+
+AGAIN, REFUSED, UNKNOWN = Verdict.AGAIN, Verdict.REFUSED, Verdict.UNKNOWN
+
+TRACE = """\
+org.apache.spark.SparkException: [TASK_WRITE_FAILED] Task failed while writing rows to hdfs://host:9000/t. SQLSTATE: 58030
+\tat org.apache.spark.sql.errors.QueryExecutionErrors$.taskFailedWhileWritingRowsError(QueryExecutionErrors.scala:780)
+Caused by: {cause}
+\tat java.base/java.io.FileOutputStream.writeBytes(Native Method)
+\t... 20 more
+"""
+
+
+def spark_error(trace: str, name: str = "Py4JJavaError", module: str = "py4j.protocol") -> Exception:
+    made: Exception = type(name, (Exception,), {"__module__": module})(
+        f"An error occurred while calling o1.save.\n: {trace}"
+    )
+    return made
+
+
+@pytest.mark.parametrize(
+    ("cause", "verdict", "reason"),
+    [
+        ("java.io.IOException: No space left on device", AGAIN, "No space left on device (IOException)"),
+        ("java.io.EOFException: End of File Exception between local host", AGAIN, "ended in the middle"),
+        ("java.net.ConnectException: Connection refused", AGAIN, "Connection refused (ConnectException); "),
+        ("java.nio.channels.ClosedByInterruptException", AGAIN, "ClosedByInterruptException"),
+        ("org.apache.hadoop.hdfs.server.namenode.SafeModeException: safe mode is ON", AGAIN, "in safe mode"),
+        ("org.apache.hadoop.security.AccessControlException: denied: user=x", REFUSED, "denied: user=x"),
+        ("java.lang.OutOfMemoryError: Java heap space", UNKNOWN, "Java heap space (OutOfMemoryError)"),
+        ("java.lang.ClassCastException: a is no b", UNKNOWN, "a is no b (ClassCastException)"),
+        ("org.apache.spark.SparkException: Job 3 cancelled because SparkContext was shut down", AGAIN, ""),
+        ("org.apache.spark.SparkException: ExecutorLostFailure (executor 1 exited)", AGAIN, ""),
+    ],
+)
+def test_the_cause_of_a_spark_job_that_failed_decides(cause: str, verdict: Verdict, reason: str) -> None:
+    error = spark_error(TRACE.format(cause=cause))
+    assert verdict_on(error) is verdict
+    assert reason in reason_of(error)
+    assert "\n" not in reason_of(error)
+
+
+@pytest.mark.parametrize(
+    ("error", "verdict"),
+    [
+        (FilesUnavailable("away"), AGAIN),
+        (FileMissing("gone"), AGAIN),
+        (BatchLost("gone"), AGAIN),
+        (JavaFailed("ended"), AGAIN),
+        (ConnectionRefusedError("nobody listens"), AGAIN),
+        (spark_error("", "Py4JNetworkError"), AGAIN),
+        (spark_error("", "Py4JError"), AGAIN),
+        (spark_error("StatusCode.UNAVAILABLE", "_InactiveRpcError", "grpc._channel"), AGAIN),
+        (
+            spark_error(
+                "[SESSION_NOT_FOUND]", "SparkConnectGrpcException", "pyspark.errors.exceptions.connect"
+            ),
+            AGAIN,
+        ),
+        (FilesRefused("no permission"), REFUSED),
+        (NotInstalled("no Java"), REFUSED),
+        (BatchConflict("somebody else's"), REFUSED),
+        (TableMismatch("another table"), REFUSED),
+        (spark_error("", "AnalysisException", "pyspark.errors.exceptions.captured"), UNKNOWN),
+        (ValueError("a bug"), UNKNOWN),
+    ],
+)
+def test_the_class_of_other_errors_decides(error: Exception, verdict: Verdict) -> None:
+    assert verdict_on(error) is verdict
+
+
+def test_the_text_of_an_error_whose_java_has_died_is_not_asked_for_twice() -> None:
+    class Dead(Exception):
+        __module__ = "pyspark.errors.exceptions.captured"
+
+        def __str__(self) -> str:
+            raise ConnectionRefusedError
+
+    Dead._stackTrace = TRACE.format(cause="java.io.IOException: gone")  # type: ignore[attr-defined]
+    assert reason_of(Dead()) == "Spark cannot write: gone (IOException)"
+
+
+def test_causes_are_found_from_the_outermost_to_the_innermost() -> None:
+    found = causes_in(TRACE.format(cause="java.io.IOException: No space left\nCaused by: a.b.Other"))
+    assert [(cause.classes[0], cause.message) for cause in found[1:]] == [
+        ("java.io.IOException", "No space left"),
+        ("a.b.Other", ""),
+    ]

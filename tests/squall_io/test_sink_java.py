@@ -1,0 +1,113 @@
+"""A machine on which Spark cannot run is told in one sentence that says what to install."""
+
+from __future__ import annotations
+
+import stat
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from squall_io.spark import java
+from squall_io.spark.java import (
+    NotInstalled,
+    find_java,
+    java_version,
+    require_java,
+    require_packages,
+    version_in,
+)
+
+
+def made_up_java(folder: Path, says: str, code: int = 0) -> Path:
+    program = folder / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    program.write_text(f"#!/bin/sh\ncat >&2 <<'END'\n{says}\nEND\nexit {code}\n")
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    return program
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ('openjdk version "17.0.13" 2024-10-15', 17),
+        ('java version "1.8.0_292"', 8),
+        ('openjdk version "21-ea" 2023-09-19', 21),
+        ('Picked up JAVA_TOOL_OPTIONS: -Xmx1g\nopenjdk version "11.0.2" 2019-01-15', 11),
+        ("The operation couldn't be completed. Unable to locate a Java Runtime.", None),
+    ],
+)
+def test_versions_of_java_are_read(text: str, version: int | None) -> None:
+    assert version_in(text) == version
+
+
+def test_no_java_says_what_to_install(tmp_path: Path) -> None:
+    with pytest.raises(
+        NotInstalled, match=r"Spark needs Java, and there is none: .* install a Java runtime of version 17"
+    ):
+        find_java({"PATH": str(tmp_path)})
+
+
+def test_a_java_home_without_java_is_named(tmp_path: Path) -> None:
+    with pytest.raises(
+        NotInstalled, match=r"JAVA_HOME is '.*', and there is no program .*/bin/java: set JAVA_HOME"
+    ):
+        find_java({"JAVA_HOME": str(tmp_path), "PATH": "/usr/bin"})
+
+
+def test_java_home_comes_before_path(tmp_path: Path) -> None:
+    there = made_up_java(tmp_path / "home", 'openjdk version "17.0.1"')
+    on_path = made_up_java(tmp_path / "other", 'openjdk version "21.0.1"')
+    assert find_java({"JAVA_HOME": str(tmp_path / "home"), "PATH": str(on_path.parent)}) == there
+    assert find_java({"PATH": str(on_path.parent)}) == on_path
+
+
+def test_an_old_java_is_named_with_its_version(tmp_path: Path) -> None:
+    made_up_java(tmp_path, 'java version "1.8.0_292"')
+    with pytest.raises(
+        NotInstalled, match=r"Spark needs Java 17 or newer, and .*/bin/java \(of JAVA_HOME\) is Java 8;"
+    ):
+        require_java({"JAVA_HOME": str(tmp_path)})
+
+
+def test_a_java_that_says_nothing_of_use_is_quoted(tmp_path: Path) -> None:
+    program = made_up_java(tmp_path, "Error: could not find libjava.so", 1)
+    with pytest.raises(NotInstalled, match=r"it says: Error: could not find libjava\.so"):
+        java_version(program)
+
+
+def test_a_java_that_does_not_run_is_told(tmp_path: Path) -> None:
+    program = tmp_path / "java"
+    program.write_bytes(b"\x7fELF no program")
+    program.chmod(0o755)
+    with pytest.raises(NotInstalled, match=r"/java does not run: "):
+        java_version(program)
+
+
+def test_packages_that_are_missing_or_of_another_version_are_told_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def version(name: str) -> str:
+        if name == "pyspark":
+            return "3.5.1"
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "version", version)
+    with pytest.raises(NotInstalled) as raised:
+        require_packages()
+    assert str(raised.value) == (
+        "Spark cannot be used from this Python: PySpark is of version 3.5.1, and Squall works with 4.3.x; pyarrow is not"
+        " installed; pandas is not installed: pip install 'squall[spark]'"
+    )
+
+
+def test_a_spark_home_of_another_version_is_told(tmp_path: Path) -> None:
+    problem = java.spark_home_problem({"SPARK_HOME": str(tmp_path)})
+    assert problem is not None and "there is no Spark" in problem
+    (tmp_path / "jars").mkdir()
+    (tmp_path / "jars" / "spark-core_2.12-3.5.1.jar").touch()
+    problem = java.spark_home_problem({"SPARK_HOME": str(tmp_path)})
+    assert problem is not None and "Spark 3.5.1, and Squall works with 4.3.x" in problem
+    (tmp_path / "jars" / "spark-core_2.12-3.5.1.jar").rename(tmp_path / "jars" / "spark-core_2.13-4.3.0.jar")
+    assert java.spark_home_problem({"SPARK_HOME": str(tmp_path)}) is None
+    assert java.spark_home_problem({}) is None
