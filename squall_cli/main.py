@@ -76,6 +76,10 @@ COMMANDS: dict[str, Entry] = {
         "Show the settings in force and where each comes from.", _from("squall_cli.config", "config")
     ),
     "version": Entry("Show the version of Squall, and of a cluster.", _from("squall_cli.version", "version")),
+    "reprocess": Entry(
+        "Run a PySpark job over committed rows and publish its result.",
+        _from("squall_cli.reprocess", "reprocess"),
+    ),
     "completion": Entry(
         "Print what makes the shell complete commands and names.",
         _from("squall_cli.completion", "completion"),

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
-from typing import IO, TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 from squall_cli import figures
 from squall_cli.plain_lines import EVERY, write
@@ -20,7 +20,6 @@ from squall_cli.tables import console
 from squall_io.spark.progress import Progress, Watch, watch
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
     from rich.progress import Progress as Bar
 
 #: Seconds between two looks.
@@ -51,7 +50,7 @@ class SparkProgress:
         else:
             self._bar.console.print(text, markup=False, highlight=False)
 
-    def follow(self, session: SparkSession) -> None:
+    def follow(self, session: Any) -> None:
         """Show from now on how far the session is."""
         self.watched = watch(session)
         if self._bar is not None:

@@ -25,7 +25,16 @@ from worker.hints import hint_for
 #: Frames below these folders are ours, or the interpreter's, and are of no use to a user.
 OURS: Final = tuple(
     os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), name) + os.sep
-    for name in ("worker", "topology_api", "squall", "local_cluster", "nimbus", "supervisor", "squall_cli")
+    for name in (
+        "worker",
+        "topology_api",
+        "squall",
+        "squall_io",
+        "local_cluster",
+        "nimbus",
+        "supervisor",
+        "squall_cli",
+    )
 )
 #: Frames below these folders are a library's: shown, but never "the user's own line".
 LIBRARIES: Final = tuple(

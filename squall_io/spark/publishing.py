@@ -64,8 +64,11 @@ def open_output(
     return Output(files, open_table(files, wanted), keep)
 
 
-def publish_frame(output: Output, run: Run, make: Callable[[], DataFrame]) -> Published:
+def publish_frame(
+    output: Output, run: Run, make: Callable[[], DataFrame], cancel: Callable[[], None] = lambda: None
+) -> Published:
     """Have the run's result be the newest version: `make` gives the frame, and is not called when it is there already.
+    `cancel` has Spark give up what it is doing; it is called when the caller is interrupted.
 
     Whatever `make` raises comes through; then nothing is published, and nothing is left. `CannotPublish`, `AttemptLost`,
     Spark's errors, and what `Files` raises.
@@ -75,7 +78,7 @@ def publish_frame(output: Output, run: Run, make: Callable[[], DataFrame]) -> Pu
     if isinstance(begun, Version):
         published = Published(begun, ours=False)
     else:
-        published = _carry_out(output, run, begun, make)
+        published = _carry_out(output, run, begun, make, cancel)
     try:
         versions.tidy(files, run.id, output.keep)
     except SquallError as error:  # it is published, and the next run tidies too
@@ -83,7 +86,9 @@ def publish_frame(output: Output, run: Run, make: Callable[[], DataFrame]) -> Pu
     return published
 
 
-def _carry_out(output: Output, run: Run, attempt: Attempt, make: Callable[[], DataFrame]) -> Published:
+def _carry_out(
+    output: Output, run: Run, attempt: Attempt, make: Callable[[], DataFrame], cancel: Callable[[], None]
+) -> Published:
     """Make, write, count, publish."""
     files = output.files
 
@@ -99,6 +104,8 @@ def _carry_out(output: Output, run: Run, attempt: Attempt, make: Callable[[], Da
             return versions.publish(files, attempt, run, rows, str(schema))
     except BaseException as error:
         found = None
+        if not isinstance(error, Exception):
+            cancel()  # else tasks go on, and write what is deleted here
         with suppress(SquallError):
             versions.give_up(files, attempt)
             if isinstance(error, Exception):

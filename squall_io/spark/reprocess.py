@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from squall_io.spark.manifest.envelopes import digest_of
@@ -42,6 +43,8 @@ class Job:
     code: str
     """A digest of its text."""
     apply: Callable[[SparkSession, DataFrame], Any]
+    modules: tuple[ModuleType, ...] = ()
+    """The user's modules that functions of it may need where Spark works."""
 
     @classmethod
     def of_sql(cls, text: str) -> Job:
@@ -85,15 +88,32 @@ def run_of(job: Job, choice: Choice, span: Span, output: Output, again: bool = F
 
 
 def reprocess(
-    job: Job, choice: Choice, run: Run, output: Output, session: Callable[[], SparkSession]
+    job: Job,
+    choice: Choice,
+    run: Run,
+    output: Output,
+    session: Callable[[], SparkSession],
+    cancel: Callable[[], None] = lambda: None,
 ) -> Published:
-    """Have the job's result be the newest version of the output; `session` is not called when it is already."""
+    """Have the job's result be the newest version of the output; `session` is not called when it is already.
+
+    `cancel` has Spark give up what it is doing.
+    """
 
     def make() -> DataFrame:
         spark = session()
+        _send_along(job.modules)
         return _frame_of(job, job.apply(spark, choice.frame(spark)))
 
-    return publish_frame(output, run, make)
+    return publish_frame(output, run, make, cancel)
+
+
+def _send_along(modules: Iterable[ModuleType]) -> None:
+    """Have functions of these modules travel to Spark's workers whole, not by their names: the files are not there."""
+    from pyspark.cloudpickle import register_pickle_by_value
+
+    for module in modules:
+        register_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 
 def _frame_of(job: Job, made: Any) -> DataFrame:
