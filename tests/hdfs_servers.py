@@ -33,7 +33,6 @@ DATA_NODE = "org.apache.hadoop.hdfs.server.datanode.DataNode"
 ADMIN = "org.apache.hadoop.hdfs.tools.DFSAdmin"
 #: What Maven may take to fetch 56 MB.
 DOWNLOAD_SECS = 300.0
-_STATE = "Hadoop:service=NameNode,name=FSNamesystemState"
 
 
 def missing(what: str) -> NoReturn:
@@ -173,7 +172,7 @@ class HdfsServer:
         self, folder: Path, *, datanodes: int = 2, settings: Mapping[str, str] | None = None
     ) -> None:
         self.folder = folder
-        rpc, web = free_ports(2)
+        rpc, web, *ports = free_ports(2 + 3 * datanodes)
         self.url = f"hdfs://127.0.0.1:{rpc}"
         self.webhdfs = f"127.0.0.1:{web}"
         flags = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Xmx256m"]
@@ -181,12 +180,11 @@ class HdfsServer:
         self._write_conf({**self._defaults(datanodes), **(settings or {})})
         self.namenode = Daemon(self, "namenode", NAME_NODE, {})
         self.datanodes = [
-            Daemon(self, f"datanode{n}", DATA_NODE, {"dfs.datanode.data.dir": str(folder / f"data{n}")})
+            Daemon(self, f"datanode{n}", DATA_NODE, self._of_datanode(n, ports[3 * n : 3 * n + 3]))
             for n in range(datanodes)
         ]
 
     def _defaults(self, datanodes: int) -> dict[str, str]:
-        anywhere = "127.0.0.1:0"
         return {
             "dfs.replication": str(min(2, datanodes)),
             "dfs.namenode.replication.min": "1",
@@ -195,9 +193,6 @@ class HdfsServer:
             "dfs.namenode.name.dir": str(self.folder / "name"),
             "dfs.namenode.rpc-bind-host": "127.0.0.1",
             "dfs.namenode.http-address": self.webhdfs,
-            "dfs.datanode.address": anywhere,
-            "dfs.datanode.http.address": anywhere,
-            "dfs.datanode.ipc.address": anywhere,
             "dfs.datanode.hostname": "127.0.0.1",
             "dfs.permissions.enabled": "true",
             "dfs.namenode.safemode.extension": "0",
@@ -207,6 +202,15 @@ class HdfsServer:
             "dfs.namenode.stale.datanode.interval": "3000",
             "dfs.namenode.avoid.write.stale.datanode": "true",
             "dfs.namenode.avoid.read.stale.datanode": "true",
+        }
+
+    def _of_datanode(self, number: int, ports: list[int]) -> dict[str, str]:
+        data, web, ipc = (f"127.0.0.1:{port}" for port in ports)
+        return {
+            "dfs.datanode.data.dir": str(self.folder / f"data{number}"),
+            "dfs.datanode.address": data,
+            "dfs.datanode.http.address": web,
+            "dfs.datanode.ipc.address": ipc,
         }
 
     def _write_conf(self, hdfs: Mapping[str, str]) -> None:
@@ -241,23 +245,21 @@ class HdfsServer:
 
     def wait_ready(self, live: int | None = None) -> None:
         """Wait until the NameNode is out of safe mode and has so many DataNodes: all that run, if not said."""
-        wanted = sum(daemon.running for daemon in self.datanodes) if live is None else live
+        started = [daemon for daemon in self.datanodes if daemon.running]
+        wanted = len(started) if live is None else live
 
         def ready() -> bool:
             found = self.figures()
             assert self.namenode.running, f"the NameNode has ended:\n{self.namenode.log()[-2000:]}"
-            return found.get("FSState") == "Operational" and found.get("NumLiveDataNodes") == wanted
+            serving = found.get("FSState") == "Operational" and found.get("NumLiveDataNodes") == wanted
+            # The NameNode takes one that was killed for alive for some seconds, so those that run are asked too.
+            return serving and all(map(_is_registered, started))
 
         eventually(ready)
 
     def figures(self) -> dict[str, Any]:
         """What the NameNode says of itself; nothing while it does not answer."""
-        try:
-            with urllib.request.urlopen(f"http://{self.webhdfs}/jmx?qry={_STATE}", timeout=5) as answer:
-                beans = json.load(answer)["beans"]
-        except (OSError, ValueError):
-            return {}
-        return dict(beans[0]) if beans else {}
+        return _figures(self.webhdfs, "NameNode", "FSNamesystemState")
 
     def safe_mode(self, on: bool) -> None:
         """Have the NameNode refuse all changes, or take them again."""
@@ -285,3 +287,21 @@ class HdfsServer:
 
     def __exit__(self, *raised: object) -> None:
         self.stop()
+
+
+def _figures(address: str, service: str, name: str) -> dict[str, Any]:
+    """What a daemon says of itself; nothing while it does not answer."""
+    url = f"http://{address}/jmx?qry=Hadoop:service={service},name={name}"
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            beans = json.load(answer)["beans"]
+    except (OSError, ValueError):
+        return {}
+    return dict(beans[0]) if beans else {}
+
+
+def _is_registered(datanode: Daemon) -> bool:
+    """Whether a DataNode takes blocks."""
+    found = _figures(datanode.settings["dfs.datanode.http.address"], "DataNode", "DataNodeInfo")
+    actors = json.loads(found.get("BPServiceActorInfo", "[]"))
+    return any(actor["ActorState"] == "RUNNING" for actor in actors)

@@ -65,8 +65,10 @@ def test_a_file_system_without_hard_links_is_refused_with_what_helps(
         raise OSError(errno.EPERM, os.strerror(errno.EPERM))
 
     monkeypatch.setattr(os, "link", refuse)
+    files = LocalFiles(str(tmp_path))
     with pytest.raises(FilesRefused, match="must have hard links"):
-        LocalFiles(str(tmp_path)).put_if_absent("a", b"1")
+        files.put_if_absent("a", b"1")
+    assert files.list(TMP) == []
 
 
 @pytest.mark.parametrize(

@@ -184,8 +184,9 @@ class HadoopFiles:
         with self._told("write", path):
             self._require_writable()
             try:
-                self._write(written, data)
-                done = self._rename(written, path, options)
+                with self._told("write", path):
+                    self._write(written, data)
+                    done = self._rename(written, path, options)
             except FileMissing as error:
                 raise FilesUnavailable(f"{error}: folders are deleted while they are written to") from None
             except FilesRefused:
@@ -241,7 +242,8 @@ def _meaning(what: str, error: Exception) -> Exception:
             return error
     except (Py4JError, OSError):
         pass  # the JVM has ended while it was asked about its exception
-    return FilesUnavailable(f"{what}: the JVM of Spark does not answer, it may have ended ({error})")
+    said = (str(error).splitlines() or [type(error).__name__])[0]
+    return FilesUnavailable(f"{what}: the JVM of Spark does not answer, it may have ended ({said})")
 
 
 def _chain(thrown: Any) -> builtins.list[Thrown]:

@@ -17,6 +17,7 @@ import json
 import os
 import secrets
 import socket
+import string
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final
@@ -172,17 +173,18 @@ class WebHdfsFiles:
     def _content(self, path: str, offset: int, length: int | None) -> Iterator[bytes]:
         """A file's bytes in slices."""
         what = self._what("read", path)
-        part = {"offset": str(offset)} if length is None else {"offset": str(offset), "length": str(length)}
         try:
-            answer = self._ask(what, "GET", path, "OPEN", noredirect="true", **part)
+            yield from self._slices(what, path, offset, length)
         except FileMissing:
             raise
         except FilesError:
             # An offset behind the end is an error there; of a file that is there, that is nothing to read.
-            status = self._ask(what, "GET", path, "GETFILESTATUS")["FileStatus"]
-            if status["type"] == "FILE" and offset >= status["length"]:
-                return
-            raise
+            if not offset or offset < self._ask(what, "GET", path, "GETFILESTATUS")["FileStatus"]["length"]:
+                raise
+
+    def _slices(self, what: str, path: str, offset: int, length: int | None) -> Iterator[bytes]:
+        part = {"offset": str(offset)} if length is None else {"offset": str(offset), "length": str(length)}
+        answer = self._ask(what, "GET", path, "OPEN", noredirect="true", **part)
         with _sent(what, "GET", _location(what, answer), None) as response:
             while data := response.read(_SLICE):
                 yield data
@@ -210,7 +212,8 @@ def _sent(what: str, method: str, url: str, data: bytes | None) -> Iterator[http
     make = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     connection = make(parts.netloc, timeout=_PATIENCE)
     try:
-        target = f"{parts.path}?{parts.query}" if parts.query else parts.path
+        # A NameNode gives the addresses of DataNodes with letters that HTTP does not take.
+        target = quote(f"{parts.path}?{parts.query}", safe=string.printable)
         connection.request(method, target, body=data, headers={"Content-Type": "application/octet-stream"})
         response = connection.getresponse()
         if response.status >= 300:
