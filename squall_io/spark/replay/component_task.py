@@ -10,6 +10,7 @@ Must not know: Spark, Arrow.
 
 from __future__ import annotations
 
+import gc
 import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Mapping
@@ -44,14 +45,21 @@ from worker.timers import tick_interval
 
 #: A run ends after so many emissions, so that what waits to be sent is bounded.
 _EMITS: Final = 8192
+#: As a worker has it: tuples come and go by the thousand, and there is nothing to find among them.
+_COLLECTIONS: Final = (10_000, 10, 10)
 
 
 def run_tasks(
     plan: ReplayPlan, records: Iterable[Record], checkers: Mapping[int, RowChecker]
 ) -> Iterator[Record]:
     """Run the tasks whose records these are: sorted as records are, those of a task together and none elsewhere."""
-    for target, own in groupby(records, key=attrgetter("target")):
-        yield from run_task(plan, target, own, checkers)
+    before = gc.get_threshold()
+    gc.set_threshold(*_COLLECTIONS)
+    try:
+        for target, own in groupby(records, key=attrgetter("target")):
+            yield from run_task(plan, target, own, checkers)
+    finally:
+        gc.set_threshold(*before)
 
 
 def run_task(
