@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from squall_io.spark.manifest.layout import STAGING, BatchName
-from tests.squall_io.commit_script import ALL, DIES, LOST, Play, small_and_in_order, steps_of
+from tests.squall_io.commit_script import ALL, DIES, LOST, Play, small_and_in_order
 from tests.squall_io.commit_world import World, seat
 from tests.squall_io.memory_files import HDFS, LOCAL, Gate, Manners
 
@@ -38,37 +38,56 @@ def look(world: World, may_write: bool = True) -> Callable[[Gate], None]:
     return lambda gate: world.reader(gate, 1, may_write)
 
 
+def alone() -> Play:
+    """An owner that takes over, commits one batch, and meets nobody."""
+    play = Play()
+    play.add("old", old(play.world))
+    return play.run()
+
+
 def steps_of_an_owner() -> range:
-    """How many steps an owner takes with one batch, when it is alone."""
-
-    def alone() -> Play:
-        play = Play()
-        play.add("old", old(play.world))
-        return play.run()
-
-    return steps_of(alone, "old")
+    """After how many of its steps an owner can be stopped."""
+    return range(alone().steps["old"] + 1)
 
 
+def steps_of_a_batch() -> range:
+    """The same, once its batch has begun."""
+    first = next(number for number, line in enumerate(alone().story) if "/_temporary/" in line)
+    return range(first, len(steps_of_an_owner()))
+
+
+#: A new owner has taken over and swept, at the latest, after so many steps.
+TAKEN_OVER = 45
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("manners", MANNERS, ids=["hdfs", "local"])
 def test_an_owner_frozen_at_any_step_while_a_new_one_is_at_any_step(manners: Manners) -> None:
     superseded = 0
-    steps = steps_of_an_owner()
-    for frozen in steps:
-        for begun in range(len(steps) + 20):
+    for frozen in steps_of_a_batch():
+        for begun in range(TAKEN_OVER):
             play = Play(manners=manners)
             for name, work in (("old", old), ("new", new), ("reader", look)):
                 play.add(name, work(play.world))
             play.run(("old", frozen), ("new", begun), ("old", ALL), ("reader", ALL))
             superseded += len(play.world.acked) == 1
             assert any(entry.incarnation == (2, 0) for entry in play.world.acked.values())
-            if play.steps["new"] < begun:
-                break
     assert superseded > 100
 
 
-def test_an_owner_frozen_at_any_step_while_a_new_one_dies_at_any_step() -> None:
+def test_an_owner_frozen_at_any_step_while_a_new_one_does_all_of_its_work() -> None:
     for frozen in steps_of_an_owner():
-        for dies in range(1, 40):
+        play = Play()
+        for name, work in (("old", old), ("new", new), ("reader", look)):
+            play.add(name, work(play.world))
+        play.run(("old", frozen), ("new", ALL), ("reader", ALL))
+        assert any(entry.incarnation == (2, 0) for entry in play.world.acked.values())
+
+
+@pytest.mark.slow
+def test_an_owner_frozen_at_any_step_while_a_new_one_dies_at_any_step() -> None:
+    for frozen in steps_of_a_batch():
+        for dies in range(1, TAKEN_OVER):
             play = Play({("new", dies): DIES})
             play.add("old", old(play.world))
             play.add("new", new(play.world))
@@ -84,8 +103,7 @@ def test_an_owner_that_dies_at_any_step_leaves_nothing_that_does_not_count() -> 
 
 
 def test_a_reader_at_any_step_while_an_owner_is_superseded_at_any_step() -> None:
-    steps = steps_of_an_owner()
-    for frozen in steps:
+    for frozen in steps_of_a_batch():
         for reads in range(12):
             play = Play()
             for name, work in (("old", old), ("new", new), ("reader", look)):
@@ -132,10 +150,19 @@ def test_two_checkpoints_at_any_step_each() -> None:
 
 
 @pytest.mark.parametrize("lost", LOST)
+def test_a_lost_answer_at_any_step_of_an_owner_is_asked_for_again(lost: str) -> None:
+    for step in steps_of_an_owner():
+        play = Play({("old", step): lost})
+        play.add("old", old(play.world))
+        play.run()
+        assert len(play.world.acked) == 1
+
+
+@pytest.mark.parametrize("lost", LOST)
 def test_a_lost_answer_at_any_step_with_a_checkpoint_at_any_later_one(lost: str) -> None:
-    steps = steps_of_an_owner()
+    steps = steps_of_a_batch()
     for step in steps:
-        for later in range(step, len(steps)):
+        for later in range(step, steps.stop):
             play = Play({("old", step): lost})
             play.add("old", old(play.world))
             play.add("checkpoint", play.world.checkpoint)
@@ -147,9 +174,9 @@ def test_a_lost_answer_at_any_step_with_a_checkpoint_at_any_later_one(lost: str)
 
 @pytest.mark.parametrize("lost", LOST)
 def test_a_lost_answer_at_any_step_with_a_checkpoint_and_a_new_owner_at_any_later_one(lost: str) -> None:
-    steps = steps_of_an_owner()
+    steps = steps_of_a_batch()
     for step in steps:
-        for later in range(step, min(step + 8, len(steps))):
+        for later in range(step, min(step + 8, steps.stop)):
             play = Play({("old", step): lost})
             play.add("old", old(play.world))
             play.add("checkpoint", play.world.checkpoint)
@@ -162,7 +189,7 @@ def test_a_lost_answer_at_any_step_with_a_checkpoint_and_a_new_owner_at_any_late
 @pytest.mark.parametrize("directory", ["day=1", "day=2"])
 def test_a_file_of_spark_is_gone_at_any_step_and_the_batch_is_written_again(directory: str) -> None:
     again = 0
-    for step in steps_of_an_owner():
+    for step in steps_of_a_batch():
         play = Play()
         folder = f"{STAGING}/{BatchName(seat(), 1, 1)}/1/{directory}"
 

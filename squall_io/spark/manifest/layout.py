@@ -142,7 +142,8 @@ def batch_of(name: str) -> BatchName | None:
     if found is None and name.startswith(
         DATA_PREFIX
     ):  # in this order: a topology may be called "squall-something"
-        found = _parsed(name.removeprefix(DATA_PREFIX).rsplit("-", 2)[0])
+        batch, *rest = name.removeprefix(DATA_PREFIX).rsplit("-", 2)
+        found = _parsed(batch) if len(rest) == 2 else None
     return found
 
 
