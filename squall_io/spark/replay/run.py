@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
+from squall_io.spark.job_errors import reason_in
 from squall_io.spark.replay import frames
 from squall_io.spark.replay.inference import NOTHING, Conflict, merge_all, schema_of
 from squall_io.spark.replay.notes import FIRST, Totals, decode_totals
@@ -23,7 +24,7 @@ from squall_io.spark.replay.problems import CannotReplay, ReplayFailed, TooManyE
 from squall_io.spark.replay.records import TOTALS
 from squall_io.spark.replay.shipping import SHIPPING, modules_of
 from squall_io.spark.schema import Column, Schema, SchemaError, parse_schema
-from topology_api import Topology
+from topology_api import SquallError, Topology
 from topology_api.wording import listed, typed
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 #: Spark hands a Python worker records of so many bytes at a time; by number alone it would be ten thousand of them.
 _BYTES_SETTING: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
 _BYTES: Final = str(16 << 20)
+#: Packages that Spark's workers must have.
+_OURS: Final = ("squall_io", "worker", "topology_api", "squall")
 
 
 @dataclass(frozen=True)
@@ -298,21 +301,18 @@ def small_batches(spark: SparkSession) -> Iterator[None]:
 @contextmanager
 def told_plainly() -> Iterator[None]:
     """What Spark raises, as what failed: without the stacks of its Java."""
-    from pyspark.errors import PySparkException
-
     try:
         yield
-    except PySparkException as error:
-        text = str(error)
-        lost = [
-            name
-            for name in ("squall_io", "worker", "topology_api", "squall")
-            if f"No module named '{name}'" in text
-        ]
+    except SquallError:
+        raise
+    except Exception as error:
+        reason = reason_in(error)
+        if reason is None:
+            raise
+        lost = [name for name in _OURS if f"No module named '{name}'" in str(error)]
         if lost:
-            raise ReplayFailed(
+            reason = (
                 f"Spark's Python workers have no module {lost[0]!r}: Squall must be installed where the executors run"
-                " (pip install 'squall[spark]'), in the Python that PYSPARK_PYTHON or spark.pyspark.python names"
-            ) from None
-        said = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("at ")]
-        raise ReplayFailed("Spark could not do it: " + "\n  ".join(said[:1] + said[-3:])) from error
+                " (pip install 'squall[spark]'), in the Python that spark.pyspark.python or PYSPARK_PYTHON names"
+            )
+        raise ReplayFailed(f"Spark could not do it: {reason}") from None
