@@ -23,7 +23,7 @@ import logging
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal
 
 from squall_io.spark.formats import FORMATS, read_options
@@ -33,7 +33,7 @@ from squall_io.spark.manifest.state import read_state, require_readable
 from squall_io.spark.manifest.tables import RESULTS, Table, latest_schema, read_schema, read_table
 from squall_io.spark.moments import Moment, Span
 from squall_io.spark.schema import Schema, parse_schema
-from squall_io.spark.stores import open_files
+from squall_io.spark.stores import WEBHDFS, Store, open_files
 from squall_io.spark.types import Array, Map, Struct, Type, quoted
 from squall_io.spark.versions import newest_version
 from topology_api import SquallError
@@ -79,11 +79,18 @@ def read_committed(
         before `since`. Rows with a null among them are all kept.
     unreadable: what happens when records of the manifest cannot be read. "refuse": `UnreadableManifest` names all of them.
         "skip": the rows of the other batches are read, and the log names what is missing.
-    `NoTable`, `CannotRead`, `WrongMoment`, and `FilesError` when the file system does not answer.
+    `NoTable`, `CannotRead`, `WrongMoment`, and `FilesError` when the file system does not answer. With Spark Connect the
+    session's setting `squall.webhdfs.address` says where to ask HDFS.
     """
-    with open_files(path, session=spark) as files:
+    with _opened(spark, path) as files:
         wanted = choose(files, since, until, key, unreadable=unreadable)
     return wanted.frame(spark)
+
+
+def _opened(spark: SparkSession, path: str) -> Store:
+    """The file system at a path, as a session reaches it; one of Spark Connect needs to be told where WebHDFS is."""
+    webhdfs = spark.conf.get(WEBHDFS, None)
+    return open_files(path, session=spark, conf={} if webhdfs is None else {WEBHDFS: webhdfs})
 
 
 def choose(
@@ -107,16 +114,16 @@ def choose(
     if key is None:
         return Choice(source, inside)
     before = tuple(batch for batch in source.batches if span.is_after(batch.committed))
-    return Choice(source, inside, before, tuple(_key_names(source.schema, key)))
+    return Choice(source, inside, before, tuple(key_names(source.schema, key)))
 
 
 @dataclass(frozen=True)
 class Choice:
     """Batches of a table that are to be read, and how."""
 
-    source: _Source
-    inside: tuple[_Batch, ...]
-    before: tuple[_Batch, ...] = ()
+    source: Source
+    inside: tuple[Batch, ...]
+    before: tuple[Batch, ...] = ()
     """Those that may have the first rows of keys, whose replays are left out."""
     key: tuple[str, ...] = ()
 
@@ -133,7 +140,7 @@ class Choice:
 
     def frame(self, spark: SparkSession) -> DataFrame:
         """Its rows."""
-        if not self.key:
+        if not (self.key and self.inside):
             return _frame(spark, self.source, self.inside)
         return _first_rows(spark, self.source, self.inside, self.before, self.key)
 
@@ -159,9 +166,9 @@ def count_keys(spark: SparkSession, path: str, key: Sequence[str]) -> KeyCounts:
     """Count the committed rows of a table by key; what `read_committed` raises."""
     from pyspark.sql import functions as F
 
-    with open_files(path, session=spark) as files:
+    with _opened(spark, path) as files:
         source = _source(files, skip=False)
-    names = _key_names(source.schema, key)
+    names = key_names(source.schema, key)
     rows = _frame(spark, source, source.batches)
     columns = [rows[quoted(name)] for name in names]
     # Under names of ours: a column of the key may have any.
@@ -178,7 +185,7 @@ def count_keys(spark: SparkSession, path: str, key: Sequence[str]) -> KeyCounts:
 
 
 @dataclass(frozen=True)
-class _Batch:
+class Batch:
     """Files that came into a table together."""
 
     paths: tuple[str, ...]
@@ -189,7 +196,7 @@ class _Batch:
 
 
 @dataclass(frozen=True)
-class _Source:
+class Source:
     """What there is to read at a moment."""
 
     root: str
@@ -197,19 +204,19 @@ class _Source:
     """The partition directories begin below this folder of it."""
     file_format: str
     schema: Schema
-    batches: tuple[_Batch, ...]
-    """In the order of their commits."""
+    batches: tuple[Batch, ...]
+    """Those with files, in the order of their commits."""
     is_result: bool = False
     """Whether it is the newest version of a reprocessed table."""
 
 
-def _source(files: Files, skip: bool) -> _Source:
+def _source(files: Files, skip: bool) -> Source:
     """What a table's manifest says now."""
     table = read_table(files)
     return _result(files, table) if table.holds == RESULTS else _stream(files, table, skip)
 
 
-def _stream(files: Files, table: Table, skip: bool) -> _Source:
+def _stream(files: Files, table: Table, skip: bool) -> Source:
     """The batches that count of a stream's table."""
     state = read_state(files)
     if not skip:
@@ -226,30 +233,34 @@ def _stream(files: Files, table: Table, skip: bool) -> _Source:
         by_name = FORMATS[table.file_format].by_name
         schemas[number] = latest.schema if by_name else read_schema(files, number).schema
     batches = tuple(
-        _Batch(tuple(file.path for file in entry.files), schemas[entry.schema], entry.rows, entry.committed)
+        Batch(tuple(file.path for file in entry.files), schemas[entry.schema], entry.rows, entry.committed)
         for entry in state.entries
+        if entry.files
     )
-    return _Source(files.root, "", table.file_format, latest.schema, batches)
+    return Source(files.root, "", table.file_format, latest.schema, batches)
 
 
-def _result(files: Files, table: Table) -> _Source:
+def _result(files: Files, table: Table) -> Source:
     """The newest version of a reprocessed table, as one batch."""
     version = newest_version(files)
     if version is None:
         raise CannotRead(f"{files.root} has no version yet: the first `squall reprocess` for it is not done")
     schema = parse_schema(version.schema)
-    batch = _Batch(tuple(file.path for file in version.files), schema, version.rows, version.published)
-    return _Source(files.root, version.folder, table.file_format, schema, (batch,), is_result=True)
+    batch = Batch(tuple(file.path for file in version.files), schema, version.rows, version.published)
+    batches = (batch,) if batch.paths else ()
+    return Source(files.root, version.folder, table.file_format, schema, batches, is_result=True)
 
 
-def _frame(
-    spark: SparkSession, source: _Source, batches: Sequence[_Batch], tagged: bool = False
-) -> DataFrame:
+def _frame(spark: SparkSession, source: Source, batches: Sequence[Batch], tagged: bool = False) -> DataFrame:
     """The rows of batches; `tagged`: and where each of them lies, as _FILE and _ROW."""
     groups: dict[Schema, list[str]] = {}
     for batch in batches:
         groups.setdefault(batch.schema, []).extend(batch.paths)
-    first, *others = groups.items() or ((source.schema, []),)
+    if not groups:
+        # As what is read from files: each column may hold nulls.
+        columns = tuple(replace(column, nullable=True) for column in source.schema.columns)
+        return spark.createDataFrame([], str(Schema(columns)))
+    first, *others = groups.items()
     frame = _load(spark, source, *first, tagged)
     for schema, paths in others:
         frame = frame.unionAll(_load(spark, source, schema, paths, tagged))
@@ -257,7 +268,7 @@ def _frame(
 
 
 def _load(
-    spark: SparkSession, source: _Source, written: Schema, paths: Sequence[str], tagged: bool
+    spark: SparkSession, source: Source, written: Schema, paths: Sequence[str], tagged: bool
 ) -> DataFrame:
     """The rows in files, which have the columns of `written`, with the columns of the source."""
     from pyspark.errors import AnalysisException
@@ -322,9 +333,9 @@ def _row_in_file(metadata: Column, file_format: str) -> Column:
 
 def _first_rows(
     spark: SparkSession,
-    source: _Source,
-    inside: Sequence[_Batch],
-    before: Sequence[_Batch],
+    source: Source,
+    inside: Sequence[Batch],
+    before: Sequence[Batch],
     names: Sequence[str],
 ) -> DataFrame:
     """Of the rows `inside` those with a key that no row `before` has, and of those with one key the first."""
@@ -339,13 +350,13 @@ def _first_rows(
     group = Window.partitionBy(*columns, F.when(_any_null(columns), place))
     ranked = rows.withColumn(_RANK, F.row_number().over(group.orderBy(place)))
     first = ranked.where(F.col(_RANK) == 1).select(*(quoted(name) for name in source.schema.names))
-    if not any(batch.paths for batch in before):
+    if not before:
         return first
     earlier = _frame(spark, source, before)
     return first.join(earlier, [first[quoted(name)] == earlier[quoted(name)] for name in names], "left_anti")
 
 
-def _places(spark: SparkSession, batches: Sequence[_Batch]) -> DataFrame:
+def _places(spark: SparkSession, batches: Sequence[Batch]) -> DataFrame:
     """Each file's place in the order of commits, by its name: a batch's name is in it, so no two are alike."""
     from pyspark.sql import functions as F
 
@@ -356,7 +367,7 @@ def _places(spark: SparkSession, batches: Sequence[_Batch]) -> DataFrame:
     )
 
 
-def _key_names(schema: Schema, key: Sequence[str] | str) -> list[str]:
+def key_names(schema: Schema, key: Sequence[str] | str) -> list[str]:
     """The columns of a key as the schema spells them; `CannotRead` when one is none, or cannot be compared."""
     wanted = [key] if isinstance(key, str) else list(key)
     if not wanted:

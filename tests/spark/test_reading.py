@@ -20,7 +20,7 @@ from squall_io.spark.manifest.tables import RESULTS, NoTable, Table, open_table
 from squall_io.spark.moments import WrongMoment
 from squall_io.spark.reading import CannotRead, KeyCounts, count_keys, read_committed
 from squall_io.spark.stores import Store, open_files
-from squall_io.spark.versions import Input, Run, begin, publish
+from squall_io.spark.versions import Attempt, Input, Run, begin, publish
 from tests.spark.batches import SinkTask
 
 if TYPE_CHECKING:
@@ -190,7 +190,7 @@ def test_a_key_that_was_committed_before_since_is_a_replay_too(spark: SparkSessi
     task.write(spark, [("a", 2), ("b", 2)], committed=200.0)
     task.write(spark, [("b", 3), ("c", 3)], committed=300.0)
 
-    def of(**span: float) -> list[tuple[Any, ...]]:
+    def of(**span: Any) -> list[tuple[Any, ...]]:
         return rows(read_committed(spark, files.root, key=["word"], **span))
 
     assert of(since=200) == [("b", 2), ("c", 3)]
@@ -212,13 +212,13 @@ def test_replays_are_removed_as_a_plain_loop_over_all_commits_would(
         ]
         draw.choice(tasks).write(spark, batch, committed=float(committed))
         written.append((float(committed), batch))
-    for since, until in ((None, None), (3, None), (None, 4), (2, 6)):
+    for since, until in ((None, None), (3.0, None), (None, 4.0), (2.0, 6.0)):
         expected: list[int] = []
         seen: set[Any] = set()
-        for committed, batch in sorted(written, key=lambda each: each[0]):
-            for k, text, n in batch if until is None or committed < until else ():
+        for moment, batch in sorted(written, key=lambda each: each[0]):
+            for k, text, n in batch if until is None or moment < until else ():
                 key = ("NaN" if k is not None and math.isnan(k) else k, text)
-                if (None in key or key not in seen) and (since is None or committed >= since):
+                if (None in key or key not in seen) and (since is None or moment >= since):
                     expected.append(n)
                 seen.add(key)
         frame = read_committed(spark, files.root, since, until, key=["k", "l"])
@@ -321,6 +321,7 @@ def test_of_a_reprocessed_table_the_newest_version_is_read_whole(spark: SparkSes
     for number in (1, 2):
         run = Run("reprocess", "job.py", f"sha256:{number}", (Input("/in", "sha256:0"),))
         attempt = begin(files, run)
+        assert isinstance(attempt, Attempt)
         made = spark.createDataFrame([(number, "x"), (number, "y"), (number, None)], "n int, day string")
         made.coalesce(1).write.partitionBy("day").parquet(f"{files.root}/{attempt.rows}")
         publish(files, attempt, run, rows=3, schema="n int, day string")
@@ -328,7 +329,7 @@ def test_of_a_reprocessed_table_the_newest_version_is_read_whole(spark: SparkSes
     assert count_keys(spark, files.root, ["n"]) == KeyCounts(("n",), rows=3, keys=1, without_key=0)
     for asked in ({"since": 1}, {"until": 1}, {"key": "n"}):
         with pytest.raises(CannotRead, match="holds a reprocessed result, which is read whole"):
-            read_committed(spark, files.root, **asked)  # type: ignore[arg-type]
+            read_committed(spark, files.root, **asked)
 
 
 @pytest.mark.parametrize("file_format", ["parquet", "orc"])

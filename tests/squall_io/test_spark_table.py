@@ -11,7 +11,7 @@ from squall_io.spark.manifest.checkpoints import write_next
 from squall_io.spark.manifest.files import FilesError, FilesRefused, FilesUnavailable
 from squall_io.spark.manifest.layout import TABLE
 from squall_io.spark.manifest.state import read_state
-from squall_io.spark.manifest.tables import NoTable, Table
+from squall_io.spark.manifest.tables import RESULTS, NoTable, Table, open_table
 from squall_io.spark.stores import Store, open_files
 from squall_io.spark.stores.local import LocalFiles
 from squall_io.spark.table import (
@@ -22,6 +22,7 @@ from squall_io.spark.table import (
     table_summary,
     verify,
 )
+from squall_io.spark.versions import Attempt, Input, Run, Version, begin, publish
 from tests.spark.batches import SinkTask
 
 SCHEMA = "word string, count bigint"
@@ -37,6 +38,13 @@ def below(files: Store, path: str) -> Path:
     return Path(files.root.removeprefix("file://")) / path
 
 
+def under_way(files: Store) -> tuple[int, int]:
+    """Batches that are being written, and folders that are left over."""
+    stream = table_summary(files).stream
+    assert stream is not None
+    return stream.writing, stream.leftover
+
+
 def test_a_summary_adds_up_what_each_component_has_committed(files: Store) -> None:
     words = SinkTask(files, SCHEMA)
     words.put({"a.txt": b"12345", "b.txt": b"1"}, rows=7, committed=200.0)
@@ -45,15 +53,17 @@ def test_a_summary_adds_up_what_each_component_has_committed(files: Store) -> No
     found = table_summary(files)
     assert found.root == files.root
     assert found.table == Table("rows", "parquet", ())
-    assert found.schema is not None and str(found.schema.schema) == SCHEMA
-    assert (found.rows, found.batches, found.files, found.size) == (10, 3, 4, 10)
+    assert str(found.schema) == SCHEMA
+    assert (found.rows, found.files, found.size) == (10, 4, 10)
     assert (found.first_commit, found.last_commit) == (100.0, 200.0)
-    assert found.writers == (
+    assert found.stream is not None and found.stream.batches == 3
+    assert found.stream.writers == (
         WriterSummary("letters", "store", 1, 2, 1, 150.0),
         WriterSummary("words", "store", 2, 8, 9, 200.0),
     )
     assert found.partitions == (PartitionSummary("", 4, 10),)
-    assert (found.checkpoint, found.loose, found.writing, found.leftover) == (0, 3, 0, 0)
+    assert (found.stream.schemas, found.stream.checkpoint, found.stream.loose) == (1, 0, 3)
+    assert (found.stream.writing, found.stream.leftover) == (0, 0)
 
 
 def test_a_summary_says_how_much_lies_in_each_partition(files: Store) -> None:
@@ -69,8 +79,8 @@ def test_a_summary_says_how_much_lies_in_each_partition(files: Store) -> None:
 def test_a_table_without_a_batch_is_told_of_too(files: Store) -> None:
     SinkTask(files, SCHEMA)
     found = table_summary(files)
-    assert (found.rows, found.batches, found.first_commit, found.last_commit) == (0, 0, None, None)
-    assert found.writers == found.partitions == ()
+    assert (found.rows, found.first_commit, found.last_commit, found.partitions) == (0, None, None, ())
+    assert found.stream is not None and (found.stream.batches, found.stream.writers) == (0, ())
 
 
 def test_batches_in_a_checkpoint_count_as_the_others_do(files: Store) -> None:
@@ -80,17 +90,18 @@ def test_batches_in_a_checkpoint_count_as_the_others_do(files: Store) -> None:
     assert write_next(files, state.checkpoint, state.uncovered)
     task.put({"a.txt": b"1"}, rows=6)
     found = table_summary(files)
-    assert (found.rows, found.checkpoint, found.loose) == (11, 1, 1)
+    assert found.stream is not None
+    assert (found.rows, found.stream.checkpoint, found.stream.loose) == (11, 1, 1)
 
 
 def test_what_is_being_written_is_told_from_what_dead_owners_left(files: Store) -> None:
     old = SinkTask(files, SCHEMA)
     files.put_if_absent(f"{old.next_name().attempt(1)}/part-0.parquet", b"never committed")
-    assert (table_summary(files).writing, table_summary(files).leftover) == (1, 0)
+    assert under_way(files) == (1, 0)
     new = SinkTask(files, SCHEMA, incarnation=(2, 0))
-    assert (table_summary(files).writing, table_summary(files).leftover) == (0, 1)
+    assert under_way(files) == (0, 1)
     files.put_if_absent(f"{new.next_name().attempt(1)}/part-0.parquet", b"on its way")
-    assert (table_summary(files).writing, table_summary(files).leftover) == (1, 1)
+    assert under_way(files) == (1, 1)
 
 
 def test_a_summary_names_what_cannot_be_read_and_counts_the_rest(files: Store) -> None:
@@ -116,7 +127,7 @@ def test_files_as_they_were_committed_are_right_and_counted_on_the_way(files: St
     task.put({"day=1/a.txt": b"12345", "day=2/a.txt": b"1"})
     task.put({"day=2/a.txt": b"123"})
     said: list[tuple[int, int, int]] = []
-    assert verify(files, lambda *numbers: said.append(numbers)) == Verification(3, 9, (), (), ())
+    assert verify(files, lambda *numbers: said.append(numbers)) == Verification(3, 9)
     assert [done for done, _, _ in said] == [1, 2, 3]
     assert {total for _, total, _ in said} == {3} and said[-1] == (3, 3, 9)
 
@@ -128,14 +139,14 @@ def test_a_file_that_is_gone_cut_changed_or_closed_is_named_with_its_batch(files
     below(files, gone).unlink()
     below(files, cut).write_bytes(b"01234")
     below(files, changed).write_bytes(b"0123456780")
-    batch = str(entry.batch)
+    batch = f"batch {entry.batch}"
     found = verify(files)
     assert found.problems == (
         FileProblem(gone, batch, "is missing"),
         FileProblem(cut, batch, "has 5 bytes instead of 10"),
         FileProblem(changed, batch, "has other content: its digest does not fit"),
     )
-    assert str(found.problems[0]) == f"{gone} is missing (batch {batch})"
+    assert str(found.problems[0]) == f"{gone} is missing ({batch})"
     assert found.files == 4
 
 
@@ -194,3 +205,31 @@ def test_files_of_rows_that_no_batch_has_are_strays_unless_they_are_on_their_way
     assert verify(files).strays == ("squall-notes.txt",)
     SinkTask(files, SCHEMA, incarnation=(2, 0))
     assert verify(files).strays == ("squall-notes.txt", moved)
+
+
+def result(files: Store, number: int) -> Version:
+    """Publish a version that holds two partitions."""
+    run = Run("reprocess", f"job{number}.py", f"sha256:{number}", (Input("/in", "sha256:0"),))
+    attempt = begin(files, run)
+    assert isinstance(attempt, Attempt)
+    for path in ("day=1/part-0.parquet", "day=2/part-0.parquet"):
+        files.put_if_absent(f"{attempt.rows}/{path}", b"123")
+    return publish(files, attempt, run, rows=number, schema="n int, day string", wall=lambda: number).version
+
+
+def test_of_a_reprocessed_table_the_newest_version_is_told_of_and_all_that_are_kept_are_read(
+    files: Store,
+) -> None:
+    open_table(files, Table(RESULTS, "parquet", ("day",)))
+    empty = table_summary(files)
+    assert (empty.schema, empty.rows, empty.versions, empty.stream) == (None, 0, (), None)
+    versions = [result(files, 1), result(files, 2)]
+    found = table_summary(files)
+    assert (str(found.schema), found.rows, found.files, found.size) == ("n int, day string", 2, 2, 6)
+    assert found.versions == tuple(reversed(versions))
+    assert (found.first_commit, found.last_commit) == (1, 2)
+    assert found.partitions == (PartitionSummary("day=1", 1, 3), PartitionSummary("day=2", 1, 3))
+    assert verify(files) == Verification(4, 12)
+    below(files, versions[0].files[0].path).write_bytes(b"12")
+    [problem] = verify(files).problems
+    assert (problem.of, problem.why) == ("version 1", "has 2 bytes instead of 3")
