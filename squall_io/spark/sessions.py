@@ -327,7 +327,6 @@ def _start_classic(wish: Wish, progress: Callable[[], None]) -> SparkSession:
     """Start Java and a session in it."""
     require_packages()
     from pyspark import SparkContext
-    from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
     if SparkContext._active_spark_context is not None:
@@ -346,21 +345,23 @@ def _start_classic(wish: Wish, progress: Callable[[], None]) -> SparkSession:
         with environment(before), _sigint_kept(), Beat(progress):
             return SparkSession.builder.config(map={**wish.settings}).getOrCreate()
     except Exception as error:
+        text = _reason_of(error, jvm)  # before Java is ended: it may be asked
         _forget(None)
-        text = str(error) if isinstance(error, PySparkException) else _reason_of(error)
         raise JavaFailed(f"Spark did not start with {wish}: {text}") from None
     except BaseException:
         _forget(None)
         raise
 
 
-def _reason_of(error: Exception) -> str:
-    """The line of a Java error that says what was wrong."""
+def _reason_of(error: Exception, jvm: Jvm) -> str:
+    """What was wrong, in one line: the error's own word if Java still answers, and what stands in its log."""
     java = getattr(error, "java_exception", None)
     try:
-        return str(error) if java is None else str(java.toString())
+        text = str(error) if java is None else str(java.toString())
     except Exception:
-        return f"{type(error).__name__}: {error}".splitlines()[0]
+        text = ""
+    logged = jvm.logged()
+    return (text.partition("\n")[0] or jvm.why()) + (f" (logged before that: {logged})" if logged else "")
 
 
 def _start_connect(wish: Wish) -> SparkSession:

@@ -1,0 +1,100 @@
+"""What a process does with Spark sessions of its own, for test_sessions_shared: the one of the tests' own process stays.
+
+Writes what it found as JSON to the file that its second argument names; the first is a folder for a table.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+from local_cluster import LocalCluster
+from squall_io.spark import SparkSink, read_committed, sessions, sink
+from squall_io.spark.jvm import JavaFailed
+from squall_io.spark.sessions import SessionMismatch, shared_session
+from topology_api import Fields, Spout, TopologyBuilder
+
+CONF = {
+    "spark.driver.memory": "512m",
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+}
+
+
+class Numbers(Spout):
+    """Emits numbers, tracked."""
+
+    outputs = Fields("number")
+    next = 0
+
+    def next_tuple(self) -> None:
+        if self.next == 60:
+            return self.finish()
+        self.emit((self.next,), message_id=self.next)
+        self.next += 1
+        return None
+
+
+def jvm_process() -> Any:
+    """The Java process of the session."""
+    assert sessions._process.jvm is not None
+    return sessions._process.jvm.process
+
+
+def store_numbers(table: Path) -> tuple[int, int]:
+    """Run a topology whose sinks lose their Java in the middle; trees that were acked, and that failed."""
+    jobs = []
+
+    def at(step: str) -> None:
+        jobs.append(step)
+        if jobs.count("write") == 2 and step == "write":
+            os.kill(jvm_process().pid, signal.SIGKILL)
+
+    sink.at_step = at
+    builder = TopologyBuilder("numbers")
+    builder.set_spout("numbers", Numbers())
+    stored = SparkSink(
+        str(table), "number int", batch_size=10, batch_interval=0.5, master="local[1]", conf=CONF
+    )
+    builder.set_bolt("store", stored, parallelism=2).shuffle_grouping("numbers")
+    with LocalCluster() as cluster:
+        cluster.submit(builder.build())
+        cluster.wait("numbers", timeout=200)
+        status = cluster.status("numbers").components["numbers"]
+    return status.acked, status.failed
+
+
+def main(table: Path, out: Path) -> None:
+    """Take a lease, have it refused to others, kill Java under it, give it back."""
+    found: dict[str, Any] = {}
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        shared_session("local[1]", {"spark.driver.memory": "a lot"})
+    except JavaFailed as error:
+        found["wrong memory"] = str(error)
+    with shared_session("local[1]", CONF) as lease:
+        first, broken = jvm_process(), lease.session
+        try:
+            shared_session("local[2]", CONF)
+        except SessionMismatch as error:
+            found["mismatch"] = str(error)
+        found["settled"] = store_numbers(table)
+        found["same process"] = jvm_process() is first
+        found["first has ended"] = first.poll() is not None
+        session = lease.renew(broken)
+        found["renewed by the sink"] = session is lease.session and session is not broken
+        rows = read_committed(session, str(table)).collect()
+        found["numbers"] = sorted(row["number"] for row in rows)
+        second = jvm_process()
+    found["second has ended"] = second.poll() is not None
+    found["interrupt"] = signal.getsignal(signal.SIGINT) is before
+    found["threads"] = [thread.name for thread in threading.enumerate() if thread.name.startswith("squall")]
+    out.write_text(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))
