@@ -31,21 +31,16 @@ _ORC_GAP: Final = (date(1582, 10, 5), date(1582, 10, 14))
 _ORC_GAP_TEXT: Final = "orc has no 5 to 14 October 1582"
 _PARTITION_TYPES: Final = frozenset({*WHOLE, "boolean", "string", "date"})
 
-_TEXT: Final = {
-    "encoding": "UTF-8",
-    "lineSep": "\n",
+_TIMES: Final = {
     "timeZone": "UTC",
-    "dateFormat": "yyyy-MM-dd",
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
 }
 #: For reading: a file that does not fit fails the query instead of giving rows of nulls.
 _STRICT: Final = {"mode": "FAILFAST", "columnNameOfCorruptRecord": "_squall_no_such_column"}
 _CSV: Final = {
-    **_TEXT,
+    **_TIMES,
     "header": "true",
-    "sep": ",",
-    "quote": '"',
     "escape": '"',
     "nullValue": CSV_NULL,
     "ignoreLeadingWhiteSpace": "false",
@@ -66,20 +61,17 @@ class FileFormat:
 
 
 FORMATS: Final[Mapping[str, FileFormat]] = {
-    "parquet": FileFormat(
-        ("snappy", "zstd", "gzip", "lz4_raw", "none"),
-        read={"datetimeRebaseMode": "CORRECTED", "int96RebaseMode": "CORRECTED"},
-    ),
+    "parquet": FileFormat(("snappy", "zstd", "gzip", "lz4_raw", "none")),
     "orc": FileFormat(("snappy", "zstd", "zlib", "lz4", "none")),
     "json": FileFormat(
         ("none", "gzip", "bzip2", "deflate"),
-        write={**_TEXT, "ignoreNullFields": "true"},
-        read={**_TEXT, **_STRICT, "maxStringLen": str(2**31 - 1)},
+        write=_TIMES,
+        read={**_TIMES, **_STRICT, "maxStringLen": str(2**31 - 1)},
     ),
     "csv": FileFormat(
         ("none", "gzip", "bzip2", "deflate"),
-        write={**_CSV, "emptyValue": '""'},
-        read={**_CSV, **_STRICT, "emptyValue": "", "multiLine": "true"},
+        write=_CSV,
+        read={**_CSV, **_STRICT, "multiLine": "true", "lineSep": "\n"},
         by_name=False,
     ),
 }

@@ -132,7 +132,7 @@ def test_partitions_keep_every_value_that_is_not_refused(
     rows: list[list[object]] = [[-1 - n, None, day, big, yes] for n, (day, big, yes) in enumerate(
         [(date.min, 2**63 - 1, True), (date(1582, 10, 10), -(2**63), False), (date.max, None, None), (None, 0, True)]
     )]  # fmt: skip
-    texts = FOLDERS if file_format == "parquet" else FOLDERS[::5]
+    texts = FOLDERS if file_format == "json" else FOLDERS[::5]  # folders are made in one way for all
     rows += [[n, word, None, None, None] for n, word in enumerate(texts)]
 
     assert round_trip(spark, tmp_path / "t", WriteAs(file_format, partition_by, None), schema, rows) == []
@@ -168,6 +168,17 @@ def test_times_do_not_depend_on_the_zones_of_those_who_write_and_read(
         read = in_utc(reader.load((tmp_path / "t").as_uri()).toArrow(), schema)
     checker = RowChecker(schema)
     assert differences(schema.names, as_rows(checker.table(checker.split(rows)[0])), as_rows(read)) == []
+
+
+def test_a_text_may_be_longer_than_sparks_parser_of_json_takes_by_itself(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    path = tmp_path / "long.json"
+    path.write_text('{"word":"' + "x" * 20_000_001 + '"}\n')
+
+    frame = spark.read.schema("word string").options(**read_options("json")).json(path.as_uri())
+
+    assert [row.size for row in frame.selectExpr("length(word) AS size").collect()] == [20_000_001]
 
 
 @contextmanager
