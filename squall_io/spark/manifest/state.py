@@ -129,7 +129,8 @@ def _look(files: Files) -> State:
 
 def _batch_at(status: FileStatus) -> BatchName | None:
     batch = batch_of(status.name)
-    return batch if batch is not None and batch.commit == status.path else None
+    is_entry = batch is not None and batch.commit == status.path and not status.is_folder
+    return batch if is_entry else None
 
 
 def _decide(files: Files, seat: Seat, epoch: int, claims: Listing) -> _Verdict:
