@@ -100,7 +100,8 @@ def table(
             raise UnreadableManifest(files.root, [problem]) from None
         verified = checked(files) if verifying else None
         counts = None
-        if key is not None and found.schema is not None and not found.unreadable:
+        damaged = found.unreadable or (verified is not None and verified.problems)
+        if key is not None and found.schema is not None and not damaged:
             key_names(found.schema, key)  # before anybody waits for Spark
             counts = counted(session or started(stack, master, conf), path, key)
     if as_json:
@@ -145,7 +146,9 @@ def counted(session: Any, path: str, key: tuple[str, ...]) -> KeyCounts:
             reason = reason_in(error)
             if reason is None:
                 raise
-            raise SquallError(f"the keys of {path} could not be counted: {reason}") from None
+            raise SquallError(
+                f"the keys of {path} could not be counted: {reason}; --verify names files that are damaged"
+            ) from None
 
 
 def checked(files: Store) -> Verification:

@@ -17,7 +17,7 @@ from squall_io.spark.manifest.tables import RESULTS, Table, open_table
 from squall_io.spark.stores import Store, open_files
 from squall_io.spark.versions import Attempt, Input, Run, begin, publish
 from tests.spark.batches import SinkTask
-from tests.squall_cli.run_process import environment, running_squall
+from tests.squall_cli.run_process import environment
 
 SCHEMA = "word string, count bigint, day string"
 MOMENT = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
@@ -253,19 +253,3 @@ def test_a_key_that_is_no_column_is_refused_before_spark_is_started(folder: Path
     assert result.stderr == (
         "squall table: key names 'words', which is no column; there are word, count, day\n"
     )
-
-
-@pytest.mark.slow
-def test_rows_are_counted_by_key_with_spark(tmp_path: Path) -> None:
-    """In a process of its own, whose Spark ends with it; nothing of Spark's is printed among the answer."""
-    with open_files(str(tmp_path / "counts")) as files:
-        task = SinkTask(files, "word string, count bigint", file_format="json")
-        lines = ['{"word": "a", "count": 1}', '{"word": "a", "count": 2}', '{"word": "b"}', '{"count": 3}']
-        task.put({"a.json": "\n".join(lines).encode()}, rows=4)
-    memory = "spark.driver.memory=512m"
-    with running_squall(
-        "table", str(tmp_path / "counts"), "--key", "WORD", "--master", "local[1]", "--conf", memory
-    ) as counting:
-        assert counting.end() == 0, counting.text
-    assert counting.text.startswith("starting Spark\n")
-    assert counting.text.endswith("\nby word: 2 keys, 1 duplicate, 1 row with a null in the key in 4 rows\n")
