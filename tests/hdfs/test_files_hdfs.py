@@ -220,3 +220,16 @@ def test_spark_connect_reaches_hdfs_by_webhdfs_and_says_so(hdfs: HdfsServer, hdf
         hdfs_path, session=connect, conf={"squall.webhdfs.address": f"http://{hdfs.webhdfs}"}
     ) as files:
         assert files.put_if_absent("a", b"1")
+
+
+def test_a_path_of_viewfs_is_taken_as_hdfs_is(hdfs: HdfsServer, hdfs_path: str, jvm: Jvm) -> None:
+    mounts = jvm.java.org.apache.hadoop.conf.Configuration(jvm.configuration)
+    mounts.set("fs.viewfs.mounttable.here.link./mine", hdfs_path)
+    with open_files("viewfs://here/mine/t", jvm=Jvm(jvm.gateway, mounts, own=False)) as files:
+        assert files.put_if_absent("a/b", b"1")
+        assert not files.put_if_absent("a/b", b"2")
+        assert not files.move_if_absent("a/b", "a/b")
+        assert files.move_if_absent("a/b", "c/d")
+        files.replace("c/d", b"3")
+        assert [status.path for status in files.walk("c")] == ["c/d"]
+    assert by_webhdfs(hdfs, hdfs_path).read("t/c/d") == b"3"

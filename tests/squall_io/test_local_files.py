@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -39,6 +40,17 @@ def test_a_path_without_scheme_is_this_machines_and_needs_no_java(
         files.put_if_absent("a", b"1")
         assert files.root == f"file://{tmp_path}/t"
     assert (tmp_path / "t" / "a").read_bytes() == b"1"
+
+
+def test_a_path_without_scheme_is_refused_where_hadoop_has_another_default(tmp_path: Path) -> None:
+    hdfs = "hdfs://host:9000"
+    java = SimpleNamespace(hadoopConfiguration=lambda: {"fs.defaultFS": hdfs})
+    session: Any = SimpleNamespace(_jsc=java)
+    for where in ({"conf": {"spark.hadoop.fs.defaultFS": hdfs}}, {"session": session}):
+        with pytest.raises(FilesRefused, match=f"write file://{tmp_path} or {hdfs}{tmp_path}"):
+            open_files(str(tmp_path), **where)
+        assert open_files(f"file://{tmp_path}", **where).root == f"file://{tmp_path}"
+    assert open_files(str(tmp_path), conf={"spark.hadoop.fs.defaultFS": "file:///"}).list("") == []
 
 
 @pytest.mark.parametrize("call", ["link", "replace", "fsync"])

@@ -66,6 +66,7 @@ def open_files(
     path = check_path(path)
     scheme = scheme_of(path)
     if scheme == LOCAL:
+        _require_no_other_default(path, session, conf)
         return LocalFiles(path)
     from squall_io.spark.stores.gateway import Jvm, is_classic
 
@@ -94,6 +95,19 @@ def open_files(
     except BaseException:
         jvm.close()
         raise
+
+
+def _require_no_other_default(path: str, session: SparkSession | None, conf: Mapping[str, str]) -> None:
+    """See to it that a path without scheme is this machine's for Hadoop too: who has set another default may mean that."""
+    default = conf.get("spark.hadoop.fs.defaultFS")
+    java = getattr(session, "_jsc", None)  # Spark Connect has none
+    if default is None and java is not None:
+        default = str(java.hadoopConfiguration().get("fs.defaultFS"))
+    if path.startswith("/") and default is not None and scheme_of(default) != LOCAL:
+        raise FilesRefused(
+            f"cannot open {path}: without a scheme it is this machine's, and Hadoop's own file system here"
+            f" (fs.defaultFS) is {default}; write file://{path} or {default.rstrip('/')}{path}"
+        )
 
 
 def _no_jvm(scheme: str) -> str:

@@ -37,8 +37,9 @@ _SETTINGS: Final = (
     # A NameNode that is away: said after some 2 seconds, not 10; one that drops packets after 20 seconds, not 15 minutes.
     ("ipc.client.connect.max.retries", "10", "2"),
     ("ipc.client.connect.max.retries.on.timeouts", "45", "0"),
-    # One that is frozen holds a call up for so long.
+    # One that is frozen, and a DataNode that is, hold a call up for so long.
     ("ipc.client.rpc-timeout.ms", "120000", "30000"),
+    ("dfs.client.socket-timeout", "60000", "30000"),
 )
 
 
@@ -72,7 +73,9 @@ class Jvm:
         for name, value in conf.items():
             if name.startswith(HADOOP):  # not by the command line, which everybody on the machine can read
                 configuration.set(name[len(HADOOP) :], value)
-        return cls(gateway, configuration, own=True)
+        return cls(
+            gateway, configuration, own=gateway.proc is not None
+        )  # None: PySpark was given one that runs
 
     def close(self) -> None:
         """End the JVM if it is our own."""

@@ -1,33 +1,24 @@
 """`Files` by Hadoop's client in a JVM: HDFS, and whatever else Spark can reach.
 
-A file gets its content under a name in `_squall/tmp`, then its own name by `FileContext.rename` without and with OVERWRITE,
-which HDFS does in one step. (`FileSystem.rename` would move a file *into* a folder of the target's name, and says why it did
-nothing to nobody.)
+Renames are those of `FileContext`, without and with OVERWRITE, which HDFS does in one step. (`FileSystem.rename` would move a
+file *into* a folder of the target's name, and does not say why it did nothing.)
 Must not know: what files hold, how the JVM was started.
 """
 
 from __future__ import annotations
 
 import builtins
-import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 from py4j.protocol import Py4JError, Py4JJavaError
 
-from squall_io.spark.manifest.files import (
-    FileMissing,
-    FilesError,
-    FilesRefused,
-    FileStatus,
-    FilesUnavailable,
-    each,
-)
-from squall_io.spark.manifest.layout import TMP
+from squall_io.spark.manifest.files import FileMissing, FilesError, FilesRefused, FileStatus, FilesUnavailable
 from squall_io.spark.stores.gateway import Jvm
-from squall_io.spark.stores.hadoop_errors import FileTaken, Thrown, error_of
+from squall_io.spark.stores.hadoop_errors import Thrown, error_of
 from squall_io.spark.stores.paths import authority_of, folder_of, scheme_of
+from squall_io.spark.stores.renaming import RenamingFiles
 from squall_io.spark.stores.statuses import decode_statuses
 
 #: Bytes cross to Python as text: so many at once, whatever a file's size.
@@ -36,34 +27,31 @@ _SLICE: Final = 1 << 20
 _CAUSES: Final = 8
 
 
-class HadoopFiles:
+class HadoopFiles(RenamingFiles):
     """The file system that Hadoop has at a table's path. `read_only`: why nothing may be written to it."""
 
     def __init__(self, path: str, jvm: Jvm, *, read_only: str | None = None) -> None:
-        self._root = path
+        super().__init__(path)
         self._jvm = jvm
         self._read_only = read_only
-        fs = jvm.java.org.apache.hadoop.fs
         with self._told("open", ""):
+            # Each name that is asked for is a question to the JVM, each part of it one.
+            java = jvm.java
+            hadoop = java.org.apache.hadoop
+            self._path = hadoop.fs.Path
+            self._digests = java.org.apache.commons.codec.digest.DigestUtils
+            self._writable = hadoop.io.Writable
+            self._writables = hadoop.io.WritableUtils
+            self._copy = java.java.lang.System.arraycopy
+            self._require_host()
             uri = self._at("").toUri()
-            default = str(jvm.configuration.get("fs.defaultFS"))
-            if authority_of(path) == "" and scheme_of(path) != scheme_of(default):
-                raise FilesRefused(
-                    f"cannot open {path}: it names no host, and Hadoop's own file system here (fs.defaultFS) is {default};"
-                    f" write {scheme_of(path)}://host:port{folder_of(path)}, or set spark.hadoop.fs.defaultFS"
-                )
             # An instance of our own: those that Hadoop shares have the settings of whoever came first.
-            self._system = fs.FileSystem.newInstance(uri, jvm.configuration)
-            self._context = fs.FileContext.getFileContext(uri, jvm.configuration)
-            rename: Any = getattr(fs, "Options$Rename")
-            self._plain = jvm.gateway.new_array(rename, 0)
-            self._over = jvm.gateway.new_array(rename, 1)
-            self._over[0] = rename.OVERWRITE
-
-    @property
-    def root(self) -> str:
-        """The table's whole path."""
-        return self._root
+            self._system = hadoop.fs.FileSystem.newInstance(uri, jvm.configuration)
+            self._context = hadoop.fs.FileContext.getFileContext(uri, jvm.configuration)
+            option = hadoop.fs.Options.Rename
+            self._plain = jvm.gateway.new_array(option, 0)
+            self._over = jvm.gateway.new_array(option, 1)
+            self._over[0] = option.OVERWRITE
 
     def list(self, folder: str) -> builtins.list[FileStatus]:
         """What lies in a folder, by name."""
@@ -77,16 +65,6 @@ class HadoopFiles:
             if len(statuses) == 1 and statuses[0].name == folder.rpartition("/")[2]:
                 self._require_folder(folder)  # it may be a file, which Hadoop lists as being in itself
             return statuses
-
-    def walk(self, folder: str) -> builtins.list[FileStatus]:
-        """What lies in a folder and below it, by path."""
-        found: builtins.list[FileStatus] = []
-        level = [folder]
-        while level:
-            entries = [status for statuses in each(self.list, level) for status in statuses]
-            found += entries
-            level = [status.path for status in entries if status.is_folder]
-        return sorted(found, key=lambda status: status.path)
 
     def exists(self, path: str) -> bool:
         """Whether there is such a file or folder."""
@@ -113,22 +91,7 @@ class HadoopFiles:
     def digest(self, path: str) -> str:
         """`sha256:<hex>` of a file's bytes, which stay in the JVM."""
         with self._told("read", path), self._opened(path) as stream:
-            digests = self._jvm.java.org.apache.commons.codec.digest.DigestUtils
-            return f"sha256:{digests.sha256Hex(stream)}"
-
-    def put_if_absent(self, path: str, data: bytes) -> bool:
-        """Make a file, unless there is one."""
-        return self._put(path, data, self._plain)
-
-    def replace(self, path: str, data: bytes) -> None:
-        """Make a file, or replace the one that is there."""
-        self._put(path, data, self._over)
-
-    def move_if_absent(self, source: str, target: str) -> bool:
-        """Rename a file, unless there is something of the new name."""
-        with self._told("rename", source, f" to {self._root}/{target}"):
-            self._require_writable()
-            return self._rename(source, target, self._plain)
+            return f"sha256:{self._digests.sha256Hex(stream)}"
 
     def delete(self, path: str) -> None:
         """Delete a file, or a folder with all that it holds."""
@@ -142,24 +105,15 @@ class HadoopFiles:
             self._system.close()
         self._jvm.close()
 
-    def __enter__(self) -> HadoopFiles:
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        self.close()
-
     def _at(self, path: str) -> Any:
-        return self._jvm.java.org.apache.hadoop.fs.Path(f"{self._root}/{path}" if path else self._root)
+        return self._path(f"{self._root}/{path}" if path else self._root)
 
     def _statuses(self, folder: str, found: Any) -> builtins.list[FileStatus]:
         """Java's array of statuses, in Python."""
-        java = self._jvm.java
         number = len(found)
-        writables = self._jvm.gateway.new_array(java.org.apache.hadoop.io.Writable, number)
-        java.java.lang.System.arraycopy(
-            found, 0, writables, 0, number
-        )  # py4j wants the very type of a parameter
-        return decode_statuses(folder, java.org.apache.hadoop.io.WritableUtils.toByteArray(writables), number)
+        writables = self._jvm.gateway.new_array(self._writable, number)
+        self._copy(found, 0, writables, 0, number)  # py4j wants the very type of a parameter
+        return decode_statuses(folder, self._writables.toByteArray(writables), number)
 
     @contextmanager
     def _opened(self, path: str) -> Iterator[Any]:
@@ -178,47 +132,33 @@ class HadoopFiles:
         if not self._system.getFileStatus(self._at(folder)).isDirectory():
             raise FilesRefused(f"cannot list {self._root}/{folder}: it is a file; give another path")
 
-    def _put(self, path: str, data: bytes, options: Any) -> bool:
-        """Write a file under another name, and rename it; whether that was done."""
-        written = f"{TMP}/{path.rpartition('/')[2]}.{secrets.token_hex(8)}"
-        with self._told("write", path):
-            self._require_writable()
-            try:
-                with self._told("write", path):
-                    self._write(written, data)
-                    done = self._rename(written, path, options)
-            except FileMissing as error:
-                raise FilesUnavailable(f"{error}: folders are deleted while they are written to") from None
-            except FilesRefused:
-                with suppress(Exception):  # whatever happens now, that is the error
-                    self._system.delete(self._at(written), False)
-                raise
-            if not done:
-                self._system.delete(self._at(written), False)
-            return done
+    def _require_host(self) -> None:
+        """See to it that the path names a host, or that Hadoop's configuration does."""
+        default = str(self._jvm.configuration.get("fs.defaultFS"))
+        scheme = scheme_of(self._root)
+        if authority_of(self._root) == "" and scheme != scheme_of(default):
+            raise FilesRefused(
+                f"cannot open {self._root}: it names no host, and Hadoop's own file system here (fs.defaultFS) is"
+                f" {default}; write {scheme}://host:port{folder_of(self._root)}, or set spark.hadoop.fs.defaultFS"
+            )
 
     def _write(self, path: str, data: bytes) -> None:
-        stream = self._system.create(self._at(path), True)
-        try:
-            stream.write(bytearray(data))
-        finally:
-            stream.close()
-
-    def _rename(self, source: str, target: str, options: Any) -> bool:
-        """Rename, and make the folder if it was that which was missing; `FileMissing`: there is no source."""
-        old, new = self._at(source), self._at(target)
-        rest = f" to {self._root}/{target}"
-        try:
+        with self._told("write", path):
+            self._require_writable()
+            stream = self._system.create(self._at(path), True)
             try:
-                with self._told("rename", source, rest):
-                    self._context.rename(old, new, options)
-            except FileMissing:
-                self._system.mkdirs(new.getParent())
-                with self._told("rename", source, rest):
-                    self._context.rename(old, new, options)
-        except FileTaken:
-            return False
-        return True
+                stream.write(bytearray(data))
+            finally:
+                stream.close()
+
+    def _rename(self, source: str, target: str, over: bool) -> None:
+        with self._told("rename", source, f" to {self._root}/{target}"):
+            self._require_writable()
+            self._context.rename(self._at(source), self._at(target), self._over if over else self._plain)
+
+    def _make_folder(self, path: str) -> None:
+        with self._told("make folder", path):
+            self._system.mkdirs(self._at(path))
 
     @contextmanager
     def _told(self, call: str, path: str, rest: str = "") -> Iterator[None]:
@@ -228,8 +168,7 @@ class HadoopFiles:
         except FilesError:
             raise
         except Exception as error:
-            what = f"cannot {call} {self._root}{'/' if path else ''}{path}{rest}"
-            raise _meaning(what, error) from None
+            raise _meaning(self._what(call, path) + rest, error) from None
 
 
 def _meaning(what: str, error: Exception) -> Exception:

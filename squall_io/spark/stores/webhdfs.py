@@ -1,7 +1,7 @@
 """`Files` on HDFS by WebHDFS, plain HTTP without a JVM: for Spark Connect.
 
-The same steps as in `hadoop`: a file is written under a name in `_squall/tmp`, and renamed with the option NONE or OVERWRITE.
-Bytes go to and come from the DataNodes, whose addresses the NameNode gives; so these must be reachable from here.
+Renames are those with the option NONE or OVERWRITE. Bytes go to and come from the DataNodes, whose addresses the NameNode
+gives; so these must be reachable from here.
 Signs in by a user's name alone: a cluster with Kerberos refuses it.
 Must not know: what files hold, Spark.
 """
@@ -15,25 +15,17 @@ import http
 import http.client
 import json
 import os
-import secrets
 import socket
 import string
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any, Final
 from urllib.parse import quote, urlencode, urlsplit
 
-from squall_io.spark.manifest.files import (
-    FileMissing,
-    FilesError,
-    FilesRefused,
-    FileStatus,
-    FilesUnavailable,
-    each,
-)
-from squall_io.spark.manifest.layout import TMP
-from squall_io.spark.stores.hadoop_errors import FileTaken, Thrown, error_of
+from squall_io.spark.manifest.files import FileMissing, FilesError, FilesRefused, FileStatus, FilesUnavailable
+from squall_io.spark.stores.hadoop_errors import Thrown, error_of
 from squall_io.spark.stores.paths import folder_of
+from squall_io.spark.stores.renaming import RenamingFiles
 
 _PREFIX: Final = "/webhdfs/v1"
 #: Seconds until a connection that says nothing is given up.
@@ -48,24 +40,14 @@ _NO_ANSWER: Final[dict[type[Exception], str]] = {
 _SIGN_IN: Final = "this cluster wants a sign-in (Kerberos?), which WebHDFS does not do here"
 
 
-class WebHdfsFiles:
+class WebHdfsFiles(RenamingFiles):
     """HDFS below one table, by WebHDFS at an address: HOST:PORT, or with http:// or https:// before it."""
 
     def __init__(self, path: str, address: str, *, user: str | None = None) -> None:
-        self._root = path
+        super().__init__(path)
         self._folder = folder_of(path)
-        base = urlsplit(address if "://" in address else f"http://{address}")
-        if base.scheme not in ("http", "https") or not base.netloc or base.path.strip("/"):
-            raise FilesRefused(
-                f"{address!r} is no address of WebHDFS: write HOST:PORT, http://... or https://..."
-            )
-        self._base = f"{base.scheme}://{base.netloc}"
-        self._user = user or os.environ.get("HADOOP_USER_NAME") or getpass.getuser()
-
-    @property
-    def root(self) -> str:
-        """The table's whole path."""
-        return self._root
+        self._base = _base_of(address)
+        self._user = user or os.environ.get("HADOOP_USER_NAME") or _user()
 
     def list(self, folder: str) -> builtins.list[FileStatus]:
         """What lies in a folder, by name."""
@@ -77,16 +59,6 @@ class WebHdfsFiles:
         if len(found) == 1 and not found[0]["pathSuffix"]:
             raise FilesRefused(f"{what}: it is a file; give another path")
         return sorted((_status(folder, fields) for fields in found), key=lambda status: status.path)
-
-    def walk(self, folder: str) -> builtins.list[FileStatus]:
-        """What lies in a folder and below it, by path."""
-        found: builtins.list[FileStatus] = []
-        level = [folder]
-        while level:
-            entries = [status for statuses in each(self.list, level) for status in statuses]
-            found += entries
-            level = [status.path for status in entries if status.is_folder]
-        return sorted(found, key=lambda status: status.path)
 
     def exists(self, path: str) -> bool:
         """Whether there is such a file or folder."""
@@ -109,18 +81,6 @@ class WebHdfsFiles:
             found.update(data)
         return f"sha256:{found.hexdigest()}"
 
-    def put_if_absent(self, path: str, data: bytes) -> bool:
-        """Make a file, unless there is one."""
-        return self._put(path, data, "NONE")
-
-    def replace(self, path: str, data: bytes) -> None:
-        """Make a file, or replace the one that is there."""
-        self._put(path, data, "OVERWRITE")
-
-    def move_if_absent(self, source: str, target: str) -> bool:
-        """Rename a file, unless there is something of the new name."""
-        return self._rename(source, target, "NONE")
-
     def delete(self, path: str) -> None:
         """Delete a file, or a folder with all that it holds."""
         self._ask(self._what("delete", path), "DELETE", path, "DELETE", recursive="true")
@@ -128,47 +88,20 @@ class WebHdfsFiles:
     def close(self) -> None:
         """There is nothing to close: each call has a connection of its own."""
 
-    def __enter__(self) -> WebHdfsFiles:
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        self.close()
-
-    def _what(self, call: str, path: str) -> str:
-        return f"cannot {call} {self._root}{'/' if path else ''}{path}"
-
-    def _put(self, path: str, data: bytes, option: str) -> bool:
-        """Write a file under another name, and rename it; whether that was done."""
+    def _write(self, path: str, data: bytes) -> None:
         what = self._what("write", path)
-        written = f"{TMP}/{path.rpartition('/')[2]}.{secrets.token_hex(8)}"
-        answer = self._ask(what, "PUT", written, "CREATE", overwrite="true", noredirect="true")
+        answer = self._ask(what, "PUT", path, "CREATE", overwrite="true", noredirect="true")
         with _sent(what, "PUT", _location(what, answer), data):
             pass
-        try:
-            done = self._rename(written, path, option)
-        except FileMissing as error:
-            raise FilesUnavailable(f"{error}: folders are deleted while they are written to") from None
-        except FilesRefused:
-            with suppress(FilesError):  # whatever happens now, that is the error
-                self.delete(written)
-            raise
-        if not done:
-            self.delete(written)
-        return done
 
-    def _rename(self, source: str, target: str, option: str) -> bool:
-        """Rename, and make the folder if it was that which was missing; `FileMissing`: there is no source."""
+    def _rename(self, source: str, target: str, over: bool) -> None:
         what = f"{self._what('rename', source)} to {self._root}/{target}"
-        arguments = {"destination": f"{self._folder}/{target}", "renameoptions": option}
-        try:
-            try:
-                self._ask(what, "PUT", source, "RENAME", **arguments)
-            except FileMissing:
-                self._ask(what, "PUT", target.rpartition("/")[0], "MKDIRS")
-                self._ask(what, "PUT", source, "RENAME", **arguments)
-        except FileTaken:
-            return False
-        return True
+        option = "OVERWRITE" if over else "NONE"
+        destination = f"{self._folder}/{target}"
+        self._ask(what, "PUT", source, "RENAME", destination=destination, renameoptions=option)
+
+    def _make_folder(self, path: str) -> None:
+        self._ask(self._what("make folder", path), "PUT", path, "MKDIRS")
 
     def _content(self, path: str, offset: int, length: int | None) -> Iterator[bytes]:
         """A file's bytes in slices."""
@@ -203,6 +136,30 @@ class WebHdfsFiles:
             raise FilesRefused(
                 f"{what}: {self._base} does not answer as WebHDFS does; is it the NameNode's web address?"
             ) from None
+
+
+def _base_of(address: str) -> str:
+    """An address as people write it, with its scheme and nothing behind it."""
+    base = urlsplit(address if "://" in address else f"http://{address}")
+    try:
+        known = base.scheme in ("http", "https") and bool(base.hostname) and base.port != 0
+    except ValueError:  # the port is no number
+        known = False
+    if not known or base.path.strip("/") or base.query:
+        raise FilesRefused(
+            f"{address!r} is no address of WebHDFS: write HOST:PORT, http://... or https://..."
+        )
+    return f"{base.scheme}://{base.netloc}"
+
+
+def _user() -> str:
+    """The name by which this process is known to the machine."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError, ImportError):
+        raise FilesRefused(
+            "WebHDFS wants a user's name, and this process has none: set HADOOP_USER_NAME"
+        ) from None
 
 
 @contextmanager
