@@ -29,7 +29,7 @@ from topology_api import Bolt, Context, Fields, TopologyBuilder, Tuple
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 LINES = [(f"{n % 13} {n % 7} x",) for n in range(300)]
 
