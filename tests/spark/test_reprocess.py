@@ -26,7 +26,7 @@ from tests.squall_cli.run_process import environment
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]  # a session may take a minute to start
 
 TOTALS = """
 from pyspark.sql import functions as F
