@@ -12,7 +12,6 @@ import importlib.util
 import json
 import os
 import shutil
-import signal
 import subprocess
 import urllib.request
 import zipfile
@@ -24,7 +23,8 @@ from xml.sax.saxutils import escape
 
 import pytest
 
-from tests.zookeeper_servers import PATIENCE_SECS, eventually, free_ports
+from tests.killable import Killable
+from tests.zookeeper_servers import eventually, free_ports
 
 HADOOP = "3.5.0"
 JAR = f"hadoop-client-minicluster-{HADOOP}.jar"
@@ -94,74 +94,22 @@ def _fetch(cache: Path) -> None:
     (fresh / JAR).rename(cache / JAR)
 
 
-class Daemon:
+class Daemon(Killable):
     """One process of HDFS. `settings` are those of its next start."""
 
     def __init__(self, server: HdfsServer, name: str, main: str, settings: Mapping[str, str]) -> None:
-        self.name = name
+        super().__init__(server.folder / f"{name}.log")
         self.settings = dict(settings)
-        self._server = server
-        self._main = main
-        self._process: subprocess.Popen[bytes] | None = None
+        self._command = [*server.java, main]
 
     def start(self) -> None:
         """Start it; it serves a while later."""
-        assert self._process is None, "it runs already"
-        options = [f"-D{name}={value}" for name, value in self.settings.items()]
-        with (self._server.folder / f"{self.name}.log").open("ab") as log:
-            self._process = subprocess.Popen(
-                [*self._server.java, self._main, *options],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-
-    def stop(self) -> None:
-        """End it in good order."""
-        self._end(signal.SIGTERM)
-
-    def kill(self) -> None:
-        """End it at once."""
-        self._end(signal.SIGKILL)
-
-    def freeze(self) -> None:
-        """Stop it in the middle of whatever it does; its connections stay."""
-        self._send(signal.SIGSTOP)
-
-    def thaw(self) -> None:
-        """Let it go on."""
-        self._send(signal.SIGCONT)
+        self.launch([*self._command, *(f"-D{name}={value}" for name, value in self.settings.items())])
 
     def restart(self) -> None:
         """Kill it and start it; it serves a while later."""
         self.kill()
         self.start()
-
-    @property
-    def running(self) -> bool:
-        """Whether the process is there."""
-        return self._process is not None and self._process.poll() is None
-
-    def log(self) -> str:
-        """What it has said."""
-        return (self._server.folder / f"{self.name}.log").read_text(errors="replace")
-
-    def _send(self, which: signal.Signals) -> None:
-        assert self._process is not None
-        self._process.send_signal(which)
-
-    def _end(self, how: signal.Signals) -> None:
-        process, self._process = self._process, None
-        if process is None:
-            return
-        process.send_signal(how)
-        process.send_signal(signal.SIGCONT)
-        try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait(PATIENCE_SECS)
 
 
 class HdfsServer:
