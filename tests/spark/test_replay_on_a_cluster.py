@@ -60,7 +60,8 @@ class Cluster:
             **os.environ,
             "SPARK_LOCAL_IP": "127.0.0.1",
             "PYTHONPATH": str(ROOT),  # as if Squall were installed there
-            "SPARK_DAEMON_JAVA_OPTS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xmx128m",
+            "SPARK_DAEMON_JAVA_OPTS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+            "SPARK_DAEMON_MEMORY": "128m",
             "SPARK_NO_DAEMONIZE": "1",
         }
         log = open(self.folder / f"{name}.log", "wb")  # noqa: SIM115 - closed in stop()
