@@ -1,0 +1,65 @@
+"""What Spark says of a user's job is told in a line or two: its own words, or the user's error with its file and line."""
+
+from __future__ import annotations
+
+import pytest
+
+from squall_io.spark.job_errors import reason_in
+
+IN_A_WORKER = """Job aborted due to stage failure: Task 0 in stage 4.0 failed 1 times:
+org.apache.spark.api.python.PythonException:
+Traceback (most recent call last):
+  File "/x/python3.11/site-packages/pyspark/worker.py", line 100, in main
+    process()
+  File "/home/me/recount.py", line 7, in half
+    return count // 0
+           ~~~~~~^^~~
+  File "/usr/lib/python3.11/decimal.py", line 4, in divide
+    raise error
+ZeroDivisionError: integer division by zero
+
+\tat org.apache.spark.api.python.BasePythonRunner.compute(PythonRunner.scala:100)
+"""
+OF_A_QUERY = """[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column with name `wrod` cannot be resolved. Did you mean [`word`]?
+SQLSTATE: 42703; line 1 pos 7;
+'Project ['wrod]
++- Relation [word#3,count#4L] json
+"""
+
+
+def spark_error(text: str, condition: str | None = None) -> Exception:
+    """An error as PySpark raises them."""
+    made = type(
+        "CapturedException",
+        (Exception,),
+        {"__module__": "pyspark.errors", "getCondition": lambda self: condition},
+    )
+    error = made(text)
+    assert isinstance(error, Exception)
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (ValueError("theirs"), None),
+        (
+            spark_error(IN_A_WORKER),
+            "ZeroDivisionError: integer division by zero\n  at /home/me/recount.py:7, in half",
+        ),
+        (
+            spark_error(OF_A_QUERY, "UNRESOLVED_COLUMN.WITH_SUGGESTION"),
+            "[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column with name `wrod` cannot be resolved. Did you mean [`word`]?"
+            " SQLSTATE: 42703; line 1 pos 7",
+        ),
+        (
+            spark_error("Traceback (most recent call last):\n  File \"/x/site-packages/a.py\", line 1, in b\nKeyError: 'c'\n"),
+            "KeyError: 'c'",
+        ),
+        (spark_error("something went wrong\nmore of it"), "CapturedException: something went wrong"),
+        (spark_error("[X] " + "long " * 200, "X"), "[X] " + "long " * 78 + "lon..."),
+    ],
+    ids=["not-sparks", "in-a-worker", "of-a-query", "in-a-library", "other", "long"],
+)  # fmt: skip
+def test_an_error_of_spark_is_told_without_its_stack(error: Exception, said: str | None) -> None:
+    assert reason_in(error) == said
