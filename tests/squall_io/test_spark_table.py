@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from squall_io.spark.manifest.checkpoints import write_next
+from squall_io.spark.manifest.entries import encode_entry
 from squall_io.spark.manifest.files import FilesError, FilesRefused, FilesUnavailable
 from squall_io.spark.manifest.layout import TABLE
 from squall_io.spark.manifest.state import read_state
@@ -102,6 +104,10 @@ def test_what_is_being_written_is_told_from_what_dead_owners_left(files: Store) 
     assert under_way(files) == (0, 1)
     files.put_if_absent(f"{new.next_name().attempt(1)}/part-0.parquet", b"on its way")
     assert under_way(files) == (1, 1)
+    committed = new.next_name()
+    files.put_if_absent(f"{committed.attempt(1)}/part-0.parquet", b"to be cleared")
+    new.commit_of(committed, rows=1).run()
+    assert under_way(files) == (1, 2)
 
 
 def test_a_summary_names_what_cannot_be_read_and_counts_the_rest(files: Store) -> None:
@@ -113,6 +119,18 @@ def test_a_summary_names_what_cannot_be_read_and_counts_the_rest(files: Store) -
     assert found.rows == 6
     assert [problem.path for problem in found.unreadable] == [broken.batch.commit]
     assert [problem.path for problem in verify(files).unreadable] == [broken.batch.commit]
+
+
+def test_batches_whose_rows_are_in_the_files_of_another_one_are_not_counted_twice(files: Store) -> None:
+    """As a compaction will write them."""
+    task = SinkTask(files, SCHEMA)
+    old = [task.put({"a.txt": b"1"}, rows=rows) for rows in (1, 2)]
+    new = replace(task.put({"a.txt": b"12"}, rows=3), replaces=tuple(str(entry.batch) for entry in old))
+    files.replace(new.batch.commit, encode_entry(new))
+    found = table_summary(files)
+    assert found.stream is not None
+    assert (found.rows, found.files, found.stream.batches, found.stream.replaced) == (3, 1, 1, 2)
+    assert verify(files) == Verification(1, 2)
 
 
 def test_where_there_is_no_table_both_say_so(files: Store) -> None:
@@ -202,6 +220,7 @@ def test_files_of_rows_that_no_batch_has_are_strays_unless_they_are_on_their_way
     files.put_if_absent(moved, b"moved, and not committed yet")
     files.put_if_absent("squall-notes.txt", b"begins as data files do")
     files.put_if_absent("somebody's.txt", b"none of ours")
+    files.put_if_absent("squall-folder/somebody's.txt", b"none of ours")
     assert verify(files).strays == ("squall-notes.txt",)
     SinkTask(files, SCHEMA, incarnation=(2, 0))
     assert verify(files).strays == ("squall-notes.txt", moved)
