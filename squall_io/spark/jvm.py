@@ -112,7 +112,7 @@ def start_jvm(
 
     command = [str(Path(_find_spark_home(), "bin", "spark-submit"))]
     for name, value in conf.items():
-        if not _SECRET.search(name):
+        if not is_secret(name):
             command += ["--conf", f"{name}={value}"]
     with tempfile.TemporaryDirectory(prefix="squall-jvm-") as folder:
         connection = Path(folder, "connection")
@@ -168,6 +168,11 @@ def _connect(port: int, secret: str) -> Any:
 
     with environment({"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}):
         return launch_gateway()  # type: ignore[no-untyped-call]
+
+
+def is_secret(name: str) -> bool:
+    """Whether a setting's value is for nobody's eyes, by its name."""
+    return _SECRET.search(name) is not None
 
 
 @contextmanager

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Final
 from squall_io.spark.beat import Beat
 from squall_io.spark.java import require_packages
 from squall_io.spark.jvm import JavaFailed, Jvm, environment, start_jvm
+from squall_io.spark.wishes import SQL_DEFAULTS, Wish, told, wish_problem
 from topology_api import SquallError
 
 if TYPE_CHECKING:
@@ -34,89 +35,16 @@ __all__ = ["SessionLease", "SessionMismatch", "shared_session", "start_session",
 
 _log = logging.getLogger(__name__)
 
-#: Where Spark runs unless told: in this process's own Java, with as many threads as there are processors.
-MASTER: Final = "local[*]"
-#: Settings of Squall's that stand among Spark's: not for Spark.
-OWN_PREFIX: Final = "squall."
-#: What Squall's use of Spark wants; the user's settings come after them.
-DEFAULTS: Final = {
-    "spark.app.name": "squall",
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.log.level": "WARN",
-    "spark.sql.session.timeZone": "UTC",
-    "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # Task commits move files to where they belong; what is half there is in a staging folder that nobody reads.
-    "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
-    "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
-    # The first wait for a closed file's DataNode: at 400 ms, Hadoop's own, a small file takes six times as long.
-    "spark.hadoop.dfs.client.block.write.locateFollowingBlock.initial.delay.ms": "10",
-}
-LOCAL_DEFAULTS: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 #: How often a wait for another task's start looks, and says that it goes on.
 _LOOK_SECONDS: Final = 0.2
 #: How often a start that takes long is told of.
 _TELL_SECONDS: Final = 10.0
-#: A Connect client tries for this long by itself to reach its server: whoever has a lease tries again, and says so.
+#: A Connect client tries so often by itself, not for ten minutes: whoever has a lease tries again, and says so.
 _CONNECT_RETRIES: Final = 6
 
 
 class SessionMismatch(SquallError):
     """A session runs in this process, and has another master or other settings than are wanted."""
-
-
-@dataclass(frozen=True)
-class Wish:
-    """What session somebody wants."""
-
-    master: str | None
-    conf: Mapping[str, str]
-
-    @classmethod
-    def of(cls, master: str | None, conf: Mapping[str, str] | None) -> Wish:
-        """A wish by a sink's arguments; Squall's own settings are not part of it."""
-        settings = {name: value for name, value in (conf or {}).items() if not name.startswith(OWN_PREFIX)}
-        return cls(settings.pop("spark.master", None) if master is None else master, settings)
-
-    @property
-    def where(self) -> str:
-        """The master, as Spark takes it."""
-        return MASTER if self.master is None else self.master
-
-    @property
-    def is_local(self) -> bool:
-        """Whether Spark's work is done in this process's own Java."""
-        return self.where.startswith("local")
-
-    @property
-    def is_connect(self) -> bool:
-        """Whether a Spark Connect server does everything: then there is no Java here."""
-        return self.where.startswith("sc://")
-
-    @property
-    def settings(self) -> dict[str, str]:
-        """Every setting of the session to start."""
-        local = LOCAL_DEFAULTS if self.is_local else {}
-        return {**DEFAULTS, **local, **self.conf, "spark.master": self.where}
-
-    def __str__(self) -> str:
-        conf = ", ".join(f"{name}={_hidden(name, value)}" for name, value in sorted(self.conf.items()))
-        return f"master {self.where}" + (f" with {conf}" if conf else "")
-
-
-def _hidden(name: str, value: str) -> str:
-    secret = any(part in name.lower() for part in ("secret", "password", "token", "access.key", "accesskey"))
-    return "..." if secret else value
-
-
-def wish_problem(wanted: Wish, running: Wish) -> str | None:
-    """Why two users of Spark in one process cannot both have what they want; None: they can."""
-    if (wanted.where, dict(wanted.conf)) == (running.where, dict(running.conf)):
-        return None
-    return (
-        f"Spark runs in this process already, with {running}; wanted was {wanted}. There is one Spark driver in a process:"
-        " give all that use Spark in one topology the same master and conf"
-    )
 
 
 @dataclass
@@ -270,14 +198,19 @@ def _adopted(wish: Wish) -> _Shared | None:
         return None
     from pyspark.sql import SparkSession
 
-    # Of the classic kind whatever thread it was made in; of Spark Connect the active one.
     session = SparkSession._instantiatedSession
     if session is None or session._sc._jsc is None:
-        session = SparkSession.getActiveSession() if "SPARK_CONNECT_MODE_ENABLED" in os.environ else None
+        session = _connect_session()
     if session is None:
         return None
     _require_fit(wish, session)
     return _Shared(wish, session, owned=False)
+
+
+def _connect_session() -> SparkSession | None:
+    """The session of Spark Connect that this process has; None: it has none."""
+    module = sys.modules.get("pyspark.sql.connect.session")
+    return None if module is None else module.SparkSession._default_session
 
 
 def _require_fit(wish: Wish, session: SparkSession) -> None:
@@ -285,11 +218,12 @@ def _require_fit(wish: Wish, session: SparkSession) -> None:
     context = getattr(session, "_sc", None)
     there = "sc://..." if context is None else str(context.master)
     differ = [
-        f"{name} is {value!r} there, wanted was {wish.conf[name]!r}" for name, value in _others(wish, session)
+        f"{name} is {told(name, value)} there, wanted was {told(name, wish.conf[name])}"
+        for name, value in _others(wish, session)
     ]
     fits = wish.master is None or wish.master == there or (wish.is_connect and context is None)
     if not fits:
-        differ.insert(0, f"its master is {there!r}, wanted was {wish.master!r}")
+        differ.insert(0, f"its master is {there}, wanted was {wish.place}")
     if differ:
         raise SessionMismatch(
             f"Spark runs in this process already, in a session that was made outside Squall: {'; '.join(differ)}. There is one"
@@ -309,12 +243,12 @@ def _start(wish: Wish, log: logging.Logger, progress: Callable[[], None]) -> Spa
     """Start a session; the lock is held."""
     log.info("starting Spark, %s", wish)
     started = time.monotonic()
-    told = [started]
+    said = [started]
 
     def going_on() -> None:
         now = time.monotonic()
-        if now - told[0] >= _TELL_SECONDS:
-            told[0] = now
+        if now - said[0] >= _TELL_SECONDS:
+            said[0] = now
             log.info("Spark is starting, for %.0f s now", now - started)
         progress()
 
@@ -370,14 +304,13 @@ def _start_connect(wish: Wish) -> SparkSession:
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
-    settings = {name: value for name, value in DEFAULTS.items() if name.startswith("spark.sql.")}
     try:
         from pyspark.sql.connect.client.retries import DefaultPolicy
 
         session = SparkSession.builder.remote(wish.where).getOrCreate()
         client: Any = session.client
         client.set_retry_policies([DefaultPolicy(max_retries=_CONNECT_RETRIES, max_backoff=2_000)])
-        for name, value in {**settings, **wish.conf}.items():
+        for name, value in {**SQL_DEFAULTS, **wish.conf}.items():
             session.conf.set(name, value)
     except ImportError as error:
         raise JavaFailed(
@@ -385,7 +318,7 @@ def _start_connect(wish: Wish) -> SparkSession:
         ) from None
     except PySparkException as error:
         raise JavaFailed(
-            f"no session could be had of the Spark Connect server {wish.where}: {error}"
+            f"no session could be had of the Spark Connect server {wish.place}: {error}"
         ) from None
     return session
 

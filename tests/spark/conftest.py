@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from squall_io.spark.schema import parse_schema
 from squall_io.spark.sessions import start_session, stop_session
+from squall_io.spark.writing import TableWriter, WriteAs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,5 +29,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             "spark.local.dir": str(folder / "local"),
         },
     )
+    # A session's first write takes seconds, and on a busy machine longer than a test may wait.
+    write_as = WriteAs("parquet", ("a",), None)
+    TableWriter(session, parse_schema("a int, b int"), write_as).warm_up(f"file://{folder}/warm")
     yield session
     stop_session(session)

@@ -62,7 +62,7 @@ def test_a_session_that_the_user_has_made_is_used_and_not_stopped(spark: SparkSe
 
 def test_a_session_that_the_user_has_made_with_other_settings_is_refused(spark: SparkSession) -> None:
     with pytest.raises(
-        SessionMismatch, match=r"its master is 'local\[2\]', wanted was 'yarn'; spark\.a is None there"
+        SessionMismatch, match=r"its master is local\[2\], wanted was yarn; spark\.a is not set there"
     ):
         pytest.fail(f"{shared_session('yarn', {'spark.a': 'b'})}")
     with pytest.raises(SessionMismatch, match="there is one Spark driver in a process"):
