@@ -32,7 +32,7 @@ from squall_cli.spark_progress import SparkProgress
 from squall_cli.user_modules import Before, find_modules
 from squall_cli.user_output import keep_stdout
 from squall_io.spark.moments import Span, WrongMoment
-from squall_io.spark.replay.plan import plan_replay
+from squall_io.spark.replay.plan import ReplayPlan, plan_replay
 from squall_io.spark.versions import KEEP, Published, Run
 from topology_api.errors import SquallError
 from topology_api.topology import Topology
@@ -208,11 +208,11 @@ def replay(ctx: click.Context, /, since: str | None, until: str | None, as_json:
     except (WrongMoment, WrongSource) as error:
         raise click.UsageError(str(error), ctx) from None
     check_paths(ctx, asked)
-    plan_replay(topology, list(asked.sources), list(asked.outputs), asked.max_errors, 0.0)
+    plan = plan_replay(topology, asked.sources, list(asked.outputs), asked.max_errors, 0.0)
     began = time.monotonic()
     with all_as_ctrl_c(), ExitStack() as stack:
         progress = stack.enter_context(SparkProgress())
-        job = ReplayJob(topology, find_modules(before).files, asked, progress, stack)
+        job = ReplayJob(topology, plan, find_modules(before).files, asked, progress, stack)
         try:
             outcome = job.run()
         except KeyboardInterrupt:
@@ -240,12 +240,14 @@ class ReplayJob:
     def __init__(
         self,
         topology: Topology,
+        plan: ReplayPlan,
         modules: Mapping[str, Path],
         asked: Asked,
         progress: SparkProgress,
         stack: ExitStack,
     ) -> None:
         self.topology = topology
+        self.plan = plan
         self.modules = modules
         self.asked = asked
         self.progress = progress
@@ -333,7 +335,10 @@ class ReplayJob:
         if self.replayed is None:
             spark = self.spark()
             self.progress.say(f"replaying {self.topology.name}")
-            frames = {name: given.frame(spark, self.fields(name)) for name, given in self.given.items()}
+            frames = {
+                name: given.frame(spark, self.plan.fields_of(self.plan.given[name]))
+                for name, given in self.given.items()
+            }
             self.replayed = replay_topology(
                 spark,
                 self.topology,
@@ -351,14 +356,6 @@ class ReplayJob:
         """Let go of what Spark keeps, if it still runs."""
         with suppress(Exception):
             replayed.unpersist()
-
-    def fields(self, name: str) -> tuple[str, ...]:
-        """The fields of the stream that a source stands for."""
-        from squall_io.spark.replay.plan import key_of
-
-        key = key_of(self.topology, name, "source", [])
-        assert key is not None  # it was checked
-        return self.topology.component(key.component).outputs[key.stream].fields
 
 
 def show(out: IO[str], asked: Asked, outcome: Outcome, seconds: float, as_json: bool) -> None:

@@ -86,7 +86,10 @@ def source_at(files: Files, path: str, span: Span) -> TableSource | FileSource:
     """What a path means; what reading a table's manifest raises."""
     try:
         return TableSource(choose(files, span.since, span.until), span)
-    except (NoTable, FilesRefused):  # a file is refused as a folder; what must not be read Spark will not read either
+    except (
+        NoTable,
+        FilesRefused,
+    ):  # a file is refused as a folder; what must not be read Spark will not read either
         if span:
             raise WrongSource(
                 f"{path} is no table of Squall's, so nobody knows what was committed when: leave --since and --until away"

@@ -43,8 +43,10 @@ class ReplayPlan:
     """With the routes to what is run, and the direct ones."""
     steps: tuple[str, ...]
     """The bolts that are run; one stands behind all that it reads from."""
+    given: Mapping[str, StreamKey]
+    """The streams that frames stand for, by what the caller calls them; not all of them need be of use."""
     sources: tuple[StreamKey, ...]
-    """The streams that come out of frames."""
+    """Those that are."""
     outputs: Mapping[str, StreamKey]
     """The streams that become frames, by what the caller calls them."""
     max_errors: int | None
@@ -175,6 +177,7 @@ def plan_replay(
     return ReplayPlan(
         pruned(topology, needed),
         tuple(steps),
+        given,
         tuple(key for key in given.values() if key in read),
         wanted,
         max_errors,

@@ -19,11 +19,12 @@ from squall_io.spark.job_errors import reason_in
 from squall_io.spark.replay import frames
 from squall_io.spark.replay.inference import NOTHING, Conflict, merge_all, schema_of
 from squall_io.spark.replay.notes import FIRST, Totals, decode_totals
-from squall_io.spark.replay.plan import ReplayPlan, StreamKey, key_of, plan_replay
+from squall_io.spark.replay.plan import ReplayPlan, StreamKey, plan_replay
 from squall_io.spark.replay.problems import CannotReplay, ReplayFailed, TooManyErrors
 from squall_io.spark.replay.records import TOTALS
 from squall_io.spark.replay.shipping import SHIPPING, modules_of
 from squall_io.spark.schema import Column, Schema, SchemaError, parse_schema
+from squall_io.spark.types import same_name
 from topology_api import SquallError, Topology
 from topology_api.wording import listed, typed
 
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 _BYTES_SETTING: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
 _BYTES: Final = str(16 << 20)
 #: Packages that Spark's workers must have.
-_OURS: Final = ("squall_io", "worker", "topology_api", "squall")
+_NEEDED: Final = ("squall_io", "worker", "topology_api", "squall", "pyarrow")
 
 
 @dataclass(frozen=True)
@@ -116,13 +117,15 @@ def replay_topology(
     modules: files of yours, by their place in an archive of modules, that Spark's workers are to have; None: those that the
         driver has imported beside the topology's.
 
+    A source must give the same rows in the same order when a part of it is computed again, as files do: Spark does that when a
+    machine is lost.
     CannotReplay: what was asked for cannot be, with all reasons. TooManyErrors, ReplayFailed: it was run, and failed.
     """
     if parallelism:
         topology = topology.with_parallelism(parallelism)
     now = time.time()
     plan = plan_replay(topology, sources, outputs, max_errors, now, f"replay-{topology.name}-{int(now)}")
-    given = {key: sources[name] for name, key in named(topology, sources).items()}
+    given = {key: sources[name] for name, key in plan.given.items()}
     wanted = schemas_of(plan, given, schemas or {})
     SHIPPING.ship(spark, modules_of(plan.topology) if modules is None else modules)
     kept: list[DataFrame] = []
@@ -135,12 +138,6 @@ def replay_topology(
         raise
 
 
-def named(topology: Topology, names: Mapping[str, object]) -> dict[str, StreamKey]:
-    """The streams of names that were checked."""
-    keys = ((name, key_of(topology, name, "source", [])) for name in names)
-    return {name: key for name, key in keys if key is not None}
-
-
 def schemas_of(
     plan: ReplayPlan, given: Mapping[StreamKey, DataFrame], ddls: Mapping[str, str]
 ) -> dict[StreamKey, Schema]:
@@ -149,7 +146,8 @@ def schemas_of(
     problems: list[str] = []
     for key in plan.sources:
         fields, columns = plan.fields_of(key), given[key].columns
-        missing = [name for name in fields if name not in columns]
+        there = set(map(same_name, columns))
+        missing = [name for name in fields if same_name(name) not in there]
         if missing:
             problems.append(
                 f"source {str(key)!r}: the frame has no column {listed(missing)}, which the stream's fields are"
@@ -309,10 +307,10 @@ def told_plainly() -> Iterator[None]:
         reason = reason_in(error)
         if reason is None:
             raise
-        lost = [name for name in _OURS if f"No module named '{name}'" in str(error)]
+        lost = [name for name in _NEEDED if f"No module named '{name}'" in str(error)]
         if lost:
             reason = (
                 f"Spark's Python workers have no module {lost[0]!r}: Squall must be installed where the executors run"
-                " (pip install 'squall[spark]'), in the Python that spark.pyspark.python or PYSPARK_PYTHON names"
+                " (pip install 'squall[spark]'), in the Python that PYSPARK_PYTHON names"
             )
         raise ReplayFailed(f"Spark could not do it: {reason}") from None
