@@ -133,9 +133,7 @@ class _Column:
             return self._convert(value)
         except BadValue:
             raise
-        except (
-            Exception
-        ) as error:  # the value's class is a user's, and so is the code that runs when it is looked at
+        except Exception as error:  # code of a user's class runs when its values are looked at
             raise BadValue(f"{typed(value)} raises {type(error).__name__} when it is read: {error}") from None
 
 
