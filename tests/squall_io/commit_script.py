@@ -103,8 +103,3 @@ class Play:
                 return named[name]
             del self._turns[0]
         return runs if runs is not None else actors[0]
-
-
-def steps_of(play: Callable[[], Play], name: str) -> range:
-    """The steps at which an actor can be stopped, when nothing happens to it before."""
-    return range(play().steps[name] + 1)

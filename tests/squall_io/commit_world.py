@@ -7,17 +7,17 @@ what happens, not in which order: a `Gate` from outside does (`step`), and may f
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from squall_io.spark.manifest.claims import Superseded, take_over
 from squall_io.spark.manifest.commit import BatchCommit, BatchLost, Owner
 from squall_io.spark.manifest.entries import Entry
 from squall_io.spark.manifest.envelopes import digest_of
-from squall_io.spark.manifest.files import FilesRefused, FilesUnavailable
+from squall_io.spark.manifest.files import Files, FilesRefused, FilesUnavailable
 from squall_io.spark.manifest.layout import FOLDER, STAGING, TMP, BatchName, Seat, batch_of, claim_of
 from squall_io.spark.manifest.state import State, read_state
 from squall_io.spark.manifest.sweep import sweep, sweep_gone
@@ -53,12 +53,30 @@ def seat(index: int = 0) -> Seat:
     return Seat.of(TOPOLOGY, SINK, index)
 
 
+class Store(Protocol):
+    """What lies in the store, past `Files`."""
+
+    @property
+    def files(self) -> Mapping[str, bytes]:
+        """What each file holds."""
+
+    @property
+    def folders(self) -> Collection[str]:
+        """The paths of all folders."""
+
+    def write(self, path: str, data: bytes) -> None:
+        """Make a file with its folders, or replace it."""
+
+    def remove(self, path: str) -> None:
+        """Delete a file."""
+
+
 @dataclass
 class World:
     """The store, and what is known of it from outside."""
 
     manners: Manners = HDFS
-    store: MemoryStore = field(default_factory=MemoryStore)
+    store: Store = field(default_factory=MemoryStore)
     #: Batches that were acked, with their entries; batches that a look which is over has counted.
     acked: dict[BatchName, Entry] = field(default_factory=dict)
     seen: set[BatchName] = field(default_factory=set)
@@ -72,8 +90,9 @@ class World:
         for path, data in OTHERS.items():
             self.store.write(path, data)
 
-    def files(self, gate: Gate = straight) -> MemoryFiles:
+    def files(self, gate: Gate = straight) -> Files:
         """The store as an actor sees it."""
+        assert isinstance(self.store, MemoryStore)
         return MemoryFiles(self.store, gate, self.manners)
 
     def wall(self) -> float:
@@ -108,7 +127,7 @@ class World:
 
     def commit(
         self,
-        files: MemoryFiles,
+        files: Files,
         index: int,
         epoch: int,
         number: int,
@@ -132,7 +151,7 @@ class World:
             again(commit.clear)
             return entry
 
-    def spark(self, files: MemoryFiles, name: BatchName, attempt: int, how: str) -> bool:
+    def spark(self, files: Files, name: BatchName, attempt: int, how: str) -> bool:
         """Spark writes a batch; whether the job succeeds. How: "good", or "orphan": it fails, and a part of it goes on."""
         self.jobs += 1
         folder = name.attempt(attempt)

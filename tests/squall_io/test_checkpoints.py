@@ -12,7 +12,7 @@ from squall_io.spark.manifest import checkpoints, upkeep
 from squall_io.spark.manifest.checkpoints import KEPT, Checkpoint, read_newest, write_next
 from squall_io.spark.manifest.claims import take_over
 from squall_io.spark.manifest.entries import Entry, encode_entry
-from squall_io.spark.manifest.files import FilesUnavailable
+from squall_io.spark.manifest.files import Files, FilesUnavailable
 from squall_io.spark.manifest.layout import CHECKPOINTS, COMMITS, BatchName, checkpoint_path
 from squall_io.spark.manifest.state import read_state
 from squall_io.spark.manifest.upkeep import checkpoint_if_due
@@ -34,13 +34,13 @@ def entry(number: int, committed: float | None = None) -> Entry:
     return Entry(BatchName(seat(), 1, number), "counts", "counts-1", "sink", (1, 0), 1, 0, (), when)
 
 
-def put(files: MemoryFiles, *batches: int) -> None:
+def put(files: Files, *batches: int) -> None:
     """Commit batches without files."""
     for number in batches:
         files.put_if_absent(entry(number).batch.commit, encode_entry(entry(number)))
 
 
-def take_in(files: MemoryFiles) -> bool:
+def take_in(files: Files) -> bool:
     """Make a checkpoint of all that is there."""
     state = read_state(files)
     return write_next(files, state.checkpoint, state.uncovered)

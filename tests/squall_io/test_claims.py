@@ -18,7 +18,7 @@ from squall_io.spark.manifest.claims import (
     take_over,
 )
 from squall_io.spark.manifest.envelopes import FORMAT, UnreadableRecord, seal
-from squall_io.spark.manifest.files import FilesUnavailable
+from squall_io.spark.manifest.files import Files, FilesUnavailable
 from squall_io.spark.manifest.layout import BatchName, Seat, claim_path, fence_path
 from tests.squall_io.commit_world import World, seat
 from tests.squall_io.memory_files import MemoryFiles, Step
@@ -28,12 +28,12 @@ T = TypeVar("T")
 SEAT = seat()
 
 
-def own(files: MemoryFiles, incarnation: tuple[int, int] = (1, 0), of: Seat = SEAT) -> int:
+def own(files: Files, incarnation: tuple[int, int] = (1, 0), of: Seat = SEAT) -> int:
     """Take a seat over."""
     return take_over(files, of, incarnation, "host:1", 1_700_000_000.0)
 
 
-def put_entry(files: MemoryFiles, epoch: int, number: int) -> None:
+def put_entry(files: Files, epoch: int, number: int) -> None:
     """An entry; a fence looks at names only."""
     files.put_if_absent(BatchName(SEAT, epoch, number).commit, b"")
 

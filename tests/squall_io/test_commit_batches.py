@@ -11,11 +11,11 @@ import pytest
 from squall_io.spark.manifest.claims import Superseded, take_over
 from squall_io.spark.manifest.commit import BatchCommit, BatchConflict, BatchLost, Owner, suffix_of
 from squall_io.spark.manifest.entries import decode_entry, encode_entry
-from squall_io.spark.manifest.files import FilesUnavailable
+from squall_io.spark.manifest.files import Files, FilesUnavailable
 from squall_io.spark.manifest.layout import BatchName
 from squall_io.spark.manifest.state import read_state
 from tests.squall_io.commit_world import DIRECTORIES, SINK, TOPOLOGY, World, seat
-from tests.squall_io.memory_files import ROOT, MemoryFiles, Step
+from tests.squall_io.memory_files import ROOT, Step
 
 T = TypeVar("T")
 
@@ -51,7 +51,7 @@ class Batch:
         return [call.call for call in self.calls if call.writes]
 
     @property
-    def plain(self) -> MemoryFiles:
+    def plain(self) -> Files:
         """The store, as others see it."""
         return self.world.files()
 

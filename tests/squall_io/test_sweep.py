@@ -6,6 +6,7 @@ import pytest
 
 from squall_io.spark.manifest.claims import list_claims, take_over
 from squall_io.spark.manifest.commit import BatchCommit, Owner
+from squall_io.spark.manifest.files import Files
 from squall_io.spark.manifest.layout import TMP, BatchName, Seat
 from squall_io.spark.manifest.sweep import TMP_AGE, delete_leftovers, sweep, sweep_gone
 from tests.squall_io.commit_script import small_and_in_order
@@ -19,7 +20,7 @@ def in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     small_and_in_order(monkeypatch)
 
 
-def own(files: MemoryFiles, incarnation: tuple[int, int] = (1, 0), index: int = 0) -> int:
+def own(files: Files, incarnation: tuple[int, int] = (1, 0), index: int = 0) -> int:
     """Take a seat over."""
     return take_over(files, seat(index), incarnation, "host:1", 0.0)
 
