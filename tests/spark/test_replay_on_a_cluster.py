@@ -129,7 +129,7 @@ class DiesOnce(Count):
 """
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(700)
 def test_a_replay_brings_its_modules_and_a_task_that_is_tried_again_counts_once(
     cluster: Cluster, tmp_path: Path
 ) -> None:
@@ -158,7 +158,7 @@ def test_a_replay_brings_its_modules_and_a_task_that_is_tried_again_counts_once(
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_PYTHON": sys.executable,
     }
-    done = subprocess.run(command, cwd=home, env=environment, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, cwd=home, env=environment, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stdout + done.stderr
     import pyarrow.parquet
 
