@@ -13,6 +13,7 @@ from squall_io.spark.manifest.commit import BatchConflict
 from squall_io.spark.manifest.files import FilesRefused, FilesUnavailable
 from squall_io.spark.manifest.layout import STAGING
 from squall_io.spark.manifest.tables import TableMismatch
+from squall_io.spark.manifest.upkeep import DUE
 from squall_io.spark.sink_errors import NotCommitted
 from squall_io.spark.sink_life import START_SECONDS, SinkLife
 from squall_io.spark.sink_retries import UNKNOWN_TRIES
@@ -331,3 +332,14 @@ def test_conflicts_end_a_batch_even_when_it_was_begun_to_be_published(world: Sin
     world.at = at
     with pytest.raises(NotCommitted, match="somebody else writes here"):
         life.commit(world.rows(2))
+    # Its entry may be in the table, so its files stay.
+    assert any(path.startswith("squall-words-1.store.0.1.1-") for path in world.left())
+
+
+def test_many_batches_are_brought_together_in_a_checkpoint(world: SinkWorld) -> None:
+    life = opened(world)
+    for _ in range(DUE + 20):
+        life.tidy(life.commit(world.rows(1)))
+    state = world.state()
+    assert state.checkpoint.number == 1
+    assert len(state.entries) == DUE + 20 and len(state.uncovered) <= 20
