@@ -180,15 +180,16 @@ def check_paths(ctx: click.Context, asked: Asked) -> None:
 
 
 @dataclass
-class Sessions:
-    """The session of this command, started when it is first wanted."""
+class Started:
+    """What this command has started: each when it is first wanted, and all of it ended with the stack."""
 
     asked: Asked
     progress: SparkProgress
     stack: ExitStack
     session: Any = None
+    jvm: Any = None
 
-    def get(self) -> Any:
+    def spark(self) -> Any:
         """The session; what its start raises."""
         from squall_io.spark.sessions import shared_session
 
@@ -197,6 +198,21 @@ class Sessions:
             lease = self.stack.enter_context(shared_session(self.asked.master, self.asked.conf))
             self.session = lease.session
         return self.session
+
+    def store(self, path: str) -> Store:
+        """The file system at a path, by one small JVM for both tables: whether there is anything to do is known before Spark is
+        started. Through a Spark Connect server it is reached with its session."""
+        from squall_io.spark.stores import WEBHDFS, open_files
+        from squall_io.spark.stores.gateway import Jvm
+        from squall_io.spark.stores.paths import LOCAL, scheme_of
+
+        conf = self.asked.conf
+        connect = (self.asked.master or "").startswith("sc://")
+        if not connect and scheme_of(path) != LOCAL and WEBHDFS not in conf and self.jvm is None:
+            self.jvm = Jvm.own(conf)
+            self.stack.callback(self.jvm.close)
+        session = self.spark() if connect else None
+        return self.stack.enter_context(open_files(path, session=session, jvm=self.jvm, conf=conf))
 
 
 def run_job(job: Job, asked: Asked) -> tuple[Published, Run]:
@@ -207,31 +223,20 @@ def run_job(job: Job, asked: Asked) -> tuple[Published, Run]:
     from squall_io.spark.reprocess import run_of
 
     with ExitStack() as stack, SparkProgress() as progress:
-        sessions = Sessions(asked, progress, stack)
+        started = Started(asked, progress, stack)
         span = asked.span
-        choice = choose(open_store(asked.input, sessions), span.since, span.until, asked.key)
-        output = open_output(
-            open_store(asked.output, sessions), asked.file_format, asked.partition_by, asked.keep
-        )
+        choice = choose(started.store(asked.input), span.since, span.until, asked.key)
+        output = open_output(started.store(asked.output), asked.file_format, asked.partition_by, asked.keep)
         run = run_of(job, choice, span, output, asked.again)
 
         def session() -> Any:
-            spark = sessions.get()
+            spark = started.spark()
             progress.say(f"{called(job.name)}: {figures.plural(choice.rows, 'row')} in")
             progress.follow(spark)
             return spark
 
         with errors_of(job):
             return carry_out(job, choice, run, output, session, progress.cancel), run
-
-
-def open_store(path: str, sessions: Sessions) -> Store:
-    """The file system at a path. Through a Spark Connect server it is reached with its session."""
-    from squall_io.spark.stores import open_files
-
-    connect = (sessions.asked.master or "").startswith("sc://")
-    session = sessions.get() if connect else None
-    return sessions.stack.enter_context(open_files(path, session=session, conf=sessions.asked.conf))
 
 
 @contextmanager
