@@ -148,7 +148,7 @@ def test_a_span_takes_batches_from_since_on_and_before_until(spark: SparkSession
         read_committed(spark, files.root, since="2026-03-01")
 
 
-@pytest.mark.parametrize("file_format", FORMATS)
+@pytest.mark.parametrize("file_format", ["parquet", "csv"])  # the others find a row's place as CSV does
 def test_of_rows_with_one_key_the_first_committed_stays(
     spark: SparkSession, files: Store, file_format: str
 ) -> None:
@@ -332,15 +332,14 @@ def test_of_a_reprocessed_table_the_newest_version_is_read_whole(spark: SparkSes
             read_committed(spark, files.root, **asked)
 
 
-@pytest.mark.parametrize("file_format", ["parquet", "orc"])
 def test_a_table_can_be_registered_and_its_readers_see_files_instead_of_batches(
-    spark: SparkSession, files: Store, file_format: str
+    spark: SparkSession, files: Store
 ) -> None:
     """In Hive's layout: nothing of `_squall` is seen, replays and moved files of a batch that is not committed yet are."""
-    task = SinkTask(files, f"{WORDS}, day string", file_format=file_format, partition_by=["day"])
+    task = SinkTask(files, f"{WORDS}, day string", partition_by=["day"])
     task.write(spark, [("a", 1, "x"), ("b", 2, "y")])
     spark.sql(
-        f"CREATE TABLE counts (word string, count bigint, day string) USING {file_format}"
+        "CREATE TABLE counts (word string, count bigint, day string) USING parquet"
         f" PARTITIONED BY (day) LOCATION '{files.root}'"
     )
     try:
