@@ -9,6 +9,7 @@ play.run(("old", 17), ("new", ALL))      # 17 steps of the old one, which is fro
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
@@ -33,7 +34,9 @@ LOST: Final = (NOT_DONE, DONE, LATE)
 
 
 def small_and_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Calls that are made at once are made one after the other, so that an order can be given; checkpoints come early."""
+    """Calls that are made at once are made one after the other, and names have no luck; checkpoints come early."""
+    numbers = itertools.count(1)
+    monkeypatch.setattr("secrets.token_hex", lambda size: f"{next(numbers):0{2 * size}x}")
     monkeypatch.setattr(files_module, "_AT_ONCE", 1)
     monkeypatch.setattr(upkeep, "DUE", 1)
     monkeypatch.setattr(checkpoints, "PART", 2)
