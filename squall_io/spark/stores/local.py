@@ -112,9 +112,8 @@ class LocalFiles:
         with self._told("rename", source, f" to {self.root}/{target}"):
             if os.path.isdir(old):
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-            _sync(
-                old, os.O_RDONLY
-            )  # Spark does not; and what is committed must survive a crash of the machine
+            # Spark does not; and what is committed must survive a crash of the machine.
+            _sync(old, os.O_RDONLY)
             if not _name(old, new):
                 return False
             # It has its new name: should another one of us delete the old one first, that is as well.
