@@ -108,7 +108,8 @@ def topology(path="flights", data=None, master=None):
     """path: where the tables lie; data: another file of flights; master: of Spark."""
     if "://" not in path:
         path = os.path.abspath(path)  # a worker's folder is another one
-    builder = TopologyBuilder("flights")
+    # A batch is as large as what may be pending: so few large files, not many small ones.
+    builder = TopologyBuilder("flights", conf={"topology.max.spout.pending": 100_000})
     flights = builder.set_spout("flights", Flights(data and os.path.abspath(data)))
     delays = builder.set_bolt("delays", DelaysByHour(), parallelism=2).fields_grouping(flights, "carrier")
     by_month = SparkSink(f"{path}/flights", FLIGHTS, partition_by="month", batch_size=50_000, master=master)
