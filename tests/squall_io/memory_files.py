@@ -242,8 +242,6 @@ class MemoryFiles:
         try:
             return self.store.rename(written, path, path)
         except FileMissing:
-            if path in self.store.files:
-                return False
             raise FilesUnavailable(f"write {ROOT}/{path}: its temporary file is gone") from None
 
     def _do(self, call: str, path: str, effect: Callable[[], T], writes: bool = False) -> T:

@@ -19,7 +19,7 @@ from squall_io.spark.manifest.claims import (
 )
 from squall_io.spark.manifest.envelopes import FORMAT, UnreadableRecord, seal
 from squall_io.spark.manifest.files import Files, FilesUnavailable
-from squall_io.spark.manifest.layout import BatchName, Seat, claim_path, fence_path
+from squall_io.spark.manifest.layout import TMP, BatchName, Seat, claim_path, fence_path
 from tests.squall_io.commit_world import World, seat
 from tests.squall_io.memory_files import MemoryFiles, Step
 
@@ -74,6 +74,32 @@ def test_the_first_fence_that_is_put_is_the_one() -> None:
     own(files)
     put_entry(files, 1, 1)
     assert publish_fence(files, SEAT, 2) == frozenset()
+
+
+def test_who_helps_with_a_fence_and_is_swept_away_by_its_owner_finds_the_owners() -> None:
+    world = World()
+    files = world.files()
+    own(files)
+    put_entry(files, 1, 1)
+    files.put_if_absent(claim_path(SEAT, 2), seal("claim", {"incarnation": [2, 0], "owner": "h", "since": 0}))
+
+    def swept(step: Step, effect: Callable[[], T]) -> T:
+        if step.call == "put_if_absent: rename" and not files.exists(fence_path(SEAT, 3)):
+            own(files, (3, 0))
+            files.delete(TMP)
+        return effect()
+
+    put_entry(files, 1, 2)
+    assert publish_fence(world.files(swept), SEAT, 2) == {1, 2}
+    assert read_fence(files, SEAT, 2) == {1, 2}
+
+    def away(step: Step, effect: Callable[[], T]) -> T:
+        if step.writes:
+            raise FilesUnavailable("no answer")
+        return effect()
+
+    with pytest.raises(FilesUnavailable):  # nobody has made this one
+        publish_fence(world.files(away), SEAT, 4)
 
 
 def test_an_older_incarnation_is_refused_and_told_by_whom() -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from squall_io.spark.manifest.envelopes import UnreadableRecord, seal, unseal
-from squall_io.spark.manifest.files import Files
+from squall_io.spark.manifest.files import Files, FilesUnavailable
 from squall_io.spark.manifest.layout import CLAIMS, COMMITS, Seat, batch_of, claim_of, claim_path, fence_path
 from topology_api import SquallError
 
@@ -134,8 +134,14 @@ def publish_fence(files: Files, seat: Seat, epoch: int) -> frozenset[int]:
     batches = [batch_of(status.name) for status in files.list(COMMITS)]
     before = (seat, epoch - 1)
     counts = frozenset(batch.number for batch in batches if batch and (batch.seat, batch.epoch) == before)
-    if files.put_if_absent(fence_path(seat, epoch), seal(FENCE, {"counts": sorted(counts)})):
-        return counts
+    path = fence_path(seat, epoch)
+    try:
+        if files.put_if_absent(path, seal(FENCE, {"counts": sorted(counts)})):
+            return counts
+    except FilesUnavailable:
+        # A reader who helps is not to fail for it: the new owner has made the fence, and swept our temporary file away.
+        if not files.exists(path):
+            raise
     return read_fence(files, seat, epoch)
 
 
