@@ -7,7 +7,8 @@ Must not know: what the frame was made of, who asked for it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -30,6 +31,8 @@ log = logging.getLogger(__name__)
 DEFAULT_FORMAT: Final = "parquet"
 #: Settings of a session that decide how values are written; the others of WRITE_CONF are for batches of a stream.
 _WRITE_SETTINGS: Final = ("spark.sql.parquet.", "mapreduce.", "dfs.")
+#: Seconds that Spark is given to stop what it is doing.
+_CANCEL_SECS: Final = 10.0
 
 
 class CannotPublish(SquallError):
@@ -68,7 +71,7 @@ def publish_frame(
     output: Output, run: Run, make: Callable[[], DataFrame], cancel: Callable[[], None] = lambda: None
 ) -> Published:
     """Have the run's result be the newest version: `make` gives the frame, and is not called when it is there already.
-    `cancel` has Spark give up what it is doing; it is called when the caller is interrupted.
+    `cancel` has Spark give up what it is doing; it is called when the caller is interrupted, in a thread of its own.
 
     Whatever `make` raises comes through; then nothing is published, and nothing is left. `CannotPublish`, `AttemptLost`,
     Spark's errors, and what `Files` raises.
@@ -105,7 +108,7 @@ def _carry_out(
     except BaseException as error:
         found = None
         if not isinstance(error, Exception):
-            cancel()  # else tasks go on, and write what is deleted here
+            _in_a_thread(cancel)  # else tasks go on, and write what is deleted here
         with suppress(SquallError):
             versions.give_up(files, attempt)
             if isinstance(error, Exception):
@@ -114,6 +117,13 @@ def _carry_out(
             raise
         # Another attempt of the same run was first, and has swept what we were writing.
         return Published(found, ours=found.attempt == attempt.name)
+
+
+def _in_a_thread(call: Callable[[], None]) -> None:
+    """Call it with a connection to Java of its own: this thread's one is in the middle of something. It may hang, too."""
+    thread = threading.Thread(target=call, name="squall-spark-cancel", daemon=True)
+    thread.start()
+    thread.join(_CANCEL_SECS)
 
 
 def schema_of(frame: DataFrame, table: Table) -> Schema:
@@ -156,12 +166,19 @@ def _settings(session: SparkSession) -> Iterator[None]:
     before = {name: session.conf.get(name, None) for name in wanted}
     for name, value in wanted.items():
         session.conf.set(name, value)
+    # Not when the caller was interrupted: the thread's connection to Java waits for the answer to what it was doing then.
     try:
         yield
-    finally:
+    except Exception:
         with suppress(Exception):  # the driver may be what has died
-            for name, old in before.items():
-                if old is None:
-                    session.conf.unset(name)
-                else:
-                    session.conf.set(name, old)
+            _set_again(session, before)
+        raise
+    _set_again(session, before)
+
+
+def _set_again(session: SparkSession, before: Mapping[str, str | None]) -> None:
+    for name, value in before.items():
+        if value is None:
+            session.conf.unset(name)
+        else:
+            session.conf.set(name, value)

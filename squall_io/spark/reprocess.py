@@ -104,16 +104,18 @@ def reprocess(
     def make() -> DataFrame:
         spark = session()
         _send_along(job.modules)
-        quieten_queries()
+        quieten()
         return _frame_of(job, job.apply(spark, choice.frame(spark)))
 
     return publish_frame(output, run, make, cancel)
 
 
-def quieten_queries() -> None:
-    """Keep PySpark from logging each error of a query with its Java stack trace: a command tells of it in a sentence."""
+def quieten() -> None:
+    """Keep PySpark from logging each error of a query with its Java stack trace, and Py4J each call that was interrupted: a
+    command tells of both in a sentence."""
     from pyspark.logger import PySparkLogger
 
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
     for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
 

@@ -267,7 +267,9 @@ def test_what_is_wrong_with_a_job_is_told_with_its_line_and_nothing_is_published
 def test_sql_that_spark_refuses_is_told_in_its_words(spark: SparkSession, place: Place) -> None:
     for query in ("selekt 1", "select nothing from rows", "select 1/0 as x from rows"):
         done = place.run("--sql", query)
-        assert (done.exit_code, "Traceback" in done.output, "py4j" in done.output) == (1, False, False), done.output
+        assert (done.exit_code, "Traceback" in done.output, "py4j" in done.output) == (1, False, False), (
+            done.output
+        )
         assert done.stderr.splitlines()[-2].startswith("squall reprocess: "), done.stderr
         assert "[" in done.stderr and "Nothing was published" in done.stderr
     assert place.left() == []
@@ -281,7 +283,10 @@ def test_a_job_that_is_interrupted_leaves_nothing(spark: SparkSession, place: Pl
     assert place.left() == []
 
 
-def test_a_run_that_is_killed_is_published_once_by_the_next_one(spark: SparkSession, place: Place) -> None:
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT], ids=["killed", "interrupted"])
+def test_a_run_that_is_killed_is_published_once_by_the_next_one(
+    spark: SparkSession, place: Place, number: signal.Signals
+) -> None:
     """The command as a process of its own: its functions travel to Spark's workers, and a kill leaves the version before."""
     place.outcome("--sql", "select 'old' as word, 0L as total from rows limit 1")
     waits, beside = place.folder / "it waits", place.folder / "a_module_beside_a_job.py"
@@ -324,13 +329,17 @@ def reprocess(spark, rows):
         while not (waits / "here").exists():
             assert process.poll() is None, process.communicate()[0]
             threading.Event().wait(0.05)
-        os.kill(process.pid, signal.SIGKILL)
-        process.communicate()
+        os.kill(process.pid, number)
+        said, _ = process.communicate()
     finally:
         guard.cancel()
         process.kill()
     assert rows(spark, place.output) == [("old", 0)]
-    assert len(place.left()) == 2, "what it left"
+    if number == signal.SIGKILL:
+        assert len(place.left()) == 2, "what it left"
+    else:
+        assert (process.returncode, len(place.left())) == (1, 1)
+        assert "squall reprocess: interrupted" in said and "Traceback" not in said, said
 
     (waits / "go on").touch()
     outcome = place.outcome(job)
