@@ -21,6 +21,7 @@ from squall_io.spark.replay.plan import ReplayPlan, StreamKey
 from squall_io.spark.replay.problems import ReplayFailed
 from squall_io.spark.replay.records import BEGIN, ERRORS, NOBODY, Record, Row, decode
 from squall_io.spark.replay.source_rows import route_rows
+from squall_io.spark.row_files import plain_values
 from squall_io.spark.rows import RowChecker
 from squall_io.spark.schema import Schema
 
@@ -161,17 +162,8 @@ def to_arrow(records: Iterable[Record]) -> Batches:
 
 
 def rows_of(batch: pa.RecordBatch) -> list[Row]:
-    """The rows of a source as tuples of plain values: a struct and a map are dicts, a timestamp is aware, in UTC. The last
-    column is the partition."""
-    import pyarrow as pa
-
-    def values(column: pa.Array) -> list[Any]:
-        if pa.types.is_timestamp(column.type) and column.type.tz is not None:
-            column = column.cast(pa.timestamp("us", "UTC"))
-        found: list[Any] = column.to_pylist(maps_as_pydicts="strict")
-        return found
-
-    columns = [values(column) for column in batch.columns[:-1]]
+    """The rows of a source as tuples of plain values, as `CommittedRows` emits them. The last column is the partition."""
+    columns = [plain_values(column) for column in batch.columns[:-1]]
     return list(zip(*columns)) if columns else [()] * batch.num_rows
 
 
