@@ -18,7 +18,7 @@ _LIMIT = 400
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Daemons take their time on a machine under load."""
     for item in items:
-        if item.path.is_relative_to(Path(__file__).parent):
+        if item.path.is_relative_to(Path(__file__).parent) and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(_LIMIT))
 
 

@@ -25,7 +25,7 @@ from topology_api import FailTuple
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.slow
 
 #: The steps of a start, and those of a batch, in their order.
 START = ["open", "table", "claim", "sweep", "warm"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,9 +13,10 @@ import pytest
 from squall_io.spark import CommittedRows, committed_rows
 from squall_io.spark.committed_rows import BatchUnits, CannotStream
 from squall_io.spark.manifest.checkpoints import write_next
+from squall_io.spark.manifest.entries import encode_entry
 from squall_io.spark.manifest.envelopes import seal
 from squall_io.spark.manifest.files import FilesUnavailable
-from squall_io.spark.manifest.layout import COMMITS, claim_path
+from squall_io.spark.manifest.layout import COMMITS, BatchName, claim_path
 from squall_io.spark.manifest.state import UnreadableManifest, read_state
 from squall_io.spark.manifest.tables import RESULTS, NoTable, Table, open_table
 from squall_io.spark.positions import owner_of
@@ -100,6 +102,20 @@ def test_only_batches_of_the_span_are_read(files: Store) -> None:
     units = units_of(files, since=20, until=40)
     assert [units.name(unit) for unit in units.units(units.snapshot())] == names[1:3]
     assert units.reads == f"{files.root} since 20.0 until 40.0"
+
+
+def test_a_batch_whose_rows_were_moved_into_another_is_read_as_it_was_and_not_again(files: Store) -> None:
+    task = SinkTask(files, DDL)
+    names = [put(task, 1), put(task, 2)]
+    moved = replace(
+        read_state(files).entries[0],
+        batch=BatchName(task.owner.seat, 1, 3),
+        committed=3.0,
+        replaces=(names[0],),
+    )
+    assert files.put_if_absent(moved.batch.commit, encode_entry(moved))
+    units = units_of(files)
+    assert [units.name(unit) for unit in units.units(units.snapshot())] == names
 
 
 def test_a_task_keeps_the_batches_that_it_reads_and_no_others(files: Store) -> None:

@@ -120,6 +120,16 @@ def test_a_record_does_not_grow_with_units_that_were_finished_elsewhere() -> Non
     assert task.is_done(unit) and task.record()["begun"] == []
 
 
+def test_a_unit_of_which_the_last_item_is_settled_after_all_of_it_was_read_is_done() -> None:
+    unit, task = Unit("", 0), Positions(0, 1)
+    opened = task.begin(unit)
+    opened.taken(0, 1)
+    task.exhausted(opened)
+    assert not task.is_done(unit)
+    task.settle(unit, 0)
+    assert task.is_done(unit) and not task.open and task.record()["begun"] == []
+
+
 @pytest.mark.parametrize(
     "wrong",
     [

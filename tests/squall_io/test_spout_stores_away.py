@@ -11,11 +11,11 @@ from typing import Any, cast
 
 import pytest
 
-from squall_io.spark import lines
+from squall_io.spark import lines, text_lines
 from squall_io.spark.lines import HdfsLines
 from squall_io.spark.manifest.envelopes import UnreadableRecord
 from squall_io.spark.manifest.files import FilesRefused, FilesUnavailable
-from squall_io.spark.position_records import ReaderMismatch
+from squall_io.spark.position_records import Reader, ReaderMismatch, agree
 from squall_io.spark.reading_task import FIRST_WAIT, LONGEST_WAIT, SAVE_SECONDS, ReadingTask
 from squall_io.spark.stores import open_files
 from topology_api import Context
@@ -126,8 +126,9 @@ def test_a_task_whose_store_is_away_from_the_start_waits_and_begins_when_it_is_t
 
 
 def test_a_store_that_goes_away_in_the_middle_of_a_split_is_borne_without_a_line_twice(
-    text: Path, fails: Fails
+    text: Path, fails: Fails, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(text_lines, "SLICE", 150)
     time, rounds = Time(), random.Random(3)
     got: list[object] = []
     task = task_of(text, time)
@@ -248,6 +249,54 @@ def run_to_the_end(task: ReadingTask, time: Time, rounds: random.Random, acked: 
         time.now += 0.3
     task.close()
     return True
+
+
+def test_what_is_settled_last_is_written_though_the_task_is_killed_then(text: Path, fails: Fails) -> None:
+    time = Time()
+    ids: list[tuple[object, int]] = []
+    task = task_of(text, time)
+    task.start()
+    while not task.finished:
+        task.next(lambda values, message_id: ids.append(message_id))
+    for message_id in ids:
+        task.settle(message_id)
+    again = task_of(text, time, restart=1)
+    again.start()
+    assert (
+        again.next(lambda values, message_id: pytest.fail(f"{values} comes again")) is None and again.finished
+    )
+
+
+def test_a_position_that_could_not_be_written_is_written_later_though_nothing_has_changed_since(
+    text: Path, fails: Fails
+) -> None:
+    time = Time()
+    ids: list[tuple[object, int]] = []
+    task = task_of(text, time)
+    task.start()
+    task.next(lambda values, message_id: ids.append(message_id))
+    task.settle(ids[0])
+    fails["now"] = lambda call, path: "before" if call == "replace" else ""
+    task.save()
+    fails["now"] = lambda call, path: ""
+    task.save()
+    again = task_of(text, time, restart=1)
+    again.start()
+    again.next(lambda values, message_id: ids.append(message_id))
+    assert ids[1] != ids[0]
+
+
+def test_of_two_tasks_that_look_at_once_both_take_what_the_first_to_write_it_down_has_seen(
+    text: Path,
+) -> None:
+    reader = Reader("reader", "lines", "all")
+    with open_files(f"{text}-positions") as files:
+
+        def seen_too_late() -> dict[str, int]:
+            assert agree(files, reader, lambda: {"files": 1}) == {"files": 1}
+            return {"files": 2}
+
+        assert agree(files, reader, seen_too_late) == {"files": 1}
 
 
 def test_where_positions_cannot_be_kept_the_error_says_what_to_give(text: Path, fails: Fails) -> None:
