@@ -130,3 +130,13 @@ def test_the_snapshot_has_names_and_sizes(logs: Path) -> None:
         Split("a.log", 3, 4, 4),
         Split("b.log", 0, 2, 2),
     ]
+
+
+def test_a_file_behind_a_symbolic_link_is_read_in_its_own_size(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").write_text("0123456789\n" * 10)
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "a").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "logs" / "b").symlink_to(tmp_path / "nothing")
+    source = source_of(str(tmp_path / "logs"))
+    with open_files(source.folder) as files:
+        assert [(status.path, status.size) for status in find_files(files, source)] == [("logs/a", 110)]

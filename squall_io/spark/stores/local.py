@@ -195,8 +195,8 @@ class LocalFiles:
 
 
 def _status(path: str, entry: os.DirEntry[str]) -> FileStatus:
-    is_folder = entry.is_dir(follow_symlinks=False)
-    found = entry.stat(follow_symlinks=False)
+    is_folder = entry.is_dir(follow_symlinks=False)  # a link to a folder may lead in a circle
+    found = entry.stat()  # of a link, what reading it gives
     return FileStatus(path, 0 if is_folder else found.st_size, is_folder, found.st_mtime)
 
 
