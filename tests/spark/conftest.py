@@ -7,12 +7,23 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from squall_io.spark.java import NotInstalled, require_spark
 from squall_io.spark.schema import parse_schema
 from squall_io.spark.sessions import start_session, stop_session
 from squall_io.spark.writing import TableWriter, WriteAs
+from tests.hdfs_servers import missing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session", autouse=True)
+def installed() -> None:
+    """Skips where Java or PySpark is missing, but not in CI."""
+    try:
+        require_spark()
+    except NotInstalled as error:
+        missing(str(error))
 
 
 @pytest.fixture(scope="session")
