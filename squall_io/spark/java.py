@@ -22,8 +22,9 @@ __all__ = ["NotInstalled", "find_java", "java_version", "require_packages", "req
 OLDEST_JAVA: Final = 17
 #: The release of PySpark that all of this is tested with.
 PYSPARK: Final = "4.3"
-#: What brings PySpark, pandas and pyarrow in versions that fit each other.
-INSTALL: Final = "pip install 'squall[spark]'"
+#: What brings PySpark, pandas and pyarrow in versions that fit each other. (No package registry has Squall: what goes by its
+#: name there is somebody else's.)
+INSTALL: Final = "pip install '.[spark]' in the folder of Squall's checkout"
 _INSTALL_JAVA: Final = (
     f"install a Java runtime of version {OLDEST_JAVA} or newer, such as Debian's openjdk-17-jre-headless"
 )

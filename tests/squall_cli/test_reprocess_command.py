@@ -211,7 +211,7 @@ def test_without_pyspark_it_says_what_to_install(
     done = reprocess(job(), "--input", table, "--output", str(tmp_path / "out"))
 
     assert (done.exit_code, "Traceback" in done.output) == (1, False)
-    assert "PySpark is not installed" in done.output and "pip install 'squall[spark]'" in done.output
+    assert "PySpark is not installed" in done.output and "pip install '.[spark]'" in done.output
     with open_files(str(tmp_path / "out")) as files:
         assert (newest_number(files), files.list("_squall/results")) == (0, [])
 

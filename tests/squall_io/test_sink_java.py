@@ -97,7 +97,7 @@ def test_packages_that_are_missing_or_of_another_version_are_told_together(
         require_packages()
     assert str(raised.value) == (
         "Spark cannot be used from this Python: PySpark is of version 3.5.1, and Squall works with 4.3.x; pyarrow is not"
-        " installed; pandas is not installed: pip install 'squall[spark]'"
+        " installed; pandas is not installed: pip install '.[spark]' in the folder of Squall's checkout"
     )
 
 

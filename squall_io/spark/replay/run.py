@@ -311,6 +311,6 @@ def told_plainly() -> Iterator[None]:
         if lost:
             reason = (
                 f"Spark's Python workers have no module {lost[0]!r}: Squall must be installed where the executors run"
-                " (pip install 'squall[spark]'), in the Python that PYSPARK_PYTHON names"
+                " (with its extra `spark`), in the Python that PYSPARK_PYTHON names"
             )
         raise ReplayFailed(f"Spark could not do it: {reason}") from None
