@@ -21,9 +21,10 @@ from topology_api import SquallError
 
 __all__ = ["NotCommitted", "Verdict", "causes_in", "reason_of", "verdict_on"]
 
-#: "Caused by: java.io.IOException: No space left on device", and the same at the beginning of a trace.
+#: "Caused by: java.io.IOException: No space left on device", the same at the beginning of a trace, and what a NameNode has
+#: thrown: "Caused by: org.apache.hadoop.ipc.RemoteException(java.io.IOException): File /a could only be written to 0 of ...".
 _CAUSE: Final = re.compile(
-    r"^(?:: |Caused by: |py4j\.protocol\.Py4JJavaError: )?((?:[a-z][\w]*\.)+[A-Z][\w$]*)(?:: (.*))?$",
+    r"^(?:: |Caused by: |py4j\.protocol\.Py4JJavaError: )?((?:[a-z][\w]*\.)+[A-Z][\w$]*)(?:\(([\w.$]+)\))?(?:: (.*))?$",
     re.MULTILINE,
 )
 #: Classes of what goes wrong outside, and may go right again.
@@ -89,7 +90,7 @@ def reason_of(error: BaseException) -> str:
 
 def causes_in(trace: str) -> list[Thrown]:
     """The exceptions that a stack trace of Java names, from the outermost to the innermost."""
-    return [Thrown((found.group(1),), found.group(2) or "") for found in _CAUSE.finditer(trace)]
+    return [Thrown((found[2] or found[1],), found[3] or "") for found in _CAUSE.finditer(trace)]
 
 
 def _meaning(error: BaseException) -> FilesError | None:

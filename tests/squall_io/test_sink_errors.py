@@ -38,6 +38,16 @@ def spark_error(trace: str, name: str = "Py4JJavaError", module: str = "py4j.pro
         ("java.nio.channels.ClosedByInterruptException", AGAIN, "ClosedByInterruptException"),
         ("org.apache.hadoop.hdfs.server.namenode.SafeModeException: safe mode is ON", AGAIN, "in safe mode"),
         ("org.apache.hadoop.security.AccessControlException: denied: user=x", REFUSED, "denied: user=x"),
+        (
+            "org.apache.hadoop.ipc.RemoteException(java.io.IOException): File /t/x could only be written to 0 of the 1 nodes.",
+            AGAIN,
+            "no DataNode that runs and has room",
+        ),
+        (
+            "org.apache.hadoop.ipc.RemoteException(org.apache.hadoop.hdfs.server.namenode.SafeModeException): Cannot create",
+            AGAIN,
+            "Cannot create (SafeModeException); HDFS takes no changes",
+        ),
         ("java.lang.OutOfMemoryError: Java heap space", UNKNOWN, "Java heap space (OutOfMemoryError)"),
         ("java.lang.ClassCastException: a is no b", UNKNOWN, "a is no b (ClassCastException)"),
         ("org.apache.spark.SparkException: Job 3 cancelled because SparkContext was shut down", AGAIN, ""),
