@@ -2,16 +2,21 @@
 
 PySpark has a function for it as well; it forks with Python code between fork and exec, which can deadlock in a process with
 threads, hands settings that are secret to the command line, and lets Java write to this process's own output.
+
+Java names local files by the locale that it finds at its start; in the C locale each letter beyond ASCII becomes a "?", in the
+folder of a partition, say. So it gets one in which it names them as this Python does (`locale_for_java`).
 Must not know: sessions, tables.
 """
 
 from __future__ import annotations
 
+import locale
 import logging
 import os
 import re
 import struct
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -46,7 +51,7 @@ class JavaFailed(SquallError):
     """Java, or Spark in it, did not start."""
 
 
-class Jvm:
+class JavaProcess:
     """A Java process with Py4J's server in it. It ends by itself when this process does, however that ends."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
@@ -66,7 +71,8 @@ class Jvm:
         """End the process, at once or nearly so. Nothing happens if it has ended."""
         assert self.process.stdin is not None
         if self.gateway is not None:
-            self.gateway.shutdown()
+            with suppress(Exception):  # it may be gone already, in any state
+                self.gateway.shutdown()
         with suppress(BrokenPipeError):
             self.process.stdin.close()  # it reads there, and ends with it
         try:
@@ -105,9 +111,10 @@ def start_jvm(
     conf: Mapping[str, str],
     environ: Mapping[str, str] | None = None,
     progress: Callable[[], None] = lambda: None,
-) -> Jvm:
+) -> JavaProcess:
     """Start Java with Spark's classes and connect to it; `NotInstalled`, `JavaFailed`. `environ`: added to ours."""
     require_spark()
+    _quieten_py4j()
     from pyspark.find_spark_home import _find_spark_home
 
     command = [str(Path(_find_spark_home(), "bin", "spark-submit"))]
@@ -118,6 +125,7 @@ def start_jvm(
         connection = Path(folder, "connection")
         env = {
             **os.environ,
+            **locale_for_java(sys.getfilesystemencoding(), locale.nl_langinfo(locale.CODESET)),
             **(environ or {}),
             "SPARK_CONNECT_MODE": "0",
             "_PYSPARK_DRIVER_CONN_INFO_PATH": str(connection),
@@ -130,28 +138,37 @@ def start_jvm(
             env=env,
             start_new_session=True,  # Ctrl-C in the terminal is for us
         )
-        jvm = Jvm(process)
+        java = JavaProcess(process)
         try:
-            _await_connection(jvm, connection, progress)
-            jvm.gateway = _connect(*_read_connection(connection.read_bytes()))
+            _await_connection(java, connection, progress)
+            java.gateway = _connect(*_read_connection(connection.read_bytes()))
+            java.gateway.proc = process  # where PySpark has it of those that it starts
         except BaseException:
-            jvm.process.kill()
-            jvm.stop()
+            java.process.kill()
+            java.stop()
             raise
-    return jvm
+    return java
 
 
-def _await_connection(jvm: Jvm, connection: Path, progress: Callable[[], None]) -> None:
+def locale_for_java(file_names: str, codeset: str) -> dict[str, str]:
+    """What Java's environment needs so that it names files as Python does: `file_names` is Python's encoding of them, `codeset`
+    the locale's. Python takes UTF-8 even where the locale is C."""
+    if file_names.lower() == "utf-8" != codeset.lower():
+        return {"LC_ALL": "C.UTF-8"}
+    return {}
+
+
+def _await_connection(java: JavaProcess, connection: Path, progress: Callable[[], None]) -> None:
     """Wait until Java has written where it listens (it renames the file into place)."""
     deadline = time.monotonic() + _START_SECONDS
     while not connection.is_file():
-        if not jvm.alive:
-            jvm._reader.join(_END_SECONDS)
+        if not java.alive:
+            java._reader.join(_END_SECONDS)
             raise JavaFailed(
-                f"Spark's Java process ended with code {jvm.process.returncode} as it started: {jvm.why()}"
+                f"Spark's Java process ended with code {java.process.returncode} as it started: {java.why()}"
             )
         if time.monotonic() > deadline:
-            raise JavaFailed(f"Spark's Java process does not answer after {_START_SECONDS:g} s: {jvm.why()}")
+            raise JavaFailed(f"Spark's Java process does not answer after {_START_SECONDS:g} s: {java.why()}")
         progress()
         time.sleep(_LOOK_SECONDS)
 
@@ -168,6 +185,20 @@ def _connect(port: int, secret: str) -> Any:
 
     with environment({"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}):
         return launch_gateway()  # type: ignore[no-untyped-call]
+
+
+def _quieten_py4j() -> None:
+    """Py4J tells of each connection that it closes, and logs the traceback of each call that its dead Java does not answer to
+    the root logger; the error says it too."""
+    if logging.getLogger("py4j").level == logging.NOTSET:
+        logging.getLogger("py4j").setLevel(logging.WARNING)
+    root = logging.getLogger()
+    if _no_py4j not in root.filters:
+        root.addFilter(_no_py4j)
+
+
+def _no_py4j(record: logging.LogRecord) -> bool:
+    return f"{os.sep}py4j{os.sep}" not in record.pathname
 
 
 def is_secret(name: str) -> bool:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from squall_io.spark.beat import Beat
 from squall_io.spark.java import require_packages
-from squall_io.spark.jvm import JavaFailed, Jvm, environment, start_jvm
+from squall_io.spark.jvm import JavaFailed, JavaProcess, environment, start_jvm
 from squall_io.spark.wishes import SQL_DEFAULTS, Wish, told, wish_problem
 from topology_api import SquallError
 
@@ -65,7 +65,7 @@ class _Process:
     lock: threading.Lock = field(default_factory=threading.Lock)
     shared: _Shared | None = None
     #: The Java that was started here, of the session that runs.
-    jvm: Jvm | None = None
+    jvm: JavaProcess | None = None
 
 
 _process: Final = _Process()
@@ -268,7 +268,6 @@ def _start_classic(wish: Wish, progress: Callable[[], None]) -> SparkSession:
             f"Spark runs in this process already (master {SparkContext._active_spark_context.master}), and there is one Spark"
             f" driver in a process; wanted was {wish}"
         )
-    _quieten_py4j()
     local = {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable} if wish.is_local else {}
     before = {name: value for name, value in local.items() if name not in os.environ}
     jvm = start_jvm(wish.settings, before, progress)
@@ -287,7 +286,7 @@ def _start_classic(wish: Wish, progress: Callable[[], None]) -> SparkSession:
         raise
 
 
-def _reason_of(error: Exception, jvm: Jvm) -> str:
+def _reason_of(error: Exception, jvm: JavaProcess) -> str:
     """What was wrong, in one line: the error's own word if Java still answers, and what stands in its log."""
     java = getattr(error, "java_exception", None)
     try:
@@ -370,17 +369,3 @@ def _sigint_kept() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def _quieten_py4j() -> None:
-    """Py4J tells of each connection that it closes, and logs the traceback of each call that its dead Java does not answer to
-    the root logger; the error says it too."""
-    if logging.getLogger("py4j").level == logging.NOTSET:
-        logging.getLogger("py4j").setLevel(logging.WARNING)
-    root = logging.getLogger()
-    if _no_py4j not in root.filters:
-        root.addFilter(_no_py4j)
-
-
-def _no_py4j(record: logging.LogRecord) -> bool:
-    return f"{os.sep}py4j{os.sep}" not in record.pathname

@@ -71,13 +71,6 @@ def _give_back(shared: _Shared) -> None:
         shared.jvm.close()
 
 
-def _lent(jvm: Jvm) -> Jvm:
-    """The same JVM for a store, which does not end it."""
-    from squall_io.spark.stores.gateway import Jvm
-
-    return Jvm(jvm.gateway, jvm.configuration, own=False)
-
-
 def _has_ended(jvm: Jvm) -> bool:
     return jvm.gateway.proc.poll() is not None
 
@@ -163,7 +156,7 @@ class SteadyStore:
             if self._store is None:
                 self._shared = _borrow(self._conf)
                 try:
-                    self._store = open_files(self._path, jvm=_lent(self._shared.jvm), conf=self._conf)
+                    self._store = open_files(self._path, jvm=self._shared.jvm.lent(), conf=self._conf)
                 except BaseException:
                     self._drop()
                     raise

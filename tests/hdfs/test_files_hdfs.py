@@ -29,11 +29,6 @@ def jvm(hdfs: HdfsServer) -> Iterator[Jvm]:
     own.close()
 
 
-def lent(jvm: Jvm) -> Jvm:
-    """The same JVM, which a store does not end."""
-    return Jvm(jvm.gateway, jvm.configuration, own=False)
-
-
 def by_webhdfs(hdfs: HdfsServer, path: str) -> Store:
     return open_files(path, conf={"squall.webhdfs.address": hdfs.webhdfs})
 
@@ -41,7 +36,7 @@ def by_webhdfs(hdfs: HdfsServer, path: str) -> Store:
 @pytest.fixture
 def both(hdfs: HdfsServer, hdfs_path: str, jvm: Jvm) -> list[Files]:
     """A store of each kind, over a table of this test alone each."""
-    return [HadoopFiles(f"{hdfs_path}/1", lent(jvm)), by_webhdfs(hdfs, f"{hdfs_path}/2")]
+    return [HadoopFiles(f"{hdfs_path}/1", jvm.lent()), by_webhdfs(hdfs, f"{hdfs_path}/2")]
 
 
 class TestHadoopFiles(FilesContract):
@@ -49,11 +44,11 @@ class TestHadoopFiles(FilesContract):
 
     @pytest.fixture
     def files(self, hdfs_path: str, jvm: Jvm) -> Files:
-        return HadoopFiles(hdfs_path, lent(jvm))
+        return HadoopFiles(hdfs_path, jvm.lent())
 
     @pytest.fixture
     def other(self, hdfs_path: str, jvm: Jvm) -> Files:
-        return HadoopFiles(hdfs_path, lent(jvm))
+        return HadoopFiles(hdfs_path, jvm.lent())
 
 
 class TestWebHdfsFiles(FilesContract):
@@ -65,11 +60,11 @@ class TestWebHdfsFiles(FilesContract):
 
     @pytest.fixture
     def other(self, hdfs_path: str, jvm: Jvm) -> Files:
-        return HadoopFiles(hdfs_path, lent(jvm))
+        return HadoopFiles(hdfs_path, jvm.lent())
 
 
 def test_a_long_folder_is_listed_whole(hdfs: HdfsServer, hdfs_path: str, jvm: Jvm) -> None:
-    files = HadoopFiles(hdfs_path, lent(jvm))
+    files = HadoopFiles(hdfs_path, jvm.lent())
     made = [f"{n:04d}" for n in range(1_100)]  # the NameNode gives 1,000 at a time
     fs = jvm.java.org.apache.hadoop.fs
     system = fs.FileSystem.get(jvm.java.java.net.URI(hdfs_path), jvm.configuration)
@@ -131,7 +126,7 @@ def test_a_wrong_path_is_named_with_what_helps(
     jvm: Jvm, path: str, kind: type[FilesError], text: str
 ) -> None:
     with pytest.raises(kind, match=text) as raised:
-        open_files(path, jvm=lent(jvm)).list("")
+        open_files(path, jvm=jvm.lent()).list("")
     assert str(raised.value).startswith(f"cannot {'list' if kind is FilesUnavailable else 'open'} {path}")
     assert "\n" not in str(raised.value)
 
@@ -141,7 +136,7 @@ def test_where_a_rename_has_no_single_winner_nothing_is_written_without_consent(
 ) -> None:
     by_webhdfs(hdfs, hdfs_path).put_if_absent("a", b"1")
     other = hdfs_path.replace(hdfs.url, f"webhdfs://{hdfs.webhdfs}")  # Squall takes it for any other scheme
-    with open_files(other, jvm=lent(jvm)) as reader:
+    with open_files(other, jvm=jvm.lent()) as reader:
         assert reader.read("a") == b"1"
         for call in (
             lambda: reader.put_if_absent("b", b"1"),
@@ -152,7 +147,7 @@ def test_where_a_rename_has_no_single_winner_nothing_is_written_without_consent(
             with pytest.raises(FilesRefused, match=r"no rename on webhdfs://.*squall\.unsafe\.store=true"):
                 call()
     assert "may be there twice" not in caplog.text
-    with open_files(other, jvm=lent(jvm), conf={"squall.unsafe.store": "true"}) as writer:
+    with open_files(other, jvm=jvm.lent(), conf={"squall.unsafe.store": "true"}) as writer:
         with pytest.raises(FilesRefused) as raised:
             writer.delete("a")
         assert "jersey" in str(raised.value)  # it was tried: PySpark lacks a jar for it
@@ -217,7 +212,7 @@ def test_spark_connect_reaches_hdfs_by_webhdfs_and_says_so(hdfs: HdfsServer, hdf
 def test_a_path_of_viewfs_is_taken_as_hdfs_is(hdfs: HdfsServer, hdfs_path: str, jvm: Jvm) -> None:
     mounts = jvm.java.org.apache.hadoop.conf.Configuration(jvm.configuration)
     mounts.set("fs.viewfs.mounttable.here.link./mine", hdfs_path)
-    with open_files("viewfs://here/mine/t", jvm=Jvm(jvm.gateway, mounts, own=False)) as files:
+    with open_files("viewfs://here/mine/t", jvm=Jvm(jvm.gateway, mounts)) as files:
         assert files.put_if_absent("a/b", b"1")
         assert not files.put_if_absent("a/b", b"2")
         assert not files.move_if_absent("a/b", "a/b")

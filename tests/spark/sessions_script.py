@@ -25,16 +25,19 @@ CONF = {
 }
 
 
+PLACES = ("Zürich", "東京", "Rome")
+
+
 class Numbers(Spout):
     """Emits numbers, tracked."""
 
-    outputs = Fields("number")
+    outputs = Fields("number", "place")
     next = 0
 
     def next_tuple(self) -> None:
         if self.next == 60:
             return self.finish()
-        self.emit((self.next,), message_id=self.next)
+        self.emit((self.next, PLACES[self.next % 3]), message_id=self.next)
         self.next += 1
         return None
 
@@ -58,7 +61,13 @@ def store_numbers(table: Path) -> tuple[int, int]:
     builder = TopologyBuilder("numbers")
     builder.set_spout("numbers", Numbers())
     stored = SparkSink(
-        str(table), "number int", batch_size=10, batch_interval=0.5, master="local[1]", conf=CONF
+        str(table),
+        "number int, place string",
+        partition_by="place",
+        batch_size=10,
+        batch_interval=0.5,
+        master="local[1]",
+        conf=CONF,
     )
     builder.set_bolt("store", stored, parallelism=2).shuffle_grouping("numbers")
     with LocalCluster() as cluster:
@@ -89,6 +98,8 @@ def main(table: Path, out: Path) -> None:
         found["renewed by the sink"] = session is lease.session and session is not broken
         rows = read_committed(session, str(table)).collect()
         found["numbers"] = sorted(row["number"] for row in rows)
+        found["places"] = sorted({row["place"] for row in rows})
+        found["folders"] = sorted(each.name for each in table.glob("place=*"))
         second = jvm_process()
     found["second has ended"] = second.poll() is not None
     found["interrupt"] = signal.getsignal(signal.SIGINT) is before

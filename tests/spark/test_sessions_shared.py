@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -21,35 +21,40 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.timeout(400)
-def test_a_process_shares_a_session_and_gets_another_when_java_is_killed(tmp_path: Path) -> None:
-    out = tmp_path / "found.json"
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What sessions_script found, run in the C locale: as it is in containers and under cron."""
+    folder = tmp_path_factory.mktemp("sessions")
+    out = folder / "found.json"
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-m", "tests.spark.sessions_script", tmp_path / "table", out],
+        [sys.executable, "-W", "error", "-m", "tests.spark.sessions_script", folder / "table", out],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "LC_ALL": "C"},
         capture_output=True,
         text=True,
         timeout=380,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    found = json.loads(out.read_text())
-    assert "Invalid maximum heap size" in found.pop("wrong memory")
-    mismatch = found.pop("mismatch")
-    assert "with master local[1]" in mismatch and "wanted was master local[2]" in mismatch
-    assert found == {
-        "settled": [60, 0],
-        "same process": False,
-        "first has ended": True,
-        "renewed by the sink": True,
-        "numbers": list(range(60)),  # each once, though Java was killed as they were written
-        "second has ended": True,
-        "interrupt": True,
-        "threads": [],
-    }
-    assert done.stdout == ""
-    assert "Traceback" not in done.stderr
+    return {**json.loads(out.read_text()), "stdout": done.stdout, "stderr": done.stderr}
+
+
+@pytest.mark.timeout(400)
+def test_a_process_shares_a_session_and_gets_another_when_java_is_killed(found: dict[str, Any]) -> None:
+    assert "Invalid maximum heap size" in found["wrong memory"]
+    assert "with master local[1]" in found["mismatch"] and "wanted was master local[2]" in found["mismatch"]
+    assert found["settled"] == [60, 0]
+    assert found["numbers"] == list(range(60))  # each once, though Java was killed as they were written
+    assert not found["same process"] and found["first has ended"] and found["renewed by the sink"]
+    assert found["second has ended"] and found["threads"] == []
+    assert found["interrupt"]
+    assert found["stdout"] == "" and "Traceback" not in found["stderr"]
+
+
+@pytest.mark.timeout(400)
+def test_folders_of_partitions_keep_letters_beyond_ascii_in_the_c_locale(found: dict[str, Any]) -> None:
+    assert found["places"] == ["Rome", "Zürich", "東京"]
+    assert found["folders"] == ["place=Rome", "place=Zürich", "place=東京"]
 
 
 def test_a_session_that_the_user_has_made_is_used_and_not_stopped(spark: SparkSession) -> None:

@@ -38,6 +38,7 @@ def spark_error(trace: str, name: str = "Py4JJavaError", module: str = "py4j.pro
         ("java.nio.channels.ClosedByInterruptException", AGAIN, "ClosedByInterruptException"),
         ("org.apache.hadoop.hdfs.server.namenode.SafeModeException: safe mode is ON", AGAIN, "in safe mode"),
         ("org.apache.hadoop.security.AccessControlException: denied: user=x", REFUSED, "denied: user=x"),
+        ("java.nio.file.InvalidPathException: Malformed input: /t/p=Zürich", REFUSED, "with LC_ALL=C.UTF-8"),
         (
             "org.apache.hadoop.ipc.RemoteException(java.io.IOException): File /t/x could only be written to 0 of the 1 nodes.",
             AGAIN,

@@ -17,6 +17,7 @@ from squall_io.spark.java import (
     require_packages,
     version_in,
 )
+from squall_io.spark.jvm import locale_for_java
 
 
 def made_up_java(folder: Path, says: str, code: int = 0) -> Path:
@@ -111,3 +112,15 @@ def test_a_spark_home_of_another_version_is_told(tmp_path: Path) -> None:
     (tmp_path / "jars" / "spark-core_2.12-3.5.1.jar").rename(tmp_path / "jars" / "spark-core_2.13-4.3.0.jar")
     assert java.spark_home_problem({"SPARK_HOME": str(tmp_path)}) is None
     assert java.spark_home_problem({}) is None
+
+
+@pytest.mark.parametrize(
+    ("file_names", "codeset", "added"),
+    [
+        ("utf-8", "UTF-8", {}),  # as most people have it
+        ("utf-8", "ANSI_X3.4-1968", {"LC_ALL": "C.UTF-8"}),  # LC_ALL=C, where Python takes UTF-8 all the same
+        ("iso8859-1", "ISO-8859-1", {}),
+    ],
+)
+def test_java_names_files_as_this_python_does(file_names: str, codeset: str, added: dict[str, str]) -> None:
+    assert locale_for_java(file_names, codeset) == added

@@ -5,15 +5,11 @@ Must not know: tables, files.
 
 from __future__ import annotations
 
-import subprocess
-import tempfile
 import threading
-import warnings
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from squall_io.spark.java import require_spark
+from squall_io.spark.jvm import JavaFailed, JavaProcess, start_jvm
 from squall_io.spark.manifest.files import FilesUnavailable
 
 if TYPE_CHECKING:
@@ -27,7 +23,6 @@ _LAUNCH: Final = {
     "spark.driver.memory": "256m",
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
-_END_SECS: Final = 10.0
 
 #: What Hadoop's client does as it comes, and what suits a caller that tries again by itself: (setting, Hadoop's, ours). What
 #: somebody has set otherwise is left alone.
@@ -46,11 +41,11 @@ _SETTINGS: Final = (
 class Jvm:
     """A JVM that can be asked, and a Hadoop configuration in it. `close` ends it if it is our own."""
 
-    def __init__(self, gateway: Any, configuration: Any, *, own: bool) -> None:
+    def __init__(self, gateway: Any, configuration: Any, process: JavaProcess | None = None) -> None:
         self.gateway = gateway
         self.java = gateway.jvm
         self.configuration = configuration
-        self._own = own
+        self._process = process
         self._lock = threading.Lock()
         for name, theirs, ours in _SETTINGS:
             if configuration.get(name) in (None, theirs):
@@ -62,63 +57,39 @@ class Jvm:
         context: Any = session.sparkContext
         gateway = context._gateway
         theirs = context._jsc.hadoopConfiguration()
-        return cls(gateway, gateway.jvm.org.apache.hadoop.conf.Configuration(theirs), own=False)
+        return cls(gateway, gateway.jvm.org.apache.hadoop.conf.Configuration(theirs))
 
     @classmethod
     def own(cls, conf: Mapping[str, str]) -> Jvm:
         """A JVM of our own, up in a second or two, with what `conf` says of Hadoop; `NotInstalled`, `FilesUnavailable`."""
-        require_spark()
-        gateway = _launch()
-        configuration = gateway.jvm.org.apache.hadoop.conf.Configuration()
-        for name, value in conf.items():
-            if name.startswith(HADOOP):  # not by the command line, which everybody on the machine can read
-                configuration.set(name[len(HADOOP) :], value)
-        return cls(
-            gateway, configuration, own=gateway.proc is not None
-        )  # None: PySpark was given one that runs
+        try:
+            process = start_jvm(_LAUNCH)
+        except JavaFailed as error:
+            raise FilesUnavailable(f"no JVM can be had to ask file systems: {error}") from None
+        try:
+            configuration = process.gateway.jvm.org.apache.hadoop.conf.Configuration()
+            for name, value in conf.items():
+                if name.startswith(
+                    HADOOP
+                ):  # not by the command line, which everybody on the machine can read
+                    configuration.set(name[len(HADOOP) :], value)
+            return cls(process.gateway, configuration, process)
+        except BaseException:
+            process.stop()
+            raise
+
+    def lent(self) -> Jvm:
+        """The same JVM for somebody who does not end it."""
+        return Jvm(self.gateway, self.configuration)
 
     def close(self) -> None:
         """End the JVM if it is our own."""
         with self._lock:
-            own, self._own = self._own, False
-        if not own:
-            return
-        with suppress(Exception):  # it may be gone already, in any state
-            self.gateway.shutdown()
-        process = self.gateway.proc
-        process.stdin.close()  # which is what it ends by
-        try:
-            process.wait(_END_SECS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+            process, self._process = self._process, None
+        if process is not None:
+            process.stop()
 
 
 def is_classic(session: SparkSession) -> bool:
     """Whether a session has a JVM of its own: those of Spark Connect have not."""
     return getattr(session, "_jsc", None) is not None
-
-
-class _Options:
-    """What `launch_gateway` asks a SparkConf for."""
-
-    def getAll(self) -> list[tuple[str, str]]:
-        return list(_LAUNCH.items())
-
-
-def _launch() -> Any:
-    from pyspark import java_gateway
-    from pyspark.errors import PySparkRuntimeError
-
-    launch: Any = java_gateway.launch_gateway
-    with tempfile.TemporaryFile() as log:
-        try:
-            with warnings.catch_warnings():
-                # PySpark forks with a function of its own, of which newer Pythons warn where there are threads.
-                warnings.simplefilter("ignore", DeprecationWarning)
-                return launch(_Options(), {"stdout": log, "stderr": log})
-        except PySparkRuntimeError:
-            log.seek(0)
-            said = log.read().decode(errors="replace").strip().splitlines()
-            last = said[-1] if said else "it has said nothing"
-            raise FilesUnavailable(f"the JVM that asks file systems has ended at its start: {last}") from None

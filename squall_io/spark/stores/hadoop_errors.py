@@ -31,6 +31,10 @@ _NO_HOST: Final = "is the host's name right?"
 _QUOTA: Final = "the quota of a folder above is used up"
 _FILE_ABOVE: Final = "a file lies where a folder must be; give another path"
 _NAME: Final = "give another path"
+_LOCALE: Final = (
+    "if it has letters beyond ASCII, the Java of this Spark was started in a locale without them: start it with"
+    " LC_ALL=C.UTF-8"
+)
 _UP: Final = "is HDFS running there, and are host and port right?"
 _SLOW: Final = "it has not answered in time"
 _SIGN_IN: Final = "this cluster wants a sign-in that the worker has not made"
@@ -44,6 +48,7 @@ _KNOWN: Final[dict[str, tuple[type[FilesError], str]]] = {
     "org.apache.hadoop.fs.permission.AccessControlException": (FilesRefused, _PERMISSION),
     "org.apache.hadoop.security.AccessControlException": (FilesRefused, _PERMISSION),
     "java.nio.file.AccessDeniedException": (FilesRefused, _PERMISSION),
+    "java.nio.file.InvalidPathException": (FilesRefused, _LOCALE),
     "java.lang.SecurityException": (FilesRefused, _SIGN_IN),
     "javax.security.sasl.SaslException": (FilesRefused, _SIGN_IN),
     "org.apache.hadoop.security.KerberosAuthException": (FilesRefused, _SIGN_IN),
