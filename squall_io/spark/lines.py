@@ -62,7 +62,7 @@ class HdfsLines(ReadingSpout):
     positions: a folder in which is kept how far the tasks have come; None: one of this submission alone, in `_squall/readers`
         below the files. With a folder of your own a topology that is submitted again goes on where the last one ended.
     replay: as `Spout.replay`.
-    conf: settings of Spark (`spark.hadoop.` and Hadoop's own) for the file system.
+    conf: settings for the file system: Hadoop's, as `spark.hadoop....`, and `squall.webhdfs.address`.
     """
 
     def __init__(
