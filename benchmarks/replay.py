@@ -27,8 +27,10 @@ from benchmarks.sentences import sentences
 from examples import word_count
 from squall_io.spark.replay import Replayed, replay_topology
 from squall_io.spark.replay.component_task import run_tasks
+from squall_io.spark.replay.frames import to_arrow
+from squall_io.spark.replay.output_blobs import from_blob
 from squall_io.spark.replay.plan import ReplayPlan, plan_replay
-from squall_io.spark.replay.records import BEGIN, Record, decode
+from squall_io.spark.replay.records import BEGIN, Record
 from squall_io.spark.replay.source_rows import route_rows
 from squall_io.spark.rows import RowChecker
 from squall_io.spark.schema import parse_schema
@@ -83,17 +85,16 @@ def step(plan: ReplayPlan, name: str, records: list[Record]) -> list[Record]:
     tasks = plan.tasks_of[name]
     own = [record for record in records if record.target in tasks]
     own += [Record(task, BEGIN, -1, -1, b"") for task in tasks]
-    return list(run_tasks(plan, sorted(own, key=lambda record: record[:4]), {}))
+    checkers = {plan.number_of[key]: RowChecker(parse_schema(SCHEMA)) for key in plan.outputs.values()}
+    return list(run_tasks(plan, sorted(own, key=lambda record: record[:4]), checkers))
 
 
 def to_rows(records: list[Record]) -> Iterator[Any]:
-    """An output's records as Arrow tables."""
+    """An output's records as Arrow's, by way of what Spark keeps."""
     checker = RowChecker(parse_schema(SCHEMA))
-    for record in records:
-        if record.stream >= 0:
-            columns, bad = checker.split(decode(record.blob).rows)
-            assert not bad
-            yield checker.table(columns)
+    for batch in to_arrow(record for record in records if record.stream >= 0):
+        for blob in batch.column(4):
+            yield from from_blob(blob.as_buffer(), checker)
 
 
 def parts(lines: list[str]) -> dict[str, float]:

@@ -13,7 +13,7 @@ from typing import Any
 from squall_io.spark.replay.component_task import run_tasks
 from squall_io.spark.replay.notes import ErrorNote, Totals, decode_errors, decode_totals
 from squall_io.spark.replay.plan import ReplayPlan, plan_replay
-from squall_io.spark.replay.records import BEGIN, ERRORS, NOBODY, TOTALS, Record, decode
+from squall_io.spark.replay.records import BEGIN, ERRORS, NOBODY, TOTALS, Checked, Record, arrived
 from squall_io.spark.replay.source_rows import route_rows
 from squall_io.spark.rows import RowChecker
 from topology_api import Topology
@@ -75,10 +75,11 @@ def replay_plan(
     for record in every:
         assert record.target == NOBODY
         if record.stream == ERRORS:
-            done.errors += decode_errors(record.blob)
+            done.errors += decode_errors(arrived(record))
         elif record.stream == TOTALS:
-            done.totals.append(decode_totals(record.blob))
+            done.totals.append(decode_totals(arrived(record)))
         else:
-            found[record.stream] += decode(record.blob).rows
+            assert isinstance(record.blob, Checked)
+            found[record.stream] += zip(*record.blob.columns.values)
     done.outputs = {name: found[plan.number_of[key]] for name, key in plan.outputs.items()}
     return done

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
 from local_cluster.testing import complete_topology
+from squall_io.spark.replay.plan import plan_replay
+from squall_io.spark.replay.records import Checked, arrived
+from squall_io.spark.replay.source_rows import route_rows
 from tests.squall_io.replay_in_memory import Replayed, replay
 from tests.squall_io.replay_topologies import (
     Batches,
@@ -118,14 +122,22 @@ def test_a_bolt_knows_its_place_and_has_a_directory_that_goes_with_it() -> None:
             at = self.context
             folder = at.directory
             self.emit(
-                (at.component, at.task, at.index, at.tasks("it"), folder.is_dir(), folder, at.topology_id)
+                (
+                    at.component,
+                    at.task,
+                    at.index,
+                    at.tasks("it"),
+                    folder.is_dir(),
+                    str(folder),
+                    at.topology_id,
+                )
             )
 
     first, second = sorted(numbers(Place(), 2, parallelism=2).output)
     assert first[:5] == ("it", 2, 0, [2, 3], True)
     assert second[:5] == ("it", 3, 1, [2, 3], True)
     assert first[6] == "replay-1"
-    assert not first[5].exists() and first[5] != second[5]
+    assert not Path(first[5]).exists() and first[5] != second[5]
 
 
 # Groupings.
@@ -318,12 +330,23 @@ def test_a_task_that_is_run_again_gives_the_same_records() -> None:
 
 
 def test_large_values_travel_in_small_records() -> None:
+    plan = plan_replay(word_count(), ["lines"], ["count"], None, 0.0)
+    lines = [(str(number) * 300_000,) for number in range(40)]
+    blobs = [arrived(record) for record in route_rows(plan, plan.sources[0], 0, [lines])]
+    assert max(map(len, blobs)) < 2 << 20
+    assert sum(map(len, blobs)) > sum(len(line) for (line,) in lines)
+
+
+def test_an_output_of_large_values_gathers_few_of_them() -> None:
     class Large(Bolt):
         outputs = Fields("text")
 
         def execute(self, tup: Tuple) -> None:
-            self.emit(("x" * 300_000,))
+            self.emit((str(tup[0]) * 100_000,))
 
-    batch = numbers(Large(), 40)
-    assert len(batch.output) == 40
-    assert max(len(record.blob) for record in batch.records) < 2 << 20
+    batch = numbers(Large(), 1000)
+    assert len(batch.output) == 1000
+    sizes = [
+        len(record.blob.columns.values[0]) for record in batch.records if isinstance(record.blob, Checked)
+    ]
+    assert max(sizes[1:]) < 10

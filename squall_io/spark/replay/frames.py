@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from squall_io.spark.replay.component_task import run_tasks
 from squall_io.spark.replay.notes import ErrorNote, decode_errors
+from squall_io.spark.replay.output_blobs import from_blob, to_blobs
 from squall_io.spark.replay.plan import ReplayPlan, StreamKey
-from squall_io.spark.replay.problems import ReplayFailed
-from squall_io.spark.replay.records import BEGIN, ERRORS, NOBODY, Record, Row, decode
+from squall_io.spark.replay.records import BEGIN, ERRORS, NOBODY, Buffer, Checked, Record, Row, arrived
 from squall_io.spark.replay.source_rows import route_rows
 from squall_io.spark.row_files import plain_values
 from squall_io.spark.rows import RowChecker
@@ -99,10 +99,7 @@ def output_rows(records: DataFrame, plan: ReplayPlan, key: StreamKey, schema: Sc
     def in_worker(batches: Batches) -> Batches:
         checker = RowChecker(schema)
         for record in from_arrow(batches):
-            columns, bad = checker.split(decode(record.blob).rows)
-            if bad:  # they were checked where they were emitted
-                raise ReplayFailed(f"output {str(key)!r}: {bad[0][1]}")
-            yield from checker.table(columns).to_batches()
+            yield from from_blob(arrived(record), checker)
 
     return noted(records, plan.number_of[key]).mapInArrow(in_worker, str(schema))
 
@@ -113,7 +110,7 @@ def error_rows(records: Sequence[DataFrame], plan: ReplayPlan) -> DataFrame:
 
     def in_worker(batches: Batches) -> Batches:
         for record in from_arrow(batches):
-            yield errors_to_arrow(decode_errors(record.blob), sources)
+            yield errors_to_arrow(decode_errors(arrived(record)), sources)
 
     every = reduce(lambda one, other: one.unionAll(other), (noted(each, ERRORS) for each in records))
     return every.mapInArrow(in_worker, ERROR_ROWS)
@@ -149,14 +146,15 @@ def to_arrow(records: Iterable[Record]) -> Batches:
         columns = [pa.array(column, kind) for column, kind in zip(zip(*waiting), types)]
         return pa.RecordBatch.from_arrays(columns, names)
 
-    waiting: list[Record] = []
+    waiting: list[tuple[int, int, int, int, Buffer]] = []
     size = 0
-    for record in records:
-        waiting.append(record)
-        size += len(record.blob)
-        if size >= _AT_ONCE:
-            yield batch()
-            waiting, size = [], 0
+    for target, stream, sender, seq, blob in records:
+        for each in to_blobs(blob) if isinstance(blob, Checked) else (blob,):
+            waiting.append((target, stream, sender, seq, each))
+            size += len(each)
+            if size >= _AT_ONCE:
+                yield batch()
+                waiting, size = [], 0
     if waiting:
         yield batch()
 

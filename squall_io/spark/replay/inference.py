@@ -14,6 +14,7 @@ from decimal import Decimal as DecimalValue
 from enum import Enum
 from typing import Any, Final, TypeAlias
 
+from squall_io.spark.replay.records import columns_of
 from squall_io.spark.schema import Schema
 from squall_io.spark.types import MAX_PRECISION, WHOLE, Array, Column, Decimal, Map, Simple, Struct, Type
 from topology_api.wording import typed
@@ -46,7 +47,7 @@ class Conflict(Exception):
 
 def kinds_of(fields: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[Kind]:
     """The type of each field of some rows; `Conflict` names the field."""
-    return [kind_of_all(f"field {name!r}", column) for name, column in zip(fields, zip(*rows))]
+    return [kind_of_all(f"field {name!r}", column) for name, column in zip(fields, columns_of(rows))]
 
 
 def kind_of_all(where: str, values: Sequence[Any]) -> Kind:

@@ -8,15 +8,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from squall.transport.frames import Batch
 from squall_io.spark.replay.inference import Conflict, kinds_of, merge_all, schema_of
 from squall_io.spark.replay.notes import FIRST, ErrorNote, Totals, encode_errors
 from squall_io.spark.replay.plan import ReplayPlan, StreamKey
 from squall_io.spark.replay.records import (
     ERRORS,
     MOST_BYTES,
+    MOST_ROWS,
     MOST_TUPLES,
     NOBODY,
     TOTALS,
+    Buffer,
+    Checked,
     More,
     Record,
     Row,
@@ -25,14 +29,31 @@ from squall_io.spark.replay.records import (
     encode_all,
     origin_of,
 )
-from squall_io.spark.rows import RowChecker
+from squall_io.spark.rows import Columns, RowChecker
 from topology_api.tuples import Source
 from worker.emitter import short
 from worker.outbox import Outbox
-from worker.router import Output, ShuffleRoute
+from worker.router import Output, Route
 
 #: Errors that wait to be noted.
 _ERRORS_AT_ONCE: Final = 100
+#: Tuples that an outbox gathers as long as nobody knows how large they are.
+_FIRST: Final = 64
+#: Rows that are looked at to know that.
+_LOOKED_AT: Final = 8
+
+
+class OutputRoute(Route):
+    """To the frame that an output is."""
+
+    __slots__ = ("box", "boxes")
+
+    def __init__(self, box: Outbox) -> None:
+        self.box = box
+        self.boxes = [box]
+
+    def pick(self, row: Row) -> Outbox:
+        return self.box
 
 
 class Sender:
@@ -60,34 +81,32 @@ class Sender:
         self.errors: list[ErrorNote] = []
         #: By output stream without a schema: what checks rows of the types that were seen.
         self.found: dict[int, RowChecker] = {}
-        #: Tuples that an outbox gathers: fewer of large ones.
-        self.least = 64
+        #: Tuples that an outbox gathers, for a task and for an output: fewer of large ones.
+        self.least = self.least_rows = _FIRST
 
     def take(self) -> list[Record]:
         """The records since the last time."""
         records, self.records = self.records, []
         return records
 
-    def drain(self, dirty: list[Outbox], least: int) -> list[Outbox]:
-        """Send what is in outboxes with at least so many tuples; the others."""
+    def drain(self, dirty: list[Outbox], everything: bool = False) -> list[Outbox]:
+        """Send what is in outboxes that have gathered enough, or have anything; the others."""
         left = []
         for box in dirty:
-            if len(box.rows) < least:
+            least = self.least_rows if box.target == NOBODY else self.least
+            if len(box.rows) < least and not everything:
                 left.append(box)
-            else:
-                batch = box.take(len(box.rows))
+                continue
+            batch = box.take(len(box.rows))
+            if box.target == NOBODY:
+                self.put_out(box.source, batch)
+            elif box.target in self.plan.running:
                 self.send(box.source, box.target, batch.rows, batch.roots, batch.more)
         return left
 
     def send(self, source: Source, target: int, rows: list[Row], roots: list[int], more: More) -> None:
-        """Send tuples to a task that is run, or to the frame that an output is."""
+        """Send tuples to a task that is run."""
         stream = self.plan.number_of[StreamKey(source.component, source.stream)]
-        if target == NOBODY:
-            rows, roots, more = self.without(self.misfits(stream, source, rows), source, rows, roots, more)
-        elif target not in self.plan.running:
-            return
-        if not rows:
-            return
         try:
             blobs = encode_all(rows, roots, more)
         except Unpicklable:
@@ -99,20 +118,40 @@ class Sender:
             size = max(1, sum(map(len, blobs)) // len(rows))
             self.least = max(1, min(MOST_TUPLES, MOST_BYTES // 4 // size))
 
-    def put(self, target: int, stream: int, blob: bytes) -> None:
+    def put_out(self, source: Source, batch: Batch) -> None:
+        """Hand tuples over to the frame that an output is; each that does not fit is an error of its emitter's."""
+        stream = self.plan.number_of[StreamKey(source.component, source.stream)]
+        start = 0
+        while start < len(batch):
+            rows = batch.rows[start : start + self.least_rows]
+            checker = self.checker_of(stream, source, rows)
+            if checker is None:  # the job fails by it
+                return
+            columns, bad = checker.split(rows)
+            for at, why in bad:
+                more = batch.more.get(start + at, ())
+                trees = [batch.roots[start + at], *(root for root, _ in more)]
+                self.fail("emit", source, values_text(rows[at]), trees, why)
+            start += len(rows)
+            if columns.rows:
+                self.put(NOBODY, stream, Checked(columns, checker))
+                self.least_rows = max(1, min(MOST_ROWS, MOST_BYTES // 4 // size_of(columns)))
+
+    def put(self, target: int, stream: int, blob: Buffer | Checked) -> None:
         """One record."""
         self.records.append(Record(target, stream, self.sender, self.seq, blob))
         self.seq += 1
 
-    def misfits(self, stream: int, source: Source, rows: list[Row]) -> list[tuple[int, str]]:
-        """The rows that are none of the output's: by its schema, or, without one, by these rows' types, which are noted."""
+    def checker_of(self, stream: int, source: Source, rows: list[Row]) -> RowChecker | None:
+        """What checks rows of an output: by its schema, or, without one, by these rows' types, which are noted; None when
+        there is no schema for them."""
         checker = self.checkers.get(stream)
         if checker is None and stream not in self.totals.conflicts:
             try:
                 checker = self.note_kinds(stream, source.fields, rows)
             except Conflict as conflict:
                 self.totals.conflicts[stream] = str(conflict)
-        return [] if checker is None else checker.split(rows)[1]
+        return checker
 
     def note_kinds(self, stream: int, fields: Sequence[str], rows: list[Row]) -> RowChecker:
         """Note the types of an output's rows; what checks rows of these types."""
@@ -134,8 +173,6 @@ class Sender:
         more: More,
     ) -> tuple[list[Row], list[int], More]:
         """The other tuples; each bad one is an error of its emitter's."""
-        if not bad:
-            return rows, roots, more
         for at, why in bad:
             trees = [roots[at], *(root for root, _ in more.get(at, ()))]
             self.fail("emit", source, values_text(rows[at]), trees, why)
@@ -185,6 +222,13 @@ class Sender:
         self.put(self.heir, TOTALS, dumps(self.totals))
 
 
+def size_of(columns: Columns) -> int:
+    """Bytes that a row has, about: as a pickle, looking at a few."""
+    some = range(0, columns.rows, -(-columns.rows // _LOOKED_AT))
+    sizes = [len(dumps([values[at] for values in columns.values])) for at in some]
+    return sum(sizes) // len(sizes)
+
+
 def unpicklable(source: Source, rows: Sequence[Row]) -> list[tuple[int, str]]:
     """The rows that cannot be pickled, each with the field at fault."""
     found = []
@@ -219,6 +263,6 @@ def values_text(row: Row) -> str:
 def add_output(output: Output) -> None:
     """Let a stream's tuples go into a frame as well. By a route that is asked, as a stream with one reader has: the emitter's
     short way is open to it, and not to a tuple that goes to fixed outboxes."""
-    output.picked.append(ShuffleRoute([Outbox(output.source, NOBODY)], 0))
+    output.picked.append(OutputRoute(Outbox(output.source, NOBODY)))
     output.only, output.key = None, -1  # what was noted of the routes before
     output.shorten()

@@ -98,9 +98,9 @@ class Routing:
             root += 1
         self.totals.emitted += len(rows)
         self.root = root
-        self.dirty = self.sender.drain(self.dirty, self.sender.least)
+        self.dirty = self.sender.drain(self.dirty)
 
     def end(self) -> None:
         """Send what is left, and the notes."""
-        self.sender.drain(self.dirty, 1)
+        self.sender.drain(self.dirty, everything=True)
         self.sender.finish()
