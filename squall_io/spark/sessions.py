@@ -23,9 +23,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
 from squall_io.spark.beat import Beat
-from squall_io.spark.java import require_packages
+from squall_io.spark.java import NotInstalled, require_packages
 from squall_io.spark.jvm import JavaFailed, JavaProcess, environment, start_jvm
-from squall_io.spark.wishes import SQL_DEFAULTS, Wish, told, wish_problem
+from squall_io.spark.wishes import Wish, told, wish_problem
 from topology_api import SquallError
 
 if TYPE_CHECKING:
@@ -39,8 +39,6 @@ _log = logging.getLogger(__name__)
 _LOOK_SECONDS: Final = 0.2
 #: How often a start that takes long is told of.
 _TELL_SECONDS: Final = 10.0
-#: A Connect client tries so often by itself, not for ten minutes: whoever has a lease tries again, and says so.
-_CONNECT_RETRIES: Final = 6
 
 
 class SessionMismatch(SquallError):
@@ -95,8 +93,7 @@ class SessionLease:
         with _hold(self._progress):
             if shared.session is broken:
                 self._log.warning("Spark's driver is gone; starting another one (%s)", shared.wish)
-                _forget(broken)
-                shared.session = _start(shared.wish, self._log, self._progress)
+                shared.session = _start_again(shared, self._log, self._progress)
                 shared.owned = True
         return shared.session
 
@@ -133,7 +130,8 @@ def shared_session(
     master: as Spark takes it (`local[2]`, `spark://...`, `yarn`, `sc://...`); None: `local[*]`, or whatever the user's own
         code has started. conf: Spark settings, and `squall.` ones, which are left out. log: gets a line when Spark starts, and
         when it is up. progress: called again and again while this takes long.
-    `SessionMismatch`: a session with another master or other settings is in use; `NotInstalled`, `JavaFailed`: it cannot start.
+    `SessionMismatch`: a session with another master or other settings is in use; `NotInstalled`, `JavaFailed`, `NoSession`: it
+    cannot start; `NoServer`: there is none yet.
     """
     wish = Wish.of(master, conf)
     with _hold(progress):
@@ -176,9 +174,14 @@ def start_session(
 
 def stop_session(session: SparkSession) -> None:
     """Stop a session, and end its Java process if it was started here."""
+    if getattr(session, "_sc", None) is None:
+        from squall_io.spark.connect import stop
+
+        stop(session)
+        return
     if not is_broken(session):
         session.stop()
-    _forget(session)
+    _forget()
 
 
 @contextmanager
@@ -199,18 +202,14 @@ def _adopted(wish: Wish) -> _Shared | None:
     from pyspark.sql import SparkSession
 
     session = SparkSession._instantiatedSession
-    if session is None or session._sc._jsc is None:
-        session = _connect_session()
+    if (session is None or session._sc._jsc is None) and "pyspark.sql.connect.session" in sys.modules:
+        from squall_io.spark.connect import own_session
+
+        session = own_session()
     if session is None:
         return None
     _require_fit(wish, session)
     return _Shared(wish, session, owned=False)
-
-
-def _connect_session() -> SparkSession | None:
-    """The session of Spark Connect that this process has; None: it has none."""
-    module = sys.modules.get("pyspark.sql.connect.session")
-    return None if module is None else module.SparkSession._default_session
 
 
 def _require_fit(wish: Wish, session: SparkSession) -> None:
@@ -252,7 +251,7 @@ def _start(wish: Wish, log: logging.Logger, progress: Callable[[], None]) -> Spa
             log.info("Spark is starting, for %.0f s now", now - started)
         progress()
 
-    session = _start_connect(wish) if wish.is_connect else _start_classic(wish, going_on)
+    session = _connect(wish) if wish.is_connect else _start_classic(wish, going_on)
     log.info("Spark %s is up after %.1f s", session.version, time.monotonic() - started)
     return session
 
@@ -279,10 +278,10 @@ def _start_classic(wish: Wish, progress: Callable[[], None]) -> SparkSession:
             return SparkSession.builder.config(map={**wish.settings}).getOrCreate()
     except Exception as error:
         text = _reason_of(error, jvm)  # before Java is ended: it may be asked
-        _forget(None)
+        _forget()
         raise JavaFailed(f"Spark did not start with {wish}: {text}") from None
     except BaseException:
-        _forget(None)
+        _forget()
         raise
 
 
@@ -297,41 +296,38 @@ def _reason_of(error: Exception, jvm: JavaProcess) -> str:
     return (text.partition("\n")[0] or jvm.why()) + (f" (logged before that: {logged})" if logged else "")
 
 
-def _start_connect(wish: Wish) -> SparkSession:
-    """Connect to a Spark Connect server."""
-    require_packages()
-    from pyspark.errors import PySparkException
-    from pyspark.sql import SparkSession
+def _start_again(shared: _Shared, log: logging.Logger, progress: Callable[[], None]) -> SparkSession:
+    """A session in place of the shared one, which is broken; the lock is held."""
+    broken = shared.session
+    if getattr(broken, "_sc", None) is not None:
+        _forget()
+        return _start(shared.wish, log, progress)
+    from squall_io.spark.connect import close, connect_again
 
-    try:
-        from pyspark.sql.connect.client.retries import DefaultPolicy
-
-        session = SparkSession.builder.remote(wish.where).getOrCreate()
-        client: Any = session.client
-        client.set_retry_policies([DefaultPolicy(max_retries=_CONNECT_RETRIES, max_backoff=2_000)])
-        for name, value in {**SQL_DEFAULTS, **wish.conf}.items():
-            session.conf.set(name, value)
-    except ImportError as error:
-        raise JavaFailed(
-            f"no Spark Connect client can be made here: {error}: pip install 'squall[spark]'"
-        ) from None
-    except PySparkException as error:
-        raise JavaFailed(
-            f"no session could be had of the Spark Connect server {wish.place}: {error}"
-        ) from None
+    session = connect_again(broken, shared.wish)
+    if shared.owned:
+        close(broken)
     return session
 
 
-def _forget(session: SparkSession | None) -> None:
-    """Bring PySpark to where it was before the session, and end its Java; whatever state they are in."""
+def _connect(wish: Wish) -> SparkSession:
+    """A session of a Spark Connect server."""
+    require_packages()
+    try:
+        from squall_io.spark.connect import connect
+    except ImportError as error:
+        raise NotInstalled(
+            f"no Spark Connect client can be made here: {error}: pip install 'squall[spark]'"
+        ) from None
+    return connect(wish)
+
+
+def _forget() -> None:
+    """Bring PySpark to where it was before there was a session in Java, and end that; whatever state they are in."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
     from pyspark.sql.context import SQLContext
 
-    if session is not None and getattr(session, "_sc", None) is None:
-        session.stop()
-        os.environ.pop("SPARK_CONNECT_MODE_ENABLED", None)
-        return
     context = SparkContext._active_spark_context
     server = None if context is None else getattr(context, "_accumulatorServer", None)
     if context is not None:

@@ -17,6 +17,7 @@ from squall_io.spark.manifest.claims import Superseded
 from squall_io.spark.manifest.commit import BatchConflict, BatchLost
 from squall_io.spark.manifest.files import FilesError, FilesRefused, FilesUnavailable
 from squall_io.spark.stores.hadoop_errors import Thrown, error_of
+from squall_io.spark.wishes import NoServer
 from topology_api import SquallError
 
 __all__ = ["NotCommitted", "Verdict", "causes_in", "reason_of", "verdict_on"]
@@ -27,6 +28,8 @@ _CAUSE: Final = re.compile(
     r"^(?:: |Caused by: |py4j\.protocol\.Py4JJavaError: )?((?:[a-z][\w]*\.)+[A-Z][\w$]*)(?:\(([\w.$]+)\))?(?:: (.*))?$",
     re.MULTILINE,
 )
+#: How an error of Spark Connect begins, "(java.io.EOFException) End of File": its trace may be missing.
+_CONNECT: Final = re.compile(r"\A\s*\(((?:[a-z][\w]*\.)+[A-Z][\w$]*)\) ")
 #: Classes of what goes wrong outside, and may go right again.
 _OUTSIDE: Final = ("java.io.", "java.net.", "java.nio.", "javax.net.", "org.apache.hadoop.")
 #: What Spark says when those who worked for it are gone.
@@ -34,6 +37,8 @@ _GONE: Final = re.compile(
     r"ExecutorLostFailure|executor (?:driver )?(?:lost|exited)|FetchFailed|[Ss]topped SparkContext|shut ?down"
     r"|UNAVAILABLE|RETRIES_EXCEEDED|SESSION_(?:NOT_FOUND|CHANGED|CLOSED)"
 )
+#: What gRPC says of a call to a Spark Connect server, among much else.
+_DETAILS: Final = re.compile(r'^\s*details = "(.+)"$', re.MULTILINE)
 #: Spark's own wrappings, which say nothing of the reason.
 _WRAPPING: Final = ("org.apache.spark.", "py4j.")
 _LONGEST: Final = 400
@@ -60,7 +65,7 @@ def verdict_on(error: BaseException) -> Verdict:
         return Verdict.AGAIN
     if isinstance(error, (FilesRefused, BatchConflict, Superseded, NotInstalled)):
         return Verdict.REFUSED
-    if isinstance(error, (JavaFailed, ConnectionError)):
+    if isinstance(error, (JavaFailed, NoServer, ConnectionError)):
         return Verdict.AGAIN
     if isinstance(error, SquallError):
         return Verdict.REFUSED if not isinstance(error, FilesError) else Verdict.AGAIN
@@ -84,12 +89,15 @@ def reason_of(error: BaseException) -> str:
     causes = [cause for cause in causes_in(_text_of(error)) if not cause.classes[0].startswith(_WRAPPING)]
     if causes:
         return _short(f"Spark: {causes[-1].message} ({_plain(causes[-1].classes[0])})")
+    if details := _DETAILS.search(str(error)):
+        return _short(f"Spark Connect: {details.group(1)}")
     first = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
     return _short(f"{type(error).__name__}: {first}" if first else type(error).__name__)
 
 
 def causes_in(trace: str) -> list[Thrown]:
     """The exceptions that a stack trace of Java names, from the outermost to the innermost."""
+    trace = _CONNECT.sub(r"\1: ", trace)
     return [Thrown((found[2] or found[1],), found[3] or "") for found in _CAUSE.finditer(trace)]
 
 
@@ -104,6 +112,9 @@ def _text_of(error: BaseException) -> str:
     trace = getattr(error, "_stackTrace", None)
     if isinstance(trace, str):
         return trace
+    trace = getattr(error, "_stacktrace", None)  # Spark Connect's, without the first message
+    if isinstance(trace, str):
+        return f"{error}\n{trace}"
     try:
         return str(error)
     except Exception:  # it is asked after all, and is gone

@@ -17,6 +17,7 @@ from logging import Logger
 from typing import TYPE_CHECKING, Final
 
 from squall_io.spark.beat import Beat
+from squall_io.spark.jvm import JavaFailed
 from squall_io.spark.manifest.claims import Superseded, take_over
 from squall_io.spark.manifest.commit import BatchCommit, BatchConflict, BatchLost, Owner
 from squall_io.spark.manifest.envelopes import UnreadableRecord
@@ -104,11 +105,8 @@ class SinkLife:
         `NotCommitted`: what is away is away for too long. A mistake comes as it is: `TableMismatch`, `FilesRefused`, ...
         """
         try:
-            self._lease = shared_session(
-                self._settings.master, self._settings.conf, self._log, self._progress
-            )
             retries = self._new_retries(f"the table {self._settings.path} cannot be opened", START_SECONDS)
-            for step in (self._reach, self._agree, self._take_over, self._sweep, self._warm_up):
+            for step in (self._borrow, self._reach, self._agree, self._take_over, self._sweep, self._warm_up):
                 self._insist(step, retries)
             retries.succeeded(f"the table {self._settings.path} is open")
         except BaseException:
@@ -124,17 +122,24 @@ class SinkLife:
                     step()
                 return
             except Exception as error:
-                if verdict_on(error) is Verdict.REFUSED:
+                never_was = self._lease is None and isinstance(error, JavaFailed)
+                if never_was or verdict_on(error) is Verdict.REFUSED:
                     raise
                 self._suspect = True
                 retries.failed(error)
+
+    def _borrow(self) -> None:
+        """Get a session."""
+        settings = self._settings
+        self._lease = shared_session(settings.master, settings.conf, self._log, self._progress)
 
     def _reach(self) -> None:
         """Open the file system."""
         self._at("open")
         assert self._lease is not None
-        self._session = self._lease.session
-        self._files = open_files(self._settings.path, session=self._session, conf=self._settings.conf)
+        session = self._lease.session
+        self._files = open_files(self._settings.path, session=session, conf=self._settings.conf)
+        self._session = session
 
     def _agree(self) -> None:
         """Make the table, or see that it is the one that is meant."""
@@ -243,8 +248,11 @@ class SinkLife:
         """Give everything back. May be called twice."""
         files, self._files = self._files, None
         lease, self._lease = self._lease, None
-        self._writer = self._session = None
+        writer, self._writer = self._writer, None
+        self._session = None
         try:
+            if writer is not None:
+                writer.close()
             if files is not None:
                 files.close()
         finally:
@@ -282,18 +290,20 @@ class SinkLife:
             delete_leftovers(self._store, batch.name, ())
 
     def _mend(self) -> None:
-        """After a failure: see whether the session works, and get another one if not."""
-        if not self._suspect:
+        """After a failure: see whether the sessions work, and get others if not."""
+        if not self._suspect or self._lease is None:
             return
-        assert self._lease is not None
-        session = self._session
+        session, writer = self._session, self._writer
         if session is not None and (self._lease.session is not session or is_broken(session)):
             self._lease.renew(session)
             if self._files is not None:
                 self._files.close()
             self._reach()
-            if self._writer is not None:
-                self._writer = self._make_writer()
+        elif writer is None or not is_broken(writer.session):
+            writer = None
+        if writer is not None:
+            writer.close()
+            self._writer = self._make_writer()
         self._suspect = False
 
     def _make_writer(self) -> TableWriter:

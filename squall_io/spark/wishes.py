@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from squall_io.spark.jvm import is_secret
+from topology_api import SquallError
 
-__all__ = ["SQL_DEFAULTS", "Wish", "told", "wish_problem"]
+__all__ = ["SQL_DEFAULTS", "NoServer", "NoSession", "Wish", "told", "wish_problem"]
 
 #: Where Spark runs unless told: in this process's own Java, with as many threads as there are processors.
 MASTER: Final = "local[*]"
@@ -34,6 +35,14 @@ DEFAULTS: Final = {
 #: Those that a session of Spark Connect can have, whose server has started long before.
 SQL_DEFAULTS: Final = {name: value for name, value in DEFAULTS.items() if name.startswith("spark.sql.")}
 LOCAL_DEFAULTS: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+
+
+class NoServer(SquallError):
+    """A Spark Connect server does not answer."""
+
+
+class NoSession(SquallError):
+    """A Spark Connect server does not give a session as it is wanted."""
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,15 @@ class MadeUpWriter:
 
     def __init__(self, world: SinkWorld, session: object) -> None:
         self.world = world
-        self.session = session
+        self.given = session
+        #: One of its own, which may be dead alone.
+        self.session = object()
+        self.closed = False
+        world.writers.append(self)
+
+    def close(self) -> None:
+        """It is told by the tests."""
+        self.closed = True
 
     def warm_up(self, folder: str) -> None:
         """Write something."""
@@ -65,7 +73,7 @@ class MadeUpWriter:
         world.store.write(place, rows.text)
         if world.spark_trouble:
             raise world.spark_trouble.pop(0)
-        if self.session in world.dead:
+        if self.session in world.dead or self.given in world.dead:
             raise ConnectionRefusedError("nobody listens")
 
 
@@ -101,6 +109,9 @@ class SinkWorld:
         #: The folders that Spark was to write to.
         self.written: list[str] = []
         self.spark_trouble: list[Exception] = []
+        self.writers: list[MadeUpWriter] = []
+        #: What is raised in place of a session.
+        self.no_session: list[Exception] = []
         self.steps: list[str] = []
         self.at: Callable[[str], None] = lambda step: None
         self.time = 1000.0
@@ -165,6 +176,8 @@ class SinkWorld:
         self.at(step)
 
     def _shared_session(self, *_: object) -> MadeUpLease:
+        if self.no_session:
+            raise self.no_session.pop(0)
         self.leases.append(MadeUpLease(self))
         return self.leases[-1]
 

@@ -108,3 +108,29 @@ def test_causes_are_found_from_the_outermost_to_the_innermost() -> None:
         ("java.io.IOException", "No space left"),
         ("a.b.Other", ""),
     ]
+
+
+def test_of_a_call_to_a_spark_connect_server_is_told_what_grpc_says() -> None:
+    text = """<_InactiveRpcError of RPC that terminated with:
+	status = StatusCode.UNAVAILABLE
+	details = "Failed to connect to remote host: Connection refused"
+	debug_error_string = "UNKNOWN:much {grpc_status:14}"
+>"""
+    kind = type(
+        "SparkConnectGrpcException", (Exception,), {"__module__": "pyspark.errors.exceptions.connect"}
+    )
+    assert verdict_on(kind(text)) is AGAIN
+    assert reason_of(kind(text)) == "Spark Connect: Failed to connect to remote host: Connection refused"
+
+
+def test_what_a_job_on_a_spark_connect_server_failed_of_decides() -> None:
+    kind = type("UnknownException", (Exception,), {"__module__": "pyspark.errors.exceptions.connect"})
+    bare = kind(
+        "(java.io.EOFException) End of File Exception between local host and x; For more details see: y"
+    )
+    assert verdict_on(bare) is AGAIN
+    assert "the connection has ended in the middle" in reason_of(bare)
+    traced = kind("(org.apache.spark.SparkException) Task failed while writing rows")
+    traced._stacktrace = TRACE.format(cause="java.net.ConnectException: Connection refused")
+    assert verdict_on(traced) is AGAIN
+    assert "Connection refused (ConnectException)" in reason_of(traced)

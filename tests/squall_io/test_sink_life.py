@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from squall_io.spark.jvm import JavaFailed
 from squall_io.spark.manifest.claims import Superseded
 from squall_io.spark.manifest.commit import BatchConflict
 from squall_io.spark.manifest.files import FilesRefused, FilesUnavailable
@@ -17,6 +18,7 @@ from squall_io.spark.manifest.upkeep import DUE
 from squall_io.spark.sink_errors import NotCommitted
 from squall_io.spark.sink_life import START_SECONDS, SinkLife
 from squall_io.spark.sink_retries import UNKNOWN_TRIES
+from squall_io.spark.wishes import NoServer
 from tests.squall_io.memory_files import Step
 from tests.squall_io.sink_world import Killed, SinkWorld, gated
 
@@ -172,6 +174,29 @@ def test_a_spark_that_has_died_is_replaced_and_the_batch_is_there_once(world: Si
     assert [entry.rows for entry in world.state().entries] == [1] + [2] * len(STEPS)
     assert all(files.closed for files in world.opened[:-1]) and not world.opened[-1].closed
     assert world.left() == set()
+
+
+def test_a_writers_session_that_a_server_has_forgotten_is_replaced_alone(world: SinkWorld) -> None:
+    life = world.life()
+    life.open()
+    world.dead.add(world.writers[-1].session)
+    life.tidy(life.commit(world.rows(3)))
+    life.close()
+    assert [entry.rows for entry in world.state().entries] == [3]
+    assert len(world.sessions) == 1
+    assert [writer.closed for writer in world.writers] == [True, True]
+
+
+def test_opening_waits_for_a_server_of_sessions_and_not_for_a_java_that_does_not_start(
+    world: SinkWorld,
+) -> None:
+    world.no_session = [NoServer("it does not answer"), NoServer("it does not answer")]
+    world.life().open()
+    assert world.steps.count("open") == 1
+    world.no_session = [JavaFailed("no such memory"), JavaFailed("no such memory")]
+    with pytest.raises(JavaFailed):
+        world.life().open()
+    assert len(world.no_session) == 1
 
 
 def test_files_that_were_lost_are_written_again(world: SinkWorld) -> None:

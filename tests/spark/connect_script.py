@@ -1,0 +1,123 @@
+"""What a process does with Spark Connect, for test_sink_connect: `python -m tests.spark.connect_script FOLDER`.
+
+It starts the server itself, since it kills it while a batch is written. Writes what it found as JSON to FOLDER/found.json.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+from local_cluster import LocalCluster
+from local_cluster.testing import run_bolt
+from squall_io.spark import SparkSink, read_committed, sink
+from squall_io.spark.schema import parse_schema
+from squall_io.spark.sessions import SessionMismatch, shared_session
+from squall_io.spark.wishes import NoServer, NoSession, Wish
+from squall_io.spark.writing import WriteAs
+from tests.spark.connect_servers import ConnectServer
+from tests.spark.random_rows import rows_of
+from tests.spark.sessions_script import Numbers
+from tests.spark.test_formats import SCHEMAS, numbered, round_trip
+from topology_api import TopologyBuilder
+
+#: Rows of a batch that Spark Connect would send ahead of the call that writes them, and keep.
+MANY = 60_000
+
+
+def refusals(url: str) -> dict[str, str]:
+    """What is said when no session can be had."""
+    said = {}
+    wrong = {
+        "address": Wish.of("sc://", {}),
+        "setting": Wish.of(url, {"spark.driver.memory": "1g"}),
+        "server": Wish.of("sc://127.0.0.1:1/;token=hidden", {}),
+    }
+    for name, wish in wrong.items():
+        try:
+            shared_session(wish.master, wish.conf)
+        except (NoServer, NoSession) as error:
+            said[name] = f"{type(error).__name__}: {error}"
+    return said
+
+
+def formats(session: Any, folder: Path) -> list[str]:
+    """What became another value on its way through a session."""
+    found = []
+    for file_format, text in SCHEMAS.items():
+        schema = parse_schema(text)
+        rows = numbered(rows_of(schema, 60, seed=3))
+        found += round_trip(session, folder / file_format, WriteAs(file_format, (), None), schema, rows)
+    return found
+
+
+def store_many(url: str, table: Path, session: Any) -> tuple[int, int, int]:
+    """Store a batch of some megabytes: tuples that were acked, rows that are there, files."""
+    given = [(number, f"word {number}" * 8) for number in range(MANY)]
+    bolt = SparkSink(str(table), "number int, word string", batch_size=MANY, batch_interval=60, master=url)
+    acked = len(run_bolt(bolt, given, source_fields=("number", "word")).acked())
+    return acked, read_committed(session, str(table)).count(), len(list(table.glob("*.parquet")))
+
+
+def store_numbers(server: ConnectServer, table: Path) -> tuple[int, int]:
+    """Run a topology whose server is killed as its sinks write, and comes back later; trees that were acked, and failed."""
+    jobs = []
+    back = threading.Thread(target=server.start)
+
+    def at(step: str) -> None:
+        jobs.append(step)
+        if jobs.count("write") == 2 and step == "write":
+            server.kill()
+            back.start()
+
+    sink.at_step = at
+    builder = TopologyBuilder("numbers")
+    builder.set_spout("numbers", Numbers())
+    stored = SparkSink(
+        str(table),
+        "number int, place string",
+        partition_by="place",
+        batch_size=10,
+        batch_interval=0.5,
+        master=server.url,
+    )
+    builder.set_bolt("store", stored, parallelism=2).shuffle_grouping("numbers")
+    with LocalCluster() as cluster:
+        cluster.submit(builder.build())
+        cluster.wait("numbers", timeout=250)
+        status = cluster.status("numbers").components["numbers"]
+    back.join()
+    return status.acked, status.failed
+
+
+def main(folder: Path) -> None:
+    """Have sinks store rows by a server, and the server killed."""
+    found: dict[str, Any] = {}
+    server = ConnectServer(folder)
+    try:
+        server.start()
+        found["refused"] = refusals(server.url)
+        with shared_session(server.url) as lease:
+            try:
+                shared_session("local[1]")
+            except SessionMismatch as error:
+                found["mismatch"] = str(error)
+            found["differences"] = formats(lease.session, folder)
+            found["many"] = store_many(server.url, folder / "many", lease.session)
+            first = lease.session
+            found["settled"] = store_numbers(server, folder / "numbers")
+            lease.renew(first)
+            found["renewed"] = lease.session is not first
+            rows = read_committed(lease.session, str(folder / "numbers"), key="number").collect()
+            found["numbers"] = sorted(row["number"] for row in rows)
+            found["counted"] = read_committed(lease.session, str(folder / "numbers")).count()
+    finally:
+        server.kill()
+    (folder / "found.json").write_text(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
