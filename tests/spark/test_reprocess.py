@@ -283,15 +283,11 @@ def test_a_job_that_is_interrupted_leaves_nothing(spark: SparkSession, place: Pl
     assert place.left() == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT], ids=["killed", "interrupted"])
-def test_a_run_that_is_killed_is_published_once_by_the_next_one(
-    spark: SparkSession, place: Place, number: signal.Signals
-) -> None:
-    """The command as a process of its own: its functions travel to Spark's workers, and a kill leaves the version before."""
-    place.outcome("--sql", "select 'old' as word, 0L as total from rows limit 1")
-    waits, beside = place.folder / "it waits", place.folder / "a_module_beside_a_job.py"
-    beside.write_text("def one_more(number):\n    return number + 1\n")
-    text = f"""
+def waiting_job(place: Place, waits: Path) -> str:
+    """A job whose function, of a module beside it, waits in Spark's workers until the file `waits`/go on is there."""
+    (place.folder / "a_module_beside_a_job.py").write_text("def one_more(number):\n    return number + 1\n")
+    waits.mkdir()
+    return place.job(f"""
 import os, time
 from pyspark.sql import functions as F
 import a_module_beside_a_job
@@ -304,9 +300,11 @@ def slowly(number):
 
 def reprocess(spark, rows):
     return rows.select("word", F.udf(slowly, "bigint")("count").alias("total"))
-"""
-    waits.mkdir()
-    job = place.job(text)
+""")
+
+
+def begin(job: str, place: Place) -> subprocess.Popen[str]:
+    """The command as a process of its own."""
     arguments = [job, "--input", place.input, "--output", place.output, "--master", "local[1]"]
     settings = [
         "--conf",
@@ -314,7 +312,7 @@ def reprocess(spark, rows):
         "--conf",
         "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1",
     ]
-    process = subprocess.Popen(
+    return subprocess.Popen(
         [sys.executable, "-m", "squall_cli", "reprocess", *arguments, *settings],
         env=environment(SPARK_LOCAL_IP="127.0.0.1"),
         cwd="/",
@@ -323,6 +321,17 @@ def reprocess(spark, rows):
         stderr=subprocess.STDOUT,
         text=True,
     )
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT], ids=["killed", "interrupted"])
+def test_a_run_that_is_killed_is_published_once_by_the_next_one(
+    spark: SparkSession, place: Place, number: signal.Signals
+) -> None:
+    """The command as a process of its own: its functions travel to Spark's workers, and a kill leaves the version before."""
+    place.outcome("--sql", "select 'old' as word, 0L as total from rows limit 1")
+    waits = place.folder / "it waits"
+    job = waiting_job(place, waits)
+    process = begin(job, place)
     guard = threading.Timer(CAP, process.kill)
     guard.start()
     try:

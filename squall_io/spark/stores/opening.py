@@ -1,0 +1,120 @@
+"""Which file system a path names, and how it is reached.
+
+`/a/b` and `file:///a/b` are this machine's and need no Java; everything else goes through the Hadoop client of Spark's JVM, or
+of a JVM of its own where there is no session. HDFS is reached by WebHDFS, without a JVM, where `squall.webhdfs.address` is set
+and there is no classic session: with Spark Connect, which gives no JVM, it has to be.
+Must not know: what files hold.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, Protocol
+
+from squall_io.spark.manifest.files import Files, FilesRefused
+from squall_io.spark.stores.local import LocalFiles
+from squall_io.spark.stores.paths import LOCAL, check_path, scheme_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from squall_io.spark.stores.gateway import Jvm
+
+__all__ = ["WEBHDFS", "Store", "open_files"]
+
+#: Where WebHDFS is served: HOST:PORT, or with http:// or https:// before it.
+WEBHDFS: Final = "squall.webhdfs.address"
+#: "true": write even where a commit may go wrong.
+UNSAFE: Final = "squall.unsafe.store"
+
+#: What renames a file to an absent name in one step, however many try: which is what a commit is made by.
+_ATOMIC: Final = ("hdfs", "viewfs")
+_RISK: Final = (
+    "two tasks that own the same seat, one of which was taken for dead, may both commit, so that rows may be there twice or"
+    " be lost"
+)
+_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+
+_log = logging.getLogger(__name__)
+
+
+class Store(Files, Protocol):
+    """`Files` that were opened, and are to be closed: they may hold connections, or a JVM of their own."""
+
+    def close(self) -> None:
+        """End what it holds; a session that it was given stays. May be called twice."""
+
+    def __enter__(self) -> Store: ...
+
+    def __exit__(self, *raised: object) -> None: ...
+
+
+def open_files(
+    path: str,
+    *,
+    session: SparkSession | None = None,
+    jvm: Jvm | None = None,
+    conf: Mapping[str, str] = _NOTHING,
+) -> Store:
+    """The file system at a table's path; `InvalidPath`, `NotInstalled`, and what `Files` raises when nobody answers there.
+
+    `conf` is Spark's configuration, and may have `squall.webhdfs.address` and `squall.unsafe.store`. After the end of the
+    session's JVM it has to be opened again. `jvm`: one that is there already, in place of a session's; it stays.
+    """
+    path = check_path(path)
+    scheme = scheme_of(path)
+    if scheme == LOCAL:
+        _require_no_other_default(path, session, conf)
+        return LocalFiles(path)
+    from squall_io.spark.stores.gateway import Jvm, is_classic
+
+    if jvm is None and (session is None or not is_classic(session)):
+        if scheme == "hdfs" and WEBHDFS in conf:
+            from squall_io.spark.stores.webhdfs import WebHdfsFiles
+
+            return WebHdfsFiles(path, conf[WEBHDFS])
+        if session is not None:
+            raise FilesRefused(f"cannot open {path}: {_no_jvm(scheme)}")
+    read_only = None
+    if scheme not in _ATOMIC:
+        if conf.get(UNSAFE) != "true":
+            read_only = (
+                f"Squall knows of no rename on {scheme}:// that has one winner, and without it {_RISK}; reading is all"
+                f" right. Give an hdfs:// path, or write all the same with the setting {UNSAFE}=true"
+            )
+        else:
+            _log.warning("%s is on a file system without atomic renames: %s (%s=true)", path, _RISK, UNSAFE)
+    if jvm is None:
+        jvm = Jvm.own(conf) if session is None else Jvm.of_session(session)
+    from squall_io.spark.stores.hadoop import HadoopFiles
+
+    try:
+        return HadoopFiles(path, jvm, read_only=read_only)
+    except BaseException:
+        jvm.close()
+        raise
+
+
+def _require_no_other_default(path: str, session: SparkSession | None, conf: Mapping[str, str]) -> None:
+    """See to it that a path without scheme is this machine's for Hadoop too: who has set another default may mean that."""
+    default = conf.get("spark.hadoop.fs.defaultFS")
+    java = getattr(session, "_jsc", None)  # Spark Connect has none
+    if default is None and java is not None:
+        default = str(java.hadoopConfiguration().get("fs.defaultFS"))
+    if path.startswith("/") and default is not None and scheme_of(default) != LOCAL:
+        raise FilesRefused(
+            f"cannot open {path}: without a scheme it is this machine's, and Hadoop's own file system here"
+            f" (fs.defaultFS) is {default}; write file://{path} or {default.rstrip('/')}{path}"
+        )
+
+
+def _no_jvm(scheme: str) -> str:
+    """Why a session of Spark Connect does not reach a path."""
+    if scheme == "hdfs":
+        return (
+            "a session of Spark Connect has no JVM here, and HDFS is reached by WebHDFS then: set"
+            f" {WEBHDFS} to the NameNode's web address (HOST:9870)"
+        )
+    return f"a session of Spark Connect has no JVM here, and {scheme}:// needs one; give a hdfs:// path"
