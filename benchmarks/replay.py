@@ -1,8 +1,9 @@
 """A word count over stored lines: `replay_topology` on `local[N]` beside the same bolts in a plain Python loop, per core.
 
 The plain loop calls the bolts one after the other with the tuples that they take, in one process, and writes nothing. The parts
-are the Python side of the job, each alone and without Spark, in CPU time. What is left of the job's time is Spark's: sending
-records to Python and back, writing them for the shuffle, sorting, keeping them.
+are the Python side of the job, each alone and without Spark, in CPU time. Of the whole job the CPU time of Spark's Java and
+of its Python workers is told as well, since on a machine that others use the seconds say little. What a replay of a few lines
+costs, once the session has started, is what any replay costs: plans, code that Spark makes and compiles, three stages.
 
     python benchmarks/replay.py [--words 10000000] [--cores 2] [--rounds 3]
 """
@@ -16,6 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -39,6 +41,8 @@ from topology_api.tuples import Source, Tuple
 
 #: Lines of the parts and of the plain loop; those of the job are these again and again.
 DIFFERENT = 20_000
+#: Lines of a small replay.
+FEW = 1_000
 SCHEMA = "word string, count bigint"
 
 T = TypeVar("T")
@@ -132,41 +136,93 @@ def main() -> None:
         print(f"{name:>26}: {min(each[name] for each in tries) / words * 1e9:6,.0f} ns a word")
     repeats = max(1, given.words // words)
     with tempfile.TemporaryDirectory() as folder:
-        seconds = in_spark(lines, repeats, folder, given.cores, given.rounds)
+        small, large = in_spark(lines, repeats, folder, given.cores, given.rounds)
     total = words * repeats
-    per_core = [total / each / given.cores for each in seconds]
-    print(f"replay of {total:,} words on local[{given.cores}]: {spread(seconds, '.1f')} s")
+    few = min(small, key=lambda cost: cost.seconds)
+    print(f"replay of {FEW:,} lines: {few}")
+    print(
+        f"replay of {total:,} words on local[{given.cores}]: {spread([each.seconds for each in large], '.1f')} s"
+    )
+    for cost in large:
+        apart = plain * total / (cost.cpu - few.cpu)
+        print(
+            f"  {cost}: {plain * total / cost.cpu:.2f} of the plain loop by CPU, {apart:.2f} without what a small one costs"
+        )
+    per_core = [total / each.seconds / given.cores for each in large]
     print(
         f"{spread(per_core)} words/s a core: {spread([each * plain for each in per_core], '.2f')} of the plain loop"
     )
 
 
-def in_spark(lines: list[str], repeats: int, folder: str, cores: int, rounds: int) -> list[float]:
-    """Seconds of each round; the session's start and a small replay come before."""
+@dataclass(frozen=True)
+class Cost:
+    """Of one replay."""
+
+    seconds: float
+    java: float
+    python: float
+
+    @property
+    def cpu(self) -> float:
+        """CPU seconds of all that Spark had at work."""
+        return self.java + self.python
+
+    def __str__(self) -> str:
+        return f"{self.seconds:.1f} s; CPU: Java {self.java:.1f} s, Python {self.python:.1f} s"
+
+
+def in_spark(
+    lines: list[str], repeats: int, folder: str, cores: int, rounds: int
+) -> tuple[list[Cost], list[Cost]]:
+    """What small and large replays cost; the session's start and a first small one come before."""
     spark = start_session(f"local[{cores}]", {"spark.driver.memory": "2g", "spark.local.dir": folder})
     try:
         frame = spark.createDataFrame([(line,) for line in lines], "line string")
         path = f"{folder}/lines.parquet"
-        few = frame.limit(1000)
+        frame.limit(FEW).repartition(2 * cores).write.parquet(f"{folder}/few.parquet")
         repeated = frame.crossJoin(spark.range(repeats)).select("line").repartition(2 * cores)
         repeated.write.parquet(path)
 
-        def replay(source: Any) -> None:
+        def replay(name: str) -> Cost:
+            source = spark.read.parquet(f"{folder}/{name}.parquet")
+            before, started = cpu_of_children(), time.perf_counter()
             done: Replayed = replay_topology(
                 spark, topology(), {"lines": source}, ["count"], schemas={"count": SCHEMA}
             )
             with done:
                 done["count"].write.format("noop").mode("overwrite").save()
+            took = time.perf_counter() - started
+            after = cpu_of_children()
+            return Cost(took, *(after[kind] - before[kind] for kind in ("java", "python")))
 
-        replay(few)
-        found = []
-        for _ in range(rounds):
-            started = time.perf_counter()
-            replay(spark.read.parquet(path))
-            found.append(time.perf_counter() - started)
-        return found
+        replay("few")
+        return [replay("few") for _ in range(3)], [replay("lines") for _ in range(rounds)]
     finally:
         stop_session(spark)
+
+
+def cpu_of_children() -> dict[str, float]:
+    """CPU seconds of the processes below this one, Spark's Java and its Python workers."""
+    children: dict[int, list[int]] = {}
+    used: dict[int, tuple[str, float]] = {}
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            head, _, tail = file.read_text().rpartition(")")
+        except OSError:  # it has ended
+            continue
+        fields = tail.split()
+        children.setdefault(int(fields[1]), []).append(int(file.parent.name))
+        ticks = sum(map(int, fields[11:15]))  # its own, and those of children that have ended
+        kind = "java" if head.partition("(")[2].startswith("java") else "python"
+        used[int(file.parent.name)] = kind, ticks / os.sysconf("SC_CLK_TCK")
+    found = {"java": 0.0, "python": 0.0}
+    ahead = children.get(os.getpid(), [])
+    while ahead:
+        process = ahead.pop()
+        kind, seconds = used[process]
+        found[kind] += seconds
+        ahead += children.get(process, [])
+    return found
 
 
 if __name__ == "__main__":
