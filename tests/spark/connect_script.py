@@ -11,18 +11,16 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from local_cluster import LocalCluster
 from local_cluster.testing import run_bolt
-from squall_io.spark import SparkSink, read_committed, sink
+from squall_io.spark import SparkSink, read_committed
 from squall_io.spark.schema import parse_schema
 from squall_io.spark.sessions import SessionMismatch, shared_session
 from squall_io.spark.wishes import NoServer, NoSession, Wish
 from squall_io.spark.writing import WriteAs
 from tests.spark.connect_servers import ConnectServer
 from tests.spark.random_rows import rows_of
-from tests.spark.sessions_script import Numbers
+from tests.spark.sessions_script import store_numbers
 from tests.spark.test_formats import SCHEMAS, numbered, round_trip
-from topology_api import TopologyBuilder
 
 #: Rows of a batch that Spark Connect would send ahead of the call that writes them, and keep.
 MANY = 60_000
@@ -62,37 +60,6 @@ def store_many(url: str, table: Path, session: Any) -> tuple[int, int, int]:
     return acked, read_committed(session, str(table)).count(), len(list(table.glob("*.parquet")))
 
 
-def store_numbers(server: ConnectServer, table: Path) -> tuple[int, int]:
-    """Run a topology whose server is killed as its sinks write, and comes back later; trees that were acked, and failed."""
-    jobs = []
-    back = threading.Thread(target=server.start)
-
-    def at(step: str) -> None:
-        jobs.append(step)
-        if jobs.count("write") == 2 and step == "write":
-            server.kill()
-            back.start()
-
-    sink.at_step = at
-    builder = TopologyBuilder("numbers")
-    builder.set_spout("numbers", Numbers())
-    stored = SparkSink(
-        str(table),
-        "number int, place string",
-        partition_by="place",
-        batch_size=10,
-        batch_interval=0.5,
-        master=server.url,
-    )
-    builder.set_bolt("store", stored, parallelism=2).shuffle_grouping("numbers")
-    with LocalCluster() as cluster:
-        cluster.submit(builder.build())
-        cluster.wait("numbers", timeout=250)
-        status = cluster.status("numbers").components["numbers"]
-    back.join()
-    return status.acked, status.failed
-
-
 def main(folder: Path) -> None:
     """Have sinks store rows by a server, and the server killed."""
     found: dict[str, Any] = {}
@@ -108,7 +75,14 @@ def main(folder: Path) -> None:
             found["differences"] = formats(lease.session, folder)
             found["many"] = store_many(server.url, folder / "many", lease.session)
             first = lease.session
-            found["settled"] = store_numbers(server, folder / "numbers")
+            back = threading.Thread(target=server.start)
+
+            def trouble() -> None:
+                server.kill()
+                back.start()
+
+            found["settled"] = store_numbers(folder / "numbers", server.url, {}, trouble)
+            back.join()
             lease.renew(first)
             found["renewed"] = lease.session is not first
             rows = read_committed(lease.session, str(folder / "numbers"), key="number").collect()

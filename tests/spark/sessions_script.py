@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -48,14 +49,16 @@ def jvm_process() -> Any:
     return sessions._process.jvm.process
 
 
-def store_numbers(table: Path) -> tuple[int, int]:
-    """Run a topology whose sinks lose their Java in the middle; trees that were acked, and that failed."""
+def store_numbers(
+    table: Path, master: str, conf: Mapping[str, str], trouble: Callable[[], object]
+) -> tuple[int, int]:
+    """Run a topology whose sinks get into trouble as they write for the second time; trees that were acked, and that failed."""
     jobs = []
 
     def at(step: str) -> None:
         jobs.append(step)
         if jobs.count("write") == 2 and step == "write":
-            os.kill(jvm_process().pid, signal.SIGKILL)
+            trouble()
 
     sink.at_step = at
     builder = TopologyBuilder("numbers")
@@ -66,13 +69,13 @@ def store_numbers(table: Path) -> tuple[int, int]:
         partition_by="place",
         batch_size=10,
         batch_interval=0.5,
-        master="local[1]",
-        conf=CONF,
+        master=master,
+        conf=conf,
     )
     builder.set_bolt("store", stored, parallelism=2).shuffle_grouping("numbers")
     with LocalCluster() as cluster:
         cluster.submit(builder.build())
-        cluster.wait("numbers", timeout=200)
+        cluster.wait("numbers", timeout=250)
         status = cluster.status("numbers").components["numbers"]
     return status.acked, status.failed
 
@@ -91,7 +94,9 @@ def main(table: Path, out: Path) -> None:
             shared_session("local[2]", CONF)
         except SessionMismatch as error:
             found["mismatch"] = str(error)
-        found["settled"] = store_numbers(table)
+        found["settled"] = store_numbers(
+            table, "local[1]", CONF, lambda: os.kill(jvm_process().pid, signal.SIGKILL)
+        )
         found["same process"] = jvm_process() is first
         found["first has ended"] = first.poll() is not None
         session = lease.renew(broken)

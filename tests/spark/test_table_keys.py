@@ -60,4 +60,6 @@ def test_what_fails_in_spark_is_said_in_a_sentence_and_damaged_rows_are_not_coun
     assert said.endswith("; --verify names files that are damaged")
     result = counted(tmp_path, "--key", "word", "--verify")
     assert result.exit_code == 1
-    assert "starting Spark" not in result.stderr and f"  - {file.path} has 27 bytes instead of" in result.stderr
+    assert (
+        "starting Spark" not in result.stderr and f"  - {file.path} has 27 bytes instead of" in result.stderr
+    )

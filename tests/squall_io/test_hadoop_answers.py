@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from squall_io.spark.jvm import JavaFailed
 from squall_io.spark.manifest.files import (
     FileMissing,
     FilesError,
@@ -16,6 +17,7 @@ from squall_io.spark.manifest.files import (
     FileStatus,
     FilesUnavailable,
 )
+from squall_io.spark.stores import gateway
 from squall_io.spark.stores.hadoop_errors import FileTaken, Thrown, error_of
 from squall_io.spark.stores.statuses import decode_statuses
 from squall_io.spark.stores.webhdfs import WebHdfsFiles
@@ -164,3 +166,12 @@ def test_a_file_that_ends_early_is_not_taken_for_a_whole_one() -> None:
 def test_what_is_no_address_is_refused(address: str) -> None:
     with pytest.raises(FilesRefused, match="is no address of WebHDFS"):
         WebHdfsFiles("hdfs://h:1/t", address)
+
+
+def test_a_jvm_that_does_not_start_is_an_error_of_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(conf: object) -> None:
+        raise JavaFailed("Spark's Java process ended with code 1 as it started: no memory")
+
+    monkeypatch.setattr(gateway, "start_jvm", start)
+    with pytest.raises(FilesUnavailable, match=r"no JVM can be had to ask file systems: .* no memory"):
+        gateway.Jvm.own({})
