@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from squall.transport.frames import Batch
 from squall_io.spark.replay.inference import Conflict, kinds_of, merge_all, schema_of
 from squall_io.spark.replay.notes import FIRST, ErrorNote, Totals, encode_errors
 from squall_io.spark.replay.plan import ReplayPlan, StreamKey
@@ -24,6 +23,7 @@ from squall_io.spark.replay.records import (
     More,
     Record,
     Row,
+    Tuples,
     Unpicklable,
     dumps,
     encode_all,
@@ -99,7 +99,7 @@ class Sender:
                 continue
             batch = box.take(len(box.rows))
             if box.target == NOBODY:
-                self.put_out(box.source, batch)
+                self.put_out(box.source, Tuples(batch.rows, batch.roots, batch.more))
             elif box.target in self.plan.running:
                 self.send(box.source, box.target, batch.rows, batch.roots, batch.more)
         return left
@@ -118,19 +118,19 @@ class Sender:
             size = max(1, sum(map(len, blobs)) // len(rows))
             self.least = max(1, min(MOST_TUPLES, MOST_BYTES // 4 // size))
 
-    def put_out(self, source: Source, batch: Batch) -> None:
+    def put_out(self, source: Source, tuples: Tuples) -> None:
         """Hand tuples over to the frame that an output is; each that does not fit is an error of its emitter's."""
         stream = self.plan.number_of[StreamKey(source.component, source.stream)]
         start = 0
-        while start < len(batch):
-            rows = batch.rows[start : start + self.least_rows]
+        while start < len(tuples.rows):
+            rows = tuples.rows[start : start + self.least_rows]
             checker = self.checker_of(stream, source, rows)
             if checker is None:  # the job fails by it
                 return
             columns, bad = checker.split(rows)
             for at, why in bad:
-                more = batch.more.get(start + at, ())
-                trees = [batch.roots[start + at], *(root for root, _ in more)]
+                more = tuples.more.get(start + at, ())
+                trees = [tuples.roots[start + at], *(root for root, _ in more)]
                 self.fail("emit", source, values_text(rows[at]), trees, why)
             start += len(rows)
             if columns.rows:
