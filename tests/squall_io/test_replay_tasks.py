@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,8 @@ from local_cluster.testing import complete_topology
 from squall_io.spark.replay.plan import plan_replay
 from squall_io.spark.replay.records import Checked, arrived
 from squall_io.spark.replay.source_rows import route_rows
+from squall_io.spark.rows import RowChecker
+from squall_io.spark.schema import parse_schema
 from tests.squall_io.replay_in_memory import Replayed, replay
 from tests.squall_io.replay_topologies import (
     Batches,
@@ -317,6 +320,25 @@ def test_values_of_a_users_own_class_travel_and_what_cannot_be_pickled_is_an_err
     (note,) = batch.errors
     assert (note.component, note.call, note.sources) == ("points", "emit", ((0, 0, 3),))
     assert "field 'point'" in (note.error or "") and "generator" in (note.error or "")
+
+
+def test_what_does_not_fit_its_output_is_its_emitters_error_and_names_the_rows_it_was_made_of() -> None:
+    class Texts(Pairs):
+        outputs = Fields("n")
+
+        def emit(self, values: Any, **more: Any) -> None:
+            first, _ = values
+            super().emit((str(first) if first in (2, 300) else first,), **more)
+
+    rows = [(n,) for n in range(400)]
+    checkers = {1: RowChecker(parse_schema("n bigint"))}
+    batch = replay(one_bolt(Texts()), {"numbers": [rows]}, ["it"], checkers=checkers)
+    assert batch.output == [(n,) for n in range(0, 400, 2) if n not in (2, 300)]
+    assert [(note.call, note.values, note.sources) for note in batch.errors] == [
+        ("emit", "('2',)", ((0, 0, 2), (0, 0, 3))),
+        ("emit", "('300',)", ((0, 0, 300), (0, 0, 301))),
+    ]
+    assert "field 'n': '300' (str) is no bigint" in (batch.errors[1].error or "")
 
 
 # Retries.
