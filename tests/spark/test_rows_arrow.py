@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
-from datetime import date, datetime, timezone
+from datetime import date, datetime, timedelta, timezone
 from typing import TYPE_CHECKING, cast
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -122,3 +123,19 @@ def test_an_arrow_table_holds_what_the_rows_held() -> None:
         assert before[3:] == after[3:]
         assert before[1] == after[1]
         assert repr(before[2]) == repr(after[2])
+
+
+def test_times_of_all_zones_are_the_moments_that_they_name() -> None:
+    berlin = ZoneInfo("Europe/Berlin")
+    at_two_moments = [datetime(2024, 10, 27, 2, 30, tzinfo=berlin, fold=fold) for fold in (0, 1)]
+    ends = [datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)]
+    east = [datetime(1969, 12, 31, 23, 0, 0, 1, tzinfo=timezone(timedelta(hours=14, seconds=7)))]
+    given = [*at_two_moments, *ends, None, *east]
+    checker = RowChecker(parse_schema("at timestamp"))
+
+    columns, bad = checker.split([(value,) for value in given])
+
+    assert bad == []
+    held = checker.table(columns).column(0).to_pylist()
+    assert held == [None if value is None else value.astimezone(UTC) for value in given]
+    assert held[1] - held[0] == timedelta(hours=1)

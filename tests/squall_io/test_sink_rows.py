@@ -33,6 +33,11 @@ def test_rows_have_the_columns_order_and_only_the_columns() -> None:
     assert kept == given and bad == []
 
 
+def test_a_stream_that_begins_with_the_columns_and_has_more_fields_gives_the_columns() -> None:
+    rows, _, _ = RowsOf(FIELDS, FIELDS).rows(tuples(("word", "count", "other"), ("a", 1, "x")))
+    assert rows == [("a", 1)]
+
+
 def test_one_column_makes_rows_of_one_value() -> None:
     only = parse_schema("word string")
     rows, _, _ = RowsOf(only, only).rows(tuples(("n", "word"), (1, "a")))
