@@ -103,8 +103,9 @@ def _ready(session: SparkSession, wish: Wish) -> SparkSession:
     except BaseException:
         close(session)
         raise
-    # PySpark asks here and there for the process's session, and takes one that has ended for one that is there.
-    connect_session.SparkSession._default_session = cast(Any, session)
+    # PySpark asks here and there for the process's session, or the thread's, and may take one that has ended for it.
+    theirs: Any = connect_session.SparkSession
+    theirs._default_session = theirs._active_session.session = session
     os.environ[_MODE] = "1"
     return session
 

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from squall_io.spark import versions
 from squall_io.spark.beat import Beat
@@ -19,6 +19,7 @@ from squall_io.spark.formats import format_problems, read_options, write_options
 from squall_io.spark.manifest.files import Files, FilesError
 from squall_io.spark.manifest.tables import RESULTS, NoTable, Table, open_table, read_table
 from squall_io.spark.schema import Schema, SchemaError, parse_schema
+from squall_io.spark.stores.gateway import is_classic
 from squall_io.spark.versions import Attempt, Published, Run, Version
 from squall_io.spark.writing import WRITE_CONF
 from topology_api import SquallError
@@ -126,9 +127,17 @@ def _in_a_thread(call: Callable[[], None]) -> None:
     thread.join(_CANCEL_SECS)
 
 
+def _ddl_of(frame: DataFrame) -> str:
+    """A frame's schema in Spark's words. Its own `toDDL` wants a session of this thread, where Spark Connect may have none."""
+    if is_classic(frame.sparkSession):
+        return str(frame.schema.toDDL())
+    session: Any = frame.sparkSession
+    return str(session._to_ddl(frame.schema))
+
+
 def schema_of(frame: DataFrame, table: Table) -> Schema:
     """The schema of a frame that is to be written to a table; `CannotPublish` names all that stands in the way."""
-    text = frame.schema.toDDL()
+    text = _ddl_of(frame)
     try:
         schema = parse_schema(text)
     except SchemaError as error:

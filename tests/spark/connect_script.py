@@ -11,7 +11,10 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from click.testing import CliRunner
+
 from local_cluster.testing import run_bolt
+from squall_cli.main import squall
 from squall_io.spark import SparkSink, read_committed
 from squall_io.spark.schema import parse_schema
 from squall_io.spark.sessions import SessionMismatch, shared_session
@@ -60,6 +63,17 @@ def store_many(url: str, table: Path, session: Any) -> tuple[int, int, int]:
     return acked, read_committed(session, str(table)).count(), len(list(table.glob("*.parquet")))
 
 
+def reprocess(url: str, folder: Path) -> dict[str, Any]:
+    """Have the command reprocess the numbers by the session that there is; what it says."""
+    tables = ["--input", str(folder / "numbers"), "--output", str(folder / "places")]
+    query = "select place, count(*) as numbers from rows group by place"
+    arguments = ["reprocess", "--sql", query, *tables, "--master", url, "--json"]
+    done = CliRunner().invoke(squall, arguments, prog_name="squall")
+    assert done.exit_code == 0, done.output
+    outcome: dict[str, Any] = json.loads(done.stdout)
+    return outcome
+
+
 def main(folder: Path) -> None:
     """Have sinks store rows by a server, and the server killed."""
     found: dict[str, Any] = {}
@@ -87,6 +101,7 @@ def main(folder: Path) -> None:
             found["renewed"] = lease.session is not first
             rows = read_committed(lease.session, str(folder / "numbers"), key="number").collect()
             found["numbers"] = sorted(row["number"] for row in rows)
+            found["reprocessed"] = reprocess(server.url, folder)
             found["counted"] = read_committed(lease.session, str(folder / "numbers")).count()
     finally:
         server.kill()

@@ -1,4 +1,4 @@
-"""SparkSink and read_committed by a Spark Connect server, which is killed and started again as they use it."""
+"""SparkSink, read_committed and `squall reprocess` by a Spark Connect server, which is killed meanwhile."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ def test_rows_are_stored_once_by_a_spark_connect_server_that_is_killed_and_start
     assert found["settled"] == [60, 0]
     assert found["numbers"] == list(range(60)) and found["counted"] == 60
     assert found["renewed"]
+    assert found["reprocessed"]["published"] and found["reprocessed"]["rows_out"] == 3
 
     refused = found["refused"]
     assert refused["address"].startswith("NoSession: sc:// is no address of a Spark Connect server")
