@@ -84,6 +84,12 @@ def plain_loop(lines: Iterable[str]) -> dict[str, int]:
     return found
 
 
+def plain_cost(lines: list[str]) -> float:
+    """CPU seconds a word of the plain loop."""
+    words = sum(len(line.split()) for line in lines)
+    return min(timed(lambda: plain_loop(lines))[1] for _ in range(5)) / words
+
+
 def step(plan: ReplayPlan, name: str, records: list[Record]) -> list[Record]:
     """All tasks of a component, one after the other; what Spark sorts comes sorted."""
     tasks = plan.tasks_of[name]
@@ -129,7 +135,7 @@ def main() -> None:
     print(machine())
     lines = sentences(DIFFERENT)
     words = sum(len(line.split()) for line in lines)
-    plain = min(timed(lambda: plain_loop(lines))[1] for _ in range(5)) / words
+    plain = plain_cost(lines)
     print(f"plain loop: {plain * 1e9:,.0f} ns a word, {1 / plain:,.0f} words/s")
     tries = [parts(lines) for _ in range(3)]
     for name in tries[0]:
@@ -144,14 +150,14 @@ def main() -> None:
         f"replay of {total:,} words on local[{given.cores}]: {spread([each.seconds for each in large], '.1f')} s"
     )
     for cost in large:
-        apart = plain * total / (cost.cpu - few.cpu)
+        plain = cost.plain * total
         print(
-            f"  {cost}: {plain * total / cost.cpu:.2f} of the plain loop by CPU, {apart:.2f} without what a small one costs"
+            f"  {cost}; the plain loop right after it {cost.plain * 1e9:,.0f} ns a word: by CPU {plain / cost.cpu:.2f} of it,"
+            f" {plain / (cost.cpu - few.cpu):.2f} without what a small one costs"
         )
     per_core = [total / each.seconds / given.cores for each in large]
-    print(
-        f"{spread(per_core)} words/s a core: {spread([each * plain for each in per_core], '.2f')} of the plain loop"
-    )
+    ratios = [total / each.seconds / given.cores * each.plain for each in large]
+    print(f"{spread(per_core)} words/s a core: {spread(ratios, '.2f')} of the plain loop")
 
 
 @dataclass(frozen=True)
@@ -161,6 +167,8 @@ class Cost:
     seconds: float
     java: float
     python: float
+    plain: float
+    """CPU seconds a word of the plain loop, right after it: as busy as the machine was with others."""
 
     @property
     def cpu(self) -> float:
@@ -193,7 +201,8 @@ def in_spark(
                 done["count"].write.format("noop").mode("overwrite").save()
             took = time.perf_counter() - started
             after = cpu_of_children()
-            return Cost(took, *(after[kind] - before[kind] for kind in ("java", "python")))
+            java, python = (after[kind] - before[kind] for kind in ("java", "python"))
+            return Cost(took, java, python, plain_cost(lines))
 
         replay("few")
         return [replay("few") for _ in range(3)], [replay("lines") for _ in range(rounds)]
