@@ -143,9 +143,13 @@ def _partition_problems(schema: Schema, partition_by: Sequence[object]) -> Itera
     for name in partition_by:
         column = schema.column(name) if isinstance(name, str) else None
         if column is None:
-            near = nearest(name, schema.names) if isinstance(name, str) else ""
-            yield f"partition_by names {shown(name)}, and the schema has no such column{near}"
+            yield f"partition_by names {shown(name)}, and the schema has no such column{_meant(name, schema)}"
             continue
+        if column.name.startswith("."):
+            yield (
+                f"partition_by names {column.name!r}, and readers of Spark's and Hive's pass over folders whose names begin"
+                " with '.': give the column another name"
+            )
         if same_name(column.name) in seen:
             yield f"partition_by names {column.name!r} twice"
         seen.add(same_name(column.name))
@@ -156,6 +160,16 @@ def _partition_problems(schema: Schema, partition_by: Sequence[object]) -> Itera
             )
     if len(seen) == len(schema.columns):
         yield "partition_by names all columns: one at least must remain for the files"
+
+
+def _meant(name: object, schema: Schema) -> str:
+    """What may be meant by a name that is no column's."""
+    if not isinstance(name, str):
+        return ""
+    several = [part.strip() for part in name.split(",")]
+    if len(several) > 1 and all(map(schema.column, several)):
+        return f"; for several columns give a list: {several}"
+    return nearest(name, schema.names)
 
 
 def unkept(file_format: str, partition: str | None) -> dict[str, Callable[[Any], str | None]]:

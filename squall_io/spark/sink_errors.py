@@ -30,12 +30,40 @@ _CAUSE: Final = re.compile(
 )
 #: How an error of Spark Connect begins, "(java.io.EOFException) End of File": its trace may be missing.
 _CONNECT: Final = re.compile(r"\A\s*\(((?:[a-z][\w]*\.)+[A-Z][\w$]*)\) ")
-#: Classes of what goes wrong outside, and may go right again.
-_OUTSIDE: Final = ("java.io.", "java.net.", "java.nio.", "javax.net.", "org.apache.hadoop.")
+#: Where the classes live of what goes wrong with storage and the network.
+_OUTSIDE: Final = (
+    "java.io.",
+    "java.net.",
+    "java.nio.channels.",
+    "java.nio.file.",
+    "javax.net.",
+    "javax.security.sasl.",
+    *(f"org.apache.hadoop.{package}." for package in ("fs", "hdfs", "io.retry", "ipc", "net", "security")),
+)
+#: Of java.io only these are: its other classes say that an object, a text or a class is not what it should be.
+_OUTSIDE_IO: Final = frozenset(
+    f"java.io.{name}"
+    for name in (
+        "EOFException",
+        "FileNotFoundException",
+        "IOException",
+        "InterruptedIOException",
+        "SyncFailedException",
+        "UncheckedIOException",
+    )
+)
+#: And of java.net all but these.
+_NO_NETWORK: Final = frozenset({"java.net.MalformedURLException", "java.net.URISyntaxException"})
+#: What executors throw that do not have the driver's classes.
+_OTHER_CLASSES: Final = ("java.io.InvalidClassException", "java.io.StreamCorruptedException")
 #: What Spark says when those who worked for it are gone.
 _GONE: Final = re.compile(
     r"ExecutorLostFailure|executor (?:driver )?(?:lost|exited)|FetchFailed|[Ss]topped SparkContext|shut ?down"
     r"|UNAVAILABLE|RETRIES_EXCEEDED|SESSION_(?:NOT_FOUND|CHANGED|CLOSED)"
+)
+#: What gRPC says of calls that no second try makes right.
+_SENSELESS: Final = re.compile(
+    r"INVALID_ARGUMENT|UNAUTHENTICATED|PERMISSION_DENIED|UNIMPLEMENTED|RESOURCE_EXHAUSTED|OUT_OF_RANGE"
 )
 #: What gRPC says of a call to a Spark Connect server, among much else.
 _DETAILS: Final = re.compile(r'^\s*details = "(.+)"$', re.MULTILINE)
@@ -60,23 +88,33 @@ class Verdict(Enum):
 
 
 def verdict_on(error: BaseException) -> Verdict:
-    """What an error means."""
-    if isinstance(error, (FilesUnavailable, BatchLost)):
+    """What an error means. Without end is waited only for storage that is away, and for a Spark that is."""
+    if isinstance(error, FilesUnavailable):
         return Verdict.AGAIN
+    if isinstance(error, BatchLost):  # whoever deletes each batch, or hides it, will go on with it
+        return Verdict.UNKNOWN
     if isinstance(error, (FilesRefused, BatchConflict, Superseded, NotInstalled)):
         return Verdict.REFUSED
     if isinstance(error, (JavaFailed, NoServer, ConnectionError)):
         return Verdict.AGAIN
-    if isinstance(error, SquallError):
-        return Verdict.REFUSED if not isinstance(error, FilesError) else Verdict.AGAIN
+    if isinstance(
+        error, SquallError
+    ):  # files that are missing, or there already, are what no waiting explains
+        return Verdict.UNKNOWN if isinstance(error, FilesError) else Verdict.REFUSED
     module = type(error).__module__.partition(".")[0]
     if module not in ("py4j", "pyspark", "grpc"):
         return Verdict.UNKNOWN
     meaning = _meaning(error)
     if meaning is not None:
-        return Verdict.REFUSED if isinstance(meaning, FilesRefused) else Verdict.AGAIN
-    no_java_error = module == "grpc" or type(error).__name__ in ("Py4JError", "Py4JNetworkError")
-    return Verdict.AGAIN if no_java_error or _GONE.search(_text_of(error)) else Verdict.UNKNOWN
+        return verdict_on(meaning)
+    text = _text_of(error)
+    if any(map(_is_no_storage, causes_in(text))):
+        return Verdict.UNKNOWN
+    if module == "grpc":
+        return Verdict.UNKNOWN if _SENSELESS.search(text) else Verdict.AGAIN
+    # Py4J has an error without a trace where Java has not answered.
+    no_answer = type(error).__name__ in ("Py4JError", "Py4JNetworkError") and "Trace:" not in text
+    return Verdict.AGAIN if no_answer or _GONE.search(text) else Verdict.UNKNOWN
 
 
 def reason_of(error: BaseException) -> str:
@@ -88,7 +126,11 @@ def reason_of(error: BaseException) -> str:
         return str(meaning)
     causes = [cause for cause in causes_in(_text_of(error)) if not cause.classes[0].startswith(_WRAPPING)]
     if causes:
-        return _short(f"Spark: {causes[-1].message} ({_plain(causes[-1].classes[0])})")
+        name = causes[-1].classes[0]
+        help_ = (
+            "; have its executors the same Spark and Java as this worker?" if name in _OTHER_CLASSES else ""
+        )
+        return _short(f"Spark: {causes[-1].message} ({_plain(name)})") + help_
     if details := _DETAILS.search(str(error)):
         return _short(f"Spark Connect: {details.group(1)}")
     first = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
@@ -103,8 +145,17 @@ def causes_in(trace: str) -> list[Thrown]:
 
 def _meaning(error: BaseException) -> FilesError | None:
     """The error of a file system, or of the network, that made a Spark job fail; None: it was nothing of the kind."""
-    outside = [cause for cause in causes_in(_text_of(error)) if cause.classes[0].startswith(_OUTSIDE)]
+    causes = causes_in(_text_of(error))
+    if any(map(_is_no_storage, causes)):
+        return None
+    outside = [cause for cause in causes if cause.classes[0].startswith(_OUTSIDE)]
     return error_of("Spark cannot write", outside[::-1]) if outside else None
+
+
+def _is_no_storage(cause: Thrown) -> bool:
+    """Whether its class looks like one of storage or network, and is none."""
+    name = cause.classes[0]
+    return name in _NO_NETWORK or (name.startswith("java.io.") and name not in _OUTSIDE_IO)
 
 
 def _text_of(error: BaseException) -> str:

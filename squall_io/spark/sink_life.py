@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Final
 
 from squall_io.spark.beat import Beat
 from squall_io.spark.jvm import JavaFailed
-from squall_io.spark.manifest.claims import Superseded, take_over
-from squall_io.spark.manifest.commit import BatchCommit, BatchConflict, BatchLost, Owner
+from squall_io.spark.manifest.claims import Superseded, require_owner, take_over
+from squall_io.spark.manifest.commit import BatchCommit, BatchConflict, BatchLost, Owner, is_data
 from squall_io.spark.manifest.envelopes import UnreadableRecord
 from squall_io.spark.manifest.files import FilesError
 from squall_io.spark.manifest.layout import BatchName, Seat
@@ -32,6 +32,7 @@ from squall_io.spark.sink_errors import NotCommitted, Verdict, reason_of, verdic
 from squall_io.spark.sink_retries import Retries
 from squall_io.spark.sink_settings import SinkSettings
 from squall_io.spark.stores import Store, open_files
+from squall_io.spark.wishes import Wish
 from squall_io.spark.writing import TableWriter, WriteAs
 from topology_api import Context
 
@@ -180,6 +181,7 @@ class SinkLife:
         writer = self._make_writer()
         started = time.monotonic()
         writer.warm_up(f"{self._store.root}/{name.attempt(1)}")
+        self._require_found(name)
         self._store.delete(name.staging)
         self._writer = writer
         self._log.info(
@@ -188,6 +190,19 @@ class SinkLife:
             self._own.epoch,
             self._seat,
             time.monotonic() - started,
+        )
+
+    def _require_found(self, name: BatchName) -> None:
+        """See to it that what Spark has just written is found here; `NotCommitted`, or `Superseded` if a new owner has swept it."""
+        folder = name.attempt(1)
+        if any(is_data(status, len(folder) + 1) for status in self._store.walk(folder)):
+            return
+        require_owner(self._store, self._seat, self._own.epoch)
+        master = Wish.of(self._settings.master, self._settings.conf).place
+        raise NotCommitted(
+            f"Spark (master {master}) has written a row to {self._store.root}/{folder}, it says, and no file of it is there:"
+            " Spark's executors write to another file system than this worker's, or to other places in it. Give a path that all"
+            " hosts share (hdfs://...), or a master local[N]; and no output committer of your own in conf"
         )
 
     # Committing.

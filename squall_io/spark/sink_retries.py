@@ -16,7 +16,7 @@ __all__ = ["Retries"]
 
 FIRST_WAIT: Final = 0.2
 LONGEST_WAIT: Final = 5.0
-#: An error that nobody knows is given so many chances.
+#: Errors that nobody knows are given so many chances, one after the other.
 UNKNOWN_TRIES: Final = 3
 #: Seconds between two lines of the log about the same trouble.
 TELL_AGAIN: Final = 60.0
@@ -49,6 +49,7 @@ class Retries:
         #: When the trouble began; None: there is none.
         self.since: float | None = None
         self.failures = 0
+        #: How many of the last errors, without another one between, nobody knows.
         self.unknown = 0
         self._wait = FIRST_WAIT
         self._told = 0.0
@@ -63,7 +64,7 @@ class Retries:
             self.since = now
         self.failures += 1
         verdict = verdict_on(error)
-        self.unknown += verdict is Verdict.UNKNOWN
+        self.unknown = self.unknown + 1 if verdict is Verdict.UNKNOWN else 0
         if not in_doubt:
             self._give_up_if_due(error, verdict, now)
         if self.failures == 1 or now - self._told >= TELL_AGAIN:

@@ -213,6 +213,51 @@ def test_files_that_were_lost_are_written_again(world: SinkWorld) -> None:
     assert world.left() == set()
 
 
+def test_a_spark_that_writes_to_another_file_system_is_refused_at_the_start(world: SinkWorld) -> None:
+    world.elsewhere = True
+    started = world.time
+    with pytest.raises(
+        NotCommitted, match=r"master local\[\*\].*_squall/staging.*another file system than this"
+    ):
+        world.life().open()
+    assert world.time == started
+    assert world.leases[-1].released and world.opened[-1].closed
+
+
+def test_a_start_whose_first_row_a_new_owner_has_swept_is_told_that_it_is_superseded(
+    world: SinkWorld,
+) -> None:
+    def at(step: str) -> None:
+        if step == "warm":
+            world.at = lambda step: None
+            world.life(incarnation=(2, 0)).open()
+            world.elsewhere = True
+
+    world.at = at
+    with pytest.raises(Superseded, match="was taken over"):
+        world.life().open()
+
+
+def test_a_batch_of_which_no_file_is_ever_found_is_given_up_with_the_reason(world: SinkWorld) -> None:
+    life = opened(world)
+    world.elsewhere = True
+    tries = rf"tried {UNKNOWN_TRIES} times.*Spark has left no file in memory://store/table/_squall/staging"
+    with pytest.raises(NotCommitted, match=tries):
+        life.commit(world.rows(2))
+    world.elsewhere = False
+    assert world.left() == set()
+    life.tidy(life.commit(world.rows(3)))
+    assert [entry.rows for entry in world.state().entries] == [3]
+
+
+def test_odd_errors_between_those_of_a_store_that_is_away_are_not_added_up(world: SinkWorld) -> None:
+    life = opened(world)
+    away_or_odd: list[Exception] = [RuntimeError("odd"), FilesUnavailable("away")]
+    world.spark_trouble = away_or_odd * (2 * UNKNOWN_TRIES)
+    life.tidy(life.commit(world.rows(2)))
+    assert [entry.rows for entry in world.state().entries] == [2]
+
+
 @pytest.mark.parametrize("step", STEPS)
 def test_a_task_that_is_superseded_at_any_step_acks_nothing_that_does_not_count(
     world: SinkWorld, step: str, caplog: pytest.LogCaptureFixture

@@ -50,10 +50,12 @@ def test_a_type_that_a_format_loses_is_refused_with_its_column(ddl: str, file_fo
         (("b", "B"), "partition_by names 'b' twice"),
         (("d",), "partition_by names 'd', which is timestamp_ntz: folders keep whole numbers, strings, dates and booleans"),
         (("f",), "partition_by names 'f', which is double"),
+        ((".p",), "partition_by names '.p', and readers of Spark's and Hive's pass over folders whose names begin with '.'"),
+        (("b, word",), "no such column; for several columns give a list: ['b', 'word']"),
     ],
 )  # fmt: skip
 def test_a_partition_column_that_cannot_be_is_refused(partition_by: tuple[object, ...], said: str) -> None:
-    schema = parse_schema("b string, word string, d timestamp_ntz, f double")
+    schema = parse_schema("b string, word string, d timestamp_ntz, f double, `.p` string")
     problems = format_problems(schema, "parquet", partition_by)
 
     assert [said in problem for problem in problems] == [True], problems
