@@ -33,11 +33,14 @@ class SparkSink(BatchBolt):
     schema: Spark's DDL text, `"word string, count bigint NOT NULL"`; its names are fields of the tuples.
     format: parquet, orc, json or csv. compression: one that the format has; None: its default.
     partition_by: columns whose values become folders.
-    batch_size, batch_interval: a batch goes when it has so many rows, or so many seconds after its first one.
+    batch_size, batch_interval: a batch goes when it has so many rows, or so many seconds after its first one; None: what the
+        class says, 10,000 and 5.0.
     master, conf: of the Spark session, which all sinks of a worker share; None: `local[*]`, in the worker's own Java.
     """
 
     threaded = True
+    batch_size = 10_000
+    batch_interval = 5.0
 
     def __init__(
         self,
@@ -45,17 +48,27 @@ class SparkSink(BatchBolt):
         schema: str,
         format: str = "parquet",
         partition_by: Sequence[str] | str = (),
-        batch_size: int = 10_000,
-        batch_interval: float = 5.0,
+        batch_size: int | None = None,
+        batch_interval: float | None = None,
         master: str | None = None,
         conf: Mapping[str, Any] | None = None,
         compression: str | None = None,
     ) -> None:
+        if batch_size is not None:
+            self.batch_size = batch_size
+        if batch_interval is not None:
+            self.batch_interval = batch_interval
         self._settings = settings_of(
-            path, schema, format, partition_by, batch_size, batch_interval, master, conf, compression
+            path,
+            schema,
+            format,
+            partition_by,
+            self.batch_size,
+            self.batch_interval,
+            master,
+            conf,
+            compression,
         )
-        self.batch_size = batch_size
-        self.batch_interval = batch_interval
 
     def input_problems(self, inputs: Mapping[tuple[str, str], Fields]) -> Iterable[str]:
         """Every stream that is read must have the schema's names."""

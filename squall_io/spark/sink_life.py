@@ -193,7 +193,7 @@ class SinkLife:
         )
 
     def _require_found(self, name: BatchName) -> None:
-        """See to it that what Spark has just written is found here; `NotCommitted`, or `Superseded` if a new owner has swept it."""
+        """See to it that what Spark has just written is found here; `NotCommitted`, or `Superseded` if a new owner swept it."""
         folder = name.attempt(1)
         if any(is_data(status, len(folder) + 1) for status in self._store.walk(folder)):
             return

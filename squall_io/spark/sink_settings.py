@@ -12,7 +12,9 @@ from typing import Final
 
 from squall_io.spark.formats import format_problems
 from squall_io.spark.schema import Schema, SchemaError, parse_schema
+from squall_io.spark.stores.opening import setting_problems, writing_problem
 from squall_io.spark.stores.paths import InvalidPath, check_path
+from squall_io.spark.wishes import Wish, master_problem
 from topology_api import Fields, InvalidConfig
 from topology_api.values import MAX_SECONDS, number_problem
 from topology_api.wording import listed, nearest, shown, typed
@@ -54,11 +56,11 @@ def settings_of(
     if parsed is not None:
         problems += format_problems(parsed, file_format, by, compression)
     problems += _batch_problems(batch_size, batch_interval)
-    if master is not None and (not isinstance(master, str) or not master.strip()):
-        problems.append(
-            f"master is {typed(master)}: give it as Spark takes it: 'local[2]', 'spark://...', 'yarn', 'sc://...'"
-        )
     settings = _conf_of(conf, problems)
+    if master is None or isinstance(master, str):
+        problems += _place_problems(where, master, settings)
+    else:
+        problems.append(f"master is {typed(master)}: give it as Spark takes it, 'local[2]'")
     if problems or parsed is None:
         raise InvalidConfig(problems, f"a SparkSink to {shown(path)}")
     by = tuple(column.name for name in by if (column := parsed.column(name)) is not None)
@@ -68,7 +70,7 @@ def settings_of(
         str(file_format),
         by,
         None if compression is None else str(compression),
-        None if master is None else str(master),
+        master if isinstance(master, str) else None,
         settings,
     )
 
@@ -116,6 +118,18 @@ def _names_of(names: object, problems: list[str]) -> tuple[str, ...]:
         problems.append(f"partition_by is {typed(names)}: give a list of the schema's names")
         return ()
     return tuple(names)
+
+
+def _place_problems(path: str, master: str | None, conf: Mapping[str, str]) -> Iterator[str]:
+    """What is wrong with where Spark runs and where it writes; path: "" if something is wrong with it already."""
+    wish = Wish.of(master, conf)
+    problem = master_problem(wish.where)
+    if problem is not None:
+        yield problem
+    yield from setting_problems(conf)
+    problem = writing_problem(path, conf, wish.is_connect) if path else None
+    if problem is not None:
+        yield f"path {path!r} cannot be written to: {problem}"
 
 
 def _batch_problems(size: object, interval: object) -> Iterator[str]:

@@ -5,14 +5,16 @@ Must not know: PySpark, sessions.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from squall_io.spark.jvm import is_secret
 from topology_api import SquallError
+from topology_api.wording import nearest, shown
 
-__all__ = ["SQL_DEFAULTS", "NoServer", "NoSession", "Wish", "told", "wish_problem"]
+__all__ = ["SQL_DEFAULTS", "NoServer", "NoSession", "Wish", "master_problem", "told", "wish_problem"]
 
 #: Where Spark runs unless told: in this process's own Java, with as many threads as there are processors.
 MASTER: Final = "local[*]"
@@ -35,6 +37,23 @@ DEFAULTS: Final = {
 #: Those that a session of Spark Connect can have, whose server has started long before.
 SQL_DEFAULTS: Final = {name: value for name, value in DEFAULTS.items() if name.startswith("spark.sql.")}
 LOCAL_DEFAULTS: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+
+_HOST: Final = r"(?:[\w.-]+|\[[\da-fA-F:.]+\])"
+#: Masters that Spark takes; "local-cluster" is what its own tests, and ours, have executors by.
+_MASTER: Final = re.compile(
+    r"local|local\[(?:[1-9]\d*|\*)(?:\s*,\s*[1-9]\d*)?\]|local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*\d+\s*\]|yarn"
+    rf"|spark://{_HOST}:\d+(?:,{_HOST}:\d+)*|k8s://\S+|sc://{_HOST}(?::\d+)?(?:/(?:;.*)?)?",
+    re.ASCII,
+)
+_MASTERS: Final = (
+    "local",
+    "local[*]",
+    "local[2]",
+    "yarn",
+    "spark://HOST:7077",
+    "k8s://HOST:443",
+    "sc://HOST:15002",
+)
 
 
 class NoServer(SquallError):
@@ -89,6 +108,17 @@ class Wish:
     def __str__(self) -> str:
         conf = ", ".join(f"{name}={told(name, value)}" for name, value in sorted(self.conf.items()))
         return f"master {self.place}" + (f" with {conf}" if conf else "")
+
+
+def master_problem(master: str) -> str | None:
+    """Why Spark does not take a master; None: it does."""
+    if _MASTER.fullmatch(master):
+        return None
+    address, more, _ = master.partition(";")
+    return (
+        f"master is {shown(address + (';...' if more else ''))}, which Spark does not take: write one of"
+        f" {', '.join(_MASTERS)}{nearest(address, _MASTERS)}"
+    )
 
 
 def told(name: str, value: str | None) -> str:

@@ -39,6 +39,25 @@ def problems_of(**wrong: Any) -> tuple[str, ...]:
         ({"batch_size": True}, "batch_size is True (bool)"),
         ({"batch_interval": 0}, "batch_interval is 0"),
         ({"master": ""}, "master is ''"),
+        ({"master": 3}, "master is 3 (int)"),
+        ({"master": "foo"}, "master is 'foo', which Spark does not take: write one of local, local[*], "),
+        ({"master": "lcoal[2]"}, "did you mean 'local[2]'?"),
+        ({"master": "local[]"}, "did you mean 'local[2]'?"),
+        ({"master": "local[0]"}, "master is 'local[0]'"),
+        ({"master": "spark://host"}, "did you mean 'spark://HOST:7077'?"),
+        ({"conf": {"spark.master": "yarn-client"}}, "master is 'yarn-client'"),
+        ({"path": "s3a://bucket/counts"}, "or write all the same with the setting squall.unsafe.store=true"),
+        ({"path": "hdfs://host/t", "master": "sc://host"}, "set squall.webhdfs.address to"),
+        (
+            {"path": "s3a://b/t", "master": "sc://host", "conf": {"squall.unsafe.store": True}},
+            "s3a:// needs one",
+        ),
+        ({"conf": {"squall.webhdfs.adress": "host:9870"}}, "did you mean 'squall.webhdfs.address'?"),
+        ({"conf": {"squall.webhdfs.address": "host:x"}}, "'host:x' is no address of WebHDFS"),
+        (
+            {"conf": {"squall.unsafe.store": "yes"}},
+            "conf has for squall.unsafe.store 'yes': give true or false",
+        ),
         ({"conf": "spark.executor.memory=2g"}, "conf is 'spark.executor.memory=2g' (str)"),
         ({"conf": {"executor.memory": "2g"}}, "conf has 'executor.memory' (str)"),
         ({"conf": {"spark.executor.memory": ["2g"]}}, "'spark.executor.memory' a list"),
@@ -47,6 +66,47 @@ def problems_of(**wrong: Any) -> tuple[str, ...]:
 def test_each_mistake_is_told_with_the_value_and_what_helps(wrong: dict[str, Any], told: str) -> None:
     (problem,) = problems_of(**wrong)
     assert told in problem
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *(
+            {"master": master}
+            for master in ("local", "local[*]", "local[2]", "local[2,3]", "local[*, 4]", "yarn")
+        ),
+        *({"master": master} for master in ("local-cluster[2,1,1024]", "spark://a-b.c:7077,[::1]:7078")),
+        *(
+            {"master": master}
+            for master in ("k8s://https://host:443", "sc://host", "sc://host:15002/;token=a;b=c")
+        ),
+        {"conf": {"spark.master": "local[3]"}},
+        {"path": "s3a://bucket/counts", "conf": {"squall.unsafe.store": True}},
+        {"path": "hdfs://h/t", "master": "sc://host", "conf": {"squall.webhdfs.address": "http://host:9870"}},
+    ],
+    ids=str,
+)
+def test_what_spark_takes_is_taken(arguments: dict[str, Any]) -> None:
+    SparkSink(**{"path": "/table", "schema": SCHEMA, **arguments})
+
+
+def test_a_token_in_a_master_that_is_none_is_not_told() -> None:
+    (problem,) = problems_of(master="sc:/host:15002/;token=hunter2")
+    assert "'sc:/host:15002/;...'" in problem and "hunter2" not in problem
+
+
+class SmallBatches(SparkSink):
+    batch_size = 5
+    batch_interval = 0.5
+
+
+def test_a_batch_is_as_large_as_a_subclass_says_unless_an_argument_does() -> None:
+    own = SmallBatches("/table", SCHEMA)
+    assert (own.batch_size, own.batch_interval) == (5, 0.5)
+    given = SmallBatches("/table", SCHEMA, batch_size=7, batch_interval=2)
+    assert (given.batch_size, given.batch_interval) == (7, 2)
+    again = pickle.loads(pickle.dumps(SparkSink("/table", SCHEMA)))
+    assert (again.batch_size, again.batch_interval) == (10_000, 5.0)
 
 
 def test_all_mistakes_are_told_at_once() -> None:

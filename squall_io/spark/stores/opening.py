@@ -9,21 +9,24 @@ Must not know: what files hold.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol
 
 from squall_io.spark.manifest.files import Files, FilesRefused
 from squall_io.spark.stores.local import LocalFiles
 from squall_io.spark.stores.paths import LOCAL, check_path, scheme_of
+from topology_api.wording import nearest, shown
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from squall_io.spark.stores.gateway import Jvm
 
-__all__ = ["WEBHDFS", "Store", "open_files"]
+__all__ = ["WEBHDFS", "Store", "open_files", "setting_problems", "writing_problem"]
 
+#: How the names of Squall's own settings begin.
+_OWN: Final = "squall."
 #: Where WebHDFS is served: HOST:PORT, or with http:// or https:// before it.
 WEBHDFS: Final = "squall.webhdfs.address"
 #: "true": write even where a commit may go wrong.
@@ -77,15 +80,9 @@ def open_files(
             return WebHdfsFiles(path, conf[WEBHDFS])
         if session is not None:
             raise FilesRefused(f"cannot open {path}: {_no_jvm(scheme)}")
-    read_only = None
-    if scheme not in _ATOMIC:
-        if conf.get(UNSAFE) != "true":
-            read_only = (
-                f"Squall knows of no rename on {scheme}:// that has one winner, and without it {_RISK}; reading is all"
-                f" right. Give an hdfs:// path, or write all the same with the setting {UNSAFE}=true"
-            )
-        else:
-            _log.warning("%s is on a file system without atomic renames: %s (%s=true)", path, _RISK, UNSAFE)
+    read_only = _no_rename(scheme, conf)
+    if read_only is None and scheme not in _ATOMIC:
+        _log.warning("%s is on a file system without atomic renames: %s (%s=true)", path, _RISK, UNSAFE)
     if jvm is None:
         jvm = Jvm.own(conf) if session is None else Jvm.of_session(session)
     from squall_io.spark.stores.hadoop import HadoopFiles
@@ -95,6 +92,45 @@ def open_files(
     except BaseException:
         jvm.close()
         raise
+
+
+def writing_problem(path: str, conf: Mapping[str, str], is_connect: bool) -> str | None:
+    """Why a path in normal form is not written to, wherever its topology runs; None: nothing is known against it.
+
+    is_connect: the session will be one of Spark Connect.
+    """
+    scheme = scheme_of(path)
+    if scheme == LOCAL:
+        return None
+    if is_connect:
+        return None if scheme == "hdfs" and WEBHDFS in conf else _no_jvm(scheme)
+    return _no_rename(scheme, conf)
+
+
+def setting_problems(conf: Mapping[str, str]) -> Iterator[str]:
+    """What is wrong with the settings that are Squall's own, a sentence each."""
+    for name in conf:
+        if name.startswith(_OWN) and name not in (WEBHDFS, UNSAFE):
+            yield f"conf has {shown(name)}: of Squall's own there are {WEBHDFS} and {UNSAFE}{nearest(name, (WEBHDFS, UNSAFE))}"
+    if conf.get(UNSAFE, "true") not in ("true", "false"):
+        yield f"conf has for {UNSAFE} {shown(conf[UNSAFE])}: give true or false"
+    if WEBHDFS in conf:
+        from squall_io.spark.stores.webhdfs import base_of
+
+        try:
+            base_of(conf[WEBHDFS])
+        except FilesRefused as problem:
+            yield f"conf has for {WEBHDFS} what it cannot be: {problem}"
+
+
+def _no_rename(scheme: str, conf: Mapping[str, str]) -> str | None:
+    """Why nothing is written to file systems of a scheme; None: it is."""
+    if scheme in _ATOMIC or conf.get(UNSAFE) == "true":
+        return None
+    return (
+        f"Squall knows of no rename on {scheme}:// that has one winner, and without it {_RISK}; reading is all right. Give an"
+        f" hdfs:// path, or write all the same with the setting {UNSAFE}=true"
+    )
 
 
 def _require_no_other_default(path: str, session: SparkSession | None, conf: Mapping[str, str]) -> None:

@@ -9,6 +9,7 @@ import os
 import re
 from typing import Final
 
+from squall_io.spark.manifest.layout import FOLDER
 from topology_api import SquallError
 
 #: The scheme of this machine's own file system.
@@ -18,6 +19,8 @@ _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(.*)", re.DOTALL)
 #: Spark takes these in the path of what it reads for a pattern, and ":" in a name is not allowed by HDFS.
 _SPECIAL: Final = re.compile(r"[*?\[\]{}\\:]")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+#: Who is asked, "host:9000", "user@host", "container@account.net": the host, and the port if there is a ":".
+_AUTHORITY: Final = re.compile(r"(?:[^\s@]*@)?([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::(.*))?", re.DOTALL)
 _LONE: Final = re.compile("[\ud800-\udfff]")
 
 
@@ -43,11 +46,17 @@ def check_path(path: str | os.PathLike[str]) -> str:
             text, "it is empty; give /folder/of/the/table or hdfs://host:port/folder/of/the/table"
         )
     scheme, authority, below = _split(text)
+    _check_authority(text, scheme, authority)
     parts = [part for part in below.split("/") if part not in ("", ".")]
     if not parts:
         raise InvalidPath(text, "it is the root of a file system; give a folder below it, of the table alone")
     if ".." in parts:
         raise InvalidPath(text, "it has '..' in it; write it without")
+    if FOLDER in parts:
+        raise InvalidPath(
+            text,
+            f"{FOLDER!r} in it is the folder that a table keeps its own files in; give the table's path, or another",
+        )
     if found := _CONTROL.search(text) or _LONE.search(text) or _SPECIAL.search(below):
         raise InvalidPath(
             text, f"{found.group()!r} in it would not be taken as it is by Spark or HDFS; use another name"
@@ -68,6 +77,23 @@ def authority_of(path: str) -> str:
 def folder_of(path: str) -> str:
     """A path in normal form without scheme and authority: "/a/b"."""
     return _split(path)[2]
+
+
+def _check_authority(text: str, scheme: str, authority: str) -> None:
+    """`InvalidPath` if there can be no file system of that scheme, or nobody of that name."""
+    if scheme in ("http", "https"):
+        raise InvalidPath(
+            text,
+            f"{scheme}:// is no file system; write hdfs://host:port/folder, with the port of the NameNode's fs.defaultFS",
+        )
+    if not authority:
+        return
+    found = _AUTHORITY.fullmatch(authority)
+    if found is None:
+        raise InvalidPath(text, f"{authority!r} is no name of a host; write {scheme}://host:port/folder")
+    port = found[2]
+    if port is not None and not (port.isascii() and port.isdecimal() and 0 < int(port) < 65536):
+        raise InvalidPath(text, f"{port!r} is no port; write a number from 1 to 65535, or leave it out")
 
 
 def _joined(scheme: str, authority: str, below: str) -> str:

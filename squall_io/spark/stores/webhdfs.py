@@ -46,7 +46,7 @@ class WebHdfsFiles(RenamingFiles):
     def __init__(self, path: str, address: str, *, user: str | None = None) -> None:
         super().__init__(path)
         self._folder = folder_of(path)
-        self._base = _base_of(address)
+        self._base = base_of(address)
         self._user = user or os.environ.get("HADOOP_USER_NAME") or _user()
 
     def list(self, folder: str) -> builtins.list[FileStatus]:
@@ -138,7 +138,7 @@ class WebHdfsFiles(RenamingFiles):
             ) from None
 
 
-def _base_of(address: str) -> str:
+def base_of(address: str) -> str:
     """An address as people write it, with its scheme and nothing behind it."""
     base = urlsplit(address if "://" in address else f"http://{address}")
     try:
