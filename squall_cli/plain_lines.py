@@ -82,16 +82,16 @@ def component_text(name: str, component: ComponentStatus, rate: float | None) ->
         facts.append(f"{component.failed:,} failed")
     if spout:
         facts += spout_facts(component)
+    if component.idle:
+        facts.append(f"idle: {component.idle}" if spout else component.idle)
     return f"{name} " + ", ".join(facts)
 
 
 def spout_facts(component: ComponentStatus) -> list[str]:
-    """What only spouts have: trees, latency, a reason to be idle."""
+    """What only spouts have: trees and latency."""
     facts = [f"{component.acked:,} acked"]
     if component.pending:
         facts.append(f"{component.pending:,} pending")
     if component.p50 is not None:
         facts.append(f"p50 {figures.latency(component.p50)}, p99 {figures.latency(component.p99)}")
-    if component.idle:
-        facts.append(f"idle: {component.idle}")
     return facts

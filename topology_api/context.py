@@ -103,7 +103,7 @@ class Context:
         wake: Callable[[], None],
         topology_id: str = "",
         incarnation: tuple[int, int] = (0, 0),
-        progress: Callable[[], None] = lambda: None,
+        progress: Callable[[str | None], None] = lambda why: None,
     ) -> None:
         self.topology = topology
         self.topology_id = topology_id
@@ -154,10 +154,12 @@ class Context:
         """Asks for a call of `next_tuple` now. Thread-safe: for data that comes from a thread."""
         self._wake()
 
-    def progress(self) -> None:
+    def progress(self, why: str | None = None) -> None:
         """Says, from inside a long call, that it goes on: `topology.bolt.hang.secs` begin anew, and the tuples that the call
-        has are kept from timing out. For calls that wait for something outside and know it; not for `async def execute`."""
-        self._progress()
+        has are kept from timing out. `why`: what it waits for; a bolt's is shown by `status` and the tables (WHY IDLE) until
+        it says something else ("": nothing) or is over. For calls that wait for something outside and know it; not for
+        `async def execute`."""
+        self._progress(why)
 
     def __repr__(self) -> str:
         return f"<Context {self.topology}/{self.component} task {self.task} (index {self.index})>"

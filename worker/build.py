@@ -69,8 +69,8 @@ def build_task(ground: Surroundings, task: int, component: str, index: int) -> T
             made.wake()
         ground.wake()
 
-    def progress() -> None:
-        made.busy_since = ground.now()
+    def progress(why: str | None) -> None:
+        made.goes_on(why)
 
     context = Context(
         topology=plan.topology.name,

@@ -55,6 +55,12 @@ def one_line(text: str) -> str:
     return "".join(character if character.isprintable() else "?" for character in joined)
 
 
+def short_line(text: str) -> str:
+    """The text in one line that is not too long for a table or a log."""
+    line = one_line(text)
+    return line if len(line) <= MOST_TEXT else line[: MOST_TEXT - 1] + "…"
+
+
 def describe(error: BaseException) -> str:
     """Type and message of an error in one line."""
     name = type(error).__name__
@@ -62,8 +68,7 @@ def describe(error: BaseException) -> str:
         message = one_line(str(error))
     except BaseException as broken:  # the error's class is the user's, and so is its __str__
         message = f"(its str() raises {type(broken).__name__})"
-    text = f"{name}: {message}" if message else name
-    return text if len(text) <= MOST_TEXT else text[: MOST_TEXT - 1] + "…"
+    return short_line(f"{name}: {message}" if message else name)
 
 
 def user_frames(trace: TracebackType | None) -> list[traceback.FrameSummary]:

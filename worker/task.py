@@ -22,7 +22,7 @@ from topology_api.topology import ComponentSpec
 from worker.emitter import Emitter, short
 from worker.forks import end_fork
 from worker.metrics import TaskMetrics
-from worker.reports import ErrorReport, make_report
+from worker.reports import ErrorReport, make_report, short_line
 
 
 @dataclass(frozen=True)
@@ -90,6 +90,8 @@ class Task:
         #: Jobs under way in the task's thread, and since when it has been at the oldest.
         self.jobs = 0
         self.busy_since = 0.0
+        #: What the call that is running waits for, as it said itself; "": nothing, or nobody knows.
+        self.waits_for = ""
         #: An outbox has no room; the task is not run.
         self.blocked = False
         #: Everything is done: end_of_input has run (or the spout has finished) and the end marks are out.
@@ -119,6 +121,13 @@ class Task:
     def hung(self) -> bool:
         """Whether a call of the user's has been running for longer than `topology.bolt.hang.secs`."""
         return self.jobs > 0 and self.now() - self.busy_since > self.hang_secs
+
+    def goes_on(self, why: str | None) -> None:
+        """`Context.progress`, from inside a call: it does not hang, and waits for this (None: as before). Outside of a job
+        nothing would take back what was said."""
+        self.busy_since = self.now()
+        if why is not None and self.jobs:
+            self.waits_for = short_line(str(why))
 
     def attach(self, names: tuple[str, ...], base: type[Spout] | type[Bolt], core: object) -> None:
         """Give the instance its runtime methods, but for those that the user's class overrides (these reach ours by super).

@@ -356,6 +356,7 @@ class Worker:
     def ran(self, task: Task, now: float) -> None:
         """A run has ended: collect what it left."""
         task.jobs -= 1
+        task.waits_for = ""
         if task.jobs:
             return  # the next job of its thread has the task already; what this one left is taken after it
         if task.done:

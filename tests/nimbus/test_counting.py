@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nimbus.counting import PAST, Counters, Statuses
+from nimbus.counting import PAST, Counters, Statuses, component_status
 from nimbus.master import Nimbus
 from squall.clock import ManualClock
 from squall.cluster.counters import ComponentCounters, WorkerCounters
@@ -68,6 +68,12 @@ def test_the_counters_of_all_workers_are_summed(cluster: Cluster) -> None:
     spout = cluster.spout()
     assert (spout.emitted, spout.pending, spout.idle, spout.metrics) == (7, 3, "", {"depth": 7})
     assert (spout.tasks, cluster.status().workers) == (2, 2)
+
+
+@pytest.mark.parametrize("told", ["", "the disk is full"])
+def test_what_calls_of_a_bolt_wait_for_is_told_and_a_bolt_that_says_nothing_is_not_idle(told: str) -> None:
+    totals = ComponentCounters(executed=3, idle={told: 1} if told else {})
+    assert component_status("bolt", 2, totals, "ACTIVE").idle == told
 
 
 def test_a_later_reading_replaces_an_earlier_one_and_never_the_other_way_round(cluster: Cluster) -> None:
