@@ -35,7 +35,7 @@ class Retries:
         self,
         what: str,
         log: logging.Logger,
-        progress: Callable[[], None],
+        progress: Callable[[str], None],
         limit: float | None = None,
         now: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
@@ -71,7 +71,7 @@ class Retries:
             self._told = now
             lasting = f", for {now - self.since:.0f} s now" if self.failures > 1 else ""
             self.log.warning("%s%s: %s; trying again", self.what, lasting, reason_of(error))
-        self.pause(self._wait)
+        self.pause(self._wait, reason_of(error))
         self._wait = min(2 * self._wait, LONGEST_WAIT)
 
     def succeeded(self, what: str) -> None:
@@ -79,19 +79,21 @@ class Retries:
         if self.since is not None:
             self.log.info("%s after %d failures in %.1f s", what, self.failures, self.now() - self.since)
             self.since = None
+            self.progress("")
 
     @property
     def trouble(self) -> float:
         """Seconds since the trouble began; 0: there is none."""
         return 0.0 if self.since is None else self.now() - self.since
 
-    def pause(self, seconds: float) -> None:
-        """Sleep, and say all the while that it goes on."""
+    def pause(self, seconds: float, reason: str) -> None:
+        """Sleep, and say all the while that it goes on, and why."""
         until = self.now() + seconds
-        self.progress()
-        while (left := until - self.now()) > 0:
+        while True:
+            self.progress(f"waiting for storage for {self.trouble:.0f} s: {reason}")
+            if (left := until - self.now()) <= 0:
+                return
             self.sleep(min(left, _SLICE))
-            self.progress()
 
     def _give_up_if_due(self, error: Exception, verdict: Verdict, now: float) -> None:
         assert self.since is not None

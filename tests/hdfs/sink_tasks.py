@@ -85,7 +85,7 @@ class Task:
             now=lambda: 0.0, random=random.Random(0), wake=lambda: None, progress=self._progress,
         )  # fmt: skip
 
-    def _progress(self) -> None:
+    def _progress(self, why: str | None) -> None:
         self.progressed += 1
 
     def prepare(self) -> Task:

@@ -119,6 +119,8 @@ class SinkWorld:
         self.at: Callable[[str], None] = lambda step: None
         self.time = 1000.0
         self.progress = 0
+        #: What was said last that is waited for.
+        self.waits_for = ""
         monkeypatch.setattr(sink_life, "shared_session", self._shared_session)
         monkeypatch.setattr(sink_life, "open_files", self._open_files)
         monkeypatch.setattr(sink_life, "is_broken", lambda session: session in self.dead)
@@ -171,8 +173,9 @@ class SinkWorld:
         self.sessions.append(object())
         return self.sessions[-1]
 
-    def _note_progress(self) -> None:
+    def _note_progress(self, why: str | None = None) -> None:
         self.progress += 1
+        self.waits_for = self.waits_for if why is None else why
 
     def _at(self, step: str) -> None:
         self.steps.append(step)
@@ -194,7 +197,7 @@ class SinkWorld:
         return self.opened[-1]
 
     def _retries(
-        self, what: str, log: logging.Logger, progress: Callable[[], None], limit: float | None
+        self, what: str, log: logging.Logger, progress: Callable[[str], None], limit: float | None
     ) -> Retries:
         def sleep(seconds: float) -> None:
             self.time += seconds

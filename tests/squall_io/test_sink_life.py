@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -93,6 +94,24 @@ def test_a_store_that_is_away_at_any_call_of_a_batch_is_waited_for(
         assert {path for path in world.left() if not path.startswith("_squall/tmp/")} == set()
         opened(world, incarnation=(1, 1))
         assert world.left() == set()
+
+
+def test_what_is_waited_for_and_for_how_long_is_said_until_it_is_there(world: SinkWorld) -> None:
+    life = opened(world)
+    said: list[str] = []
+    fails = away(5, 1, False)
+
+    def gate(step: Step, effect: Callable[[], Any]) -> Any:
+        said.append(world.waits_for)
+        return fails(step, effect)
+
+    with gated(world, gate):
+        life.commit(world.rows(2))
+    while_away = [each for each in dict.fromkeys(said) if each]
+    assert all(re.fullmatch(r"waiting for storage for \d+ s: .*: away", each) for each in while_away)
+    seconds = [int(each.split()[4]) for each in while_away]
+    assert seconds == sorted(set(seconds)) and seconds[-1] > 1
+    assert world.waits_for == "", "it is there again"
 
 
 @pytest.mark.parametrize("step", ["write", "list", "check", "move"])
