@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
@@ -57,7 +57,9 @@ Examples:
       --output sessions=hdfs://nn:9000/sessions --master spark://host:7077 --max-errors 100 \\
       --errors hdfs://nn:9000/failed
 
-Exit status: 0 published, or there already; 1 failed, and nothing was published; 2 wrong usage.
+Nothing is published before all of the outputs are written.
+
+Exit status: 0 published, or there already; 1 failed, and nothing was published but what is named; 2 wrong usage.
 """
 
 #: What the errors are called among the outputs; no component has a colon in its name.
@@ -84,15 +86,19 @@ class Asked:
     master: str | None
     conf: Mapping[str, str]
 
+    def path_of(self, output: str) -> str | None:
+        """Where an output goes, or the errors."""
+        return self.errors if output == ERRORS else self.outputs[output]
+
 
 @dataclass
 class Outcome:
     """What came of it."""
 
-    published: dict[str, Published] = field(default_factory=dict)
-    failures: int = 0
-    unsettled: int = 0
-    """Both of the replay, if there was one."""
+    published: Mapping[str, Published]
+    errors: int | None
+    unsettled: int | None
+    """Both as they were counted when the outputs were made; None: nobody knows."""
 
 
 def _pairs(
@@ -257,8 +263,8 @@ class ReplayJob:
         self.replayed: Replayed | None = None
 
     def run(self) -> Outcome:
-        """Publish every output that is not there yet, and the errors."""
-        from squall_io.spark.publishing import open_output, publish_frame
+        """Publish every output that is not there yet, and the errors, once all of them are written."""
+        from squall_io.spark.publishing import Result, open_output, publish_frames
         from squall_io.spark.replay.inputs import source_at
         from squall_io.spark.replay.run import told_plainly
 
@@ -271,16 +277,28 @@ class ReplayJob:
         }
         if asked.errors is not None:
             outputs[ERRORS] = open_output(self.open(asked.errors), None, None, asked.keep)
-        outcome = Outcome()
-        for name, output in outputs.items():
-            make = partial(self.frame, name)
+        results = {
+            name: Result(output, self.run_of(name, output), partial(self.frame, name), self.counts)
+            for name, output in outputs.items()
+        }
+        done: dict[str, Published] = {}
+        try:
             with told_plainly():
-                outcome.published[name] = publish_frame(
-                    output, self.run_of(name, output), make, self.progress.cancel
-                )
+                publish_frames(results, done, self.progress.cancel)
+        except SquallError as error:
+            theirs = [
+                f"version {each.version.number} of {asked.path_of(name)}"
+                for name, each in done.items()
+                if each.ours
+            ]
+            if not theirs:
+                raise
+            raise SquallError(f"{error}\nPublished before that: {', '.join(theirs)}") from None
+        published = {name: done[name] for name in results}
         if self.replayed is not None:
-            outcome.failures, outcome.unsettled = self.replayed.failures, self.replayed.unsettled
-        return outcome
+            return Outcome(published, self.replayed.failures, self.replayed.unsettled)
+        refuse_errors(asked, published)
+        return Outcome(published, recorded("errors", published), recorded("unsettled", published))
 
     def open(self, path: str) -> Store:
         """The file system at a path. Through a Spark Connect server it is reached with its session."""
@@ -351,11 +369,39 @@ class ReplayJob:
             self.stack.callback(self.forget, self.replayed)
         return self.replayed.errors if output == ERRORS else self.replayed[output]
 
+    def counts(self) -> dict[str, int]:
+        """What is kept beside the rows of each output."""
+        if self.replayed is None:
+            return {}
+        return {"errors": self.replayed.failures, "unsettled": self.replayed.unsettled}
+
     @staticmethod
     def forget(replayed: Replayed) -> None:
         """Let go of what Spark keeps, if it still runs."""
         with suppress(Exception):
             replayed.unpersist()
+
+
+def refuse_errors(asked: Asked, published: Mapping[str, Published]) -> None:
+    """`ReplayFailed` for outputs that are there already, when they were made with more errors than are allowed now."""
+    from squall_io.spark.replay import ReplayFailed
+
+    for name, each in published.items():
+        version = each.version
+        errors = version.counts.get("errors", 0)
+        if errors > asked.max_errors:
+            raise ReplayFailed(
+                f"{name.lstrip(':')}: version {version.number} of {asked.path_of(name)} is of the same code over the same rows,"
+                f" and was made with {figures.plural(errors, 'error')}, of at most {asked.max_errors:,} (--max-errors); --again"
+                " runs it all the same"
+            )
+
+
+def recorded(what: str, published: Mapping[str, Published]) -> int | None:
+    """What was counted when outputs were made that are there already; None: of one of them nobody knows."""
+    counts = [each.version.counts.get(what) for each in published.values()]
+    known = [count for count in counts if count is not None]
+    return max(known) if len(known) == len(counts) else None
 
 
 def show(out: IO[str], asked: Asked, outcome: Outcome, seconds: float, as_json: bool) -> None:
@@ -365,7 +411,7 @@ def show(out: IO[str], asked: Asked, outcome: Outcome, seconds: float, as_json: 
         return
     for name, published in outcome.published.items():
         version = published.version
-        path = asked.errors if name == ERRORS else asked.outputs[name]
+        path = asked.path_of(name)
         what = f"{name.lstrip(':')}: {figures.plural(version.rows, 'row')} published"
         if published.ours:
             write(out, f"{what} as version {version.number} of {path}")
@@ -373,9 +419,9 @@ def show(out: IO[str], asked: Asked, outcome: Outcome, seconds: float, as_json: 
             when = figures.moment(version.published)
             write(out, f"{what} already, as version {version.number} of {path} on {when}:")
             write(out, "  the same code over the same rows (--again runs it all the same)")
-    if outcome.failures:
+    if outcome.errors:
         where = "; --errors PATH keeps them" if asked.errors is None else ""
-        write(out, f"{figures.plural(outcome.failures, 'error')} (of at most {asked.max_errors:,}){where}")
+        write(out, f"{figures.plural(outcome.errors, 'error')} (of at most {asked.max_errors:,}){where}")
     if outcome.unsettled:
         write(
             out,
@@ -388,7 +434,7 @@ def as_dict(asked: Asked, outcome: Outcome, seconds: float) -> dict[str, Any]:
     """The outcome as JSON values."""
     outputs = {
         name: {
-            "path": asked.errors if name == ERRORS else asked.outputs[name],
+            "path": asked.path_of(name),
             "published": published.ours,
             "version": published.version.number,
             "rows": published.version.rows,
@@ -402,7 +448,7 @@ def as_dict(asked: Asked, outcome: Outcome, seconds: float) -> dict[str, Any]:
         "topology": asked.source,
         "sources": dict(asked.sources),
         "outputs": outputs,
-        "errors": outcome.failures,
+        "errors": outcome.errors,
         "unsettled": outcome.unsettled,
         "seconds": round(seconds, 3),
     }

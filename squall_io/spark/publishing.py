@@ -1,7 +1,7 @@
-"""A frame becomes the newest version of a table: Spark writes it, its rows are counted where they lie, and it is published.
+"""Frames become versions of tables: Spark writes them, their rows are counted where they lie, and then they are published.
 
 The rows are counted by reading what was written: what Spark counts while it writes has those of tasks that were tried twice.
-Must not know: what the frame was made of, who asked for it.
+Must not know: what the frames were made of, who asked for them.
 """
 
 from __future__ import annotations
@@ -68,56 +68,101 @@ def open_output(
     return Output(files, open_table(files, wanted), keep)
 
 
-def publish_frame(
-    output: Output, run: Run, make: Callable[[], DataFrame], cancel: Callable[[], None] = lambda: None
-) -> Published:
-    """Have the run's result be the newest version: `make` gives the frame, and is not called when it is there already.
+@dataclass(frozen=True)
+class Result:
+    """What is to be the newest version of a table."""
+
+    output: Output
+    run: Run
+    make: Callable[[], DataFrame]
+    """Gives the frame; not called when the run's result is there already."""
+    counts: Callable[[], Mapping[str, int]] = dict
+    """What else was counted, for the version's record; asked for when its rows are written."""
+
+
+def publish_frame(result: Result, cancel: Callable[[], None] = lambda: None) -> Published:
+    """`publish_frames` for a single one."""
+    done: dict[str, Published] = {}
+    publish_frames({"": result}, done, cancel)
+    return done[""]
+
+
+def publish_frames(
+    results: Mapping[str, Result], done: dict[str, Published], cancel: Callable[[], None] = lambda: None
+) -> None:
+    """Have each result be the newest version of its table; `done` gets what is published, also when this raises.
     `cancel` has Spark give up what it is doing; it is called when the caller is interrupted, in a thread of its own.
 
-    Whatever `make` raises comes through; then nothing is published, and nothing is left. `CannotPublish`, `AttemptLost`,
-    Spark's errors, and what `Files` raises.
+    All of them are written and counted before the first one is published, so whatever `make` and Spark raise leaves nothing
+    behind. Each is published by a step of its own: what `Files` raises between two of them leaves the first.
+    `CannotPublish`, `AttemptLost`, Spark's errors, and what `Files` raises.
     """
-    files = output.files
-    begun = versions.begin(files, run)
-    if isinstance(begun, Version):
-        published = Published(begun, ours=False)
-    else:
-        published = _carry_out(output, run, begun, make, cancel)
-    try:
-        versions.tidy(files, run.id, output.keep)
-    except SquallError as error:  # it is published, and the next run tidies too
-        log.warning("%s: old versions and leftovers stay for now: %s", files.root, error)
-    return published
+    while left := {name: result for name, result in results.items() if name not in done}:
+        attempts: dict[str, Attempt] = {}
+        try:
+            _carry_out(left, attempts, done)
+        except BaseException as error:
+            if not isinstance(error, Exception):
+                _in_a_thread(cancel)  # else tasks go on, and write what is deleted here
+            found = {}
+            for name in attempts.keys() - done.keys():
+                published = _give_up(left[name].output.files, attempts[name])
+                if published is not None:
+                    found[name] = published
+            if not found or not isinstance(error, Exception):
+                raise
+            # Another attempt of the same run was first, and has swept what we were writing. The others are begun anew.
+            done.update(found)
+    for name, result in results.items():
+        files = result.output.files
+        try:
+            versions.tidy(files, done[name].version.run, result.output.keep)
+        except SquallError as error:  # it is published, and the next run tidies too
+            log.warning("%s: old versions and leftovers stay for now: %s", files.root, error)
 
 
 def _carry_out(
-    output: Output, run: Run, attempt: Attempt, make: Callable[[], DataFrame], cancel: Callable[[], None]
-) -> Published:
-    """Make, write, count, publish."""
-    files = output.files
+    results: Mapping[str, Result], attempts: dict[str, Attempt], done: dict[str, Published]
+) -> None:
+    """Begin, make, write and count all that is not there already; then publish, one after the other."""
+    for name, result in results.items():
+        begun = versions.begin(result.output.files, result.run)
+        if isinstance(begun, Version):
+            done[name] = Published(begun, ours=False)
+        else:
+            attempts[name] = begun
 
     def alive() -> None:
-        with suppress(FilesError):  # the next one may be seen
-            versions.beat(files, attempt)
+        for name, attempt in attempts.items():
+            with suppress(FilesError):  # the next one may be seen
+                versions.beat(results[name].output.files, attempt)
 
-    try:
-        with Beat(alive, every=versions.BEAT, patience=float("inf")):
-            frame = make()
-            schema = schema_of(frame, output.table)
-            rows = _write(frame, schema, output, attempt)
-            return versions.publish(files, attempt, run, rows, str(schema))
-    except BaseException as error:
-        found = None
-        if not isinstance(error, Exception):
-            _in_a_thread(cancel)  # else tasks go on, and write what is deleted here
-        with suppress(SquallError):
-            versions.give_up(files, attempt)
-            if isinstance(error, Exception):
-                found = versions.published_meanwhile(files, attempt)
-        if found is None:
-            raise
-        # Another attempt of the same run was first, and has swept what we were writing.
-        return Published(found, ours=found.attempt == attempt.name)
+    with Beat(alive, every=versions.BEAT, patience=float("inf")):
+        frames = {name: results[name].make() for name in attempts}
+        schemas = {name: schema_of(frame, results[name].output.table) for name, frame in frames.items()}
+        rows = {
+            name: _write(frame, schemas[name], results[name].output, attempts[name])
+            for name, frame in frames.items()
+        }
+        for name, attempt in attempts.items():
+            result = results[name]
+            done[name] = versions.publish(
+                result.output.files,
+                attempt,
+                result.run,
+                rows[name],
+                str(schemas[name]),
+                counts=result.counts(),
+            )
+
+
+def _give_up(files: Files, attempt: Attempt) -> Published | None:
+    """Delete what an attempt has left; what was published meanwhile of the same run, if it can be seen."""
+    found = None
+    with suppress(SquallError):
+        versions.give_up(files, attempt)
+        found = versions.published_meanwhile(files, attempt)
+    return None if found is None else Published(found, ours=found.attempt == attempt.name)
 
 
 def _in_a_thread(call: Callable[[], None]) -> None:

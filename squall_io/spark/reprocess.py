@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from squall_io.spark.manifest.envelopes import digest_of
 from squall_io.spark.moments import Span
-from squall_io.spark.publishing import Output, publish_frame
+from squall_io.spark.publishing import Output, Result, publish_frame
 from squall_io.spark.reading import Choice
 from squall_io.spark.stores.paths import LOCAL, authority_of, check_path, folder_of, scheme_of
 from squall_io.spark.versions import Input, Published, Run
@@ -107,7 +107,7 @@ def reprocess(
         quieten()
         return _frame_of(job, job.apply(spark, choice.frame(spark)))
 
-    return publish_frame(output, run, make, cancel)
+    return publish_frame(Result(output, run, make), cancel)
 
 
 def quieten() -> None:

@@ -134,6 +134,8 @@ class Version:
     """Seconds since 1970, by the clock of who published it."""
     pruned: bool = False
     """Newer versions have taken its place, and its files are deleted."""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """What else its run has counted, as the errors of a replay."""
 
     @property
     def folder(self) -> str:
@@ -234,14 +236,20 @@ def published_meanwhile(files: Files, attempt: Attempt) -> Version | None:
 
 
 def publish(
-    files: Files, attempt: Attempt, run: Run, rows: int, schema: str, wall: Callable[[], float] = time.time
+    files: Files,
+    attempt: Attempt,
+    run: Run,
+    rows: int,
+    schema: str,
+    wall: Callable[[], float] = time.time,
+    counts: Mapping[str, int] | None = None,
 ) -> Published:
     """Make what Spark has written a version, unless one of the same run is there meanwhile.
 
     Whatever `Files` raises comes through; it may be called again then.
     """
     try:
-        there = _finish(files, _sealed(files, attempt, run, rows, schema, wall()))
+        there = _finish(files, _sealed(files, attempt, run, rows, schema, wall(), counts or {}))
     except AttemptLost:
         # Another attempt of our run may have been first, and have swept what we had written.
         found = published_meanwhile(files, attempt)
@@ -269,7 +277,9 @@ def _written(files: Files, attempt: Attempt, rows: int) -> tuple[DataFile, ...]:
     return tuple(DataFile(status.path, status.size, digest) for status, digest in zip(found, digests))
 
 
-def _sealed(files: Files, attempt: Attempt, run: Run, rows: int, schema: str, now: float) -> Version:
+def _sealed(
+    files: Files, attempt: Attempt, run: Run, rows: int, schema: str, now: float, counts: Mapping[str, int]
+) -> Version:
     """What is to be published, once the attempt has its seal; `AttemptLost` when a sweeper was first."""
     draft = Version(
         number=attempt.base,
@@ -284,6 +294,7 @@ def _sealed(files: Files, attempt: Attempt, run: Run, rows: int, schema: str, no
         schema=schema,
         files=_written(files, attempt, rows),
         published=now,
+        counts=counts,
     )
     path = _seal_path(attempt.name)
     if not files.put_if_absent(path, seal(PUBLISH, _fields_of(draft))):
@@ -433,6 +444,7 @@ def _fields_of(version: Version) -> dict[str, Any]:
         "files": [vars(file) for file in version.files],
         "published": version.published,
         "pruned": version.pruned,
+        "counts": dict(version.counts),
     }
 
 

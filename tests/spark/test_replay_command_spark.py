@@ -12,7 +12,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from squall_cli.main import squall
-from squall_io.spark import read_committed
+from squall_io.spark import read_committed, versions
+from squall_io.spark.manifest.files import FilesUnavailable
+from squall_io.spark.stores import open_files
+from tests.spark.batches import SinkTask
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -72,6 +75,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def run(*arguments: str) -> Result:
+    """The command, with the user's modules imported anew as in a process of its own."""
+    for name in ("replayed", "replayed_bolts"):
+        sys.modules.pop(name, None)
     return CliRunner().invoke(squall, ["replay", "replayed.py", *arguments], prog_name="squall")
 
 
@@ -120,10 +126,57 @@ def test_lines_become_tables_and_a_table_is_replayed_once(spark: SparkSession, f
 
     module = folder / "replayed_bolts.py"
     module.write_text(BOLTS.replace("count))", "10 * count))"))
-    for name in ("replayed", "replayed_bolts"):
-        del sys.modules[name]
     changed = outcome(*from_words)["outputs"]["count"]
     assert (changed["published"], changed["version"]) == (True, 2), "the code is another one"
+
+
+def test_when_one_output_cannot_be_written_none_is_published(spark: SparkSession, folder: Path) -> None:
+    arguments = ("--source", "lines=lines.txt", "--max-errors", "1", "--output", "count=counts")
+    refused = run(*arguments, "--output", "split=words", "--format", "csv", "--partition-by", "count")
+    assert refused.exit_code == 1
+    assert (
+        "the result cannot be written as csv" in refused.output and "Published before" not in refused.output
+    )
+    assert versions.newest_version(open_files(str(folder / "counts"))) is None
+    assert list((folder / "counts" / "_squall" / "results").glob("*-*")) == [], "nothing is left"
+
+
+def test_when_storage_fails_between_two_outputs_what_is_published_is_named(
+    spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish, calls = versions.publish, []
+
+    def once(*arguments: Any, **others: Any) -> Any:
+        calls.append(arguments)
+        if len(calls) > 1:
+            raise FilesUnavailable("the NameNode is away")
+        return publish(*arguments, **others)
+
+    arguments = ("--source", "lines=lines.txt", "--max-errors", "1", "--output", "split=words")
+    monkeypatch.setattr(versions, "publish", once)
+    failed = run(*arguments, "--output", "count=counts")
+    assert failed.exit_code == 1
+    assert "the NameNode is away" in failed.output
+    assert f"Published before that: version 1 of {folder}/words\n" in failed.output
+    assert len(rows(spark, folder / "words")) == 5
+    assert versions.newest_version(open_files(str(folder / "counts"))) is None
+
+
+def test_the_errors_of_a_replay_are_known_of_its_version_and_judged_again(
+    spark: SparkSession, folder: Path
+) -> None:
+    with open_files(str(folder / "table")) as files:
+        data = b'{"line": "a bad"}\n{"line": "b"}\n'
+        SinkTask(files, "line string", file_format="json").put({"part-0.json": data}, rows=2)
+    arguments = ("--source", "lines=table", "--output", "count=counts")
+    made = outcome(*arguments, "--max-errors", "1")
+    assert (made["outputs"]["count"]["published"], made["errors"], made["unsettled"]) == (True, 1, 0)
+    there = outcome(*arguments, "--max-errors", "1")
+    assert (there["outputs"]["count"]["published"], there["errors"], there["unsettled"]) == (False, 1, 0)
+    assert "1 error (of at most 1)" in run(*arguments, "--max-errors", "1").stdout
+    strict = run(*arguments)
+    assert strict.exit_code == 1
+    assert "was made with 1 error, of at most 0 (--max-errors)" in strict.output
 
 
 def test_files_are_read_by_their_names_and_what_is_not_there_is_told(
