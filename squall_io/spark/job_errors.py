@@ -1,5 +1,5 @@
 """What went wrong in a Spark job of the user's, in their terms: what Spark says of a query, and the error of their own function
-with its file and line, out of the traceback that a Python worker sent.
+with its file and line, out of the traceback that a Python worker sent, or of what it left when it died.
 
 Must not know: tables, what the job was for.
 """
@@ -13,6 +13,11 @@ from squall_io.spark.sink_errors import reason_of
 
 _TRACEBACK: Final = "Traceback (most recent call last):"
 _FRAME: Final = re.compile(r'^  File "([^"]+)", line (\d+), in (.+)$', re.MULTILINE)
+#: What Spark says of a Python worker that is gone, and what `faulthandler` has left of it, if it was asked to: a stack with
+#: the innermost frame first.
+_DIED: Final = re.compile(r"Python worker exited unexpectedly \(crashed\)(?:: (Fatal Python error: .+))?")
+_FAULT_FRAME: Final = re.compile(r'^  File "([^"]+)", line (\d+) in (.+)$', re.MULTILINE)
+_FAULTHANDLER: Final = "spark.sql.execution.pyspark.udf.faulthandler.enabled"
 #: Frames of these are PySpark's, or of what it runs on.
 _NOT_THEIRS: Final = re.compile(r"[/\\]pyspark[/\\]|site-packages|pyspark\.zip|^<frozen|lib[/\\]python3")
 _LONGEST: Final = 400
@@ -23,12 +28,35 @@ def reason_in(error: BaseException) -> str | None:
     if type(error).__module__.partition(".")[0] not in ("pyspark", "py4j", "grpc"):
         return None
     text = str(error)
-    worker = _from_worker(text)
+    worker = _of_dead_worker(text) or _from_worker(text)
     if worker is not None:
         return worker
     if getattr(error, "getCondition", lambda: None)() or text.startswith("["):
         return _short(_first_paragraph(text))
     return reason_of(error)
+
+
+def worker_died(error: BaseException) -> bool:
+    """Whether Spark says that a Python worker is gone, without a word of its own."""
+    return _DIED.search(str(error)) is not None
+
+
+def _of_dead_worker(text: str) -> str | None:
+    """That a Python worker has died, and what may help; None: none has. The closed connection that Spark tells of too is but
+    the consequence."""
+    found = _DIED.search(text)
+    if found is None:
+        return None
+    what = "a Python worker of Spark's died: it was killed, as for want of memory, ended itself, or crashed in a library"
+    if found[1] is None:
+        return (
+            f"{what}\n  fewer tasks at a time leave more memory to each (--master 'local[1]');"
+            f" --conf {_FAULTHANDLER}=true tells the line of a crash"
+        )
+    frames = _FAULT_FRAME.findall(text, found.end())
+    theirs = [frame for frame in frames if not _NOT_THEIRS.search(frame[0])] or frames
+    place = "".join(f"\n  at {file}:{line}, in {name}" for file, line, name in theirs[:1])
+    return f"a Python worker of Spark's died: {_short(found[1])}{place}"
 
 
 def _from_worker(text: str) -> str | None:

@@ -25,6 +25,20 @@ SQLSTATE: 42703; line 1 pos 7;
 'Project ['wrod]
 +- Relation [word#3,count#4L] json
 """
+DEAD = """An error occurred while calling o65.collectToPython.
+: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 failed 1 times, most recent failure:
+Lost task 0.0 in stage 0.0 (TID 0) (localhost): org.apache.spark.SparkException: Python worker exited unexpectedly (crashed){}
+\tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator$$anonfun$1.applyOrElse(PythonRunner.scala:1136)
+Caused by: java.io.EOFException
+\tat java.base/java.io.DataInputStream.readInt(DataInputStream.java:386)
+"""
+FAULT = """: Fatal Python error: Segmentation fault
+
+Current thread 0x00007f2183cb1b80 (most recent call first):
+  File "/usr/lib/python3.11/ctypes/__init__.py", line 519 in string_at
+  File "/home/me/recount.py", line 23 in half
+  File "/x/python3.11/site-packages/pyspark/python/lib/pyspark.zip/pyspark/worker.py", line 1955 in func
+"""
 
 
 def spark_error(text: str, condition: str | None = None) -> Exception:
@@ -56,10 +70,20 @@ def spark_error(text: str, condition: str | None = None) -> Exception:
             spark_error("Traceback (most recent call last):\n  File \"/x/site-packages/a.py\", line 1, in b\nKeyError: 'c'\n"),
             "KeyError: 'c'",
         ),
+        (
+            spark_error(DEAD.format(". Consider setting 'spark.x' configuration to 'true' for the better Python traceback.")),
+            "a Python worker of Spark's died: it was killed, as for want of memory, ended itself, or crashed in a library\n"
+            "  fewer tasks at a time leave more memory to each (--master 'local[1]');"
+            " --conf spark.sql.execution.pyspark.udf.faulthandler.enabled=true tells the line of a crash",
+        ),
+        (
+            spark_error(DEAD.format(FAULT)),
+            "a Python worker of Spark's died: Fatal Python error: Segmentation fault\n  at /home/me/recount.py:23, in half",
+        ),
         (spark_error("something went wrong\nmore of it"), "CapturedException: something went wrong"),
         (spark_error("[X] " + "long " * 200, "X"), "[X] " + "long " * 78 + "lon..."),
     ],
-    ids=["not-sparks", "in-a-worker", "of-a-query", "in-a-library", "other", "long"],
+    ids=["not-sparks", "in-a-worker", "of-a-query", "in-a-library", "dead-worker", "dead-worker-and-its-line", "other", "long"],
 )  # fmt: skip
 def test_an_error_of_spark_is_told_without_its_stack(error: Exception, said: str | None) -> None:
     assert reason_in(error) == said

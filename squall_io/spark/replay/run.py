@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
-from squall_io.spark.job_errors import reason_in
+from squall_io.spark.job_errors import reason_in, worker_died
 from squall_io.spark.replay import frames
 from squall_io.spark.replay.inference import NOTHING, Conflict, merge_all, schema_of
 from squall_io.spark.replay.notes import FIRST, Totals, decode_totals
@@ -130,7 +130,7 @@ def replay_topology(
     SHIPPING.ship(spark, modules_of(plan.topology) if modules is None else modules)
     kept: list[DataFrame] = []
     try:
-        with small_batches(spark), told_plainly():
+        with small_batches(spark), told_plainly(plan.steps):
             return compute(spark, plan, given, wanted, kept)
     except BaseException:
         for frame in kept:
@@ -297,8 +297,8 @@ def small_batches(spark: SparkSession) -> Iterator[None]:
 
 
 @contextmanager
-def told_plainly() -> Iterator[None]:
-    """What Spark raises, as what failed: without the stacks of its Java."""
+def told_plainly(steps: Sequence[str] = ()) -> Iterator[None]:
+    """What Spark raises, as what failed: without the stacks of its Java. `steps`: the components that its workers run."""
     try:
         yield
     except SquallError:
@@ -307,6 +307,8 @@ def told_plainly() -> Iterator[None]:
         reason = reason_in(error)
         if reason is None:
             raise
+        if steps and worker_died(error):
+            reason += f"\n  it ran tasks of {listed(steps)}"
         lost = [name for name in _NEEDED if f"No module named '{name}'" in str(error)]
         if lost:
             reason = (
