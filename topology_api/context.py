@@ -69,6 +69,7 @@ class Context:
         "_metrics",
         "_now",
         "_progress",
+        "_stopped",
         "_tasks",
         "_wake",
         "component",
@@ -104,6 +105,7 @@ class Context:
         topology_id: str = "",
         incarnation: tuple[int, int] = (0, 0),
         progress: Callable[[str | None], None] = lambda why: None,
+        stopped: Callable[[], bool] = lambda: False,
     ) -> None:
         self.topology = topology
         self.topology_id = topology_id
@@ -122,6 +124,7 @@ class Context:
         self._now = now
         self._wake = wake
         self._progress = progress
+        self._stopped = stopped
 
     def tasks(self, component: str) -> list[int]:
         """The ids of a component's tasks, ascending (the list is yours)."""
@@ -160,6 +163,12 @@ class Context:
         it says something else ("": nothing) or is over. For calls that wait for something outside and know it; not for
         `async def execute`."""
         self._progress(why)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the worker ends, and a call of a threaded bolt still runs: its tuples have failed as stopped, and are emitted
+        again. For calls that wait for something outside: they return then, and bring nothing about any more."""
+        return self._stopped()
 
     def __repr__(self) -> str:
         return f"<Context {self.topology}/{self.component} task {self.task} (index {self.index})>"

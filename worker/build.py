@@ -90,6 +90,7 @@ def build_task(ground: Surroundings, task: int, component: str, index: int) -> T
         topology_id=plan.topology_id,
         incarnation=plan.incarnation,
         progress=progress,
+        stopped=lambda: made.stopped,
     )
     outputs = build_outputs(plan, spec, task, index, context)
     hooks: list[Any] = [*load_hooks(conf["topology.auto.task.hooks"]), *watchers(plan.observers, context)]

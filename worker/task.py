@@ -92,6 +92,8 @@ class Task:
         self.busy_since = 0.0
         #: What the call that is running waits for, as it said itself; "": nothing, or nobody knows.
         self.waits_for = ""
+        #: The worker ends: what a call still brings about is nobody's.
+        self.stopped = False
         #: An outbox has no room; the task is not run.
         self.blocked = False
         #: Everything is done: end_of_input has run (or the spout has finished) and the end marks are out.

@@ -218,6 +218,7 @@ class Worker:
         self.stopped = True
         self.asyncio_driver.stop()
         for task in [*self.spouts, *self.bolts]:
+            task.stopped = True
             if task.threaded and not self.inline:
                 self.runner.submit(task.id, task.close)
             else:

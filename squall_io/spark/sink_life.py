@@ -29,7 +29,7 @@ from squall_io.spark.manifest.upkeep import checkpoint_if_due
 from squall_io.spark.schema import Schema
 from squall_io.spark.sessions import SessionLease, is_broken, shared_session
 from squall_io.spark.sink_errors import NotCommitted, Verdict, reason_of, verdict_on
-from squall_io.spark.sink_retries import Retries
+from squall_io.spark.sink_retries import STOPPED, Retries
 from squall_io.spark.sink_settings import SinkSettings
 from squall_io.spark.stores import Store, open_files
 from squall_io.spark.wishes import Wish
@@ -296,6 +296,8 @@ class SinkLife:
         return batch.commit
 
     def _step(self, batch: _Batch, step: str) -> None:
+        if self._context.stopped and not batch.in_doubt:  # its tuples have failed, and are emitted again
+            raise NotCommitted(STOPPED)
         batch.in_doubt |= step == "publish"
         self._at(step)
 
@@ -328,7 +330,7 @@ class SinkLife:
         return TableWriter(self._lease.session, self.schema, write_as)
 
     def _new_retries(self, what: str, limit: float | None = None) -> Retries:
-        return Retries(what, self._log, self._progress, limit)
+        return Retries(what, self._log, self._progress, limit, lambda: self._context.stopped)
 
     @property
     def _store(self) -> Store:

@@ -12,7 +12,7 @@ from typing import Final
 
 from squall_io.spark.sink_errors import NotCommitted, Verdict, reason_of, verdict_on
 
-__all__ = ["Retries"]
+__all__ = ["STOPPED", "Retries"]
 
 FIRST_WAIT: Final = 0.2
 LONGEST_WAIT: Final = 5.0
@@ -20,6 +20,8 @@ LONGEST_WAIT: Final = 5.0
 UNKNOWN_TRIES: Final = 3
 #: Seconds between two lines of the log about the same trouble.
 TELL_AGAIN: Final = 60.0
+#: Why something is not tried any more that might succeed.
+STOPPED: Final = "its worker ends"
 #: The longest that is slept at once: in between it is said that the wait goes on.
 _SLICE: Final = 1.0
 
@@ -28,7 +30,8 @@ class Retries:
     """What becomes of one piece of work that fails and is tried again.
 
     what: what is the matter, for the log and for the error: "batch x of 10 rows is not in hdfs://...". limit: seconds after the
-        first failure at which it is given up though it may succeed later; None: never.
+        first failure at which it is given up though it may succeed later; None: never. stopped: whether nobody waits for it
+        any more, which ends it as well.
     """
 
     def __init__(
@@ -37,6 +40,7 @@ class Retries:
         log: logging.Logger,
         progress: Callable[[str], None],
         limit: float | None = None,
+        stopped: Callable[[], bool] = lambda: False,
         now: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -44,6 +48,7 @@ class Retries:
         self.log = log
         self.progress = progress
         self.limit = limit
+        self.stopped = stopped
         self.now = now
         self.sleep = sleep
         #: When the trouble began; None: there is none.
@@ -57,7 +62,7 @@ class Retries:
     def failed(self, error: Exception, in_doubt: bool = False) -> None:
         """Wait until it is to be tried again; or raise `NotCommitted`, which ends it.
 
-        in_doubt: what was tried may have happened, so it must not be given up.
+        in_doubt: what was tried may have happened, so it must not be given up as long as somebody waits for it.
         """
         now = self.now()
         if self.since is None:
@@ -87,9 +92,11 @@ class Retries:
         return 0.0 if self.since is None else self.now() - self.since
 
     def pause(self, seconds: float, reason: str) -> None:
-        """Sleep, and say all the while that it goes on, and why."""
+        """Sleep, and say all the while that it goes on, and why; `NotCommitted` as soon as nobody waits for it any more."""
         until = self.now() + seconds
         while True:
+            if self.stopped():
+                raise NotCommitted(f"{self.what}: {reason}; {STOPPED}")
             self.progress(f"waiting for storage for {self.trouble:.0f} s: {reason}")
             if (left := until - self.now()) <= 0:
                 return

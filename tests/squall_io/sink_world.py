@@ -117,6 +117,8 @@ class SinkWorld:
         self.no_session: list[Exception] = []
         self.steps: list[str] = []
         self.at: Callable[[str], None] = lambda step: None
+        #: The newest life's.
+        self.context = SimpleNamespace()
         self.time = 1000.0
         self.progress = 0
         #: What was said last that is waited for.
@@ -136,7 +138,7 @@ class SinkWorld:
     ) -> SinkLife:
         """A task of the sink, not opened yet."""
         settings = SinkSettings("/table", parse_schema(schema), "parquet", (), None, None, {})
-        context = SimpleNamespace(
+        self.context = context = SimpleNamespace(
             topology="words",
             topology_id="words-1",
             component="store",
@@ -145,6 +147,7 @@ class SinkWorld:
             incarnation=incarnation,
             log=logging.getLogger("tests.sink"),
             progress=self._note_progress,
+            stopped=False,
         )
         return SinkLife(settings, cast(Context, context), self._at)
 
@@ -197,12 +200,17 @@ class SinkWorld:
         return self.opened[-1]
 
     def _retries(
-        self, what: str, log: logging.Logger, progress: Callable[[str], None], limit: float | None
+        self,
+        what: str,
+        log: logging.Logger,
+        progress: Callable[[str], None],
+        limit: float | None,
+        stopped: Callable[[], bool],
     ) -> Retries:
         def sleep(seconds: float) -> None:
             self.time += seconds
 
-        return Retries(what, log, progress, limit, now=lambda: self.time, sleep=sleep)
+        return Retries(what, log, progress, limit, stopped, now=lambda: self.time, sleep=sleep)
 
 
 @contextmanager

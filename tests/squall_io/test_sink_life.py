@@ -300,6 +300,57 @@ def test_a_task_that_is_superseded_at_any_step_acks_nothing_that_does_not_count(
     assert world.left() == set()
 
 
+@pytest.mark.parametrize("step", ["write", "list", "check", "move", "publish", "look"])
+def test_a_worker_that_ends_before_a_batch_is_published_leaves_it_out_and_after_that_in(
+    world: SinkWorld, step: str
+) -> None:
+    life = opened(world)
+
+    def at(now: str) -> None:
+        world.context.stopped |= now == step
+
+    world.at = at
+    if step in ("publish", "look"):  # it has been begun to be published
+        life.tidy(life.commit(world.rows(2)))
+    else:
+        with pytest.raises(NotCommitted, match=r"batch .* of 2 rows is not in .*: its worker ends"):
+            life.commit(world.rows(2))
+    assert len(world.state().entries) == (step in ("publish", "look"))
+    assert world.left() == set()
+
+
+@pytest.mark.parametrize("step", ["write", "move", "publish", "look"])
+def test_a_worker_that_ends_while_storage_is_away_waits_no_longer(world: SinkWorld, step: str) -> None:
+    life = opened(world)
+    ends: list[float] = []
+
+    def at(now: str) -> None:
+        if now == step:
+            if len(world.steps) > 40 and not ends:
+                world.context.stopped = True
+                ends.append(world.time)
+            raise FilesUnavailable("away")
+
+    world.at = at
+    with pytest.raises(NotCommitted, match="its worker ends"):
+        life.commit(world.rows(2))
+    assert world.time == ends[0]
+    assert len(world.state().entries) == (step == "look")
+
+
+def test_a_start_that_waits_ends_with_its_worker(world: SinkWorld) -> None:
+    def at(step: str) -> None:
+        world.context.stopped = True
+        raise FilesUnavailable("away")
+
+    world.at = at
+    started = world.time
+    with pytest.raises(NotCommitted, match="cannot be opened: away; its worker ends"):
+        world.life().open()
+    assert world.time == started
+    assert world.leases[-1].released
+
+
 def test_somebody_elses_file_under_our_name_is_told_and_not_waited_for(world: SinkWorld) -> None:
     life = opened(world)
 
