@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterator
 from datetime import date, datetime, timezone
 from decimal import Decimal
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
@@ -195,6 +197,52 @@ def test_a_source_with_two_readers_is_read_once_and_its_rows_are_the_same_for_bo
         builder.set_bolt(name, Tagged()).shuffle_grouping("numbers")
     with replay_topology(spark, builder.build(), {"numbers": numbers}, ["left", "right"]) as done:
         assert Counter(rows(done["left"])) == Counter(rows(done["right"]))
+
+
+@pytest.mark.parametrize(
+    ("topology", "sources", "said"),
+    [
+        (word_count(), {"lines": [("a",)]}, "source 'lines': [('a',)] (list) is no DataFrame of Spark's"),
+        (
+            word_count(),
+            {"lines": SimpleNamespace(columns=["line"])},
+            "(SimpleNamespace) is no DataFrame of Spark's",
+        ),
+        (word_count(), [("a",)], "sources: [('a',)] (list) is no dict"),
+        (TopologyBuilder("t"), {}, "(TopologyBuilder) is no topology; TopologyBuilder.build() makes one"),
+        (None, {}, "None (NoneType) is no topology"),
+    ],
+    ids=["rows", "anothers-frame", "no-dict", "builder", "none"],
+)
+def test_what_is_no_topology_and_no_frame_is_named_with_its_type(
+    spark: SparkSession, topology: Any, sources: Any, said: str
+) -> None:
+    with pytest.raises(CannotReplay) as caught:
+        replay_topology(spark, topology, sources, ["count"])
+    (problem,) = caught.value.problems
+    assert said in problem
+
+
+def test_a_single_output_need_not_be_in_a_list(spark: SparkSession, lines: DataFrame) -> None:
+    with replay_topology(spark, word_count(), {"lines": lines}, "count") as done:
+        assert list(done) == ["count"]
+
+
+class Deadly(Bolt):
+    """Ends the process that it runs in."""
+
+    outputs = Fields("n")
+
+    def execute(self, tup: Tuple) -> None:
+        os._exit(3)
+
+
+def test_a_worker_that_dies_is_told_with_what_it_ran(spark: SparkSession) -> None:
+    numbers = spark.range(2).toDF("n")
+    with pytest.raises(ReplayFailed, match="a Python worker of Spark's died: it was killed") as caught:
+        replay_topology(spark, one_bolt(Deadly()), {"numbers": numbers}, ["it"])
+    assert "it ran tasks of 'it'" in str(caught.value)
+    assert "EOFException" not in str(caught.value)
 
 
 def test_what_is_wrong_with_columns_and_schemas_is_told_before_anything_runs(

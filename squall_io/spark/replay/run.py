@@ -26,7 +26,7 @@ from squall_io.spark.replay.shipping import SHIPPING, modules_of
 from squall_io.spark.schema import Column, Schema, SchemaError, parse_schema
 from squall_io.spark.types import same_name
 from topology_api import SquallError, Topology
-from topology_api.wording import listed, typed
+from topology_api.wording import listed, shown, typed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -99,7 +99,7 @@ def replay_topology(
     spark: SparkSession,
     topology: Topology,
     sources: Mapping[str, DataFrame],
-    outputs: Sequence[str],
+    outputs: Sequence[str] | str,
     *,
     max_errors: int | None = 0,
     schemas: Mapping[str, str] | None = None,
@@ -110,7 +110,8 @@ def replay_topology(
 
     sources: frames that stand for streams, by "component" (its default stream) or "component:stream"; the columns are found by
         the names of the stream's fields.
-    outputs: the streams that are wanted. What they depend on is run, up to the sources; spouts and sinks never are.
+    outputs: the streams that are wanted, by the same names; a single one need not be in a list. What they depend on is run, up
+        to the sources; spouts and sinks never are.
     max_errors: with more failed tuples than this the replay fails and names the first; None: any number may fail.
     schemas: DDL of outputs whose types are not to be found in the values, `{"count": "word string, count bigint"}`.
     parallelism: other numbers of tasks than the topology has; state by key is then spread over as many.
@@ -121,6 +122,9 @@ def replay_topology(
     machine is lost.
     CannotReplay: what was asked for cannot be, with all reasons. TooManyErrors, ReplayFailed: it was run, and failed.
     """
+    refuse_others(topology, sources)
+    if isinstance(outputs, str):
+        outputs = [outputs]
     if parallelism:
         topology = topology.with_parallelism(parallelism)
     now = time.time()
@@ -136,6 +140,28 @@ def replay_topology(
         for frame in kept:
             frame.unpersist()
         raise
+
+
+def refuse_others(topology: object, sources: object) -> None:
+    """`CannotReplay` for what is no topology, and for sources that are no frames of Spark's."""
+    from pyspark.sql import DataFrame
+
+    if not isinstance(topology, Topology):
+        hint = "; TopologyBuilder.build() makes one" if hasattr(topology, "build") else ""
+        raise CannotReplay(type(topology).__name__, [f"{typed(topology)} is no topology{hint}"])
+    if not isinstance(sources, Mapping):
+        raise CannotReplay(
+            topology.name,
+            [f"sources: {typed(sources)} is no dict: give {{'component': frame}}, with Spark's DataFrames"],
+        )
+    problems = [
+        f"source {shown(name)}: {typed(frame)} is no DataFrame of Spark's; spark.createDataFrame(...) makes one of rows, or of"
+        " a pandas frame"
+        for name, frame in sources.items()
+        if not isinstance(frame, DataFrame)
+    ]
+    if problems:
+        raise CannotReplay(topology.name, problems)
 
 
 def schemas_of(
