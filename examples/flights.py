@@ -104,10 +104,14 @@ class DelaysByHour(Bolt):
             self.emit((*key, *self.counts.pop(key)))
 
 
+def whole(path):
+    """A path of this machine from its root on; hdfs://... as it is."""
+    return path if "://" in path else os.path.abspath(path)
+
+
 def topology(path="flights", data=None, master=None):
     """path: where the tables lie; data: another file of flights; master: of Spark."""
-    if "://" not in path:
-        path = os.path.abspath(path)  # a worker's folder is another one
+    path = whole(path)  # a worker's folder is another one
     # A batch is as large as what may be pending: so few large files, not many small ones.
     builder = TopologyBuilder("flights", conf={"topology.max.spout.pending": 100_000})
     flights = builder.set_spout("flights", Flights(data and os.path.abspath(data)))
@@ -145,5 +149,5 @@ if __name__ == "__main__":
         sys.exit("usage: python examples/flights.py TABLE PICTURE.png")
     from squall_io.spark.sessions import shared_session
 
-    with shared_session("local[*]") as lease:
-        plot(lease.session, os.path.abspath(sys.argv[1]), sys.argv[2])
+    with shared_session() as lease:
+        plot(lease.session, whole(sys.argv[1]), sys.argv[2])

@@ -5,12 +5,14 @@ from __future__ import annotations
 import csv
 import importlib
 import json
+import runpy
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from click.testing import CliRunner
@@ -148,3 +150,49 @@ def test_flights_are_joined_with_the_weather(
 
     found = {(row["origin"], row["wind"]): row["flights"] for row in rows(spark, tmp_path / "wind")}
     assert found == expected
+
+
+def test_the_picture_shows_the_mean_delay_of_each_carrier_in_each_hour(
+    spark: SparkSession,
+    tables: Path,
+    sample: list[dict[str, Any]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    monkeypatch.setenv("MPLCONFIGDIR", str(tmp_path / "matplotlib"))
+    from matplotlib import pyplot
+
+    delays: dict[Any, list[int]] = defaultdict(list)
+    new_york = ZoneInfo("America/New_York")
+    for flight in sample:
+        if flight["delay"] is not None:
+            delays[flight["carrier"], flight["hour"].astimezone(new_york).hour].append(flight["delay"])
+    monkeypatch.setattr(sys, "argv", ["flights.py", str(tables / "delays"), str(tmp_path / "delays.png")])
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    try:
+        runpy.run_path(str(ROOT / "examples" / "flights.py"), run_name="__main__")
+        axes, scale = pyplot.gcf().axes
+        hours = [int(label.get_text()) for label in axes.get_xticklabels()]
+        carriers = [label.get_text() for label in axes.get_yticklabels()]
+        drawn = axes.images[0].get_array()
+        assert drawn is not None
+        cells = drawn.tolist()
+        assert scale.get_ylabel() == "mean delay at departure, minutes"
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", zone or "UTC")
+        pyplot.close("all")
+
+    assert carriers == sorted({flight["carrier"] for flight in sample})
+    assert hours == sorted({flight["hour"].astimezone(new_york).hour for flight in sample})
+    shown = {
+        (carrier, hour): cell
+        for carrier, row in zip(carriers, cells)
+        for hour, cell in zip(hours, row)
+        if cell is not None  # all were cancelled, or there was none
+    }
+    assert shown == pytest.approx({key: sum(each) / len(each) for key, each in delays.items()})
+    picture = pyplot.imread(tmp_path / "delays.png")
+    assert picture.shape[:2] == (750, 1350)
+    colours = {tuple(pixel) for row in picture[::5] for pixel in row[::5].tolist()}
+    assert len(colours) > len(set(shown.values())) > 5, "an empty one has white and the colours of its frame"
