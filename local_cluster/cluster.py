@@ -134,6 +134,11 @@ class LocalCluster:
         what is left fails as "stopped". Returns at once; the name is free when it is gone."""
         self._driver.call(lambda: self._engine.nimbus.kill(name, wait_secs))
 
+    def fail(self, name: str, error: str) -> None:
+        """End a topology as FAILED of this error, as one that crashes ends: for who watches it and sees that it comes to
+        nothing."""
+        self._driver.call(lambda: self._engine.nimbus.fail(name, error))
+
     def activate(self, name: str) -> None:
         """Let a topology's spouts emit (again)."""
         self._driver.call(lambda: self._engine.nimbus.activate(name))

@@ -154,6 +154,10 @@ class Nimbus:
         """Let the spouts of a topology rest; what is in flight is worked off."""
         self._command(name, "deactivate")
 
+    def fail(self, name: str, error: str) -> None:
+        """End a topology as a crash of its does, for whoever watches it and sees that it comes to nothing."""
+        self._command(name, "crash", error=error)
+
     def kill(self, name: str, wait_secs: float | None = None) -> None:
         """End a topology: it may drain for `wait_secs` (default: its message timeout), then its workers stop.
 
