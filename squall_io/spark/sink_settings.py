@@ -13,7 +13,7 @@ from typing import Final
 from squall_io.spark.formats import format_problems
 from squall_io.spark.schema import Schema, SchemaError, parse_schema
 from squall_io.spark.stores.opening import setting_problems, writing_problem
-from squall_io.spark.stores.paths import InvalidPath, check_path
+from squall_io.spark.stores.paths import InvalidPath, check_table_path
 from squall_io.spark.wishes import Wish, master_problem
 from topology_api import Fields, InvalidConfig
 from topology_api.values import MAX_SECONDS, number_problem
@@ -94,7 +94,7 @@ def _path_of(path: object, problems: list[str]) -> str:
         )
         return ""
     try:
-        return check_path(path)
+        return check_table_path(path)
     except InvalidPath as problem:
         problems.append(str(problem))
         return ""

@@ -16,7 +16,7 @@ from squall_io.spark.manifest.files import FileMissing, Files, FilesRefused, Fil
 from squall_io.spark.manifest.layout import TMP
 from squall_io.spark.stores import InvalidPath, check_path, open_files
 from squall_io.spark.stores.local import LocalFiles
-from squall_io.spark.stores.paths import authority_of, folder_of, scheme_of
+from squall_io.spark.stores.paths import authority_of, check_table_path, folder_of, scheme_of
 from tests.files_contract import FilesContract
 
 
@@ -228,8 +228,6 @@ def test_a_path_has_one_normal_form(path: str, normal: str) -> None:
         ("hdfs://:9000/a", "':9000' is no name of a host"),
         ("http://host:9870/a", "http:// is no file system; write hdfs://"),
         ("HTTPS://host/a", "https:// is no file system"),
-        ("/tmp/x/_squall", "'_squall' in it is the folder"),
-        ("hdfs://host/x/_squall/staging", "'_squall' in it is the folder"),
         ("file://host/a", "'host' would be a host"),
         (b"/a", "no text"),
     ],
@@ -237,6 +235,16 @@ def test_a_path_has_one_normal_form(path: str, normal: str) -> None:
 def test_what_is_no_path_of_a_table_is_refused_with_the_reason(path: Any, why: str) -> None:
     with pytest.raises(InvalidPath, match=why):
         check_path(path)
+
+
+@pytest.mark.parametrize("path", ["/tmp/x/_squall", "hdfs://host/x/_squall/readers/mine"])
+def test_a_table_does_not_lie_in_anothers_own_folder_and_readers_positions_do(path: str) -> None:
+    assert check_path(path) == path
+    with pytest.raises(
+        InvalidPath, match="'_squall' in it is the folder that a table keeps its own files in"
+    ):
+        check_table_path(path)
+    assert check_table_path("/x/_squally/a") == "/x/_squally/a"
 
 
 def test_a_password_in_a_path_is_refused_and_not_repeated() -> None:

@@ -26,6 +26,7 @@ def problems_of(**wrong: Any) -> tuple[str, ...]:
     ("wrong", "told"),
     [
         ({"path": "counts"}, "it is relative"),
+        ({"path": "/tmp/x/_squall"}, "'_squall' in it is the folder"),
         ({"path": 7}, "path is 7 (int)"),
         ({"schema": "word strin"}, "strin"),
         ({"schema": ["word"]}, "schema is ['word'] (list)"),

@@ -37,7 +37,7 @@ class InvalidPath(SquallError):
 
 
 def check_path(path: str | os.PathLike[str]) -> str:
-    """A table's path in its normal form: `/a/b`, `file:///a/b`, `hdfs://host:9000/a/b`, `hdfs:///a/b`; `InvalidPath`."""
+    """A path in its normal form: `/a/b`, `file:///a/b`, `hdfs://host:9000/a/b`, `hdfs:///a/b`; `InvalidPath`."""
     text = os.fspath(path)
     if not isinstance(text, str):
         raise InvalidPath(repr(text), "it is no text")
@@ -52,16 +52,22 @@ def check_path(path: str | os.PathLike[str]) -> str:
         raise InvalidPath(text, "it is the root of a file system; give a folder below it, of the table alone")
     if ".." in parts:
         raise InvalidPath(text, "it has '..' in it; write it without")
-    if FOLDER in parts:
-        raise InvalidPath(
-            text,
-            f"{FOLDER!r} in it is the folder that a table keeps its own files in; give the table's path, or another",
-        )
     if found := _CONTROL.search(text) or _LONE.search(text) or _SPECIAL.search(below):
         raise InvalidPath(
             text, f"{found.group()!r} in it would not be taken as it is by Spark or HDFS; use another name"
         )
     return _joined(scheme, authority, "/" + "/".join(parts))
+
+
+def check_table_path(path: str | os.PathLike[str]) -> str:
+    """`check_path` of a table to write to, which does not lie in another one's own folder."""
+    normal = check_path(path)
+    if FOLDER in folder_of(normal).split("/"):
+        raise InvalidPath(
+            os.fspath(path),
+            f"{FOLDER!r} in it is the folder that a table keeps its own files in; give another path",
+        )
+    return normal
 
 
 def scheme_of(path: str) -> str:
