@@ -27,13 +27,13 @@ from squall_cli.interrupts import all_as_ctrl_c
 from squall_cli.loading import WrongSource, load_topology
 from squall_cli.numbers import Whole
 from squall_cli.plain_lines import write
-from squall_cli.spark_options import names, spark_options, table_path
+from squall_cli.spark_options import result_options, table_path
 from squall_cli.spark_progress import SparkProgress
 from squall_cli.user_modules import Before, find_modules
 from squall_cli.user_output import keep_stdout
 from squall_io.spark.moments import Span, WrongMoment
 from squall_io.spark.replay.plan import ReplayPlan, plan_replay
-from squall_io.spark.versions import KEEP, Published, Run
+from squall_io.spark.versions import Published, Run
 from topology_api.errors import SquallError
 from topology_api.topology import Topology
 
@@ -52,10 +52,12 @@ result of each output is published as the newest version of a table.
 
 \b
 Examples:
-  squall replay word_count.py --source lines=/data/books --output count=/tables/counts
-  squall replay clicks.py --source clicks=hdfs://nn:9000/clicks --since 2026-03-01T00:00:00Z \\
-      --output sessions=hdfs://nn:9000/sessions --master spark://host:7077 --max-errors 100 \\
-      --errors hdfs://nn:9000/failed
+  squall replay word_count.py --source lines=/data/books \\
+      --output count=/tables/counts
+  squall replay clicks.py --source clicks=hdfs://nn:9000/clicks \\
+      --since 2026-03-01T00:00:00Z --output sessions=hdfs://nn:9000/sessions \\
+      --max-errors 100 --errors hdfs://nn:9000/failed \\
+      --master spark://host:7077
 
 Nothing is published before all of the outputs are written.
 
@@ -186,24 +188,7 @@ def _tasks(ctx: click.Context, parameter: click.Parameter, given: Sequence[str])
     callback=_tasks,
     help="Other numbers of tasks than the topology has. May be repeated.",
 )
-@click.option(
-    "--format",
-    "file_format",
-    type=click.Choice(("parquet", "orc", "json", "csv")),
-    help="The files' format.  [default: the table's, or parquet]",
-)
-@click.option(
-    "--partition-by",
-    metavar="NAMES",
-    callback=names,
-    help="Columns whose values become folders.  [default: the table's]",
-)
-@click.option(
-    "--keep", metavar="N", type=Whole(1), default=KEEP, help=f"Versions that stay.  [default: {KEEP}]"
-)
-@click.option("--again", is_flag=True, help="Also when the newest versions are of the same code and rows.")
-@spark_options
-@click.option("--json", "as_json", is_flag=True, help="The outcome as JSON; all else goes to stderr.")
+@result_options(again="Also when the newest versions are of the same code and rows.")
 @click.pass_context
 def replay(ctx: click.Context, /, since: str | None, until: str | None, as_json: bool, **others: Any) -> None:
     try:

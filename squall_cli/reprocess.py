@@ -21,13 +21,12 @@ from squall_cli.file_names import files as files_completed
 from squall_cli.file_names import folders
 from squall_cli.interrupts import all_as_ctrl_c
 from squall_cli.loading import WrongSource
-from squall_cli.numbers import Whole
 from squall_cli.plain_lines import write
-from squall_cli.spark_options import names, spark_options, table_path
+from squall_cli.spark_options import names, result_options, table_path
 from squall_cli.spark_progress import SparkProgress
 from squall_cli.user_output import keep_stdout
 from squall_io.spark.moments import Span, WrongMoment
-from squall_io.spark.versions import KEEP, Published, Run
+from squall_io.spark.versions import Published, Run
 from topology_api.errors import SquallError
 
 if TYPE_CHECKING:
@@ -42,9 +41,10 @@ publishes once: when the newest version is of the same job over the same rows, n
 
 \b
 Examples:
-  squall reprocess recount.py --input /tables/delays --output /tables/recounted
-  squall reprocess --sql "select carrier, avg(delay) delay from rows group by carrier" \\
-      --input hdfs://nn:9000/delays --output hdfs://nn:9000/by-carrier --master spark://host:7077
+  squall reprocess recount.py --input /tables/delays --output /tables/again
+  squall reprocess --master spark://host:7077 \\
+      --sql "select carrier, avg(delay) delay from rows group by carrier" \\
+      --input hdfs://nn:9000/delays --output hdfs://nn:9000/by-carrier
   squall reprocess recount.py --input /tables/delays --output /tables/march \\
       --since 2026-03-01T00:00:00Z --until 2026-04-01T00:00:00Z
 
@@ -98,28 +98,9 @@ class Asked:
 @click.option(
     "--key", metavar="NAMES", callback=names, help="Leave out replays: rows equal in these columns."
 )
-@click.option(
-    "--format",
-    "file_format",
-    type=click.Choice(("parquet", "orc", "json", "csv")),
-    help="The files' format.  [default: the table's, or parquet]",
+@result_options(
+    again="Also when the newest version is of the same job and rows: it reads something else, too."
 )
-@click.option(
-    "--partition-by",
-    metavar="NAMES",
-    callback=names,
-    help="Columns whose values become folders.  [default: the table's]",
-)
-@click.option(
-    "--keep", metavar="N", type=Whole(1), default=KEEP, help=f"Versions that stay.  [default: {KEEP}]"
-)
-@click.option(
-    "--again",
-    is_flag=True,
-    help="Also when the newest version is of the same job and rows: it reads something else, too.",
-)
-@spark_options
-@click.option("--json", "as_json", is_flag=True, help="The outcome as JSON; all else goes to stderr.")
 @click.pass_context
 def reprocess(
     ctx: click.Context,

@@ -1,4 +1,4 @@
-"""Options of the commands that use Spark: where it runs, its settings, and paths of tables.
+"""Options of the commands that use Spark: where it runs, its settings, paths of tables, and how results become versions.
 
 Must not know: what a command does with Spark; importing this is cheap and needs no PySpark.
 """
@@ -11,7 +11,9 @@ from typing import Any, TypeVar
 
 import click
 
+from squall_cli.numbers import Whole
 from squall_io.spark.stores.paths import InvalidPath, check_path
+from squall_io.spark.versions import KEEP
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -44,6 +46,38 @@ def spark_options(command: _Command) -> _Command:
         metavar="URL",
         help="Where Spark runs: local[4], spark://host:7077, yarn, sc://host.  [default: local[*]]",
     )(command)
+
+
+def result_options(again: str) -> Callable[[_Command], _Command]:
+    """Gives a command that publishes versions `file_format`, `partition_by` (each or None), `keep`, `again` with this help,
+    `as_json`, and what `spark_options` gives."""
+    options = (
+        click.option(
+            "--format",
+            "file_format",
+            type=click.Choice(("parquet", "orc", "json", "csv")),
+            help="The files' format.  [default: the table's, or parquet]",
+        ),
+        click.option(
+            "--partition-by",
+            metavar="NAMES",
+            callback=names,
+            help="Columns whose values become folders.  [default: the table's]",
+        ),
+        click.option(
+            "--keep", metavar="N", type=Whole(1), default=KEEP, help=f"Versions that stay.  [default: {KEEP}]"
+        ),
+        click.option("--again", is_flag=True, help=again),
+        spark_options,
+        click.option("--json", "as_json", is_flag=True, help="The outcome as JSON; all else goes to stderr."),
+    )
+
+    def give(command: _Command) -> _Command:
+        for option in reversed(options):  # as decorators are: the last one first
+            command = option(command)
+        return command
+
+    return give
 
 
 def table_path(ctx: click.Context, parameter: click.Parameter, given: str | None) -> str | None:
