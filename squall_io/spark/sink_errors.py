@@ -91,15 +91,15 @@ def verdict_on(error: BaseException) -> Verdict:
     """What an error means. Without end is waited only for storage that is away, and for a Spark that is."""
     if isinstance(error, FilesUnavailable):
         return Verdict.AGAIN
-    if isinstance(error, BatchLost):  # whoever deletes each batch, or hides it, will go on with it
+    if isinstance(error, BatchLost):
+        # It may have been an accident; whoever deletes or hides the files of each batch goes on with it.
         return Verdict.UNKNOWN
     if isinstance(error, (FilesRefused, BatchConflict, Superseded, NotInstalled)):
         return Verdict.REFUSED
     if isinstance(error, (JavaFailed, NoServer, ConnectionError)):
         return Verdict.AGAIN
-    if isinstance(
-        error, SquallError
-    ):  # files that are missing, or there already, are what no waiting explains
+    if isinstance(error, SquallError):
+        # Files that are missing, or there already, are what no waiting explains.
         return Verdict.UNKNOWN if isinstance(error, FilesError) else Verdict.REFUSED
     module = type(error).__module__.partition(".")[0]
     if module not in ("py4j", "pyspark", "grpc"):
