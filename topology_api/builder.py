@@ -14,9 +14,9 @@ from topology_api.errors import CannotPack, InvalidTopology
 from topology_api.fields import DEFAULT_STREAM, Fields
 from topology_api.groupings import Grouping
 from topology_api.inspection import (
+    bolts_own_problems,
     component_problems,
     grouping_problems,
-    input_problems,
     kind_problem,
     output_streams,
 )
@@ -338,16 +338,18 @@ class _Build:
         return None
 
     def problems_of_inputs(self, specs: Sequence[ComponentSpec]) -> list[str]:
-        """What the bolts themselves say is wrong with what they read."""
+        """What the bolts themselves say is wrong with what they read, and with each other."""
         outputs = {spec.id: spec.outputs for spec in specs}
         problems = []
+        earlier: dict[str, Bolt] = {}
         for declaration, spec in zip(self.declarations, specs):
             if isinstance(declaration.component, Bolt):
                 inputs = {
                     (entry.source, entry.stream): Fields(*outputs[entry.source][entry.stream].fields)
                     for entry in spec.inputs
                 }
-                found = input_problems(declaration.component, inputs)
+                found = bolts_own_problems(declaration.component, inputs, dict(earlier))
+                earlier[spec.id] = declaration.component
                 problems += [f"{declaration.place}: {problem}" for problem in found]
         return problems
 

@@ -134,6 +134,12 @@ class Bolt:
         """
         return ()
 
+    def topology_problems(self, earlier: Mapping[str, Bolt]) -> Iterable[str]:
+        """Runs where the topology is built, after `input_problems`: why the bolt cannot be in one topology with others, each
+        problem a sentence; none by default. earlier: the bolts that were declared before it, so that a pair is asked once.
+        """
+        return ()
+
     def prepare(self, context: Context) -> None:
         """Runs once in the task, before the first `execute`. May emit (unanchored unless said)."""
 

@@ -8,7 +8,7 @@ graph.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from topology_api.components import BatchBolt, Bolt, Spout
@@ -18,7 +18,7 @@ from topology_api.topology import DEAD_LETTERS, StreamSpec
 from topology_api.values import MAX_SECONDS, Replay, number_problem
 from topology_api.wording import shown, typed
 
-__all__ = ["component_problems", "grouping_problems", "input_problems", "kind_problem", "output_streams"]
+__all__ = ["bolts_own_problems", "component_problems", "grouping_problems", "kind_problem", "output_streams"]
 
 # What the runtime calls, and with which arguments.
 _SPOUT_CALLS = {
@@ -32,6 +32,7 @@ _SPOUT_CALLS = {
 }
 _BOLT_CALLS = {
     "input_problems": ("inputs",),
+    "topology_problems": ("earlier",),
     "prepare": ("context",),
     "execute": ("tup",),
     "tick": (),
@@ -138,13 +139,22 @@ def component_problems(component: Spout | Bolt) -> list[str]:
     return problems
 
 
-def input_problems(bolt: Bolt, inputs: Mapping[tuple[str, str], Fields]) -> list[str]:
-    """What a bolt says is wrong with the streams that it reads."""
-    try:
-        said = bolt.input_problems(inputs)
-        return [str(problem) for problem in ((said,) if isinstance(said, str) else said)]
-    except Exception as error:  # code of the user's
-        return [f"its input_problems() raised {type(error).__name__}: {error}"]
+def bolts_own_problems(
+    bolt: Bolt, inputs: Mapping[tuple[str, str], Fields], earlier: Mapping[str, Bolt]
+) -> list[str]:
+    """What a bolt says is wrong with the streams that it reads, and with the bolts that were declared before it."""
+    asked: tuple[tuple[str, Callable[[], Iterable[str]]], ...] = (
+        ("input_problems", lambda: bolt.input_problems(inputs)),
+        ("topology_problems", lambda: bolt.topology_problems(earlier)),
+    )
+    problems: list[str] = []
+    for name, ask in asked:
+        try:
+            said = ask()
+            problems += [str(problem) for problem in ((said,) if isinstance(said, str) else said)]
+        except Exception as error:  # code of the user's
+            problems.append(f"its {name}() raised {type(error).__name__}: {error}")
+    return problems
 
 
 def grouping_problems(grouping: object) -> list[str]:
@@ -197,7 +207,7 @@ def _check_methods(
 def _check_call(
     component: object, name: str, method: Callable[..., Any], arguments: tuple[str, ...], problems: list[str]
 ) -> None:
-    if name == "input_problems" and inspect.isgeneratorfunction(method):
+    if name in ("input_problems", "topology_problems") and inspect.isgeneratorfunction(method):
         pass  # its result is iterated
     elif inspect.isgeneratorfunction(method) or inspect.isasyncgenfunction(method):
         problems.append(

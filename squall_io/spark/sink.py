@@ -17,8 +17,8 @@ from squall_io.spark.manifest.claims import Superseded
 from squall_io.spark.rows import RowChecker
 from squall_io.spark.sink_life import SinkLife
 from squall_io.spark.sink_rows import RowsOf
-from squall_io.spark.sink_settings import missing_fields, settings_of
-from topology_api import BatchBolt, Context, FailTuple, Fields, Tuple
+from squall_io.spark.sink_settings import missing_fields, neighbour_problems, settings_of
+from topology_api import BatchBolt, Bolt, Context, FailTuple, Fields, Tuple
 
 __all__ = ["SparkSink"]
 
@@ -73,6 +73,11 @@ class SparkSink(BatchBolt):
     def input_problems(self, inputs: Mapping[tuple[str, str], Fields]) -> Iterable[str]:
         """Every stream that is read must have the schema's names."""
         return missing_fields(self._settings.schema, inputs)
+
+    def topology_problems(self, earlier: Mapping[str, Bolt]) -> Iterable[str]:
+        """What sinks of one topology cannot have: sessions that differ, tables in each other's folders."""
+        sinks = {name: bolt._settings for name, bolt in earlier.items() if isinstance(bolt, SparkSink)}
+        return neighbour_problems(self._settings, sinks)
 
     def prepare(self, context: Context) -> None:
         """Starts Spark, and opens the table."""

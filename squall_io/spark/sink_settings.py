@@ -14,7 +14,7 @@ from squall_io.spark.formats import format_problems
 from squall_io.spark.schema import Schema, SchemaError, parse_schema
 from squall_io.spark.stores.opening import setting_problems, writing_problem
 from squall_io.spark.stores.paths import InvalidPath, check_table_path
-from squall_io.spark.wishes import Wish, master_problem
+from squall_io.spark.wishes import Wish, master_problem, wish_problem
 from topology_api import Fields, InvalidConfig
 from topology_api.values import MAX_SECONDS, number_problem
 from topology_api.wording import listed, nearest, shown, typed
@@ -85,6 +85,25 @@ def missing_fields(schema: Schema, inputs: Mapping[tuple[str, str], Fields]) -> 
                 f"its schema names {listed(missing)}, which the tuples of {component!r}, stream {stream!r}, do not have: their"
                 f" fields are {listed(fields)}{near}"
             )
+
+
+def neighbour_problems(own: SinkSettings, earlier: Mapping[str, SinkSettings]) -> Iterator[str]:
+    """Why a sink cannot be in one topology with sinks that were declared before it, a sentence each."""
+    from squall_io.spark.reprocess import overlap  # here: it brings much that no sink needs
+
+    for component, other in earlier.items():
+        wishes = Wish.of(other.master, other.conf), Wish.of(own.master, own.conf)
+        if wish_problem(*wishes) is not None:
+            yield (
+                f"it wants {wishes[1]}, and {component!r} wants {wishes[0]}: a worker has one Spark session, and both may come"
+                " to one worker, so give them the same master and conf"
+            )
+        table, others = (own.file_format, own.partition_by), (other.file_format, other.partition_by)
+        if own.path == other.path:
+            if table != others:
+                yield f"{component!r} writes to {own.path} as well, with another format or partition_by; give another path"
+        elif (problem := overlap(own.path, other.path)) is not None and "lies in" in problem:
+            yield f"its table and that of {component!r} are in each other's way: {problem}; give another path"
 
 
 def _path_of(path: object, problems: list[str]) -> str:
