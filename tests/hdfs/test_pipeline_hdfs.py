@@ -79,15 +79,15 @@ class Commands:
         return answer
 
     def left(self) -> list[int]:
-        """Processes that have the folder among their arguments or in their environment."""
-        found = []
+        """Processes whose home is the folder, or that were given a path in it."""
+        found, folder = [], os.fsencode(self.folder)
         for stat in all_processes():
             try:
-                about = Path(f"/proc/{stat.pid}/cmdline").read_bytes()
-                about += Path(f"/proc/{stat.pid}/environ").read_bytes()
+                arguments = Path(f"/proc/{stat.pid}/cmdline").read_bytes()
+                variables = Path(f"/proc/{stat.pid}/environ").read_bytes()
             except OSError:
                 continue
-            if stat.living and os.fsencode(self.folder) in about:
+            if stat.living and (folder + b"/" in arguments or b"HOME=" + folder + b"\0" in variables):
                 found.append(stat.pid)
         return found
 
