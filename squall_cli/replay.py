@@ -271,14 +271,14 @@ class ReplayJob:
             with told_plainly():
                 publish_frames(results, done, self.progress.cancel)
         except SquallError as error:
-            theirs = [
+            named = [
                 f"version {each.version.number} of {asked.path_of(name)}"
                 for name, each in done.items()
                 if each.ours
             ]
-            if not theirs:
+            if not named:
                 raise
-            raise SquallError(f"{error}\nPublished before that: {', '.join(theirs)}") from None
+            raise SquallError(f"{error}\nPublished before that: {', '.join(named)}") from None
         published = {name: done[name] for name in results}
         if self.replayed is not None:
             return Outcome(published, self.replayed.failures, self.replayed.unsettled)
