@@ -108,7 +108,7 @@ def context(index: int) -> Context:
         topology="benchmark", topology_id="benchmark-1", component="store", task=1, index=0, parallelism=1,
         incarnation=(1, index), conf={}, tasks=lambda component: [], log=logging.getLogger("sink"),
         metrics=cast(Any, Metrics()), resources={}, directory=lambda: "", now=lambda: 0.0,
-        random=random.Random(0), wake=lambda: None, progress=lambda: None,
+        random=random.Random(0), wake=lambda: None, progress=lambda why: None,
     )  # fmt: skip
 
 
