@@ -39,7 +39,10 @@ class BatchBoltTask(BoltTask):
 
     def overdue(self) -> bool:
         """Whether the interval of the gathered tuples has passed."""
-        return self.deadline is not None and self.now() >= self.deadline
+        deadline = (
+            self.deadline
+        )  # the task's own thread may be handing the batch over just now, while the loop asks
+        return deadline is not None and self.now() >= deadline
 
     def run(self) -> None:
         emitter = self.emitter
