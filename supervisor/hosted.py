@@ -213,12 +213,17 @@ class HostedWorker:
         self.started = now
         if self.waits:
             self.note, self.waits = None, False
+        self._note_process()
+        _log.info("%s: started as %s", self.label, self.incarnation)
+
+    def _note_process(self) -> None:
+        """Note which process runs, for a supervisor after us."""
+        assert self.process is not None
         began = Started(self.process.pid, self.process.started, self.incarnation, self.slot)
         try:
             directories.write_started(self.directory, began)
         except OSError as error:  # it runs, and should; a supervisor after us finds it by its mark
             _log.warning("%s: what runs there cannot be noted: %s", self.label, error)
-        _log.info("%s: started as %s", self.label, self.incarnation)
 
     def give(self, orders: Orders, occasion: Occasion) -> None:
         """Write orders if they are new: others than before, or on another occasion. The plan says when to signal."""
@@ -315,6 +320,8 @@ class HostedWorker:
         if found.process is not None:
             found.orders = orders
             found.life = "found"
+            if not started.pid:  # found by its mark: its end is to be told also if we do not see it
+                found._note_process()
         elif started.pid:
             found.orders = orders
             kill_left_over(started.pid, directory)

@@ -39,9 +39,7 @@ class BatchBoltTask(BoltTask):
 
     def overdue(self) -> bool:
         """Whether the interval of the gathered tuples has passed."""
-        deadline = (
-            self.deadline
-        )  # the task's own thread may be handing the batch over just now, while the loop asks
+        deadline = self.deadline  # read once: the task's own thread may clear it while the loop asks
         return deadline is not None and self.now() >= deadline
 
     def run(self) -> None:

@@ -145,6 +145,9 @@ def test_a_worker_that_was_just_being_started_when_the_supervisor_died_is_found_
     hosts.supervisors.append(hosts.make("s1"))
     hosts.until(lambda: hosts.pids() == pids, "no second one is started beside it")
     assert hosts.link.notes() == []
+    assert read_started(directory) == started, (
+        "it is noted as if its first supervisor had lived a moment longer"
+    )
 
 
 def test_a_worker_that_was_about_to_be_started_when_the_supervisor_died_gets_the_next_number(
