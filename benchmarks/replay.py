@@ -34,9 +34,9 @@ from squall_io.spark.replay.output_blobs import from_blob
 from squall_io.spark.replay.plan import ReplayPlan, plan_replay
 from squall_io.spark.replay.records import BEGIN, Record
 from squall_io.spark.replay.source_rows import route_rows
-from squall_io.spark.rows import RowChecker
-from squall_io.spark.schema import parse_schema
-from squall_io.spark.sessions import start_session, stop_session
+from squall_io.spark.rows.checker import RowChecker
+from squall_io.spark.rows.schema import parse_schema
+from squall_io.spark.session.sessions import start_session, stop_session
 from topology_api.tuples import Source, Tuple
 
 #: Lines of the parts and of the plain loop; those of the job are these again and again.

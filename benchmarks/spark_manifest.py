@@ -28,7 +28,7 @@ from squall_io.spark.manifest.files import Files, each
 from squall_io.spark.manifest.layout import BatchName, Seat
 from squall_io.spark.manifest.state import State, read_state, require_readable
 from squall_io.spark.manifest.tables import ROWS, Table, agree_on_schema, open_table
-from squall_io.spark.schema import parse_schema
+from squall_io.spark.rows.schema import parse_schema
 from squall_io.spark.stores import open_files
 from tests.hdfs_servers import HdfsServer
 

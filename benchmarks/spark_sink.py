@@ -34,13 +34,14 @@ from typing import TYPE_CHECKING, Any, cast
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.child import machine, spread
-from squall_io.spark import SparkSink, sink
-from squall_io.spark.rows import RowChecker
-from squall_io.spark.schema import parse_schema
-from squall_io.spark.sessions import shared_session
+from squall_io.spark import SparkSink
+from squall_io.spark.rows.checker import RowChecker
+from squall_io.spark.rows.schema import parse_schema
+from squall_io.spark.session.sessions import shared_session
+from squall_io.spark.sink import bolt as sink
+from squall_io.spark.sink.writing import TableWriter, WriteAs
 from squall_io.spark.stores import Store, open_files
 from squall_io.spark.stores.webhdfs import WebHdfsFiles
-from squall_io.spark.writing import TableWriter, WriteAs
 from tests.hdfs_servers import HdfsServer
 from topology_api import Context
 from topology_api.tuples import Source, Tuple

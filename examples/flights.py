@@ -147,7 +147,7 @@ def plot(spark, table, picture):
 if __name__ == "__main__":
     if len(sys.argv) != 3:
         sys.exit("usage: python examples/flights.py TABLE PICTURE.png")
-    from squall_io.spark.sessions import shared_session
+    from squall_io.spark.session.sessions import shared_session
 
     with shared_session() as lease:
         plot(lease.session, whole(sys.argv[1]), sys.argv[2])

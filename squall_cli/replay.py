@@ -31,16 +31,16 @@ from squall_cli.spark_options import result_options, table_path
 from squall_cli.spark_progress import SparkProgress
 from squall_cli.user_modules import Before, find_modules
 from squall_cli.user_output import keep_stdout
-from squall_io.spark.moments import Span, WrongMoment
+from squall_io.spark.reading.moments import Span, WrongMoment
 from squall_io.spark.replay.plan import ReplayPlan, plan_replay
-from squall_io.spark.versions import Published, Run
+from squall_io.spark.results.versions import Published, Run
 from topology_api.errors import SquallError
 from topology_api.topology import Topology
 
 if TYPE_CHECKING:
-    from squall_io.spark.publishing import Output
     from squall_io.spark.replay import Replayed
     from squall_io.spark.replay.inputs import FileSource, TableSource
+    from squall_io.spark.results.publishing import Output
     from squall_io.spark.stores import Store
 
 HELP = """Run the bolts of a topology over stored rows, as a Spark job: history through the same code as the stream.
@@ -213,7 +213,7 @@ def replay(ctx: click.Context, /, since: str | None, until: str | None, as_json:
 
 def check_paths(ctx: click.Context, asked: Asked) -> None:
     """UsageError when a result would lie among what is read, or two in one place."""
-    from squall_io.spark.reprocess import overlap
+    from squall_io.spark.results.reprocess import overlap
 
     written = [*asked.outputs.values(), *([] if asked.errors is None else [asked.errors])]
     for place, path in enumerate(written):
@@ -249,9 +249,9 @@ class ReplayJob:
 
     def run(self) -> Outcome:
         """Publish every output that is not there yet, and the errors, once all of them are written."""
-        from squall_io.spark.publishing import Result, open_output, publish_frames
         from squall_io.spark.replay.inputs import source_at
         from squall_io.spark.replay.run import told_plainly
+        from squall_io.spark.results.publishing import Result, open_output, publish_frames
 
         asked = self.asked
         for name, path in asked.sources.items():
@@ -294,7 +294,7 @@ class ReplayJob:
 
     def spark(self) -> Any:
         """The session of this command, started when it is first wanted."""
-        from squall_io.spark.sessions import shared_session
+        from squall_io.spark.session.sessions import shared_session
 
         if self.session is None:
             self.progress.say("starting Spark")

@@ -25,12 +25,12 @@ from squall_cli.plain_lines import write
 from squall_cli.spark_options import names, result_options, table_path
 from squall_cli.spark_progress import SparkProgress
 from squall_cli.user_output import keep_stdout
-from squall_io.spark.moments import Span, WrongMoment
-from squall_io.spark.versions import Published, Run
+from squall_io.spark.reading.moments import Span, WrongMoment
+from squall_io.spark.results.versions import Published, Run
 from topology_api.errors import SquallError
 
 if TYPE_CHECKING:
-    from squall_io.spark.reprocess import Job
+    from squall_io.spark.results.reprocess import Job
     from squall_io.spark.stores import Store
 
 HELP = """Run a PySpark job over committed rows and publish its result as the newest version of another table.
@@ -133,7 +133,7 @@ def reprocess(
 def job_of(ctx: click.Context, job_file: str | None, sql: str | None) -> Job:
     """The job that was typed."""
     from squall_cli.reprocess_job import load_job
-    from squall_io.spark.reprocess import Job
+    from squall_io.spark.results.reprocess import Job
 
     if (job_file is None) == (sql is None):
         raise click.UsageError("give a job: either JOB.py or --sql TEXT", ctx)
@@ -151,7 +151,7 @@ def job_of(ctx: click.Context, job_file: str | None, sql: str | None) -> Job:
 
 def check_paths(ctx: click.Context, asked: Asked) -> None:
     """UsageError when the result would lie among what is read."""
-    from squall_io.spark.reprocess import overlap
+    from squall_io.spark.results.reprocess import overlap
 
     problem = overlap(asked.input, asked.output)
     if problem is not None:
@@ -172,7 +172,7 @@ class Started:
 
     def spark(self) -> Any:
         """The session; what its start raises."""
-        from squall_io.spark.sessions import shared_session
+        from squall_io.spark.session.sessions import shared_session
 
         if self.session is None:
             self.progress.say("starting Spark")
@@ -198,10 +198,10 @@ class Started:
 
 def run_job(job: Job, asked: Asked) -> tuple[Published, Run]:
     """Run a job, unless its result is there already."""
-    from squall_io.spark.publishing import open_output
-    from squall_io.spark.reading import choose
-    from squall_io.spark.reprocess import reprocess as carry_out
-    from squall_io.spark.reprocess import run_of
+    from squall_io.spark.reading.committed import choose
+    from squall_io.spark.results.publishing import open_output
+    from squall_io.spark.results.reprocess import reprocess as carry_out
+    from squall_io.spark.results.reprocess import run_of
 
     with ExitStack() as stack, SparkProgress() as progress:
         started = Started(asked, progress, stack)
@@ -224,7 +224,7 @@ def run_job(job: Job, asked: Asked) -> tuple[Published, Run]:
 def errors_of(job: Job) -> Iterator[None]:
     """What Spark raises while it carries out a job, as a person reads it."""
     from squall_cli.reprocess_job import JobFailed
-    from squall_io.spark.job_errors import reason_in
+    from squall_io.spark.results.job_errors import reason_in
 
     try:
         yield

@@ -17,8 +17,8 @@ from typing import Any, Final
 
 from squall.travel_rules import OURS
 from squall_cli.loading import CannotLoad, Source, check_file, import_file, same_file, trouble
-from squall_io.spark.job_errors import reason_in
-from squall_io.spark.reprocess import Job
+from squall_io.spark.results.job_errors import reason_in
+from squall_io.spark.results.reprocess import Job
 from topology_api.errors import SquallError
 from topology_api.wording import nearest, typed
 from worker.reports import place_of

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 import click
 
 from squall_cli.numbers import Whole
+from squall_io.spark.results.versions import KEEP
 from squall_io.spark.stores.paths import InvalidPath, check_path
-from squall_io.spark.versions import KEEP
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 

@@ -17,7 +17,7 @@ from squall_cli import figures
 from squall_cli.plain_lines import EVERY, write
 from squall_cli.screen import is_terminal
 from squall_cli.tables import console
-from squall_io.spark.progress import Progress, Watch, watch
+from squall_io.spark.results.progress import Progress, Watch, watch
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar

@@ -26,9 +26,9 @@ from squall_cli.waiting import Progress
 from topology_api.errors import SquallError
 
 if TYPE_CHECKING:
-    from squall_io.spark.reading import KeyCounts
+    from squall_io.spark.reading.committed import KeyCounts
+    from squall_io.spark.reading.summary import StreamSummary, TableSummary, Verification
     from squall_io.spark.stores import Store
-    from squall_io.spark.table import StreamSummary, TableSummary, Verification
 
 HELP = """Show what the table at PATH holds, a SparkSink's or a reprocessed one.
 
@@ -86,8 +86,8 @@ def table(
 ) -> None:
     from squall_io.spark.manifest.envelopes import UnreadableRecord
     from squall_io.spark.manifest.state import UnreadableManifest
-    from squall_io.spark.reading import key_names
-    from squall_io.spark.table import table_summary
+    from squall_io.spark.reading.committed import key_names
+    from squall_io.spark.reading.summary import table_summary
 
     with ExitStack() as stack:
         stack.enter_context(all_as_ctrl_c())
@@ -117,7 +117,7 @@ def table(
 
 def started(stack: ExitStack, master: str | None, conf: Mapping[str, str]) -> Any:
     """A Spark session, which ends with the command."""
-    from squall_io.spark.sessions import shared_session
+    from squall_io.spark.session.sessions import shared_session
 
     with SparkProgress() as progress:
         progress.say("starting Spark")
@@ -133,8 +133,8 @@ def opened(path: str, session: Any, conf: Mapping[str, str]) -> Store:
 
 def counted(session: Any, path: str, key: tuple[str, ...]) -> KeyCounts:
     """The rows by key, with a bar while Spark counts."""
-    from squall_io.spark.job_errors import reason_in
-    from squall_io.spark.reading import count_keys
+    from squall_io.spark.reading.committed import count_keys
+    from squall_io.spark.results.job_errors import reason_in
 
     with SparkProgress() as progress:
         progress.follow(session)
@@ -153,7 +153,7 @@ def counted(session: Any, path: str, key: tuple[str, ...]) -> KeyCounts:
 
 def checked(files: Store) -> Verification:
     """Every file compared, with a line that says how far it is."""
-    from squall_io.spark.table import verify
+    from squall_io.spark.reading.summary import verify
 
     with Progress() as progress:
         next_line = time.monotonic() + 1.0

@@ -10,19 +10,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from squall_io.spark.committed_rows import CommittedRows
-    from squall_io.spark.lines import HdfsLines
-    from squall_io.spark.reading import read_committed
+    from squall_io.spark.reading.committed import read_committed
     from squall_io.spark.replay import replay_topology
-    from squall_io.spark.sink import SparkSink
+    from squall_io.spark.sink.bolt import SparkSink
+    from squall_io.spark.spouts.committed_rows import CommittedRows
+    from squall_io.spark.spouts.lines import HdfsLines
 
 __all__ = ["CommittedRows", "HdfsLines", "SparkSink", "read_committed", "replay_topology"]
 
 _MODULES: Final = {
-    "CommittedRows": "committed_rows",
-    "HdfsLines": "lines",
-    "SparkSink": "sink",
-    "read_committed": "reading",
+    "CommittedRows": "spouts.committed_rows",
+    "HdfsLines": "spouts.lines",
+    "SparkSink": "sink.bolt",
+    "read_committed": "reading.committed",
     "replay_topology": "replay",
 }
 

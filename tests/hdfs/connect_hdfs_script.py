@@ -12,11 +12,12 @@ from pathlib import Path
 
 from local_cluster import bolt_run
 from local_cluster.testing import run_bolt
-from squall_io.spark import SparkSink, read_committed, sink
+from squall_io.spark import SparkSink, read_committed
 from squall_io.spark.manifest.state import read_state
-from squall_io.spark.sessions import shared_session
+from squall_io.spark.reading.summary import verify
+from squall_io.spark.session.sessions import shared_session
+from squall_io.spark.sink import bolt as sink
 from squall_io.spark.stores import WEBHDFS, open_files
-from squall_io.spark.table import verify
 from tests.zookeeper_servers import eventually
 
 GIVEN = [(number, "Zürich") for number in range(30)]

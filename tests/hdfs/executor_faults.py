@@ -12,7 +12,7 @@ import threading
 import time
 from pathlib import Path
 
-from squall_io.spark.sessions import shared_session
+from squall_io.spark.session.sessions import shared_session
 from tests.hdfs.sink_tasks import Task, check, watched
 from tests.zookeeper_servers import eventually
 

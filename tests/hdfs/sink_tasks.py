@@ -22,11 +22,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from squall_io.spark import SparkSink, read_committed, sink, sink_life
+from squall_io.spark import SparkSink, read_committed
 from squall_io.spark.manifest.layout import DATA_PREFIX, FOLDER, STAGING, TMP
 from squall_io.spark.manifest.state import read_state, require_readable
+from squall_io.spark.sink import bolt as sink
+from squall_io.spark.sink import life as sink_life
+from squall_io.spark.sink.writing import TableWriter
 from squall_io.spark.stores import Store, open_files
-from squall_io.spark.writing import TableWriter
 from topology_api import Context, Fields
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ import pytest
 
 from local_cluster.testing import complete_topology
 from squall.process_stat import all_processes
+from squall_io.spark.results.versions import kept_versions
 from squall_io.spark.stores import open_files
-from squall_io.spark.versions import kept_versions
 from tests.hdfs_servers import HdfsServer
 from tests.squall_cli.run_process import ROOT, environment
 from tests.zookeeper_servers import eventually

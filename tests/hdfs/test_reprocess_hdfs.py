@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
+from squall_io.spark.results.versions import kept_versions
 from squall_io.spark.stores import open_files
-from squall_io.spark.versions import kept_versions
 from tests.hdfs_servers import HdfsServer
 from tests.spark.batches import SinkTask
 from tests.squall_cli.run_process import environment

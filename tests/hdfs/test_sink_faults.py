@@ -15,7 +15,7 @@ import pytest
 from squall_io.spark import read_committed
 from squall_io.spark.manifest.files import FilesUnavailable
 from squall_io.spark.manifest.layout import BatchName, Seat
-from squall_io.spark.sessions import is_broken, start_session, stop_session
+from squall_io.spark.session.sessions import is_broken, start_session, stop_session
 from squall_io.spark.stores.gateway import Jvm
 from tests.hdfs.sink_tasks import ROWS, Killed, Task, check, watched
 from tests.hdfs_servers import HdfsServer

@@ -12,14 +12,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from squall_io.spark.formats import write_options
 from squall_io.spark.manifest.claims import take_over
 from squall_io.spark.manifest.commit import BatchCommit, Owner
 from squall_io.spark.manifest.entries import Entry
 from squall_io.spark.manifest.files import Files
 from squall_io.spark.manifest.layout import BatchName, Seat
 from squall_io.spark.manifest.tables import ROWS, Table, agree_on_schema, open_table
-from squall_io.spark.schema import parse_schema
+from squall_io.spark.rows.formats import write_options
+from squall_io.spark.rows.schema import parse_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from squall_io.spark.java import NotInstalled, require_spark
-from squall_io.spark.schema import parse_schema
-from squall_io.spark.sessions import start_session, stop_session
-from squall_io.spark.writing import TableWriter, WriteAs
+from squall_io.spark.rows.schema import parse_schema
+from squall_io.spark.session.java import NotInstalled, require_spark
+from squall_io.spark.session.sessions import start_session, stop_session
+from squall_io.spark.sink.writing import TableWriter, WriteAs
 from tests.hdfs_servers import missing
 
 if TYPE_CHECKING:

@@ -16,10 +16,10 @@ from click.testing import CliRunner
 from local_cluster.testing import run_bolt
 from squall_cli.main import squall
 from squall_io.spark import SparkSink, read_committed
-from squall_io.spark.schema import parse_schema
-from squall_io.spark.sessions import SessionMismatch, shared_session
-from squall_io.spark.wishes import NoServer, NoSession, Wish
-from squall_io.spark.writing import WriteAs
+from squall_io.spark.rows.schema import parse_schema
+from squall_io.spark.session.sessions import SessionMismatch, shared_session
+from squall_io.spark.session.wishes import NoServer, NoSession, Wish
+from squall_io.spark.sink.writing import WriteAs
 from tests.spark.connect_servers import ConnectServer
 from tests.spark.random_rows import rows_of
 from tests.spark.sessions_script import store_numbers

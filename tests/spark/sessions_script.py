@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from local_cluster import LocalCluster
-from squall_io.spark import SparkSink, read_committed, sessions, sink
-from squall_io.spark.jvm import JavaFailed
-from squall_io.spark.sessions import SessionMismatch, shared_session
+from squall_io.spark import SparkSink, read_committed
+from squall_io.spark.session import sessions
+from squall_io.spark.session.jvm import JavaFailed
+from squall_io.spark.session.sessions import SessionMismatch, shared_session
+from squall_io.spark.sink import bolt as sink
 from topology_api import Fields, Spout, TopologyBuilder
 
 CONF = {

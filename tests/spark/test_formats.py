@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from squall_io.spark.arrow import arrow_schema
-from squall_io.spark.formats import FORMATS, format_problems, read_options
-from squall_io.spark.rows import RowChecker
-from squall_io.spark.schema import Schema, parse_schema
-from squall_io.spark.types import quoted
-from squall_io.spark.writing import TableWriter, WriteAs
+from squall_io.spark.rows.arrow import arrow_schema
+from squall_io.spark.rows.checker import RowChecker
+from squall_io.spark.rows.formats import FORMATS, format_problems, read_options
+from squall_io.spark.rows.schema import Schema, parse_schema
+from squall_io.spark.rows.types import quoted
+from squall_io.spark.sink.writing import TableWriter, WriteAs
 from tests.spark.random_rows import TEXTS, differences, rows_of
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from squall_io.spark.replay.inference import kinds_of, merge_all, schema_of
 from squall_io.spark.replay.output_blobs import from_blob, to_blobs
 from squall_io.spark.replay.problems import ReplayFailed
 from squall_io.spark.replay.records import Checked
-from squall_io.spark.rows import RowChecker
-from squall_io.spark.schema import parse_schema
+from squall_io.spark.rows.checker import RowChecker
+from squall_io.spark.rows.schema import parse_schema
 
 pytestmark = pytest.mark.slow
 

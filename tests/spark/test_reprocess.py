@@ -16,9 +16,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from squall_cli.main import squall
-from squall_io.spark import versions
-from squall_io.spark.progress import Progress, watch
-from squall_io.spark.reading import CannotRead, read_committed
+from squall_io.spark.reading.committed import CannotRead, read_committed
+from squall_io.spark.results import versions
+from squall_io.spark.results.progress import Progress, watch
 from squall_io.spark.stores import Store, open_files
 from tests.spark.batches import SinkTask
 from tests.squall_cli.run_process import environment

@@ -19,7 +19,7 @@ from click.testing import CliRunner
 
 from local_cluster import LocalCluster
 from squall_cli.main import squall
-from squall_io.spark.reading import read_committed
+from squall_io.spark.reading.committed import read_committed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

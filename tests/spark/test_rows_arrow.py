@@ -9,8 +9,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from squall_io.spark.rows import RowChecker
-from squall_io.spark.schema import parse_schema
+from squall_io.spark.rows.checker import RowChecker
+from squall_io.spark.rows.schema import parse_schema
 from tests.spark.random_rows import differences, rows_of
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from squall_io.spark.sessions import SessionMismatch, shared_session, start_session
+from squall_io.spark.session.sessions import SessionMismatch, shared_session, start_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,10 +13,11 @@ import pytest
 
 from local_cluster import LocalCluster, bolt_run
 from local_cluster.testing import Pause, run_bolt
-from squall_io.spark import SparkSink, read_committed, sink
+from squall_io.spark import SparkSink, read_committed
 from squall_io.spark.manifest.claims import take_over
 from squall_io.spark.manifest.layout import STAGING, Seat
 from squall_io.spark.manifest.state import read_state
+from squall_io.spark.sink import bolt as sink
 from squall_io.spark.stores import open_files
 from topology_api import Bolt, Fields, Spout, TopologyBuilder, TopologyFailed
 

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from squall_cli.main import squall
-from squall_io.spark.reading import KeyCounts, read_committed
+from squall_io.spark.reading.committed import KeyCounts, read_committed
 from squall_io.spark.stores import open_files
 from tests.spark.batches import SinkTask
 

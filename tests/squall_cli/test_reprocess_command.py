@@ -15,12 +15,12 @@ from click.testing import CliRunner, Result
 
 from squall_cli.main import squall
 from squall_cli.reprocess_job import load_job
-from squall_io.spark.moments import Span
-from squall_io.spark.publishing import open_output
-from squall_io.spark.reading import choose
-from squall_io.spark.reprocess import Job, overlap, run_of
+from squall_io.spark.reading.committed import choose
+from squall_io.spark.reading.moments import Span
+from squall_io.spark.results.publishing import open_output
+from squall_io.spark.results.reprocess import Job, overlap, run_of
+from squall_io.spark.results.versions import Attempt, begin, newest_number, publish
 from squall_io.spark.stores import open_files
-from squall_io.spark.versions import Attempt, begin, newest_number, publish
 from tests.spark.batches import SinkTask
 from tests.squall_cli.run_process import environment
 
@@ -205,7 +205,7 @@ def test_a_result_that_is_there_already_needs_no_spark(
 def test_without_pyspark_it_says_what_to_install(
     table: str, tmp_path: Path, job: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from squall_io.spark import java
+    from squall_io.spark.session import java
 
     monkeypatch.setattr(java, "_version_of", lambda name: None)
     done = reprocess(job(), "--input", table, "--output", str(tmp_path / "out"))

@@ -11,7 +11,7 @@ import pytest
 
 from squall_cli import spark_progress
 from squall_cli.spark_progress import SparkProgress
-from squall_io.spark.progress import Progress
+from squall_io.spark.results.progress import Progress
 
 #: Far more than anything here takes.
 CAP = 60.0

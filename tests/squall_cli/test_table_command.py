@@ -14,8 +14,8 @@ from click.testing import CliRunner, Result
 
 from squall_cli.main import squall
 from squall_io.spark.manifest.tables import RESULTS, Table, open_table
+from squall_io.spark.results.versions import Attempt, Input, Run, begin, publish
 from squall_io.spark.stores import Store, open_files
-from squall_io.spark.versions import Attempt, Input, Run, begin, publish
 from tests.spark.batches import SinkTask
 from tests.squall_cli.run_process import environment
 

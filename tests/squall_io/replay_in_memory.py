@@ -15,7 +15,7 @@ from squall_io.spark.replay.notes import ErrorNote, Totals, decode_errors, decod
 from squall_io.spark.replay.plan import ReplayPlan, plan_replay
 from squall_io.spark.replay.records import BEGIN, ERRORS, NOBODY, TOTALS, Checked, Record, arrived
 from squall_io.spark.replay.source_rows import route_rows
-from squall_io.spark.rows import RowChecker
+from squall_io.spark.rows.checker import RowChecker
 from topology_api import Topology
 
 Row = tuple[Any, ...]

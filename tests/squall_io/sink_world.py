@@ -18,13 +18,13 @@ from typing import Any, cast
 
 import pytest
 
-from squall_io.spark import sink_life
 from squall_io.spark.manifest.files import FilesUnavailable
 from squall_io.spark.manifest.state import State, read_state
-from squall_io.spark.schema import parse_schema
-from squall_io.spark.sink_life import SinkLife
-from squall_io.spark.sink_retries import Retries
-from squall_io.spark.sink_settings import SinkSettings
+from squall_io.spark.rows.schema import parse_schema
+from squall_io.spark.sink import life as sink_life
+from squall_io.spark.sink.life import SinkLife
+from squall_io.spark.sink.retries import Retries
+from squall_io.spark.sink.settings import SinkSettings
 from tests.squall_io.memory_files import ROOT, Gate, MemoryFiles, MemoryStore, Step, straight
 from topology_api import Context
 

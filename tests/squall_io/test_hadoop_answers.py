@@ -9,7 +9,6 @@ from contextlib import contextmanager
 
 import pytest
 
-from squall_io.spark.jvm import JavaFailed
 from squall_io.spark.manifest.files import (
     FileMissing,
     FilesError,
@@ -17,6 +16,7 @@ from squall_io.spark.manifest.files import (
     FileStatus,
     FilesUnavailable,
 )
+from squall_io.spark.session.jvm import JavaFailed
 from squall_io.spark.stores import gateway
 from squall_io.spark.stores.hadoop_errors import FileTaken, Thrown, error_of
 from squall_io.spark.stores.statuses import decode_statuses

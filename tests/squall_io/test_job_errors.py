@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from squall_io.spark.job_errors import reason_in
+from squall_io.spark.results.job_errors import reason_in
 
 IN_A_WORKER = """Job aborted due to stage failure: Task 0 in stage 4.0 failed 1 times:
 org.apache.spark.api.python.PythonException:

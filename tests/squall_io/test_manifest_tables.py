@@ -21,7 +21,7 @@ from squall_io.spark.manifest.tables import (
     read_schema,
     read_table,
 )
-from squall_io.spark.schema import parse_schema
+from squall_io.spark.rows.schema import parse_schema
 from tests.squall_io.memory_files import ROOT, MemoryFiles, MemoryStore, Step
 
 T = TypeVar("T")

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from squall_io.spark import publishing
 from squall_io.spark.manifest import layout
 from squall_io.spark.manifest.tables import RESULTS, Table
-from squall_io.spark.publishing import Output, Result, publish_frames
-from squall_io.spark.versions import Attempt, Published, Run, newest_version
+from squall_io.spark.results import publishing
+from squall_io.spark.results.publishing import Output, Result, publish_frames
+from squall_io.spark.results.versions import Attempt, Published, Run, newest_version
 from tests.squall_io.versions_world import Disk
 
 

@@ -13,8 +13,8 @@ import pytest
 
 from squall_io.spark.replay.inference import Conflict, kinds_of, merge_all, schema_of
 from squall_io.spark.replay.plan import plan_replay
-from squall_io.spark.rows import RowChecker
-from squall_io.spark.schema import parse_schema
+from squall_io.spark.rows.checker import RowChecker
+from squall_io.spark.rows.schema import parse_schema
 from tests.squall_io.replay_in_memory import Replayed, replay_plan
 from tests.squall_io.replay_topologies import one_bolt
 from topology_api import Bolt, Fields, Tuple

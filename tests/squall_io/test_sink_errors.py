@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from squall_io.spark.java import NotInstalled
-from squall_io.spark.jvm import JavaFailed
 from squall_io.spark.manifest.commit import BatchConflict, BatchLost
 from squall_io.spark.manifest.files import FileMissing, FilesRefused, FilesUnavailable
 from squall_io.spark.manifest.tables import TableMismatch
-from squall_io.spark.sink_errors import Verdict, causes_in, reason_of, verdict_on
+from squall_io.spark.session.java import NotInstalled
+from squall_io.spark.session.jvm import JavaFailed
+from squall_io.spark.sink.errors import Verdict, causes_in, reason_of, verdict_on
 
 AGAIN, REFUSED, UNKNOWN = Verdict.AGAIN, Verdict.REFUSED, Verdict.UNKNOWN
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from squall_io.spark import java
-from squall_io.spark.java import (
+from squall_io.spark.session import java
+from squall_io.spark.session.java import (
     NotInstalled,
     find_java,
     java_version,
@@ -17,7 +17,7 @@ from squall_io.spark.java import (
     require_packages,
     version_in,
 )
-from squall_io.spark.jvm import locale_for_java
+from squall_io.spark.session.jvm import locale_for_java
 
 
 def made_up_java(folder: Path, says: str, code: int = 0) -> Path:

@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from squall_io.spark.jvm import JavaFailed
 from squall_io.spark.manifest.claims import Superseded
 from squall_io.spark.manifest.commit import BatchConflict
 from squall_io.spark.manifest.files import FilesRefused, FilesUnavailable
 from squall_io.spark.manifest.layout import STAGING
 from squall_io.spark.manifest.tables import TableMismatch
 from squall_io.spark.manifest.upkeep import DUE
-from squall_io.spark.sink_errors import NotCommitted
-from squall_io.spark.sink_life import START_SECONDS, SinkLife
-from squall_io.spark.sink_retries import UNKNOWN_TRIES
-from squall_io.spark.wishes import NoServer
+from squall_io.spark.session.jvm import JavaFailed
+from squall_io.spark.session.wishes import NoServer
+from squall_io.spark.sink.errors import NotCommitted
+from squall_io.spark.sink.life import START_SECONDS, SinkLife
+from squall_io.spark.sink.retries import UNKNOWN_TRIES
 from tests.squall_io.memory_files import Step
 from tests.squall_io.sink_world import Killed, SinkWorld, gated
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from squall_io.spark.wishes import Wish, wish_problem
+from squall_io.spark.session.wishes import Wish, wish_problem
 
 
 def test_the_users_settings_come_after_ours_and_the_master_last() -> None:

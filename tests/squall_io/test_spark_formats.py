@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from squall_io.spark.formats import FORMATS, format_problems, read_options, write_options
-from squall_io.spark.schema import parse_schema
+from squall_io.spark.rows.formats import FORMATS, format_problems, read_options, write_options
+from squall_io.spark.rows.schema import parse_schema
 
 PLAIN = "a bigint, b string, c date, d timestamp_ntz, e decimal(5,2), f double, g boolean"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from squall_io.spark.moments import Span, WrongMoment, seconds_of
+from squall_io.spark.reading.moments import Span, WrongMoment, seconds_of
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=timezone.utc)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from squall_io.spark.progress import Progress, Stage, progress_of, watch
+from squall_io.spark.results.progress import Progress, Stage, progress_of, watch
 
 
 @pytest.mark.parametrize(

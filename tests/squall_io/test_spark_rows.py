@@ -19,10 +19,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from squall_io.spark.rows import RowChecker
-from squall_io.spark.schema import parse_schema
-from squall_io.spark.types import SIMPLE
-from squall_io.spark.values import BadValue, converter
+from squall_io.spark.rows.checker import RowChecker
+from squall_io.spark.rows.schema import parse_schema
+from squall_io.spark.rows.types import SIMPLE
+from squall_io.spark.rows.values import BadValue, converter
 
 UTC = timezone.utc
 BERLIN = ZoneInfo("Europe/Berlin")

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from squall_io.spark.ddl import MAX_COLUMNS, MAX_DEPTH
-from squall_io.spark.schema import (
+from squall_io.spark.rows.ddl import MAX_COLUMNS, MAX_DEPTH
+from squall_io.spark.rows.schema import (
     Array,
     Column,
     Decimal,

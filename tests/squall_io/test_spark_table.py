@@ -14,9 +14,7 @@ from squall_io.spark.manifest.files import FilesError, FilesRefused, FilesUnavai
 from squall_io.spark.manifest.layout import TABLE
 from squall_io.spark.manifest.state import read_state
 from squall_io.spark.manifest.tables import RESULTS, NoTable, Table, open_table
-from squall_io.spark.stores import Store, open_files
-from squall_io.spark.stores.local import LocalFiles
-from squall_io.spark.table import (
+from squall_io.spark.reading.summary import (
     FileProblem,
     PartitionSummary,
     Verification,
@@ -24,7 +22,9 @@ from squall_io.spark.table import (
     table_summary,
     verify,
 )
-from squall_io.spark.versions import Attempt, Input, Run, Version, begin, publish
+from squall_io.spark.results.versions import Attempt, Input, Run, Version, begin, publish
+from squall_io.spark.stores import Store, open_files
+from squall_io.spark.stores.local import LocalFiles
 from tests.spark.batches import SinkTask
 
 SCHEMA = "word string, count bigint"

@@ -10,8 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from squall_io.spark import CommittedRows, committed_rows
-from squall_io.spark.committed_rows import BatchUnits, CannotStream
+from squall_io.spark import CommittedRows
 from squall_io.spark.manifest.checkpoints import write_next
 from squall_io.spark.manifest.entries import encode_entry
 from squall_io.spark.manifest.envelopes import seal
@@ -19,8 +18,10 @@ from squall_io.spark.manifest.files import FilesUnavailable
 from squall_io.spark.manifest.layout import COMMITS, BatchName, claim_path
 from squall_io.spark.manifest.state import UnreadableManifest, read_state
 from squall_io.spark.manifest.tables import RESULTS, NoTable, Table, open_table
-from squall_io.spark.positions import owner_of
-from squall_io.spark.row_files import partition_of
+from squall_io.spark.spouts import committed_rows
+from squall_io.spark.spouts.committed_rows import BatchUnits, CannotStream
+from squall_io.spark.spouts.positions import owner_of
+from squall_io.spark.spouts.row_files import partition_of
 from squall_io.spark.stores import Store, open_files
 from tests.spark.batches import SinkTask
 from topology_api import Context, InvalidConfig

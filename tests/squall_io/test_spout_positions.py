@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from squall_io.spark.positions import Done, OpenUnit, Positions, Ranges, Unit, owner_of, read_record
+from squall_io.spark.spouts.positions import Done, OpenUnit, Positions, Ranges, Unit, owner_of, read_record
 
 NUMBERS = st.integers(0, 60)
 UNITS = st.builds(Unit, st.sampled_from(["", "a.b.0.1", "a.b.1.7"]), NUMBERS)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from squall_io.spark.manifest.files import FileMissing
-from squall_io.spark.splits import (
+from squall_io.spark.spouts.splits import (
     Source,
     Split,
     UnreadableFile,

@@ -11,12 +11,12 @@ from typing import Any, cast
 
 import pytest
 
-from squall_io.spark import lines, text_lines
-from squall_io.spark.lines import HdfsLines
 from squall_io.spark.manifest.envelopes import UnreadableRecord
 from squall_io.spark.manifest.files import FilesRefused, FilesUnavailable
-from squall_io.spark.position_records import Reader, ReaderMismatch, agree
-from squall_io.spark.reading_task import FIRST_WAIT, LONGEST_WAIT, SAVE_SECONDS, ReadingTask
+from squall_io.spark.spouts import lines, text_lines
+from squall_io.spark.spouts.lines import HdfsLines
+from squall_io.spark.spouts.position_records import Reader, ReaderMismatch, agree
+from squall_io.spark.spouts.reading_task import FIRST_WAIT, LONGEST_WAIT, SAVE_SECONDS, ReadingTask
 from squall_io.spark.stores import open_files
 from topology_api import Context
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from squall_io.spark import text_lines
-from squall_io.spark.text_lines import Damaged, Line, Read, ShortFile, lines_of_split, packed_lines
+from squall_io.spark.spouts import text_lines
+from squall_io.spark.spouts.text_lines import Damaged, Line, Read, ShortFile, lines_of_split, packed_lines
 
 TEXTS = st.lists(
     st.sampled_from([b"a", b"bc", b"\n", b"\r\n", b"\r", b"\n\n", b"\xff", b" ", b"0" * 9]), max_size=30

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from squall_io.spark import versions
 from squall_io.spark.manifest.envelopes import UnreadableRecord
 from squall_io.spark.manifest.files import Files, FilesUnavailable
 from squall_io.spark.manifest.layout import RESULTS, version_path
-from squall_io.spark.versions import Attempt, AttemptLost, Input, Published, Run, Version
+from squall_io.spark.results import versions
+from squall_io.spark.results.versions import Attempt, AttemptLost, Input, Published, Run, Version
 from tests.squall_io.versions_world import Disk, Killed, Stepping, interleaved, steps_of
 
 DAY = 24 * 3600.0

@@ -13,7 +13,7 @@ from typing import Final
 from squall_io.spark.manifest.envelopes import UnreadableRecord, seal, unseal
 from squall_io.spark.manifest.files import FileMissing, Files
 from squall_io.spark.manifest.layout import SCHEMAS, TABLE, number_of, schema_path
-from squall_io.spark.schema import Schema, SchemaError, merge, parse_schema
+from squall_io.spark.rows.schema import Schema, SchemaError, merge, parse_schema
 from topology_api import SquallError
 
 KIND: Final = "table"

@@ -33,7 +33,7 @@ from squall_io.spark.replay.records import (
     sent_by_partition,
 )
 from squall_io.spark.replay.sending import Sender, add_output, values_text
-from squall_io.spark.rows import RowChecker
+from squall_io.spark.rows.checker import RowChecker
 from topology_api import Failure, SquallError
 from topology_api.tuples import Source, Tuple
 from worker.async_bolt_task import AsyncBoltTask

@@ -21,9 +21,9 @@ from squall_io.spark.replay.output_blobs import from_blob, to_blobs
 from squall_io.spark.replay.plan import ReplayPlan, StreamKey
 from squall_io.spark.replay.records import BEGIN, ERRORS, NOBODY, Buffer, Checked, Record, Row, arrived
 from squall_io.spark.replay.source_rows import route_rows
-from squall_io.spark.row_files import plain_values
-from squall_io.spark.rows import RowChecker
-from squall_io.spark.schema import Schema
+from squall_io.spark.rows.checker import RowChecker
+from squall_io.spark.rows.schema import Schema
+from squall_io.spark.spouts.row_files import plain_values
 
 if TYPE_CHECKING:
     import pyarrow as pa

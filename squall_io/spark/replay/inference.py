@@ -15,8 +15,8 @@ from enum import Enum
 from typing import Any, Final, TypeAlias
 
 from squall_io.spark.replay.records import columns_of
-from squall_io.spark.schema import Schema
-from squall_io.spark.types import MAX_PRECISION, WHOLE, Array, Column, Decimal, Map, Simple, Struct, Type
+from squall_io.spark.rows.schema import Schema
+from squall_io.spark.rows.types import MAX_PRECISION, WHOLE, Array, Column, Decimal, Map, Simple, Struct, Type
 from topology_api.wording import typed
 
 #: The type of a field's values so far.

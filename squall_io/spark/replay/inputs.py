@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 
 from squall_io.spark.manifest.files import Files, FilesRefused
 from squall_io.spark.manifest.tables import NoTable
-from squall_io.spark.moments import Span
-from squall_io.spark.reading import Choice, choose
-from squall_io.spark.versions import Input
+from squall_io.spark.reading.committed import Choice, choose
+from squall_io.spark.reading.moments import Span
+from squall_io.spark.results.versions import Input
 from topology_api import SquallError
 
 if TYPE_CHECKING:

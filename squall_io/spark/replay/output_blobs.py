@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from squall_io.spark.replay.problems import ReplayFailed
 from squall_io.spark.replay.records import MOST_BYTES, Buffer, Checked
-from squall_io.spark.row_files import plain_values
-from squall_io.spark.rows import RowChecker
+from squall_io.spark.rows.checker import RowChecker
+from squall_io.spark.spouts.row_files import plain_values
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,7 +37,7 @@ def from_blob(blob: Buffer, checker: RowChecker) -> Iterator[pa.RecordBatch]:
     """The tuples of a blob, by the schema of the whole output."""
     import pyarrow as pa
 
-    from squall_io.spark.arrow import arrow_schema
+    from squall_io.spark.rows.arrow import arrow_schema
 
     with pa.ipc.open_stream(pa.py_buffer(blob)) as reader:
         table = reader.read_all()

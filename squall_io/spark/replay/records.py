@@ -17,7 +17,7 @@ from operator import itemgetter
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from squall_io.spark.replay.problems import ReplayFailed
-from squall_io.spark.rows import Columns, RowChecker
+from squall_io.spark.rows.checker import Columns, RowChecker
 from topology_api.packing import dumps_by_value
 
 Row: TypeAlias = tuple[Any, ...]

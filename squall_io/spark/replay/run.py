@@ -15,7 +15,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
-from squall_io.spark.job_errors import reason_in, worker_died
 from squall_io.spark.replay import frames
 from squall_io.spark.replay.inference import NOTHING, Conflict, merge_all, schema_of
 from squall_io.spark.replay.notes import FIRST, Totals, decode_totals
@@ -23,8 +22,9 @@ from squall_io.spark.replay.plan import ReplayPlan, StreamKey, plan_replay
 from squall_io.spark.replay.problems import CannotReplay, ReplayFailed, TooManyErrors
 from squall_io.spark.replay.records import TOTALS
 from squall_io.spark.replay.shipping import SHIPPING, modules_of
-from squall_io.spark.schema import Column, Schema, SchemaError, parse_schema
-from squall_io.spark.types import same_name
+from squall_io.spark.results.job_errors import reason_in, worker_died
+from squall_io.spark.rows.schema import Column, Schema, SchemaError, parse_schema
+from squall_io.spark.rows.types import same_name
 from topology_api import SquallError, Topology
 from topology_api.wording import listed, shown, typed
 

@@ -29,7 +29,7 @@ from squall_io.spark.replay.records import (
     encode_all,
     origin_of,
 )
-from squall_io.spark.rows import Columns, RowChecker
+from squall_io.spark.rows.checker import Columns, RowChecker
 from topology_api.tuples import Source
 from worker.emitter import short
 from worker.outbox import Outbox

@@ -9,8 +9,8 @@ import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from squall_io.spark.jvm import JavaFailed, JavaProcess, start_jvm
 from squall_io.spark.manifest.files import FilesUnavailable
+from squall_io.spark.session.jvm import JavaFailed, JavaProcess, start_jvm
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

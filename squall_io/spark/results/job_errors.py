@@ -1,0 +1,88 @@
+"""What went wrong in a Spark job of the user's, in their terms: what Spark says of a query, and the error of their own function
+with its file and line, out of the traceback that a Python worker sent, or of what it left when it died.
+
+Must not know: tables, what the job was for.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from squall_io.spark.sink.errors import reason_of
+
+_TRACEBACK: Final = "Traceback (most recent call last):"
+_FRAME: Final = re.compile(r'^  File "([^"]+)", line (\d+), in (.+)$', re.MULTILINE)
+#: What Spark says of a Python worker that is gone, and what `faulthandler` has left of it, if it was asked to: a stack with
+#: the innermost frame first.
+_DIED: Final = re.compile(r"Python worker exited unexpectedly \(crashed\)(?:: (Fatal Python error: .+))?")
+_FAULT_FRAME: Final = re.compile(r'^  File "([^"]+)", line (\d+) in (.+)$', re.MULTILINE)
+_FAULTHANDLER: Final = "spark.sql.execution.pyspark.udf.faulthandler.enabled"
+#: Frames of these are PySpark's, or of what it runs on.
+_NOT_THEIRS: Final = re.compile(r"[/\\]pyspark[/\\]|site-packages|pyspark\.zip|^<frozen|lib[/\\]python3")
+_LONGEST: Final = 400
+
+
+def reason_in(error: BaseException) -> str | None:
+    """An error of Spark's in a line or two, for people; None: it is none of Spark's."""
+    if type(error).__module__.partition(".")[0] not in ("pyspark", "py4j", "grpc"):
+        return None
+    text = str(error)
+    worker = _of_dead_worker(text) or _from_worker(text)
+    if worker is not None:
+        return worker
+    if getattr(error, "getCondition", lambda: None)() or text.startswith("["):
+        return _short(_first_paragraph(text))
+    return reason_of(error)
+
+
+def worker_died(error: BaseException) -> bool:
+    """Whether Spark says that a Python worker is gone, without a word of its own."""
+    return _DIED.search(str(error)) is not None
+
+
+def _of_dead_worker(text: str) -> str | None:
+    """That a Python worker has died, and what may help; None: none has. The closed connection that Spark tells of too is but
+    the consequence."""
+    found = _DIED.search(text)
+    if found is None:
+        return None
+    what = "a Python worker of Spark's died: it was killed, as for want of memory, ended itself, or crashed in a library"
+    if found[1] is None:
+        return (
+            f"{what}\n  fewer tasks at a time leave more memory to each (--master 'local[1]');"
+            f" --conf {_FAULTHANDLER}=true tells the line of a crash"
+        )
+    frames = _FAULT_FRAME.findall(text, found.end())
+    theirs = [frame for frame in frames if not _NOT_THEIRS.search(frame[0])] or frames
+    place = "".join(f"\n  at {file}:{line}, in {name}" for file, line, name in theirs[:1])
+    return f"a Python worker of Spark's died: {_short(found[1])}{place}"
+
+
+def _from_worker(text: str) -> str | None:
+    """The error that a Python worker sent, with the user's own line; None: there is none."""
+    start = text.rfind(_TRACEBACK)
+    if start < 0:
+        return None
+    trace = text[start + len(_TRACEBACK) :]
+    frames = [frame for frame in _FRAME.findall(trace) if not _NOT_THEIRS.search(frame[0])]
+    said = [line for line in trace.splitlines() if line.strip() and not line.startswith((" ", "\t"))]
+    what = said[0] if said else "an error"
+    if not frames:
+        return _short(what)
+    file, line, name = frames[-1]
+    return f"{_short(what)}\n  at {file}:{line}, in {name}"
+
+
+def _first_paragraph(text: str) -> str:
+    """What Spark says of a query, without the plan that follows."""
+    lines: list[str] = []
+    for line in text.splitlines():
+        if not line.strip() or line.startswith(("'", "+-", "== ", "JVM stacktrace")):
+            break
+        lines.append(line.strip())
+    return " ".join(lines).rstrip(";") or text.strip().partition("\n")[0]
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."

@@ -1,0 +1,256 @@
+"""HdfsLines: the lines of text files as a stream, from HDFS or any file system that Spark's Hadoop client takes.
+
+    builder.set_spout("lines", HdfsLines("hdfs://namenode:9000/logs/2026-*/*.log"), parallelism=4)
+
+The files that are there when the first task looks are cut into splits, which the tasks share: the same ones for all of
+them, and after restarts too. How far each task has come is kept in a folder; a task that is started anew goes on where its acks
+ended.
+Must not know: how lines are cut out of bytes, how positions are kept.
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from squall_io.spark.spouts.positions import Unit
+from squall_io.spark.spouts.reading_spout import ReadingSpout, positions_problems, replay_problems
+from squall_io.spark.spouts.reading_task import Item, Units
+from squall_io.spark.spouts.splits import (
+    SPLIT_BYTES,
+    Source,
+    Split,
+    UnreadableFile,
+    find_files,
+    snapshot_of,
+    source_of,
+    splits_of,
+)
+from squall_io.spark.spouts.steady_stores import open_steady
+from squall_io.spark.spouts.text_lines import LONGEST, Damaged, Line, ShortFile, lines_of_split, packed_lines
+from squall_io.spark.stores import InvalidPath, Store
+from topology_api import Fields, InvalidConfig, Replay
+from topology_api.wording import listed, shown, typed
+
+if TYPE_CHECKING:
+    from topology_api import Context
+
+#: What a tuple may have of a line: its text, the whole path of its file, the place in the file where it begins.
+FIELDS: Final = ("line", "file", "offset")
+#: What happens to a line that is no text of the encoding: it is left out and told of, or decoded in one of Python's ways.
+ERRORS: Final = ("strict", "replace", "ignore", "backslashreplace", "surrogateescape")
+SMALLEST_SPLIT: Final = 1 << 10
+LARGEST_SPLIT: Final = 1 << 40
+#: All splits are one series.
+_SERIES: Final = ""
+
+
+class UnreadableLines(UnreadableFile):
+    """Lines of a file were left out: they are too long, or no text of the encoding."""
+
+
+class HdfsLines(ReadingSpout):
+    """The lines of text files, one tuple each, without their ends ("\\n" or "\\r\\n").
+
+    path: a file, a folder (with all that is below it, but for names that begin with "_" or "."), or a pattern with "*", "?" and
+        "[...]" in its names. Files that end with .gz or .bz2 are unpacked, each by one task.
+    fields: those of "line", "file" and "offset" that a tuple has, in this order.
+    encoding, errors: how bytes become text, as `bytes.decode` takes them. With "strict" a line that is no text is left out and
+        counted (`lines left out`), and the first one of each split is reported.
+    split_bytes: how much one task reads in one go.
+    positions: a folder in which is kept how far the tasks have come; None: one of this submission alone, in `_squall/readers`
+        below the files. With a folder of your own a topology that is submitted again goes on where the last one ended.
+    replay: as `Spout.replay`.
+    conf: settings for the file system: Hadoop's, as `spark.hadoop....`, and `squall.webhdfs.address`.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        fields: Sequence[str] = ("line",),
+        encoding: str = "utf-8",
+        errors: str = "strict",
+        split_bytes: int = SPLIT_BYTES,
+        positions: str | None = None,
+        replay: Replay | None = ReadingSpout.replay,
+        conf: Mapping[str, str] | None = None,
+    ) -> None:
+        names = (fields,) if isinstance(fields, str) else tuple(fields)
+        problems = [
+            *_path_problems(path, positions),
+            *_field_problems(names),
+            *_text_problems(encoding, errors),
+            *_split_problems(split_bytes),
+            *replay_problems(replay),
+        ]
+        if problems:
+            raise InvalidConfig(problems, "HdfsLines")
+        self.path = path
+        self.fields = names
+        self.outputs = Fields(*names)
+        self.encoding = encoding
+        self.errors = errors
+        self.split_bytes = split_bytes
+        self.replay = replay
+        self.conf = dict(conf or {})
+        self._positions = positions
+
+    def _units(self) -> Units:
+        return SplitUnits(self)
+
+
+class SplitUnits:
+    """The splits of files, for one task."""
+
+    def __init__(self, spout: HdfsLines) -> None:
+        self._spout = spout
+        self._source: Source = source_of(spout.path)
+        self._files: Store | None = None
+        self._splits: list[Split] = []
+        #: Splits of which a line that was left out has been told of.
+        self._told: set[Unit] = set()
+        self._context: Context | None = None
+
+    def open(self, context: Context) -> None:
+        """Open the folder that the path names, or begins with."""
+        self._context = context
+        if self._files is None:
+            self._files = self.store(self._source.folder)
+
+    @property
+    def reads(self) -> str:
+        """The path."""
+        return self._spout.path
+
+    @property
+    def home(self) -> str:
+        """The folder that the path is of, or that its files lie below."""
+        source = self._source
+        if source.parts and not source.is_pattern:
+            place = next((each for each in self._opened.list("") if each.name == source.parts[0]), None)
+            if place is not None and place.is_folder:
+                return f"{source.folder}/{source.parts[0]}"
+        return source.folder
+
+    def store(self, path: str) -> Store:
+        """The store at a path."""
+        return open_steady(path, self._spout.conf)
+
+    def snapshot(self) -> Mapping[str, Any]:
+        """The files that are there, with their sizes."""
+        return snapshot_of(find_files(self._opened, self._source), self._spout.split_bytes)
+
+    def units(self, snapshot: Mapping[str, Any]) -> Iterable[Unit]:
+        """A unit for each split."""
+        self._splits = splits_of(snapshot)
+        return [Unit(_SERIES, number) for number in range(len(self._splits))]
+
+    def more(self) -> None:
+        """Files that come later are not read."""
+
+    def name(self, unit: Unit) -> object:
+        """The split's number."""
+        return unit.number
+
+    @property
+    def _opened(self) -> Store:
+        assert self._files is not None, "opened first"
+        return self._files
+
+    def close(self) -> None:
+        """Close the store."""
+        if self._files is not None:
+            self._files.close()
+
+    def items(self, unit: Unit, position: int) -> Iterator[Item]:
+        """The lines of a split; what cannot be read as it should be raises `UnreadableFile`."""
+        split = self._splits[unit.number]
+        whole = f"{self._opened.root}/{split.path}"
+        try:
+            yield from self._texts(self._lines(split, position), unit, whole)
+        except (ShortFile, Damaged) as error:
+            raise UnreadableFile(
+                f"{whole} cannot be read: {error}. What came before it was read; put the file right, and reading goes on"
+            ) from None
+
+    def _lines(self, split: Split, position: int) -> Iterator[Line]:
+        files = self._opened
+
+        def read(offset: int, length: int) -> bytes:
+            return files.read(split.path, offset, length)
+
+        if split.packed:
+            return packed_lines(read, split.path[split.path.rindex(".") :], position)
+        return lines_of_split(read, split.start, split.end, split.size, position)
+
+    def _texts(self, lines: Iterator[Line], unit: Unit, whole: str) -> Iterator[Item]:
+        """The tuples of lines."""
+        encoding, errors = self._spout.encoding, self._spout.errors
+        only_line = self._spout.fields == ("line",)
+        utf8 = codecs.lookup(encoding).name == "utf-8"
+        for place, after, data in lines:
+            if data is None:
+                yield from self._left_out(f"it has more than {LONGEST} bytes", whole, place, after, unit)
+                continue
+            if utf8 and place == 0 and data.startswith(codecs.BOM_UTF8):
+                data = data[len(codecs.BOM_UTF8) :]
+            try:
+                line = data.decode(encoding, errors)
+            except UnicodeError as error:
+                yield from self._left_out(f"it is no text in {encoding}: {error}", whole, place, after, unit)
+                continue
+            if only_line:
+                yield place, after, (line,)
+            else:
+                values = {"line": line, "file": whole, "offset": place}
+                yield place, after, tuple(values[name] for name in self._spout.fields)
+
+    def _left_out(self, why: str, whole: str, place: int, after: int, unit: Unit) -> Iterator[Item]:
+        """Count a line that no tuple is made of; the first one of each split is an error to report."""
+        if self._context is not None:
+            self._context.counter("lines left out").add()
+        if unit not in self._told:
+            self._told.add(unit)
+            yield (
+                place,
+                after,
+                UnreadableLines(
+                    f"the line at byte {place} of {whole} was left out: {why}. Others of this split that are left out are only"
+                    " counted, as 'lines left out'"
+                ),
+            )
+
+
+def _path_problems(path: object, positions: object) -> Iterator[str]:
+    try:
+        source_of(path)  # type: ignore[arg-type]
+    except (InvalidPath, TypeError) as error:
+        yield str(error) if isinstance(error, InvalidPath) else f"path is {typed(path)}: give a str"
+    yield from positions_problems(positions)
+
+
+def _field_problems(names: tuple[object, ...]) -> Iterator[str]:
+    if not names or len(set(names)) < len(names) or not set(names) <= set(FIELDS):
+        yield f"fields are {shown(names)}: give some of {listed(FIELDS)}, each once"
+
+
+def _text_problems(encoding: object, errors: object) -> Iterator[str]:
+    try:
+        end = "\n".encode(encoding)  # type: ignore[arg-type]
+    except (LookupError, TypeError) as error:
+        yield f"encoding is {typed(encoding)}: {error}; give the name of one of Python's, such as 'utf-8'"
+    else:
+        if end != b"\n":
+            yield (
+                f"encoding is {encoding!r}, in which the end of a line is {end!r}: lines are found by the byte \\n, so files in"
+                " this encoding cannot be cut into lines"
+            )
+    if errors not in ERRORS:
+        yield f"errors is {typed(errors)}: give one of {listed(ERRORS)}"
+
+
+def _split_problems(split_bytes: object) -> Iterator[str]:
+    if type(split_bytes) is not int or not SMALLEST_SPLIT <= split_bytes <= LARGEST_SPLIT:
+        yield f"split_bytes is {typed(split_bytes)}: give an int from {SMALLEST_SPLIT} to {LARGEST_SPLIT}"
