@@ -15,7 +15,6 @@ import pytest
 from squall_io.spark import read_committed
 from squall_io.spark.manifest.files import FilesUnavailable
 from squall_io.spark.manifest.layout import BatchName, Seat
-from squall_io.spark.session.sessions import is_broken, start_session, stop_session
 from squall_io.spark.stores.gateway import Jvm
 from tests.hdfs.sink_tasks import ROWS, Killed, Task, check, watched
 from tests.hdfs_servers import HdfsServer
@@ -30,32 +29,6 @@ pytestmark = pytest.mark.slow
 #: The steps of a start, and those of a batch, in their order.
 START = ["open", "table", "claim", "sweep", "warm"]
 BATCH = ["write", "list", "check", "move", "publish", "look", "ack", "clear"]
-
-
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """The session of these tests: to the sinks, one that the user has made. If this process has one already (of tests/spark),
-    that is it: there is one driver in a process."""
-    from pyspark.sql import SparkSession
-
-    there = SparkSession._instantiatedSession
-    if there is not None and not is_broken(there):
-        yield there
-        return
-    folder = tmp_path_factory.mktemp("spark")
-    session = start_session(
-        "local[2]",
-        {
-            "spark.driver.memory": "768m",
-            "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
-            "spark.sql.shuffle.partitions": "2",
-            "spark.hadoop.dfs.replication": "2",
-            "spark.sql.warehouse.dir": str(folder / "warehouse"),
-            "spark.local.dir": str(folder / "local"),
-        },
-    )
-    yield session
-    stop_session(session)
 
 
 @pytest.fixture(autouse=True)

@@ -1,47 +1,13 @@
-"""The Spark session that the tests of this folder share: a start takes seconds, so there is one in a pytest process."""
+"""What needs Spark is skipped where there is none, and fails in CI. The session is that of tests/spark_session.py."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
 import pytest
 
-from squall_io.spark.rows.schema import parse_schema
-from squall_io.spark.session.java import NotInstalled, require_spark
-from squall_io.spark.session.sessions import start_session, stop_session
-from squall_io.spark.sink.writing import TableWriter, WriteAs
-from tests.hdfs_servers import missing
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from tests.spark_session import require_spark_here
 
 
 @pytest.fixture(scope="session", autouse=True)
 def installed() -> None:
     """Skips where Java or PySpark is missing, but not in CI."""
-    try:
-        require_spark()
-    except NotInstalled as error:
-        missing(str(error))
-
-
-@pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A session with two threads. To Squall's code it is one that the user has made: used, and not stopped."""
-    folder = tmp_path_factory.mktemp("spark")
-    session = start_session(
-        "local[2]",
-        {
-            "spark.driver.memory": "768m",
-            "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
-            "spark.sql.shuffle.partitions": "2",
-            "spark.sql.warehouse.dir": str(folder / "warehouse"),
-            "spark.local.dir": str(folder / "local"),
-        },
-    )
-    # A session's first write takes seconds, and on a busy machine longer than a test may wait.
-    write_as = WriteAs("parquet", ("a",), None)
-    TableWriter(session, parse_schema("a int, b int"), write_as).warm_up(f"file://{folder}/warm")
-    yield session
-    stop_session(session)
+    require_spark_here()
