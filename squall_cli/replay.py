@@ -11,7 +11,7 @@ import hashlib
 import json
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -27,7 +27,7 @@ from squall_cli.interrupts import all_as_ctrl_c
 from squall_cli.loading import WrongSource, load_topology
 from squall_cli.numbers import Whole
 from squall_cli.plain_lines import write
-from squall_cli.spark_options import result_options, table_path
+from squall_cli.spark_options import any_path, check_places, over_connect, result_options, table_path
 from squall_cli.spark_progress import SparkProgress
 from squall_cli.user_modules import Before, find_modules
 from squall_cli.user_output import keep_stdout
@@ -118,9 +118,14 @@ def _pairs(
     return list(found.items())
 
 
-def _paths(ctx: click.Context, parameter: click.Parameter, given: Sequence[str]) -> dict[str, str]:
+def _paths(
+    ctx: click.Context,
+    parameter: click.Parameter,
+    given: Sequence[str],
+    check: Callable[[click.Context, click.Parameter, str], str | None] = table_path,
+) -> dict[str, str]:
     pairs = _pairs(ctx, parameter, given, "COMPONENT=PATH, or COMPONENT:STREAM=PATH")
-    return {name: table_path(ctx, parameter, path) or path for name, path in pairs}
+    return {name: check(ctx, parameter, path) or path for name, path in pairs}
 
 
 def _schemas(ctx: click.Context, parameter: click.Parameter, given: Sequence[str]) -> dict[str, str]:
@@ -145,7 +150,7 @@ def _tasks(ctx: click.Context, parameter: click.Parameter, given: Sequence[str])
     metavar="COMPONENT=PATH",
     multiple=True,
     required=True,
-    callback=_paths,
+    callback=partial(_paths, check=any_path),
     help="What stands for a component's tuples. May be repeated; COMPONENT:STREAM=PATH for another stream.",
 )
 @click.option(
@@ -193,12 +198,12 @@ def _tasks(ctx: click.Context, parameter: click.Parameter, given: Sequence[str])
 def replay(ctx: click.Context, /, since: str | None, until: str | None, as_json: bool, **others: Any) -> None:
     try:
         asked = Asked(span=Span.of(since, until), **others)
+        check_paths(ctx, asked)
         before = Before.now()
         out = keep_stdout() if as_json else sys.stdout
         topology = load_topology(asked.source, asked.arguments).with_parallelism(asked.parallelism)
     except (WrongMoment, WrongSource) as error:
         raise click.UsageError(str(error), ctx) from None
-    check_paths(ctx, asked)
     plan = plan_replay(topology, asked.sources, list(asked.outputs), asked.max_errors, 0.0)
     began = time.monotonic()
     with all_as_ctrl_c(), ExitStack() as stack:
@@ -212,10 +217,11 @@ def replay(ctx: click.Context, /, since: str | None, until: str | None, as_json:
 
 
 def check_paths(ctx: click.Context, asked: Asked) -> None:
-    """UsageError when a result would lie among what is read, or two in one place."""
+    """UsageError when a result would lie among what is read, or two in one place, or Spark does not get there."""
     from squall_io.spark.results.reprocess import overlap
 
     written = [*asked.outputs.values(), *([] if asked.errors is None else [asked.errors])]
+    check_places(ctx, asked.master, asked.conf, reads=asked.sources.values(), writes=written)
     for place, path in enumerate(written):
         for other in [*written[:place], *asked.sources.values()]:
             problem = overlap(other, path)
@@ -289,7 +295,7 @@ class ReplayJob:
         """The file system at a path. Through a Spark Connect server it is reached with its session."""
         from squall_io.spark.stores import open_files
 
-        session = self.spark() if (self.asked.master or "").startswith("sc://") else None
+        session = self.spark() if over_connect(self.asked.master, self.asked.conf) else None
         return self.stack.enter_context(open_files(path, session=session, conf=self.asked.conf))
 
     def spark(self) -> Any:

@@ -22,7 +22,7 @@ from squall_cli.file_names import folders
 from squall_cli.interrupts import all_as_ctrl_c
 from squall_cli.loading import WrongSource
 from squall_cli.plain_lines import write
-from squall_cli.spark_options import names, result_options, table_path
+from squall_cli.spark_options import check_places, names, over_connect, result_options, table_path
 from squall_cli.spark_progress import SparkProgress
 from squall_cli.user_output import keep_stdout
 from squall_io.spark.reading.moments import Span, WrongMoment
@@ -118,9 +118,9 @@ def reprocess(
         asked = Asked(source, target, Span.of(since, until), **others)
     except WrongMoment as error:
         raise click.UsageError(str(error), ctx) from None
+    check_paths(ctx, asked)
     out = keep_stdout() if as_json else sys.stdout
     job = job_of(ctx, job_file, sql)
-    check_paths(ctx, asked)
     began = time.monotonic()
     with all_as_ctrl_c():
         try:
@@ -150,9 +150,10 @@ def job_of(ctx: click.Context, job_file: str | None, sql: str | None) -> Job:
 
 
 def check_paths(ctx: click.Context, asked: Asked) -> None:
-    """UsageError when the result would lie among what is read."""
+    """UsageError when the result would lie among what is read, or Spark does not get there."""
     from squall_io.spark.results.reprocess import overlap
 
+    check_places(ctx, asked.master, asked.conf, reads=[asked.input], writes=[asked.output])
     problem = overlap(asked.input, asked.output)
     if problem is not None:
         raise click.UsageError(
@@ -188,7 +189,7 @@ class Started:
         from squall_io.spark.stores.paths import LOCAL, scheme_of
 
         conf = self.asked.conf
-        connect = (self.asked.master or "").startswith("sc://")
+        connect = over_connect(self.asked.master, conf)
         if not connect and scheme_of(path) != LOCAL and WEBHDFS not in conf and self.jvm is None:
             self.jvm = Jvm.own(conf)
             self.stack.callback(self.jvm.close)

@@ -1,26 +1,29 @@
 """Options of the commands that use Spark: where it runs, its settings, paths of tables, and how results become versions.
 
+What is wrong with them is judged as a sink's arguments are, by the same functions, before anything is started.
 Must not know: what a command does with Spark; importing this is cheap and needs no PySpark.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import click
 
 from squall_cli.numbers import Whole
 from squall_io.spark.results.versions import KEEP
-from squall_io.spark.stores.paths import InvalidPath, check_path
+from squall_io.spark.session.places import place_problems, settings_in
+from squall_io.spark.session.wishes import Wish
+from squall_io.spark.stores.paths import InvalidPath, check_path, check_table_path
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 def _conf(ctx: click.Context, parameter: click.Parameter, given: Sequence[str]) -> Mapping[str, str]:
     """The settings of `--conf KEY=VALUE`, the later of two winning."""
-    found = {}
+    found: dict[object, object] = {}
     for text in given:
         key, equals, value = text.partition("=")
         if not equals or not key.strip():
@@ -28,7 +31,11 @@ def _conf(ctx: click.Context, parameter: click.Parameter, given: Sequence[str]) 
                 f"{text!r}: write KEY=VALUE, as in spark.driver.memory=2g", ctx, parameter
             )
         found[key.strip()] = value
-    return found
+    problems: list[str] = []
+    settings = settings_in(found, problems)
+    if problems:
+        raise click.BadParameter("\n".join(problems), ctx, parameter)
+    return settings
 
 
 def spark_options(command: _Command) -> _Command:
@@ -80,14 +87,44 @@ def result_options(again: str) -> Callable[[_Command], _Command]:
     return give
 
 
+def check_places(
+    ctx: click.Context,
+    master: str | None,
+    conf: Mapping[str, str],
+    *,
+    reads: Iterable[str] = (),
+    writes: Iterable[str] = (),
+) -> None:
+    """UsageError when it is plain that Spark does not run there, or does not reach one of these paths."""
+    problems = list(place_problems(master, conf, reads=reads, writes=writes))
+    if problems:
+        raise click.UsageError("\n".join(problems), ctx)
+
+
+def over_connect(master: str | None, conf: Mapping[str, str]) -> bool:
+    """Whether a Spark Connect server does everything: then file systems are reached with its session."""
+    return Wish.of(master, conf).is_connect
+
+
+def any_path(ctx: click.Context, parameter: click.Parameter, given: str | None) -> str | None:
+    """A path in its normal form; a relative one is this machine's, from the working folder on."""
+    return _path(ctx, parameter, given, check_path)
+
+
 def table_path(ctx: click.Context, parameter: click.Parameter, given: str | None) -> str | None:
-    """The path of a table, in its normal form; a relative one is this machine's, from the working folder on."""
+    """The same of a table, which does not lie in another one's own folder."""
+    return _path(ctx, parameter, given, check_table_path)
+
+
+def _path(
+    ctx: click.Context, parameter: click.Parameter, given: str | None, check: Callable[[str], str]
+) -> str | None:
     if given is None:
         return None
     if given and ":" not in given.partition("/")[0]:  # no scheme
         given = os.path.abspath(given)
     try:
-        return check_path(given)
+        return check(given)
     except InvalidPath as error:
         raise click.BadParameter(str(error), ctx, parameter) from None
 

@@ -18,7 +18,7 @@ import click
 from squall_cli import figures
 from squall_cli.file_names import folders
 from squall_cli.interrupts import all_as_ctrl_c
-from squall_cli.spark_options import names, spark_options, table_path
+from squall_cli.spark_options import check_places, names, over_connect, spark_options, table_path
 from squall_cli.spark_progress import SparkProgress
 from squall_cli.tables import Column, harmless, show
 from squall_cli.tables import table as drawn
@@ -76,7 +76,10 @@ PARTITIONS = (Column("PARTITION", elastic=True), Column("FILES", number=True), C
 )
 @spark_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else, to stdout.")
+@click.pass_context
 def table(
+    ctx: click.Context,
+    /,
     path: str,
     verifying: bool,
     key: tuple[str, ...] | None,
@@ -89,10 +92,10 @@ def table(
     from squall_io.spark.reading.committed import key_names
     from squall_io.spark.reading.summary import table_summary
 
+    check_places(ctx, master, conf, reads=[path])
     with ExitStack() as stack:
         stack.enter_context(all_as_ctrl_c())
-        over_connect = (master or "").startswith("sc://")
-        session = started(stack, master, conf) if over_connect else None
+        session = started(stack, master, conf) if over_connect(master, conf) else None
         files = stack.enter_context(opened(path, session, conf))
         try:
             found = table_summary(files)

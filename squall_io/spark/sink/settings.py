@@ -12,8 +12,8 @@ from typing import Final
 
 from squall_io.spark.rows.formats import format_problems
 from squall_io.spark.rows.schema import Schema, SchemaError, parse_schema
-from squall_io.spark.session.wishes import Wish, master_problem, wish_problem
-from squall_io.spark.stores.opening import setting_problems, writing_problem
+from squall_io.spark.session.places import place_problems, settings_in
+from squall_io.spark.session.wishes import Wish, wish_problem
 from squall_io.spark.stores.paths import InvalidPath, check_table_path
 from topology_api import Fields, InvalidConfig
 from topology_api.values import MAX_SECONDS, number_problem
@@ -58,7 +58,7 @@ def settings_of(
     problems += _batch_problems(batch_size, batch_interval)
     settings = _conf_of(conf, problems)
     if master is None or isinstance(master, str):
-        problems += _place_problems(where, master, settings)
+        problems += place_problems(master, settings, writes=[where] if where else [])
     else:
         problems.append(f"master is {typed(master)}: give it as Spark takes it, 'local[2]'")
     if problems or parsed is None:
@@ -139,18 +139,6 @@ def _names_of(names: object, problems: list[str]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _place_problems(path: str, master: str | None, conf: Mapping[str, str]) -> Iterator[str]:
-    """What is wrong with where Spark runs and where it writes; path: "" if something is wrong with it already."""
-    wish = Wish.of(master, conf)
-    problem = master_problem(wish.where)
-    if problem is not None:
-        yield problem
-    yield from setting_problems(conf)
-    problem = writing_problem(path, conf, wish.is_connect) if path else None
-    if problem is not None:
-        yield f"path {path!r} cannot be written to: {problem}"
-
-
 def _batch_problems(size: object, interval: object) -> Iterator[str]:
     if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= LARGEST_BATCH:
         yield f"batch_size is {typed(size)}: give a number of rows, at least 1 and at most {LARGEST_BATCH}"
@@ -167,18 +155,4 @@ def _conf_of(conf: object, problems: list[str]) -> dict[str, str]:
             f"conf is {typed(conf)}: give Spark's settings as a dict, {{'spark.executor.memory': '2g'}}"
         )
         return {}
-    settings: dict[str, str] = {}
-    for name, value in conf.items():
-        if not isinstance(name, str) or not name.startswith(("spark.", "squall.")):
-            problems.append(
-                f"conf has {typed(name)}: its names begin with 'spark.' (Hadoop's with 'spark.hadoop.')"
-            )
-        elif isinstance(value, bool):
-            settings[name] = "true" if value else "false"
-        elif isinstance(value, (str, int, float)):
-            settings[name] = str(value)
-        else:
-            problems.append(
-                f"conf has for {name!r} a {type(value).__name__}: give text, a number, True or False"
-            )
-    return settings
+    return settings_in(conf, problems)

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol
 
 from squall_io.spark.manifest.files import Files, FilesRefused
+from squall_io.spark.stores.java_calls import told
 from squall_io.spark.stores.local import LocalFiles
 from squall_io.spark.stores.paths import LOCAL, check_path, scheme_of
 from topology_api.wording import nearest, shown
@@ -23,7 +24,15 @@ if TYPE_CHECKING:
 
     from squall_io.spark.stores.gateway import Jvm
 
-__all__ = ["WEBHDFS", "Store", "open_files", "setting_problems", "writing_problem"]
+__all__ = [
+    "UNSAFE",
+    "WEBHDFS",
+    "Store",
+    "open_files",
+    "reading_problem",
+    "setting_problems",
+    "writing_problem",
+]
 
 #: How the names of Squall's own settings begin.
 _OWN: Final = "squall."
@@ -83,7 +92,9 @@ def open_files(
     read_only = _no_rename(scheme, conf)
     if read_only is None and scheme not in _ATOMIC:
         _log.warning("%s is on a file system without atomic renames: %s (%s=true)", path, _RISK, UNSAFE)
-    if jvm is None:
+    if jvm is not None:
+        jvm = jvm.lent()
+    else:
         jvm = Jvm.own(conf) if session is None else Jvm.of_session(session)
     from squall_io.spark.stores.hadoop import HadoopFiles
 
@@ -94,17 +105,22 @@ def open_files(
         raise
 
 
-def writing_problem(path: str, conf: Mapping[str, str], is_connect: bool) -> str | None:
-    """Why a path in normal form is not written to, wherever its topology runs; None: nothing is known against it.
+def reading_problem(path: str, conf: Mapping[str, str], is_connect: bool) -> str | None:
+    """Why a path in normal form is not reached, wherever that is tried; None: nothing is known against it.
 
     is_connect: the session will be one of Spark Connect.
     """
     scheme = scheme_of(path)
-    if scheme == LOCAL:
+    if not is_connect or scheme == LOCAL or (scheme == "hdfs" and WEBHDFS in conf):
         return None
-    if is_connect:
-        return None if scheme == "hdfs" and WEBHDFS in conf else _no_jvm(scheme)
-    return _no_rename(scheme, conf)
+    return _no_jvm(scheme)
+
+
+def writing_problem(path: str, conf: Mapping[str, str], is_connect: bool) -> str | None:
+    """The same of a path that is written to."""
+    problem = reading_problem(path, conf, is_connect)
+    scheme = scheme_of(path)
+    return _no_rename(scheme, conf) if problem is None and scheme != LOCAL else problem
 
 
 def setting_problems(conf: Mapping[str, str]) -> Iterator[str]:
@@ -138,7 +154,8 @@ def _require_no_other_default(path: str, session: SparkSession | None, conf: Map
     default = conf.get("spark.hadoop.fs.defaultFS")
     java = getattr(session, "_jsc", None)  # Spark Connect has none
     if default is None and java is not None:
-        default = str(java.hadoopConfiguration().get("fs.defaultFS"))
+        with told(f"cannot open {path}"):
+            default = str(java.hadoopConfiguration().get("fs.defaultFS"))
     if path.startswith("/") and default is not None and scheme_of(default) != LOCAL:
         raise FilesRefused(
             f"cannot open {path}: without a scheme it is this machine's, and Hadoop's own file system here"
