@@ -100,3 +100,14 @@ def test_since_is_refused_for_files_that_are_no_table(file: Path, tmp_path: Path
     assert done.exit_code == 1
     assert f"{lines} is no table of Squall's" in done.output
     assert not out.exists()
+
+
+def test_when_one_output_has_files_of_others_nothing_is_written_to_any(file: Path, tmp_path: Path) -> None:
+    lines, out, errors = tmp_path / "lines.txt", tmp_path / "out", tmp_path / "errors"
+    lines.write_text("a b\n")
+    errors.mkdir()
+    (errors / "notes.txt").write_text("theirs")
+    done = run(file, "--source", f"lines={lines}", "--output", f"split={out}", "--errors", errors)
+    assert done.exit_code == 1
+    assert f"file://{errors} is no Squall table, and has files already (notes.txt)" in done.output
+    assert not out.exists() and "starting Spark" not in done.output

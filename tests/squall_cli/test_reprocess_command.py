@@ -93,11 +93,19 @@ def run_in(table: str, target: str, job: Job) -> tuple[Any, Any]:
         (["--sql", "select 1", "--since", "yesterday"], "since is 'yesterday', which is no moment"),
         (["--sql", "select 1", "--since", "2026-03-01"], "which has no time zone"),
         (["--sql", "select 1", "--conf", "spark.driver.memory"], "write KEY=VALUE"),
+        (
+            ["--sql", "select 1", "--conf", "driver.memory=2g"],
+            "conf has 'driver.memory' (str): its names begin with",
+        ),
+        (["--sql", "select 1", "--master", "lcoal[2]"], "did you mean 'local[2]'?"),
         (["--sql", "select 1", "--key", ","], "name one column or more"),
         (["--sql", "select 1", "--keep", "0"], "give a whole number from 1 on"),
         (["--sql", "select 1", "--format", "avro"], "'avro' is not one of"),
     ],
-    ids=["no-job", "two-jobs", "empty-sql", "no-file", "since", "zone", "conf", "key", "keep", "format"],
+    ids=[
+        *("no-job", "two-jobs", "empty-sql", "no-file", "since", "zone", "conf", "conf-name", "master"),
+        *("key", "keep", "format"),
+    ],
 )
 def test_wrong_usage_is_told_in_a_sentence_with_status_2(
     table: str, tmp_path: Path, arguments: list[str], said: str, no_spark: None
@@ -145,6 +153,18 @@ def test_a_table_that_is_none_and_one_of_another_kind_are_named(table: str, tmp_
     stream = reprocess("--sql", "select 1", "--input", table, "--output", str(tmp_path / "other"))
     assert stream.exit_code == 1
     assert "is a table already, and another one" in stream.output
+
+
+def test_no_result_goes_to_a_folder_with_files_of_others(table: str, tmp_path: Path, no_spark: None) -> None:
+    (tmp_path / "out" / "day=1").mkdir(parents=True)
+    (tmp_path / "out" / "day=1" / "part-0.parquet").write_bytes(b"theirs")
+    done = reprocess("--sql", "select 1", "--input", table, "--output", str(tmp_path / "out"))
+    assert (done.exit_code, done.stderr) == (
+        1,
+        f"squall reprocess: file://{tmp_path}/out is no Squall table, and has files already (day=1/part-0.parquet), which"
+        " whoever reads the folder would take for rows of the table: give another path, or move them away\n",
+    )
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["day=1"]
 
 
 @pytest.mark.parametrize(

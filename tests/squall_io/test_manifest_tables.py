@@ -12,6 +12,7 @@ from squall_io.spark.manifest.layout import SCHEMAS, TABLE, schema_path
 from squall_io.spark.manifest.tables import (
     RESULTS,
     ROWS,
+    FolderTaken,
     NoTable,
     Table,
     TableMismatch,
@@ -68,6 +69,59 @@ def test_of_two_who_make_a_table_at_once_one_makes_it() -> None:
     store = MemoryStore()
     with pytest.raises(TableMismatch):
         open_table(MemoryFiles(store, slow), Table(ROWS, "csv", ()))
+
+
+@pytest.mark.parametrize(
+    ("there", "named"),
+    [
+        (["part-0.parquet"], "part-0.parquet"),
+        (["day=1/hour=2/part-0.parquet", "_SUCCESS"], "day=1/hour=2/part-0.parquet"),
+        (["_day=1/a.parquet"], "_day=1/a.parquet"),
+        (["_squall/tmp/x", "squall-words-1.store.0.1.1-1-00000.parquet"], "squall-words-1.store"),
+        (["d", "b", "a", "c"], "a, b, c, and more"),
+        (["a", "b", "c"], "a, b, c)"),
+    ],
+)
+def test_no_table_is_made_among_others_files_and_they_are_named(there: list[str], named: str) -> None:
+    files = MemoryFiles()
+    for path in there:
+        files.put_if_absent(path, b"theirs")
+    before = dict(files.store.files)
+    with pytest.raises(FolderTaken) as raised:
+        open_table(files, BY_DAY)
+    assert str(raised.value).startswith(f"{ROOT} is no Squall table, and has files already (")
+    assert named in str(raised.value) and "give another path, or move them away" in str(raised.value)
+    assert files.store.files == before
+
+
+def test_a_folder_that_has_only_what_readers_pass_over_becomes_a_table() -> None:
+    files = MemoryFiles()
+    for path in ("_SUCCESS", ".hidden/a.parquet", "_temporary/0/a.parquet", "day=1/_b", "day=1/.c"):
+        files.put_if_absent(path, b"")
+    assert open_table(files, BY_DAY) == read_table(files) == BY_DAY
+
+
+def test_what_another_sink_that_made_the_table_meanwhile_has_written_is_not_taken_for_others_files() -> None:
+    store = MemoryStore()
+
+    def slow(step: Step, effect: Callable[[], T]) -> T:
+        if step == Step("list: first page", ""):
+            faster = MemoryFiles(store)
+            open_table(faster, BY_DAY)
+            faster.put_if_absent("day=1/squall-words-1.store.0.1.1-1-00000.parquet", b"committed")
+        return effect()
+
+    assert open_table(MemoryFiles(store, slow), BY_DAY) == BY_DAY
+    store = MemoryStore()
+    with pytest.raises(TableMismatch):
+        open_table(MemoryFiles(store, slow), Table(ROWS, "csv", ()))
+
+
+def test_others_files_that_come_into_a_table_later_stop_no_sink() -> None:
+    files = MemoryFiles()
+    open_table(files, BY_DAY)
+    files.put_if_absent("notes.txt", b"a person's")
+    assert open_table(files, BY_DAY) == BY_DAY
 
 
 def test_columns_are_added_and_the_newest_schema_has_all() -> None:

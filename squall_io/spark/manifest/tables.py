@@ -2,17 +2,20 @@
 
 `table.json` is put once, by whoever writes first; the schemas are numbered and put if absent, so that two sinks that start at
 the same time with new columns agree on one order of them. Entries name the number of the schema that their rows have.
+A table is not made in a folder that has visible files already: who reads the folder would take them for the table's.
 Must not know: rows, Spark's sessions, who owns what.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 from squall_io.spark.manifest.envelopes import UnreadableRecord, seal, unseal
 from squall_io.spark.manifest.files import FileMissing, Files
-from squall_io.spark.manifest.layout import SCHEMAS, TABLE, number_of, schema_path
+from squall_io.spark.manifest.layout import SCHEMAS, TABLE, is_hidden, number_of, schema_path
 from squall_io.spark.rows.schema import Schema, SchemaError, merge, parse_schema
 from topology_api import SquallError
 
@@ -21,6 +24,8 @@ SCHEMA_KIND: Final = "schema"
 #: What a table holds: batches of a stream, or versions of a reprocessed result.
 ROWS: Final = "rows"
 RESULTS: Final = "versions"
+#: Files of others that an error names.
+_NAMED: Final = 3
 
 
 class NoTable(SquallError):
@@ -36,6 +41,10 @@ class NoTable(SquallError):
 
 class TableMismatch(SquallError):
     """A table is there already, and is another one than what is to be written."""
+
+
+class FolderTaken(SquallError):
+    """There is no table, and others' files lie where it would be made."""
 
 
 @dataclass(frozen=True)
@@ -70,18 +79,34 @@ def read_table(files: Files) -> Table:
 
 
 def open_table(files: Files, wanted: Table) -> Table:
-    """Make the table, or find that it is as wanted; `TableMismatch` names both."""
-    try:
-        there = read_table(files)
-    except NoTable:
+    """Make the table, or find that it is as wanted; `TableMismatch` names both, `FolderTaken` what is in its place."""
+    if not find_table(files, wanted):
         fields = {
             "holds": wanted.holds,
             "file_format": wanted.file_format,
             "partition_by": list(wanted.partition_by),
         }
-        if files.put_if_absent(TABLE, seal(KIND, fields)):
-            return wanted
+        if not files.put_if_absent(TABLE, seal(KIND, fields)):
+            find_table(files, wanted)
+    return wanted
+
+
+def find_table(files: Files, wanted: Table) -> bool:
+    """Whether the table is there, as wanted; False: it may be made. `TableMismatch`, `FolderTaken`."""
+    try:
         there = read_table(files)
+    except NoTable:
+        found = list(islice(_visible_files(files, ""), _NAMED + 1))
+        if not found:
+            return False
+        try:
+            there = read_table(files)  # files of ours may be there since, and the record is there before them
+        except NoTable:
+            more = ", and more" if len(found) > _NAMED else ""
+            raise FolderTaken(
+                f"{files.root} is no Squall table, and has files already ({', '.join(found[:_NAMED])}{more}), which whoever"
+                " reads the folder would take for rows of the table: give another path, or move them away"
+            ) from None
     if there != wanted:
         raise TableMismatch(
             f"{files.root} is a table already, and another one:\n"
@@ -89,7 +114,21 @@ def open_table(files: Files, wanted: Table) -> Table:
             f"  wanted: {describe(wanted)}\n"
             "Give another path, or write what the table has."
         )
-    return there
+    return True
+
+
+def _visible_files(files: Files, folder: str) -> Iterator[str]:
+    """The files below a folder that Spark's readers do not pass over. Lists one folder at a time: there may be very many."""
+    folders = []
+    for status in files.list(folder):
+        if is_hidden(status.name):
+            continue
+        if status.is_folder:
+            folders.append(status.path)
+        else:
+            yield status.path
+    for each in folders:
+        yield from _visible_files(files, each)
 
 
 def describe(table: Table) -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from squall_io.spark.manifest.files import Files, FilesError
-from squall_io.spark.manifest.tables import RESULTS, NoTable, Table, open_table, read_table
+from squall_io.spark.manifest.tables import RESULTS, NoTable, Table, find_table, open_table, read_table
 from squall_io.spark.results import versions
 from squall_io.spark.results.versions import Attempt, Published, Run, Version
 from squall_io.spark.rows.formats import format_problems, read_options, write_options
@@ -52,9 +52,9 @@ class Output:
 def open_output(
     files: Files, file_format: str | None, partition_by: Sequence[str] | None, keep: int = versions.KEEP
 ) -> Output:
-    """The table for results at a path, made if there is none; None: as the table has it, or parquet and no partitions.
+    """The table for results at a path, there or to be made; None: as the table has it, or parquet and no partitions.
 
-    `TableMismatch` when it holds something else, or in another way.
+    `TableMismatch` when it holds something else, or in another way; `FolderTaken` when it cannot be made. Nothing is written.
     """
     try:
         there = read_table(files)
@@ -65,7 +65,8 @@ def open_output(
         there.file_format if file_format is None else file_format,
         there.partition_by if partition_by is None else tuple(partition_by),
     )
-    return Output(files, open_table(files, wanted), keep)
+    find_table(files, wanted)
+    return Output(files, wanted, keep)
 
 
 @dataclass(frozen=True)
@@ -124,8 +125,9 @@ def publish_frames(
 def _carry_out(
     results: Mapping[str, Result], attempts: dict[str, Attempt], done: dict[str, Published]
 ) -> None:
-    """Begin, make, write and count all that is not there already; then publish, one after the other."""
+    """Begin (also the tables), make, write and count all that is not there already; then publish, one after the other."""
     for name, result in results.items():
+        open_table(result.output.files, result.output.table)
         begun = versions.begin(result.output.files, result.run)
         if isinstance(begun, Version):
             done[name] = Published(begun, ours=False)
