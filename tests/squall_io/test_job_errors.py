@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from squall_io.spark.results.job_errors import reason_in
+from squall_io.spark.results.job_errors import reason_in, worker_died
 
 IN_A_WORKER = """Job aborted due to stage failure: Task 0 in stage 4.0 failed 1 times:
 org.apache.spark.api.python.PythonException:
@@ -39,6 +39,17 @@ Current thread 0x00007f2183cb1b80 (most recent call first):
   File "/home/me/recount.py", line 23 in half
   File "/x/python3.11/site-packages/pyspark/python/lib/pyspark.zip/pyspark/worker.py", line 1955 in func
 """
+OF_STORAGE = """An error occurred while calling o77.parquet.
+: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 1.0 failed 1 times:
+{outer}
+\tat org.apache.spark.sql.execution.datasources.FileFormatWriter$.executeTask(FileFormatWriter.scala:100)
+{inner}
+Caused by: java.net.ConnectException: Connection refused
+\tat java.base/sun.nio.ch.Net.connect(Net.java:579)
+"""
+READING = "a.SparkException: [FAILED_READ_FILE.NO_HINT] Encountered error while reading file {}.  SQLSTATE: KD001"
+WRITING = "a.SparkException: [TASK_WRITE_FAILED] Task failed while writing rows to {}. SQLSTATE: 58030"
+NOBODY = "Connection refused (ConnectException); is HDFS running there, and are host and port right?"
 
 
 def spark_error(text: str, condition: str | None = None) -> Exception:
@@ -87,3 +98,33 @@ def spark_error(text: str, condition: str | None = None) -> Exception:
 )  # fmt: skip
 def test_an_error_of_spark_is_told_without_its_stack(error: Exception, said: str | None) -> None:
     assert reason_in(error) == said
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner", "call"),
+    [
+        (READING.format("hdfs://h:1/t/a.parquet"), "", "Spark cannot read hdfs://h:1/t/a.parquet"),
+        (WRITING.format("hdfs://h:1/out"), "", "Spark cannot write hdfs://h:1/out"),
+        (
+            WRITING.format("hdfs://h:1/out"),
+            "Caused by: " + READING.format("hdfs://h:1/t/a.parquet"),
+            "Spark cannot read hdfs://h:1/t/a.parquet",
+        ),
+        ("java.io.IOException: nobody says at what", "", "storage or the network failed"),
+    ],
+    ids=["reads", "writes", "reads-while-it-writes", "not-said"],
+)
+def test_what_a_job_was_at_when_storage_failed_it_is_told(outer: str, inner: str, call: str) -> None:
+    error = spark_error(OF_STORAGE.format(outer=outer, inner=inner))
+    assert reason_in(error) == f"{call}: {NOBODY}"
+
+
+def test_an_error_whose_java_has_died_is_told_without_it() -> None:
+    def gone(self: object) -> str:
+        raise ConnectionRefusedError
+
+    kind = type(
+        "Py4JJavaError", (Exception,), {"__module__": "py4j.protocol", "__str__": gone, "getCondition": gone}
+    )
+    assert reason_in(kind()) == "Py4JJavaError"
+    assert not worker_died(kind())

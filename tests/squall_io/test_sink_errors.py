@@ -9,7 +9,8 @@ from squall_io.spark.manifest.files import FileMissing, FilesRefused, FilesUnava
 from squall_io.spark.manifest.tables import TableMismatch
 from squall_io.spark.session.java import NotInstalled
 from squall_io.spark.session.jvm import JavaFailed
-from squall_io.spark.sink.errors import Verdict, causes_in, reason_of, verdict_on
+from squall_io.spark.sink.errors import Verdict, reason_of, verdict_on
+from squall_io.spark.stores.hadoop_errors import causes_in
 
 AGAIN, REFUSED, UNKNOWN = Verdict.AGAIN, Verdict.REFUSED, Verdict.UNKNOWN
 

@@ -1,15 +1,17 @@
 """What went wrong in a Spark job of the user's, in their terms: what Spark says of a query, and the error of their own function
 with its file and line, out of the traceback that a Python worker sent, or of what it left when it died.
 
+A job reads and writes, in one and the same task. When storage or the network has failed it, Spark's own words say at what.
 Must not know: tables, what the job was for.
 """
 
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import Final
 
-from squall_io.spark.sink.errors import reason_of
+from squall_io.spark.sink.errors import WRITE, reason_of, text_of
 
 _TRACEBACK: Final = "Traceback (most recent call last):"
 _FRAME: Final = re.compile(r'^  File "([^"]+)", line (\d+), in (.+)$', re.MULTILINE)
@@ -20,6 +22,14 @@ _FAULT_FRAME: Final = re.compile(r'^  File "([^"]+)", line (\d+) in (.+)$', re.M
 _FAULTHANDLER: Final = "spark.sql.execution.pyspark.udf.faulthandler.enabled"
 #: Frames of these are PySpark's, or of what it runs on.
 _NOT_THEIRS: Final = re.compile(r"[/\\]pyspark[/\\]|site-packages|pyspark\.zip|^<frozen|lib[/\\]python3")
+#: What a task was at, by the condition that Spark names and the words of its message, with the path.
+_AT: Final = re.compile(
+    r"\[(FAILED_READ_FILE|TASK_WRITE_FAILED)\b[\w.]*\] .*? (?:reading file|writing rows to) (.+?)\.(?:\s|$)",
+    re.MULTILINE,
+)
+_CALLS: Final = {"FAILED_READ_FILE": "Spark cannot read", "TASK_WRITE_FAILED": WRITE}
+#: What has failed where Spark does not say at what.
+_STORAGE: Final = "storage or the network failed"
 _LONGEST: Final = 400
 
 
@@ -27,18 +37,34 @@ def reason_in(error: BaseException) -> str | None:
     """An error of Spark's in a line or two, for people; None: it is none of Spark's."""
     if type(error).__module__.partition(".")[0] not in ("pyspark", "py4j", "grpc"):
         return None
-    text = str(error)
+    text = text_of(error)
     worker = _of_dead_worker(text) or _from_worker(text)
     if worker is not None:
         return worker
-    if getattr(error, "getCondition", lambda: None)() or text.startswith("["):
+    if text.startswith("[") or _has_condition(error):
         return _short(_first_paragraph(text))
-    return reason_of(error)
+    return reason_of(error, _call_in(text))
 
 
 def worker_died(error: BaseException) -> bool:
     """Whether Spark says that a Python worker is gone, without a word of its own."""
-    return _DIED.search(str(error)) is not None
+    return _DIED.search(text_of(error)) is not None
+
+
+def _has_condition(error: BaseException) -> bool:
+    """Whether Spark has a name for it, and so words for people."""
+    with suppress(Exception):  # Java is asked, and may be what has died
+        return bool(getattr(error, "getCondition", lambda: None)())
+    return False
+
+
+def _call_in(text: str) -> str:
+    """What Spark was at when storage failed it: the innermost of what it tells."""
+    told = _AT.findall(text)
+    if not told:
+        return _STORAGE
+    condition, path = told[-1]
+    return f"{_CALLS[condition]} {path}"
 
 
 def _of_dead_worker(text: str) -> str | None:

@@ -45,6 +45,8 @@ _SECRET: Final = re.compile(r"(?i)secret|password|token|access[.]?key")
 #: user comes as an error of ours, with its reason; so nothing of this is above INFO.
 _LINE: Final = re.compile(r"^\d\d/\d\d/\d\d \d\d:\d\d:\d\d(?:\.\d+)? (TRACE|DEBUG|INFO|WARN|ERROR|FATAL) ")
 _LEVELS: Final = {"WARN": logging.INFO, "ERROR": logging.INFO, "FATAL": logging.INFO}
+#: PySpark takes where to connect to from this process's environment: one at a time, or it is another Java's.
+_connecting: Final = threading.Lock()
 
 
 class JavaFailed(SquallError):
@@ -70,9 +72,6 @@ class JavaProcess:
     def stop(self) -> None:
         """End the process, at once or nearly so. Nothing happens if it has ended."""
         assert self.process.stdin is not None
-        if self.gateway is not None:
-            with suppress(Exception):  # it may be gone already, in any state
-                self.gateway.shutdown()
         with suppress(BrokenPipeError):
             self.process.stdin.close()  # it reads there, and ends with it
         try:
@@ -80,6 +79,10 @@ class JavaProcess:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+        # Not before: a new connection, as of a thread that has none yet, waits for the word of a Java that may be frozen.
+        if self.gateway is not None:
+            with suppress(Exception):  # there is nobody to take it; on this side it is closed
+                self.gateway.shutdown()
         self._reader.join(_END_SECONDS)
 
     def why(self) -> str:
@@ -123,25 +126,30 @@ def start_jvm(
             command += ["--conf", f"{name}={value}"]
     with tempfile.TemporaryDirectory(prefix="squall-jvm-") as folder:
         connection = Path(folder, "connection")
+        with _connecting:
+            inherited = dict(os.environ)
         env = {
-            **os.environ,
+            **inherited,
             **locale_for_java(sys.getfilesystemencoding(), locale.nl_langinfo(locale.CODESET)),
             **(environ or {}),
             "SPARK_CONNECT_MODE": "0",
             "_PYSPARK_DRIVER_CONN_INFO_PATH": str(connection),
         }
-        process = subprocess.Popen(
-            [*command, "pyspark-shell"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            env=env,
-            start_new_session=True,  # Ctrl-C in the terminal is for us
-        )
+        try:
+            process = subprocess.Popen(
+                [*command, "pyspark-shell"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                env=env,
+                start_new_session=True,  # Ctrl-C in the terminal is for us
+            )
+        except OSError as error:
+            raise JavaFailed(f"Spark's Java process cannot be started: {error}") from None
         java = JavaProcess(process)
         try:
             _await_connection(java, connection, progress)
-            java.gateway = _connect(*_read_connection(connection.read_bytes()))
+            java.gateway = _connect(java, *_read_connection(connection.read_bytes()))
             java.gateway.proc = process  # where PySpark has it of those that it starts
         except BaseException:
             java.process.kill()
@@ -179,12 +187,16 @@ def _read_connection(data: bytes) -> tuple[int, str]:
     return port, data[8 : 8 + length].decode()
 
 
-def _connect(port: int, secret: str) -> Any:
+def _connect(java: JavaProcess, port: int, secret: str) -> Any:
     """PySpark's own way to connect to a Java process that runs already."""
+    from py4j.protocol import Py4JError
     from pyspark.java_gateway import launch_gateway
 
-    with environment({"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}):
-        return launch_gateway()  # type: ignore[no-untyped-call]
+    with _connecting, environment({"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}):
+        try:
+            return launch_gateway()  # type: ignore[no-untyped-call]
+        except (Py4JError, OSError) as error:
+            raise JavaFailed(f"Spark's Java process has gone as it started ({error}): {java.why()}") from None
 
 
 def _quieten_py4j() -> None:

@@ -17,17 +17,11 @@ from squall_io.spark.manifest.files import FilesError, FilesRefused, FilesUnavai
 from squall_io.spark.session.java import NotInstalled
 from squall_io.spark.session.jvm import JavaFailed
 from squall_io.spark.session.wishes import NoServer
-from squall_io.spark.stores.hadoop_errors import Thrown, error_of
+from squall_io.spark.stores.hadoop_errors import Thrown, causes_in, error_of
 from topology_api import SquallError
 
-__all__ = ["NotCommitted", "Verdict", "causes_in", "reason_of", "verdict_on"]
+__all__ = ["WRITE", "NotCommitted", "Verdict", "reason_of", "text_of", "verdict_on"]
 
-#: "Caused by: java.io.IOException: No space left on device", the same at the beginning of a trace, and what a NameNode has
-#: thrown: "Caused by: org.apache.hadoop.ipc.RemoteException(java.io.IOException): File /a could only be written to 0 of ...".
-_CAUSE: Final = re.compile(
-    r"^(?:: |Caused by: |py4j\.protocol\.Py4JJavaError: )?((?:[a-z][\w]*\.)+[A-Z][\w$]*)(?:\(([\w.$]+)\))?(?:: (.*))?$",
-    re.MULTILINE,
-)
 #: How an error of Spark Connect begins, "(java.io.EOFException) End of File": its trace may be missing.
 _CONNECT: Final = re.compile(r"\A\s*\(((?:[a-z][\w]*\.)+[A-Z][\w$]*)\) ")
 #: Where the classes live of what goes wrong with storage and the network.
@@ -69,6 +63,8 @@ _SENSELESS: Final = re.compile(
 _DETAILS: Final = re.compile(r'^\s*details = "(.+)"$', re.MULTILINE)
 #: Spark's own wrappings, which say nothing of the reason.
 _WRAPPING: Final = ("org.apache.spark.", "py4j.")
+#: What has failed, when it was the storage that a batch goes to.
+WRITE: Final = "Spark cannot write"
 _LONGEST: Final = 400
 
 
@@ -107,8 +103,8 @@ def verdict_on(error: BaseException) -> Verdict:
     meaning = _meaning(error)
     if meaning is not None:
         return verdict_on(meaning)
-    text = _text_of(error)
-    if any(map(_is_no_storage, causes_in(text))):
+    text = _trace_of(error)
+    if any(map(_is_no_storage, _causes_of(error))):
         return Verdict.UNKNOWN
     if module == "grpc":
         return Verdict.UNKNOWN if _SENSELESS.search(text) else Verdict.AGAIN
@@ -117,39 +113,39 @@ def verdict_on(error: BaseException) -> Verdict:
     return Verdict.AGAIN if no_answer or _GONE.search(text) else Verdict.UNKNOWN
 
 
-def reason_of(error: BaseException) -> str:
-    """An error in one line, for people."""
+def reason_of(error: BaseException, call: str = WRITE) -> str:
+    """An error in one line, for people. call: what has failed, when it was storage or the network."""
     if isinstance(error, SquallError):
         return str(error)
-    meaning = _meaning(error)
+    meaning = _meaning(error, call)
     if meaning is not None:
         return str(meaning)
-    causes = [cause for cause in causes_in(_text_of(error)) if not cause.classes[0].startswith(_WRAPPING)]
+    causes = [cause for cause in _causes_of(error) if not cause.classes[0].startswith(_WRAPPING)]
     if causes:
         name = causes[-1].classes[0]
         help_ = (
             "; have its executors the same Spark and Java as this worker?" if name in _OTHER_CLASSES else ""
         )
         return _short(f"Spark: {causes[-1].message} ({_plain(name)})") + help_
-    if details := _DETAILS.search(str(error)):
+    text = text_of(error)
+    if details := _DETAILS.search(text):
         return _short(f"Spark Connect: {details.group(1)}")
-    first = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    first = next((line.strip() for line in text.splitlines() if line.strip()), "")
     return _short(f"{type(error).__name__}: {first}" if first else type(error).__name__)
 
 
-def causes_in(trace: str) -> list[Thrown]:
-    """The exceptions that a stack trace of Java names, from the outermost to the innermost."""
-    trace = _CONNECT.sub(r"\1: ", trace)
-    return [Thrown((found[2] or found[1],), found[3] or "") for found in _CAUSE.finditer(trace)]
-
-
-def _meaning(error: BaseException) -> FilesError | None:
+def _meaning(error: BaseException, call: str = WRITE) -> FilesError | None:
     """The error of a file system, or of the network, that made a Spark job fail; None: it was nothing of the kind."""
-    causes = causes_in(_text_of(error))
+    causes = _causes_of(error)
     if any(map(_is_no_storage, causes)):
         return None
     outside = [cause for cause in causes if cause.classes[0].startswith(_OUTSIDE)]
-    return error_of("Spark cannot write", outside[::-1]) if outside else None
+    return error_of(call, outside[::-1]) if outside else None
+
+
+def _causes_of(error: BaseException) -> list[Thrown]:
+    """The exceptions of Java that an error tells of, from the outermost to the innermost."""
+    return causes_in(_CONNECT.sub(r"\1: ", _trace_of(error)))
 
 
 def _is_no_storage(cause: Thrown) -> bool:
@@ -158,18 +154,21 @@ def _is_no_storage(cause: Thrown) -> bool:
     return name in _NO_NETWORK or (name.startswith("java.io.") and name not in _OUTSIDE_IO)
 
 
-def _text_of(error: BaseException) -> str:
+def text_of(error: BaseException) -> str:
+    """What an error says; "" when Java would have to be asked, and is gone."""
+    try:
+        return str(error)
+    except Exception:
+        return ""
+
+
+def _trace_of(error: BaseException) -> str:
     """What an error says, with the trace of the JVM; without asking the JVM, if it can be had so."""
     trace = getattr(error, "_stackTrace", None)
     if isinstance(trace, str):
         return trace
     trace = getattr(error, "_stacktrace", None)  # Spark Connect's, without the first message
-    if isinstance(trace, str):
-        return f"{error}\n{trace}"
-    try:
-        return str(error)
-    except Exception:  # it is asked after all, and is gone
-        return ""
+    return f"{text_of(error)}\n{trace}" if isinstance(trace, str) else text_of(error)
 
 
 def _plain(name: str) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from squall_io.spark.manifest.files import FilesUnavailable
 from squall_io.spark.session.jvm import JavaFailed, JavaProcess, start_jvm
+from squall_io.spark.stores.java_calls import told
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,17 +48,19 @@ class Jvm:
         self.configuration = configuration
         self._process = process
         self._lock = threading.Lock()
-        for name, theirs, ours in _SETTINGS:
-            if configuration.get(name) in (None, theirs):
-                configuration.set(name, ours)
 
     @classmethod
     def of_session(cls, session: SparkSession) -> Jvm:
-        """The JVM of a classic session, with a copy of its Hadoop configuration."""
-        context: Any = session.sparkContext
-        gateway = context._gateway
-        theirs = context._jsc.hadoopConfiguration()
-        return cls(gateway, gateway.jvm.org.apache.hadoop.conf.Configuration(theirs))
+        """The JVM of a classic session, with a copy of its Hadoop configuration; `FilesUnavailable` when it is gone."""
+        with told("cannot ask the JVM of Spark's session"):
+            context: Any = session.sparkContext
+            if context._jsc is None:
+                raise FilesUnavailable(
+                    "Spark's session was stopped, and it was to ask the file system: give one that runs"
+                )
+            gateway = context._gateway
+            theirs = context._jsc.hadoopConfiguration()
+            return cls(gateway, _suited(gateway.jvm.org.apache.hadoop.conf.Configuration(theirs)))
 
     @classmethod
     def own(cls, conf: Mapping[str, str]) -> Jvm:
@@ -67,13 +70,13 @@ class Jvm:
         except JavaFailed as error:
             raise FilesUnavailable(f"no JVM can be had to ask file systems: {error}") from None
         try:
-            configuration = process.gateway.jvm.org.apache.hadoop.conf.Configuration()
-            for name, value in conf.items():
-                if name.startswith(
-                    HADOOP
-                ):  # not by the command line, which everybody on the machine can read
-                    configuration.set(name[len(HADOOP) :], value)
-            return cls(process.gateway, configuration, process)
+            with told("cannot ask the JVM that was started to ask file systems"):
+                configuration = process.gateway.jvm.org.apache.hadoop.conf.Configuration()
+                for name, value in conf.items():
+                    # Not by the command line, which everybody on the machine can read.
+                    if name.startswith(HADOOP):
+                        configuration.set(name.removeprefix(HADOOP), value)
+                return cls(process.gateway, _suited(configuration), process)
         except BaseException:
             process.stop()
             raise
@@ -88,6 +91,14 @@ class Jvm:
             process, self._process = self._process, None
         if process is not None:
             process.stop()
+
+
+def _suited(configuration: Any) -> Any:
+    """A configuration with `_SETTINGS` in it."""
+    for name, theirs, ours in _SETTINGS:
+        if configuration.get(name) in (None, theirs):
+            configuration.set(name, ours)
+    return configuration
 
 
 def is_classic(session: SparkSession) -> bool:

@@ -9,22 +9,18 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, Final
 
-from py4j.protocol import Py4JError, Py4JJavaError
-
-from squall_io.spark.manifest.files import FileMissing, FilesError, FilesRefused, FileStatus, FilesUnavailable
+from squall_io.spark.manifest.files import FileMissing, FilesRefused, FileStatus
 from squall_io.spark.stores.gateway import Jvm
-from squall_io.spark.stores.hadoop_errors import Thrown, error_of
+from squall_io.spark.stores.java_calls import told
 from squall_io.spark.stores.paths import authority_of, folder_of, scheme_of
 from squall_io.spark.stores.renaming import RenamingFiles
 from squall_io.spark.stores.statuses import decode_statuses
 
 #: Bytes cross to Python as text: so many at once, whatever a file's size.
 _SLICE: Final = 1 << 20
-#: The causes of an exception that are looked at.
-_CAUSES: Final = 8
 
 
 class HadoopFiles(RenamingFiles):
@@ -45,26 +41,26 @@ class HadoopFiles(RenamingFiles):
             self._copy = java.java.lang.System.arraycopy
             self._require_host()
             uri = self._at("").toUri()
-            # An instance of our own: those that Hadoop shares have the settings of whoever came first.
-            self._system = hadoop.fs.FileSystem.newInstance(uri, jvm.configuration)
             self._context = hadoop.fs.FileContext.getFileContext(uri, jvm.configuration)
             option = hadoop.fs.Options.Rename
             self._plain = jvm.gateway.new_array(option, 0)
             self._over = jvm.gateway.new_array(option, 1)
             self._over[0] = option.OVERWRITE
+            # An instance of our own: those that Hadoop shares have the settings of whoever came first. The last thing that may
+            # fail here, since Hadoop keeps it until it is closed.
+            self._system = hadoop.fs.FileSystem.newInstance(uri, jvm.configuration)
 
     def list(self, folder: str) -> builtins.list[FileStatus]:
         """What lies in a folder, by name."""
-        with self._told("list", folder):
-            try:
-                with self._told("list", folder):
-                    found = self._system.listStatus(self._at(folder))
-            except FileMissing:
-                return []
-            statuses = self._statuses(folder, found)
-            if len(statuses) == 1 and statuses[0].name == folder.rpartition("/")[2]:
-                self._require_folder(folder)  # it may be a file, which Hadoop lists as being in itself
-            return statuses
+        try:
+            with self._told("list", folder):
+                statuses = self._statuses(folder, self._system.listStatus(self._at(folder)))
+                name = (folder or self._root).rpartition("/")[2]
+                if len(statuses) == 1 and statuses[0].name == name:
+                    self._require_folder(folder)  # it may be a file, which Hadoop lists as being in itself
+        except FileMissing:
+            return []
+        return statuses
 
     def exists(self, path: str) -> bool:
         """Whether there is such a file or folder."""
@@ -130,7 +126,7 @@ class HadoopFiles(RenamingFiles):
 
     def _require_folder(self, folder: str) -> None:
         if not self._system.getFileStatus(self._at(folder)).isDirectory():
-            raise FilesRefused(f"cannot list {self._root}/{folder}: it is a file; give another path")
+            raise FilesRefused(f"{self._what('list', folder)}: it is a file; give another path")
 
     def _require_host(self) -> None:
         """See to it that the path names a host, or that Hadoop's configuration does."""
@@ -160,42 +156,6 @@ class HadoopFiles(RenamingFiles):
         with self._told("make folder", path):
             self._system.mkdirs(self._at(path))
 
-    @contextmanager
-    def _told(self, call: str, path: str, rest: str = "") -> Iterator[None]:
+    def _told(self, call: str, path: str, rest: str = "") -> AbstractContextManager[None]:
         """Turn what Java says into the errors of `Files`."""
-        try:
-            yield
-        except FilesError:
-            raise
-        except Exception as error:
-            raise _meaning(self._what(call, path) + rest, error) from None
-
-
-def _meaning(what: str, error: Exception) -> Exception:
-    """The error of `Files` that an exception of py4j or PySpark stands for; itself, if it is neither's."""
-    thrown = error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, "_origin", None)
-    try:
-        if thrown is not None:
-            return error_of(what, _chain(thrown))
-        if not isinstance(error, (Py4JError, OSError)):
-            return error
-    except (Py4JError, OSError):
-        pass  # the JVM has ended while it was asked about its exception
-    said = (str(error).splitlines() or [type(error).__name__])[0]
-    return FilesUnavailable(f"{what}: the JVM of Spark does not answer, it may have ended ({said})")
-
-
-def _chain(thrown: Any) -> builtins.list[Thrown]:
-    """An exception and its causes."""
-    chain: builtins.list[Thrown] = []
-    while thrown is not None and len(chain) < _CAUSES:
-        classes = []
-        above = thrown.getClass()
-        while above is not None:
-            classes.append(str(above.getName()))
-            above = above.getSuperclass()
-        if classes[0] == "org.apache.hadoop.ipc.RemoteException":
-            classes.insert(0, str(thrown.getClassName()))
-        chain.append(Thrown(classes, str(thrown.getMessage() or "")))
-        thrown = thrown.getCause()
-    return chain
+        return told(self._what(call, path) + rest)

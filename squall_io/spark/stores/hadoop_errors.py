@@ -6,6 +6,7 @@ Must not know: how an exception came here.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -97,6 +98,12 @@ _VAGUE: Final[dict[str, tuple[type[FilesError], str]]] = {
     ),
 }
 
+#: "Caused by: java.io.IOException: No space left on device", the same at the beginning of a trace, and what a NameNode has
+#: thrown: "Caused by: org.apache.hadoop.ipc.RemoteException(java.io.IOException): File /a could only be written to 0 of ...".
+_CAUSE: Final = re.compile(
+    r"^(?:: |Caused by: |py4j\.protocol\.Py4JJavaError: )?((?:[a-z][\w]*\.)+[A-Z][\w$]*)(?:\(([\w.$]+)\))?(?:: (.*))?$",
+    re.MULTILINE,
+)
 #: The only word of a NameNode for several things, in an exception without a class of its own.
 _NO_DATA_NODE: Final = "could only be written to 0 of"
 _LONGEST: Final = 300
@@ -112,6 +119,11 @@ def error_of(what: str, chain: Sequence[Thrown]) -> FilesError:
                     return kind(_text(what, thrown, help_))
     help_ = "there is no DataNode that runs and has room" if _NO_DATA_NODE in chain[0].message else ""
     return FilesUnavailable(_text(what, chain[0], help_))
+
+
+def causes_in(trace: str) -> list[Thrown]:
+    """The exceptions that a stack trace of Java names, from the outermost to the innermost."""
+    return [Thrown((found[2] or found[1],), found[3] or "") for found in _CAUSE.finditer(trace)]
 
 
 def _text(what: str, thrown: Thrown, help_: str) -> str:
