@@ -8,13 +8,17 @@ Must not know: how a report is made of an exception, terminals.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Final
 
 _FRAME: Final = re.compile(r'File "(.*)", line (\d+), in (.*)')
 #: Reports kept of each component, the latest.
 KEPT: Final = 20
+#: The calls that open a task.
+STARTING: Final = ("open", "prepare", "start")
+#: What differs from one attempt to start a task to the next: times, numbers of attempts and processes.
+_NUMBER: Final = re.compile(r"\d+")
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,7 @@ class ErrorReport:
     frames: tuple[str, ...]
     tuple_text: str | None
     time: float
-    #: How often this error was seen in a row (the same call, text and place).
+    #: How often this error was seen in a row (the same `gist`); time and values are those of the last time.
     times: int = 1
 
     def render(self) -> str:
@@ -77,6 +81,30 @@ class ErrorReport:
         if not all(isinstance(frame, str) for frame in report.frames):
             raise ValueError(f"this is no error report: its frames are {report.frames!r:.80}")
         return report
+
+
+def gist(report: ErrorReport) -> tuple[str, ...]:
+    """What the reports of an error that a task has again and again have in common."""
+    text = _NUMBER.sub("#", report.text) if report.call in STARTING else report.text
+    return report.component, str(report.task), report.call, report.place, text
+
+
+def folded(reports: Iterable[ErrorReport]) -> list[ErrorReport]:
+    """The reports, the oldest first; what a task has several times in a row is the last of them, with how often it was seen.
+
+    Each process of a worker folds its own. One that cannot open its tasks is started again and again, so reports of its
+    processes are folded together here.
+    """
+    found: dict[int, ErrorReport] = {}
+    latest: dict[tuple[str, int], int] = {}
+    for number, report in enumerate(sorted(reports, key=lambda report: report.time)):
+        task = report.component, report.task
+        before = latest.get(task)
+        if before is not None and gist(found[before]) == gist(report):
+            report = replace(report, times=found.pop(before).times + report.times)
+        found[number] = report
+        latest[task] = number
+    return list(found.values())
 
 
 _TYPES: Final[dict[str, tuple[type, ...]]] = {

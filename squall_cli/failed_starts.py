@@ -7,18 +7,14 @@ Must not know: clusters, how a run is ended.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Final
 
-from squall.error_reports import ErrorReport
+from squall.error_reports import STARTING, ErrorReport, gist
 
-#: The calls that open a task.
-STARTING: Final = ("open", "prepare", "start")
 #: Starts in a row that end with the same error: the second comes at once, the third a second later.
 ENOUGH: Final = 3
-#: What differs from one attempt to the next: times, numbers of attempts and processes.
-_NUMBER: Final = re.compile(r"\d+")
 
 Task = tuple[str, int]
 
@@ -46,10 +42,10 @@ class FailedStarts:
             before, count = self._counted.get(task, (None, 0))
             if before is not None and report.time <= before.time:
                 continue
-            same = before is not None and _said(report) == _said(before)
-            self._counted[task] = report, count + 1 if same else 1
-        return next((report for report, count in self._counted.values() if count >= ENOUGH), None)
-
-
-def _said(report: ErrorReport) -> tuple[str, str, str]:
-    return report.call, report.place, _NUMBER.sub("#", report.text)
+            if before is None or gist(report) != gist(before):
+                self._counted[task] = report, report.times
+            else:  # the one before, which was seen again; or one behind it, if something else was in between
+                seen = before.times if report.times > before.times else 0
+                self._counted[task] = report, count + report.times - seen
+        last = next((report for report, count in self._counted.values() if count >= ENOUGH), None)
+        return None if last is None else replace(last, times=1)  # as it reads, however often it comes yet

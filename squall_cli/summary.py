@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from squall.error_reports import STARTING
 from squall.status import TopologyStatus
 from squall_cli import figures
 from squall_cli.component_table import Line, final_table, rows_of
@@ -87,7 +88,7 @@ def verdict(ended: Ended, allow_failures: bool) -> tuple[int, str | None]:
 
 def never_started(status: TopologyStatus) -> str | None:
     """A component that could not be opened or prepared and so has done nothing, None when there is none."""
-    unopened = {report.component for report in status.errors if report.call in ("open", "prepare", "start")}
+    unopened = {report.component for report in status.errors if report.call in STARTING}
     idle = (name for name in status.components if name in unopened and not done(status.components[name]))
     return next(idle, None)
 

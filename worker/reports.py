@@ -16,7 +16,7 @@ from functools import lru_cache
 from types import TracebackType
 from typing import Final
 
-from squall.error_reports import KEPT
+from squall.error_reports import KEPT, gist
 from squall.error_reports import ErrorReport as ErrorReport
 from topology_api import FailTuple
 from worker.causes import causes_of
@@ -178,12 +178,7 @@ class ErrorLog:
         """Count a report; one like the last is folded into it."""
         self.count += 1
         last = self.kept[-1] if self.kept else None
-        if last and (last.call, last.text, last.place, last.task) == (
-            report.call,
-            report.text,
-            report.place,
-            report.task,
-        ):
+        if last and gist(last) == gist(report):
             self.kept[-1] = replace(report, times=last.times + 1)
         else:
             self.kept.append(report)

@@ -177,6 +177,39 @@ def test_errors_of_all_workers_stand_in_the_order_of_time_and_survive_a_restart(
     assert cluster.spout().errors == 4
 
 
+def failed_start(
+    time: float, task: int = 1, text: str = "NotInstalled: no Java", call: str = "open"
+) -> ErrorReport:
+    return ErrorReport("words", "lines", task, call, text, "lines.py:8, in open", (), None, time)
+
+
+def test_a_start_that_fails_again_and_again_is_told_once_and_drives_no_other_error_out(
+    cluster: Cluster,
+) -> None:
+    id = cluster.submit()
+    early = failed_start(0.5, text="ValueError: 7", call="next_tuple")
+    cluster.count(id, "w1", (1, 0), errors=1, reports=(early,))
+    for restart in range(1, 50):
+        both = failed_start(restart), failed_start(restart + 0.25, 2, f"Away: for {restart} s")
+        cluster.count(id, f"w{restart % 2 + 1}", (1, restart), errors=2, reports=both)
+    ours, again, other = cluster.status().errors
+    assert ours == early
+    assert (again.task, again.times, again.time) == (1, 49, 49.0)
+    assert (other.text, other.times, other.time) == ("Away: for 49 s", 49, 49.25)
+    assert cluster.spout().errors == 99
+
+
+def test_an_error_that_comes_again_behind_another_one_is_told_again(cluster: Cluster) -> None:
+    id = cluster.submit()
+    for restart, text in enumerate(("away", "away", "refused", "away")):
+        cluster.count(id, "w1", (1, restart), errors=1, reports=(failed_start(restart, text=text),))
+    assert [(error.text, error.times) for error in cluster.status().errors] == [
+        ("away", 2),
+        ("refused", 1),
+        ("away", 1),
+    ]
+
+
 LIVES = st.lists(
     st.tuples(st.sampled_from(["w1", "w2", "w3"]), st.integers(0, 4), st.integers(1, 5)), max_size=40
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 import pytest
 
@@ -59,6 +60,15 @@ def test_a_task_that_was_opened_in_between_begins_anew() -> None:
     reports.append(failed(5.0))
     starts.opened([1, 3])
     assert starts.last_word(reports) == reports[-1]
+
+
+def test_starts_that_are_told_as_one_report_are_counted_as_often_as_they_were_seen() -> None:
+    starts = FailedStarts()
+    assert starts.last_word([failed(1.0)]) is None
+    assert starts.last_word([replace(failed(2.0), times=2)]) is None
+    starts.opened([2])
+    assert starts.last_word([replace(failed(3.0), times=3)]) is None
+    assert starts.last_word([replace(failed(6.0), times=6)]) == replace(failed(6.0), times=1)
 
 
 def test_that_a_worker_could_not_open_its_tasks_is_told_once_and_other_deaths_each_time() -> None:
