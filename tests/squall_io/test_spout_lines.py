@@ -199,13 +199,20 @@ def test_everything_that_is_wrong_with_the_arguments_is_said_at_once() -> None:
             encoding="utf-16",
             errors="loud",
             split_bytes=10,
+            follow="yes",  # type: ignore[arg-type]
             positions="here",
             replay=3,  # type: ignore[arg-type]
         )
-    assert len(caught.value.problems) == 7
+    assert len(caught.value.problems) == 8
     text = str(caught.value)
-    for part in ("'logs'", "'name'", "utf-16", "'loud'", "10 (int)", "'here'", "3 (int)"):
+    for part in ("'logs'", "'name'", "utf-16", "'loud'", "10 (int)", "'yes'", "'here'", "3 (int)"):
         assert part in text
+
+
+def test_positions_among_what_is_read_are_refused_since_they_would_be_read_too() -> None:
+    with pytest.raises(InvalidConfig, match=r"positions: /logs/done is among what is read of /logs"):
+        HdfsLines("/logs", positions="/logs/done")
+    HdfsLines("/logs", positions="/logs/_done")
 
 
 def test_the_spout_can_be_shipped_before_and_after_its_arguments_were_checked() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -10,12 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from squall_io.spark.manifest.files import FileMissing
+from squall_io.spark.spouts.file_list import FoundFile
 from squall_io.spark.spouts.splits import (
     Source,
     Split,
     UnreadableFile,
+    covers,
     find_files,
-    snapshot_of,
+    require_files,
     source_of,
     splits_of,
 )
@@ -50,14 +51,16 @@ def test_a_path_that_cannot_be_meant_is_refused_before_anything_runs(path: str) 
 def found(path: str) -> list[str]:
     source = source_of(path)
     with open_files(source.folder) as files:
-        return [status.path for status in find_files(files, source)]
+        present = find_files(files, source)
+        require_files(files, source, present)
+        return [status.path for status in present]
 
 
 @pytest.fixture
 def logs(tmp_path: Path) -> Path:
     for name in (
         "day1/a.log", "day1/b.log", "day1/deep/c.log", "day2/a.log", "day2/_SUCCESS", "day2/.a.crc",
-        "_temporary/0/x.log", "day10/a.txt",
+        "_temporary/0/x.log", "day10/a.txt", "day2/b.log._COPYING_",
     ):  # fmt: skip
         path = tmp_path / "logs" / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -101,35 +104,31 @@ def test_a_file_that_is_packed_in_another_way_is_refused_by_name(logs: Path) -> 
     st.lists(st.tuples(st.sampled_from(["a", "b.gz", "c.bz2", "d"]), st.integers(0, 50)), max_size=5),
     st.integers(1, 60),
 )
-def test_splits_cover_each_file_once_and_are_the_same_from_the_record(
-    sizes: list[tuple[str, int]], split_bytes: int
-) -> None:
-    files = [(f"{number}/{name}", size) for number, (name, size) in enumerate(sizes)]
-    snapshot = {"split_bytes": split_bytes, "files": files}
-    splits = splits_of(json.loads(json.dumps(snapshot)))
-    assert splits == splits_of(snapshot)
-    for path, size in files:
+def test_splits_cover_each_file_once(sizes: list[tuple[str, int]], split_bytes: int) -> None:
+    files = [FoundFile(f"{number}/{name}", size, split_bytes) for number, (name, size) in enumerate(sizes)]
+    splits = list(splits_of(files))
+    assert [split.path for split in splits] == sorted(split.path for split in splits)
+    for path, size, _ in files:
         own = [split for split in splits if split.path == path]
         assert all(split.size == size for split in own)
         if path.endswith((".gz", ".bz2")):
-            assert own == [Split(path, 0, size, size)]
+            assert own == [Split(path, 0, size, size)] * bool(size)
         else:
             edges = [(split.start, split.end) for split in own]
             assert [edge for pair in edges for edge in range(*pair)] == list(range(size))
             assert all(0 < end - start <= split_bytes for start, end in edges)
 
 
-def test_the_snapshot_has_names_and_sizes(logs: Path) -> None:
-    (logs / "day1" / "a.log").write_text("abc\n")
-    source = source_of(f"{logs}/day1/*.log")
-    with open_files(source.folder) as files:
-        snapshot = snapshot_of(find_files(files, source), 3)
-    assert snapshot == {"split_bytes": 3, "files": [["a.log", 4], ["b.log", 2]]}
-    assert splits_of(snapshot) == [
-        Split("a.log", 0, 3, 4),
-        Split("a.log", 3, 4, 4),
-        Split("b.log", 0, 2, 2),
-    ]
+@pytest.mark.parametrize(
+    ("path", "covered"),
+    [
+        ("/logs/day1/positions", True), ("/logs/day1", True), ("/logs/day2/positions", False), ("/logs/_positions", False),
+        ("/logs/day1/.positions", False), ("/logs-positions/day1", False), ("/elsewhere", False),
+        ("hdfs://host:1/logs/day1", False),
+    ],
+)  # fmt: skip
+def test_whether_a_folder_lies_in_what_is_read_is_told_from_its_path(path: str, covered: bool) -> None:
+    assert covers(source_of("/logs/day1"), path) == covers(source_of("/logs/*1"), path) == covered
 
 
 def test_a_file_behind_a_symbolic_link_is_read_in_its_own_size(tmp_path: Path) -> None:

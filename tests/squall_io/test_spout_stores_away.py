@@ -15,7 +15,7 @@ from squall_io.spark.manifest.envelopes import UnreadableRecord
 from squall_io.spark.manifest.files import FilesRefused, FilesUnavailable
 from squall_io.spark.spouts import lines, text_lines
 from squall_io.spark.spouts.lines import HdfsLines
-from squall_io.spark.spouts.position_records import Reader, ReaderMismatch, agree
+from squall_io.spark.spouts.position_records import ReaderMismatch, agree
 from squall_io.spark.spouts.reading_task import FIRST_WAIT, LONGEST_WAIT, SAVE_SECONDS, ReadingTask
 from squall_io.spark.stores import open_files
 from topology_api import Context
@@ -289,14 +289,14 @@ def test_a_position_that_could_not_be_written_is_written_later_though_nothing_ha
 def test_of_two_tasks_that_look_at_once_both_take_what_the_first_to_write_it_down_has_seen(
     text: Path,
 ) -> None:
-    reader = Reader("reader", "lines", "all")
     with open_files(f"{text}-positions") as files:
 
         def seen_too_late() -> dict[str, int]:
-            assert agree(files, reader, lambda: {"files": 1}) == {"files": 1}
-            return {"files": 2}
+            assert agree(files, "reader-1", lambda: {"records": 1})["records"] == 1
+            return {"records": 2}
 
-        assert agree(files, reader, seen_too_late) == {"files": 1}
+        assert agree(files, "reader-1", seen_too_late)["records"] == 1
+        assert agree(files, "reader-2", lambda: {"records": 3})["records"] == 3
 
 
 def test_where_positions_cannot_be_kept_the_error_says_what_to_give(text: Path, fails: Fails) -> None:

@@ -23,7 +23,12 @@ from squall_io.spark.rows.schema import Schema
 from squall_io.spark.session.java import require_packages
 from squall_io.spark.session.sessions import SessionLease, shared_session
 from squall_io.spark.spouts.positions import Ranges, Unit, owner_of
-from squall_io.spark.spouts.reading_spout import ReadingSpout, positions_problems, replay_problems
+from squall_io.spark.spouts.reading_spout import (
+    ReadingSpout,
+    follow_problems,
+    positions_problems,
+    replay_problems,
+)
 from squall_io.spark.spouts.reading_task import Item, Units
 from squall_io.spark.spouts.row_files import RowFiles
 from squall_io.spark.spouts.splits import UnreadableFile
@@ -54,7 +59,8 @@ class CommittedRows(ReadingSpout):
         or seconds since 1970.
     follow: False reads what is there when the first task of the spout looks, and ends; True goes on with what comes.
     positions: a folder in which is kept how far the tasks have come; None: one of this submission alone, in `_squall/readers`
-        of the table. With a folder of your own a topology that is submitted again goes on where the last one ended.
+        of the table. With a folder of your own a topology that is submitted again goes on where the last one ended, and reads
+        what has come since.
     replay: as `Spout.replay`.
     master, conf: of Spark, as of the `SparkSink`s of the topology. Parquet tables are read without Spark.
     """
@@ -78,9 +84,7 @@ class CommittedRows(ReadingSpout):
             self.span = Span.of(since, until)
         except WrongMoment as error:
             problems.append(str(error))
-        if not isinstance(follow, bool):
-            problems.append(f"follow is {typed(follow)}: give True or False")
-        problems += [*positions_problems(positions), *replay_problems(replay)]
+        problems += [*follow_problems(follow), *positions_problems(positions), *replay_problems(replay)]
         if problems:
             raise InvalidConfig(problems, "CommittedRows")
         self.path = check_path(path)
@@ -117,7 +121,7 @@ class BatchUnits:
         self._context = context
         require_packages()
         if self._files is None:
-            self._files = self.store(self._spout.path)
+            self._files = open_steady(self._spout.path, self._spout.conf)
         table = read_table(self._files)
         self._check(table)
         self._rows = RowFiles(self._files, table.file_format, self._spout.fields, self._session)
@@ -128,19 +132,19 @@ class BatchUnits:
         span = self._spout.span
         since = "" if span.since is None else f" since {span.since!r}"
         until = "" if span.until is None else f" until {span.until!r}"
-        return f"{self._spout.path}{since}{until}{', following it' if self._spout.follow else ''}"
+        return f"{self._spout.path}{since}{until}"
 
     @property
     def home(self) -> str:
         """The table's folder."""
         return self._spout.path
 
-    def store(self, path: str) -> Store:
-        """The store at a path."""
-        return open_steady(path, self._spout.conf)
+    def positions(self, folder: str) -> Store:
+        """Open a folder of positions."""
+        return open_steady(folder, self._spout.conf)
 
     def snapshot(self) -> Mapping[str, Any]:
-        """The batches that count now, by owner and number; all that there will ever be, when the table is followed."""
+        """The batches that count now, by owner and number; nothing of the sort when the table is followed."""
         if self._spout.follow:
             return {}
         numbers: dict[str, Ranges] = {}

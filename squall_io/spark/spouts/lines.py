@@ -2,10 +2,10 @@
 
     builder.set_spout("lines", HdfsLines("hdfs://namenode:9000/logs/2026-*/*.log"), parallelism=4)
 
-The files that are there when the first task looks are cut into splits, which the tasks share: the same ones for all of
-them, and after restarts too. How far each task has come is kept in a folder; a task that is started anew goes on where its acks
-ended.
-Must not know: how lines are cut out of bytes, how positions are kept.
+The files that are there when the first task looks, or with `follow` those too that come, are cut into splits, which the tasks
+share: the same ones for all of them, and after restarts too. How far each task has come is kept in a folder; a task that is
+started anew goes on where its acks ended.
+Must not know: how lines are cut out of bytes, how positions are kept, how tasks agree on files.
 """
 
 from __future__ import annotations
@@ -14,16 +14,22 @@ import codecs
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from squall_io.spark.spouts.arrivals import Arrivals
+from squall_io.spark.spouts.file_list import FoundFile
 from squall_io.spark.spouts.positions import Unit
-from squall_io.spark.spouts.reading_spout import ReadingSpout, positions_problems, replay_problems
+from squall_io.spark.spouts.reading_spout import (
+    ReadingSpout,
+    follow_problems,
+    positions_problems,
+    replay_problems,
+)
 from squall_io.spark.spouts.reading_task import Item, Units
 from squall_io.spark.spouts.splits import (
     SPLIT_BYTES,
     Source,
     Split,
     UnreadableFile,
-    find_files,
-    snapshot_of,
+    covers,
     source_of,
     splits_of,
 )
@@ -42,6 +48,8 @@ FIELDS: Final = ("line", "file", "offset")
 ERRORS: Final = ("strict", "replace", "ignore", "backslashreplace", "surrogateescape")
 SMALLEST_SPLIT: Final = 1 << 10
 LARGEST_SPLIT: Final = 1 << 40
+#: Seconds between two looks for files that have come; what two looks in a row find of one size is taken for whole.
+LOOK_SECONDS: Final = 5.0
 #: All splits are one series.
 _SERIES: Final = ""
 
@@ -59,8 +67,11 @@ class HdfsLines(ReadingSpout):
     encoding, errors: how bytes become text, as `bytes.decode` takes them. With "strict" a line that is no text is left out and
         counted (`lines left out`), and the first one of each split is reported.
     split_bytes: how much one task reads in one go.
+    follow: False reads the files that are there when the first task of the spout looks, and ends; True goes on with those that
+        come. A file that comes should be whole at once: write it under a name that begins with "_" or ".", and rename it.
     positions: a folder in which is kept how far the tasks have come; None: one of this submission alone, in `_squall/readers`
-        below the files. With a folder of your own a topology that is submitted again goes on where the last one ended.
+        below the files. With a folder of your own a topology that is submitted again goes on where the last one ended, and
+        reads what has come since.
     replay: as `Spout.replay`.
     conf: settings for the file system: Hadoop's, as `spark.hadoop....`, and `squall.webhdfs.address`.
     """
@@ -73,6 +84,7 @@ class HdfsLines(ReadingSpout):
         encoding: str = "utf-8",
         errors: str = "strict",
         split_bytes: int = SPLIT_BYTES,
+        follow: bool = False,
         positions: str | None = None,
         replay: Replay | None = ReadingSpout.replay,
         conf: Mapping[str, str] | None = None,
@@ -83,6 +95,7 @@ class HdfsLines(ReadingSpout):
             *_field_problems(names),
             *_text_problems(encoding, errors),
             *_split_problems(split_bytes),
+            *follow_problems(follow),
             *replay_problems(replay),
         ]
         if problems:
@@ -93,6 +106,7 @@ class HdfsLines(ReadingSpout):
         self.encoding = encoding
         self.errors = errors
         self.split_bytes = split_bytes
+        self.follow = follow
         self.replay = replay
         self.conf = dict(conf or {})
         self._positions = positions
@@ -108,6 +122,7 @@ class SplitUnits:
         self._spout = spout
         self._source: Source = source_of(spout.path)
         self._files: Store | None = None
+        self._arrivals: Arrivals | None = None
         self._splits: list[Split] = []
         #: Splits of which a line that was left out has been told of.
         self._told: set[Unit] = set()
@@ -117,7 +132,12 @@ class SplitUnits:
         """Open the folder that the path names, or begins with."""
         self._context = context
         if self._files is None:
-            self._files = self.store(self._source.folder)
+            self._files = open_steady(self._source.folder, self._spout.conf)
+        if self._spout.follow and self._is_folder() is False:
+            raise UnreadableFile(
+                f"{self._spout.path} is a file: what comes to a folder, or fits a pattern, can be followed; give one, or leave"
+                " follow away"
+            )
 
     @property
     def reads(self) -> str:
@@ -128,27 +148,38 @@ class SplitUnits:
     def home(self) -> str:
         """The folder that the path is of, or that its files lie below."""
         source = self._source
-        if source.parts and not source.is_pattern:
-            place = next((each for each in self._opened.list("") if each.name == source.parts[0]), None)
-            if place is not None and place.is_folder:
-                return f"{source.folder}/{source.parts[0]}"
+        if source.parts and not source.is_pattern and (self._spout.follow or self._is_folder()):
+            return f"{source.folder}/{source.parts[0]}"
         return source.folder
 
-    def store(self, path: str) -> Store:
-        """The store at a path."""
-        return open_steady(path, self._spout.conf)
+    def positions(self, folder: str) -> Store:
+        """Open a folder of positions."""
+        kept = open_steady(folder, self._spout.conf)
+        self._arrivals = Arrivals(self._opened, self._source, kept, self._spout.split_bytes)
+        return kept
 
     def snapshot(self) -> Mapping[str, Any]:
-        """The files that are there, with their sizes."""
-        return snapshot_of(find_files(self._opened, self._source), self._spout.split_bytes)
+        """The files that are there; nothing of the sort when they are followed."""
+        return {} if self._spout.follow else self._files_found.snapshot()
 
     def units(self, snapshot: Mapping[str, Any]) -> Iterable[Unit]:
-        """A unit for each split."""
-        self._splits = splits_of(snapshot)
-        return [Unit(_SERIES, number) for number in range(len(self._splits))]
+        """A unit for each split of the files that are to be read so far."""
+        self._splits = []
+        return self._cut(self._files_found.begin(None if self._spout.follow else snapshot))
 
-    def more(self) -> None:
-        """Files that come later are not read."""
+    def more(self) -> tuple[Iterable[Unit], float] | None:
+        """The splits of files that have come; None unless they are followed."""
+        found, context = self._files_found, self._context
+        if found.problems:
+            raise found.problems.popleft()
+        if not self._spout.follow:
+            return None
+        return self._cut(found.look(tells=context is not None and not context.index)), LOOK_SECONDS
+
+    def _cut(self, files: Iterable[FoundFile]) -> list[Unit]:
+        first = len(self._splits)
+        self._splits += splits_of(files)
+        return [Unit(_SERIES, number) for number in range(first, len(self._splits))]
 
     def name(self, unit: Unit) -> object:
         """The split's number."""
@@ -158,6 +189,19 @@ class SplitUnits:
     def _opened(self) -> Store:
         assert self._files is not None, "opened first"
         return self._files
+
+    @property
+    def _files_found(self) -> Arrivals:
+        assert self._arrivals is not None, "positions are opened first"
+        return self._arrivals
+
+    def _is_folder(self) -> bool | None:
+        """Whether a path without a pattern names a folder; None: nothing is there, or it has a pattern."""
+        source = self._source
+        if not source.parts or source.is_pattern:
+            return None
+        place = next((each for each in self._opened.list("") if each.name == source.parts[0]), None)
+        return None if place is None else place.is_folder
 
     def close(self) -> None:
         """Close the store."""
@@ -224,11 +268,18 @@ class SplitUnits:
 
 
 def _path_problems(path: object, positions: object) -> Iterator[str]:
+    wrong = list(positions_problems(positions))
     try:
-        source_of(path)  # type: ignore[arg-type]
+        source = source_of(path)  # type: ignore[arg-type]
     except (InvalidPath, TypeError) as error:
         yield str(error) if isinstance(error, InvalidPath) else f"path is {typed(path)}: give a str"
-    yield from positions_problems(positions)
+    else:
+        if isinstance(positions, str) and not wrong and covers(source, positions):
+            yield (
+                f"positions: {positions} is among what is read of {path}: give a folder elsewhere, or one whose name begins"
+                ' with "_"'
+            )
+    yield from wrong
 
 
 def _field_problems(names: tuple[object, ...]) -> Iterator[str]:

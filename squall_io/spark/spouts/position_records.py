@@ -1,7 +1,9 @@
 """The folder in which a reading spout keeps what it reads, and how far its tasks have come.
 
 ```
-POSITIONS/reader.json                                     what is read, by whom, and what there was of it; put once
+POSITIONS/reader.json                                     what is read, and by whom; put once
+POSITIONS/snapshots/<topology id>.json                    what there is to be read for a submission; put once
+POSITIONS/files/<number>.json                             the files of a reader of lines; see `file_list`
 POSITIONS/tasks/<index>of<parallelism>.<owner>.json       the record of one owner of one task
 ```
 Each owner of a task writes a file of its own, so that one which was superseded, and does not know, overwrites nothing.
@@ -26,8 +28,10 @@ from topology_api import SquallError
 #: Below a table or a folder of text, where positions are kept unless told otherwise. Readers do not see it.
 READERS: Final = f"{FOLDER}/readers"
 READER: Final = "reader.json"
+SNAPSHOTS: Final = "snapshots"
 TASKS: Final = "tasks"
 KIND: Final = "reader"
+SNAPSHOT_KIND: Final = "reader's snapshot"
 TASK_KIND: Final = "reader's position"
 
 _RECORD: Final = re.compile(r"([0-9]+)of([0-9]+)\..*\.json", re.ASCII)
@@ -57,27 +61,14 @@ def default_folder(below: str, topology_id: str, component: str) -> str:
     return f"{below}/{READERS}/{safe(topology_id)}.{safe(component)}"
 
 
-def agree(files: Files, reader: Reader, snapshot: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
-    """What there was to be read when the first task of the reader looked, the same for all; `ReaderMismatch`."""
-    try:
-        data = files.read(READER)
-    except FileMissing:
-        record = {
-            "topology": reader.topology,
-            "component": reader.component,
-            "reads": reader.reads,
-            "snapshot": snapshot(),
-        }
-        data = seal(KIND, record)
-        if not files.put_if_absent(READER, data):
-            data = files.read(READER)
-    path = f"{files.root}/{READER}"
-    fields = unseal(KIND, data, path)
+def require_reader(files: Files, reader: Reader) -> None:
+    """That the folder is this reader's, from now on if it was nobody's; `ReaderMismatch`."""
+    record = {"topology": reader.topology, "component": reader.component, "reads": reader.reads}
+    fields = _agreed(files, READER, KIND, lambda: record)
     try:
         there = Reader(str(fields["topology"]), str(fields["component"]), str(fields["reads"]))
-        found: dict[str, Any] = dict(fields["snapshot"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise UnreadableRecord(path, f"is no record of a reader: {error!r}") from None
+    except KeyError as error:
+        raise UnreadableRecord(f"{files.root}/{READER}", f"is no record of a reader: {error!r}") from None
     if there != reader:
         raise ReaderMismatch(
             f"the positions in {files.root} are another reader's:\n"
@@ -85,7 +76,22 @@ def agree(files: Files, reader: Reader, snapshot: Callable[[], Mapping[str, Any]
             f"  ours:   {reader}\n"
             "Give another folder as positions, or delete this one, if nobody needs it any more."
         )
-    return found
+
+
+def agree(files: Files, topology_id: str, snapshot: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
+    """What there was to be read when the first task of this submission looked, the same for all."""
+    return _agreed(files, f"{SNAPSHOTS}/{safe(topology_id)}.json", SNAPSHOT_KIND, snapshot)
+
+
+def _agreed(files: Files, path: str, kind: str, make: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
+    """The fields of a record that is put once: those of whoever was first."""
+    try:
+        data = files.read(path)
+    except FileMissing:
+        data = seal(kind, make())
+        if not files.put_if_absent(path, data):
+            data = files.read(path)
+    return unseal(kind, data, f"{files.root}/{path}")
 
 
 class PositionRecords:

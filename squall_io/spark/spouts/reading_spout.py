@@ -77,6 +77,12 @@ def replay_problems(replay: object) -> Iterator[str]:
         yield f"replay is {typed(replay)}: give a Replay, or None (what failed once is not emitted again)"
 
 
+def follow_problems(follow: object) -> Iterator[str]:
+    """What is wrong with a spout's `follow` argument."""
+    if not isinstance(follow, bool):
+        yield f"follow is {typed(follow)}: give True or False"
+
+
 def positions_problems(positions: object) -> Iterator[str]:
     """What is wrong with a spout's `positions` argument."""
     if positions is None:

@@ -1,7 +1,7 @@
 """What one task of a reading spout does: goes through its units, tells how far it has come, bears with stores that are away.
 
 The state of a task from `open` to `close`. Its units are read one after the other. One that cannot be read as it should be is
-told of, put last, and tried again in its turn: nothing of it is left out without a word, and the others are read.
+told of, put aside, and tried again after a while: nothing of it is left out without a word, and the others are read.
 Must not know: what units are, threads.
 """
 
@@ -12,7 +12,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from squall_io.spark.manifest.files import FilesError, FilesRefused, FilesUnavailable
-from squall_io.spark.spouts.position_records import PositionRecords, Reader, agree, default_folder, owner_name
+from squall_io.spark.spouts.position_records import (
+    PositionRecords,
+    Reader,
+    agree,
+    default_folder,
+    owner_name,
+    require_reader,
+)
 from squall_io.spark.spouts.positions import OpenUnit, Positions, Unit
 from squall_io.spark.stores import Store
 from topology_api import SquallError
@@ -25,6 +32,8 @@ SAVE_SECONDS: Final = 1.0
 #: Waits of a task whose store is away, doubling.
 FIRST_WAIT: Final = 0.2
 LONGEST_WAIT: Final = 5.0
+#: What cannot be read as it should be is tried again after so long.
+RETRY_SECONDS: Final = 10.0
 #: The longest wait before positions are written again when that failed.
 LONGEST_SAVE_WAIT: Final = 30.0
 
@@ -47,14 +56,14 @@ class Units(Protocol):
     def home(self) -> str:
         """The folder below which positions are kept unless told otherwise."""
 
-    def store(self, path: str) -> Store:
-        """The store of a folder of positions."""
+    def positions(self, folder: str) -> Store:
+        """Open a folder of positions; whoever calls closes it."""
 
     def snapshot(self) -> Mapping[str, Any]:
-        """What there is now, as JSON values: the first task of all to ask decides."""
+        """What there is now, as JSON values: the first task of a submission to ask decides. Positions are open."""
 
     def units(self, snapshot: Mapping[str, Any]) -> Iterable[Unit]:
-        """The units of a snapshot, in the order in which they are read."""
+        """The units of a snapshot, in the order in which they are read. Called again when it raised."""
 
     def more(self) -> tuple[Iterable[Unit], float] | None:
         """Units that have come since, and the seconds until it is time to ask again; None: nothing can come any more."""
@@ -79,9 +88,12 @@ class ReadingTask:
         self._positions = Positions(context.index, context.parallelism)
         self._records: PositionRecords | None = None
         self._store: Store | None = None
-        #: Units to be read, and all that are not done: these, and those that are open.
+        #: Units to be read, and all that are not done: these, those put aside, and those that are open.
         self._left: deque[Unit] = deque()
         self._undone: set[Unit] = set()
+        #: Of these the ones that could not be read, and when they are tried again.
+        self._aside: list[Unit] = []
+        self._retry_at = 0.0
         #: The units that are open, by their names in message ids.
         self._named: dict[object, Unit] = {}
         self._current: OpenUnit | None = None
@@ -100,10 +112,11 @@ class ReadingTask:
         units.open(context)
         if self._store is None:
             folder = self._folder or default_folder(units.home, context.topology_id, context.component)
-            self._store = units.store(folder)
+            self._store = units.positions(folder)
         reader = Reader(context.topology, context.component, units.reads)
         try:
-            snapshot = agree(self._store, reader, units.snapshot)
+            require_reader(self._store, reader)
+            snapshot = agree(self._store, context.topology_id, units.snapshot)
         except FilesRefused as error:
             raise FilesRefused(
                 f"{error}; {context.component} keeps how far it has come in {self._store.root}: where that cannot be, give"
@@ -132,7 +145,7 @@ class ReadingTask:
         except FilesUnavailable as error:
             return self._bear(error)
         except Exception:
-            self._put_last()
+            self._put_aside()
             raise
         if self._wait:
             self._wait = 0.0
@@ -188,6 +201,9 @@ class ReadingTask:
             self._positions.exhausted(self._current)
             self._close_if_done(self._current.unit, self._name)
             self._current = None
+        if self._aside and self._context.now() >= self._retry_at:
+            self._left.extend(self._aside)
+            self._aside.clear()
         if not self._left:
             return False
         unit = self._left.popleft()
@@ -200,14 +216,21 @@ class ReadingTask:
     def _look(self) -> float | None:
         """Everything that was known has been taken: look for more."""
         found = self._units.more()
-        if found is None:
-            self.finished = True
-            if not self._named:
-                self.save()
-            return None
-        more, seconds = found
-        self._take_in(more)
-        return 0.0 if self._left else seconds
+        waits = []
+        if found is not None:
+            more, seconds = found
+            self._take_in(more)
+            waits.append(seconds)
+        if self._left:
+            return 0.0
+        if self._aside:
+            waits.append(max(0.0, self._retry_at - self._context.now()))
+        if waits:
+            return min(waits)
+        self.finished = True
+        if not self._named:
+            self.save()
+        return None
 
     def _take_in(self, units: Iterable[Unit]) -> None:
         """Note the units that are this task's and not done."""
@@ -230,9 +253,11 @@ class ReadingTask:
             self._items = self._units.items(self._current.unit, self._current.next)
         return self._wait
 
-    def _put_last(self) -> None:
+    def _put_aside(self) -> None:
         """The unit cannot be read as it should be: others first."""
         if self._current is not None:
-            self._left.append(self._current.unit)
+            if not self._aside:
+                self._retry_at = self._context.now() + RETRY_SECONDS
+            self._aside.append(self._current.unit)
             self._current = None
             self._items = iter(())

@@ -8,12 +8,14 @@ Must not know: lines, positions, spouts.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any, Final
+from typing import Final
 
 from squall_io.spark.manifest.files import FileMissing, Files, FileStatus
+from squall_io.spark.manifest.layout import is_hidden
+from squall_io.spark.spouts.file_list import FoundFile
 from squall_io.spark.stores import check_path
 from squall_io.spark.stores.paths import InvalidPath
 from topology_api import SquallError
@@ -25,6 +27,8 @@ PACKED: Final = (".gz", ".bz2")
 #: Packed in a way that is not read here.
 _FOREIGN: Final = (".zst", ".snappy", ".lz4", ".lzo", ".lzo_deflate", ".deflate", ".xz", ".zip", ".7z", ".Z")
 
+#: What `hdfs dfs -put` copies is called so until all of it is there.
+_COPYING: Final = "._COPYING_"
 _PATTERN: Final = re.compile(r"[*?\[]")
 _ABOVE: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*:(?://[^/]*)?)?(/.*)", re.DOTALL)
 
@@ -63,6 +67,16 @@ def source_of(path: str) -> Source:
     return Source(check_path(f"{above}/{'/'.join(parts[:first])}"), tuple(parts[first:]))
 
 
+def covers(source: Source, path: str) -> bool:
+    """Whether files below a folder may be among those that are meant."""
+    folder = check_path(path)
+    if not f"{folder}/".startswith(f"{source.folder}/"):
+        return False
+    parts = [part for part in folder[len(source.folder) :].split("/") if part]
+    named = zip(parts, source.parts)
+    return not any(map(is_hidden, parts)) and all(fnmatchcase(part, pattern) for part, pattern in named)
+
+
 @dataclass(frozen=True)
 class Split:
     """A piece of a file: the lines that begin in it."""
@@ -80,19 +94,27 @@ class Split:
 
 
 def find_files(files: Files, source: Source) -> list[FileStatus]:
-    """The files that a path means, by path; `files` is opened at `source.folder`. `FileMissing` when there is none."""
-    found = sorted(_below(files, "", source.parts), key=lambda status: status.path)
+    """The files that a path means, by path; `files` is opened at `source.folder`."""
+    return sorted(_below(files, "", source.parts), key=lambda status: status.path)
+
+
+def require_files(files: Files, source: Source, found: Sequence[FileStatus]) -> None:
+    """That these are some, and all of them can be read: `FileMissing`, `UnreadableFile`."""
     if not found:
         what = "fits" if source.is_pattern else "is at"
         raise FileMissing(f"no file {what} {files.root}/{'/'.join(source.parts)}: there is nothing to read")
-    foreign = [status.path for status in found if status.name.endswith(_FOREIGN)]
+    foreign = [status.path for status in found if is_foreign(status.path)]
     if foreign:
         more = f" and {len(foreign) - 1} more" if len(foreign) > 1 else ""
         raise UnreadableFile(
             f"{files.root}/{foreign[0]}{more}: lines are read from plain files and from {', '.join(PACKED)} only;"
             " unpack it, or give a pattern that leaves it out"
         )
-    return found
+
+
+def is_foreign(path: str) -> bool:
+    """Whether a file is packed in a way that is not read here."""
+    return path.endswith(_FOREIGN)
 
 
 def _below(files: Files, folder: str, parts: Sequence[str]) -> Iterator[FileStatus]:
@@ -114,22 +136,13 @@ def _below(files: Files, folder: str, parts: Sequence[str]) -> Iterator[FileStat
 
 
 def _hidden(path: str) -> bool:
-    return any(part[:1] in ("_", ".") for part in path.split("/"))
+    """Whether a file is none yet, or not meant for readers: as everywhere in Hadoop, and what its `put` is still copying."""
+    return path.endswith(_COPYING) or any(map(is_hidden, path.split("/")))
 
 
-def snapshot_of(found: Iterable[FileStatus], split_bytes: int) -> dict[str, Any]:
-    """What `splits_of` makes the same splits of, as JSON values, whenever and wherever."""
-    return {"split_bytes": split_bytes, "files": [[status.path, status.size] for status in found]}
-
-
-def splits_of(snapshot: Mapping[str, Any]) -> list[Split]:
-    """The splits, in the order of files and places; their numbers are their places in the list."""
-    size_of_split = int(snapshot["split_bytes"])
-    splits = []
-    for path, size in snapshot["files"]:
-        if str(path).endswith(PACKED):
-            splits.append(Split(path, 0, size, size))
-            continue
-        for start in range(0, size, size_of_split):
-            splits.append(Split(path, start, min(start + size_of_split, size), size))
-    return splits
+def splits_of(files: Iterable[FoundFile]) -> Iterator[Split]:
+    """The splits, in the order of files and places."""
+    for path, size, split_bytes in files:
+        step = max(size, 1) if path.endswith(PACKED) else split_bytes
+        for start in range(0, size, step):
+            yield Split(path, start, min(start + step, size), size)
