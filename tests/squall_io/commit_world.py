@@ -234,6 +234,11 @@ class World:
         for index in range(seats):
             epoch = take_over(files, seat(index), (99, 0), "host:9", self.time)
             sweep(files, seat(index), epoch)
+        self.check_swept()
+
+    def check_swept(self) -> None:
+        """Nothing but the table is left, once a checkpoint is made."""
+        files = self.files()
         state = self.checked_look()
         checkpoint_if_due(files)
         after = self.checked_look()

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import pytest
 
+from squall_io.spark.manifest.ended import find_leftovers, sweep_ended
 from squall_io.spark.manifest.files import FilesError, FilesUnavailable
 from tests.squall_io.baton import Actor, Baton, Killed
 from tests.squall_io.commit_script import small_and_in_order
@@ -73,6 +74,8 @@ class Run:
             self._add("read-only reader", lambda: world.reader(self.gate, 2, may_write=False))
         for number in range(luck.choice([0, 1, 1, 2, 5])):
             self._add(f"checkpoint {number}", lambda: world.checkpoint(self.gate))
+        for number in range(luck.choice([0, 0, 1, 2])):
+            self._add(f"sweeper {number}", self._sweeper)
         if luck.random() < 0.3:
             self._add("network", self._network)
 
@@ -101,6 +104,12 @@ class Run:
 
     def _job(self) -> str:
         return "orphan" if self.random.random() < 0.15 else "good"
+
+    def _sweeper(self) -> None:
+        """Somebody who takes all of it for ended."""
+        files = self.world.files(self.gate)
+        with suppress(FilesUnavailable):  # the command says so, and is typed again
+            sweep_ended(files, find_leftovers(files, 0.0), "squall table --sweep", 0.0)
 
     def _network(self) -> None:
         for _ in range(60):

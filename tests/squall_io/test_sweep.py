@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from squall_io.spark.manifest.claims import list_claims, take_over
+from squall_io.spark.manifest.claims import Superseded, list_claims, take_over
 from squall_io.spark.manifest.commit import BatchCommit, Owner
+from squall_io.spark.manifest.envelopes import seal
 from squall_io.spark.manifest.files import Files
-from squall_io.spark.manifest.layout import TMP, BatchName, Seat
+from squall_io.spark.manifest.layout import TMP, BatchName, Seat, claim_path
 from squall_io.spark.manifest.sweep import TMP_AGE, delete_leftovers, sweep, sweep_gone
 from tests.squall_io.commit_script import small_and_in_order
 from tests.squall_io.commit_world import OTHERS, SINK, TOPOLOGY, Broken, World, seat
@@ -152,6 +153,20 @@ def test_tasks_that_are_gone_and_have_left_nothing_are_not_claimed_again_and_aga
     for _ in range(3):
         sweep_gone(files, seat(0), 1, (2, 0), "host:1", 0.0)
     assert list_claims(files).newest(seat(3)) == 1
+
+
+def test_a_task_that_is_gone_and_claimed_already_is_fenced_before_it_is_swept() -> None:
+    world = World()
+    files = world.files()
+    own(files, index=3)
+    zombie = half_done(world, BatchName(seat(3), 1, 1))
+    record = {"incarnation": [2, 0], "owner": "who died before its fence", "since": 0}
+    files.put_if_absent(claim_path(seat(3), 2), seal("claim", record))
+    assert sweep_gone(files, seat(0), 1, (3, 0), "host:1", 0.0) == 2
+    with pytest.raises(Superseded):
+        zombie.run()
+    assert world.checked_look().counted == set()
+    assert list_claims(files).newest(seat(3)) == 2
 
 
 @pytest.mark.parametrize("other", [("other-1", SINK), (TOPOLOGY, "sink2"), (TOPOLOGY + "0", SINK)])

@@ -4,6 +4,8 @@ A task that starts takes over its seat: it puts the claim of the next epoch (one
 fence of each epoch is there. The fence of epoch n names the batches of epoch n - 1 that count, for ever. It is made from a
 listing that begins after claim n was put; whoever finds that it is missing may make it, and the first one put is it. See
 `commit` for why that is right.
+
+Who only wants to delete what a task has left that does not come back claims its seat, too (`retire`), and writes nothing.
 Must not know: Spark, what batches hold.
 """
 
@@ -45,6 +47,8 @@ class Claim:
     """Host and process, for people."""
     since: float
     """Seconds since 1970."""
+    retired: bool = False
+    """Nobody writes in this epoch: it was put to end the one before it."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +84,14 @@ def read_claim(files: Files, seat: Seat, epoch: int) -> Claim:
     fields = unseal(CLAIM, files.read(path), path)
     try:
         version, restart = fields["incarnation"]
-        return Claim(seat, epoch, (int(version), int(restart)), str(fields["owner"]), float(fields["since"]))
+        return Claim(
+            seat,
+            epoch,
+            (int(version), int(restart)),
+            str(fields["owner"]),
+            float(fields["since"]),
+            retired=bool(fields.get("retired", False)),
+        )
     except (KeyError, TypeError, ValueError) as error:
         raise UnreadableRecord(path, f"is no claim of a Squall table: {error}") from None
 
@@ -105,25 +116,43 @@ def take_over(files: Files, seat: Seat, incarnation: tuple[int, int], owner: str
         listing = list_claims(files)
         newest = listing.newest(seat)
         if newest:
-            _require_older(files, seat, newest, incarnation)
+            claim = _known_claim(files, seat, newest)
+            if claim is not None and claim.incarnation > incarnation:
+                raise Superseded(seat, newest, _described(claim))
         record = {"incarnation": list(incarnation), "owner": owner, "since": now}
         if files.put_if_absent(claim_path(seat, newest + 1), seal(CLAIM, record)):
             break
-    for epoch in range(2, newest + 2):
-        if (seat, epoch) not in listing.fences:
-            publish_fence(files, seat, epoch)
+    publish_fences(files, seat, newest + 1, listing)
     return newest + 1
 
 
-def _require_older(files: Files, seat: Seat, epoch: int, incarnation: tuple[int, int]) -> None:
+def retire(files: Files, seat: Seat, epoch: int, owner: str, now: float) -> bool:
+    """End an epoch, the newest, of a task that is taken for gone; whether it was us who did.
+
+    Should it live after all, it is superseded. The claim has the incarnation of the one before it: a task that is started anew
+    gets its seat back.
+    """
+    claim = _known_claim(files, seat, epoch)
+    incarnation = (0, 0) if claim is None else claim.incarnation
+    record = {"incarnation": list(incarnation), "owner": owner, "since": now, "retired": True}
+    return files.put_if_absent(claim_path(seat, epoch + 1), seal(CLAIM, record))
+
+
+def _known_claim(files: Files, seat: Seat, epoch: int) -> Claim | None:
+    """A claim; None: it is damaged, and whoever it was, the order of the epochs decides what counts."""
     try:
-        claim = read_claim(files, seat, epoch)
+        return read_claim(files, seat, epoch)
     except UnreadableRecord as problem:
         if problem.newer:
             raise
-        return  # damaged: whoever it was, the order of the epochs decides what counts
-    if claim.incarnation > incarnation:
-        raise Superseded(seat, epoch, _described(claim))
+        return None
+
+
+def publish_fences(files: Files, seat: Seat, newest: int, listing: Listing) -> None:
+    """See to it that every fence up to the newest epoch is there, but for those that a listing has; its claim was seen."""
+    for epoch in range(2, newest + 1):
+        if (seat, epoch) not in listing.fences:
+            publish_fence(files, seat, epoch)
 
 
 def publish_fence(files: Files, seat: Seat, epoch: int) -> frozenset[int]:

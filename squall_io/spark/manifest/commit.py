@@ -41,12 +41,18 @@ be put again that a checkpoint has, it is the same batch still.
 *Whole.* A reader knows a batch's files from its entry alone, and the entry is put after all of them are in place. Files under
 another attempt's name are not this one's, whoever goes on writing in its folder.
 
-*Nothing of a dead owner is left* once a later owner has swept, apart from what is in the zombie's staging folder: step 3 saw no
-claim after step 2 had found the files; so all that is ever moved was in the staging folder before the claim that the
-sweeper made, and the sweeper, who looks there after its claim, finds each file either there, and deletes it, or moved, in the
-directory of the table that has the name of the one in the staging folder (see `sweep`). What a zombie's Spark job writes
-later is never moved. It makes the staging folder anew, so the next owner finds it. An entry that a zombie puts
-later does not count, and is deleted by the next owner too.
+*Nothing of a dead owner is left* once somebody has swept after claim and fence n + 1 were there, apart from what is in the
+zombie's staging folder: step 3 saw no claim after step 2 had found the files; so all that is ever moved was in the staging
+folder before claim n + 1, and who sweeps, and looks there after it, finds each file either there, and deletes it, or moved, in
+the directory of the table that has the name of the one in the staging folder (see `sweep`). What a zombie's Spark job writes
+later is never moved. It makes the staging folder anew, so the next sweeper finds it. An entry that a zombie puts later does not
+count, and is deleted by the next sweeper too.
+
+*Who sweeps need not own the seat.* All that is asked of a sweeper is that claim and fence n + 1 are there before it looks what
+counts: from then on what it finds not to count never will. The next owner sees to that, a task of the same sink for one that is
+gone, and `squall table --sweep` for submissions that have ended, by a claim for nobody if there is none (see `ended`). Who was
+wrongly taken for dead finds the claim at step 3 or 6. Of a batch that counts all files that are not in its entry may be deleted
+at any time, without a claim: its owner is past step 4.
 
 **What may be there twice.** An owner that dies between 5 and 7 leaves a batch that counts and was not acked: its tuples are
 replayed, and their rows come again in a batch of the next owner. So does an owner whose entry was there when the fence was

@@ -5,19 +5,20 @@ batch's owner once the batch is acked. So whoever sweeps needs to look at the st
 alone. The partition directories of a batch's data are those below its attempts: moving files out of them leaves them there,
 empty. Entries that do not count lie in the open, and temporary files have their owner's name.
 
-Only the owner of a seat sweeps it, and only epochs before its own, after their fences are there: what it deletes can never
-count any more (see `commit`). Seats of tasks that are gone (their index is not below the sink's parallelism) are taken over
-like one's own first, by whichever task of the sink comes first. Seats of other components and other topologies are never
-touched.
+Swept are only epochs that are over: the claim after them is there, and its fence. What is deleted of them can never count any
+more, whoever sweeps, also two at once (see `commit`). A task sweeps its own seat when it has taken it over, and those of tasks
+of its sink that are gone (their index is not below the sink's parallelism); of these it takes over the ones whose newest owner
+has left something, and no others: else claims would grow with each start that cannot sweep. Seats of other components and other
+topologies a task never touches: see `ended`.
 Must not know: Spark.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
-from squall_io.spark.manifest.claims import Superseded, list_claims, take_over
+from squall_io.spark.manifest.claims import Superseded, list_claims, publish_fences, take_over
 from squall_io.spark.manifest.files import Files, FileStatus, each
 from squall_io.spark.manifest.layout import (
     CLAIMS,
@@ -36,7 +37,12 @@ TMP_AGE: Final = 24 * 3600.0
 
 
 def sweep(files: Files, seat: Seat, epoch: int) -> int:
-    """Delete the leftovers of a seat's epochs before `epoch`, which is ours; how many data files were deleted.
+    """Delete the leftovers of a seat's epochs before `epoch`, which is ours; how many data files were deleted."""
+    return sweep_before(files, {seat: epoch})
+
+
+def sweep_before(files: Files, epochs: Mapping[Seat, int]) -> int:
+    """Delete the leftovers of seats' epochs before these, whose claims and fences are there; how many data files were deleted.
 
     Nothing is deleted while something of the manifest cannot be read: it may be what says that a batch counts.
     """
@@ -45,34 +51,39 @@ def sweep(files: Files, seat: Seat, epoch: int) -> int:
         return 0
     counted = {entry.batch: entry for entry in (*state.entries, *state.replaced)}
     deleted = 0
-    for batch in _staged(files):
-        if batch.seat == seat and batch.epoch < epoch:
+    for batch in staged_batches(files):
+        if _is_over(batch, epochs):
             files_of = counted[batch].files if batch in counted else ()
             deleted += delete_leftovers(files, batch, {file.path for file in files_of})
-    old = [batch.commit for batch in state.abandoned if batch.seat == seat and batch.epoch < epoch]
-    each(files.delete, old)
-    _sweep_tmp(files, seat, epoch)
+    each(files.delete, [batch.commit for batch in state.abandoned if _is_over(batch, epochs)])
+    _sweep_tmp(files, epochs)
     return deleted
 
 
 def sweep_gone(
     files: Files, own: Seat, parallelism: int, incarnation: tuple[int, int], owner: str, now: float
 ) -> int:
-    """Take over and sweep the seats of this sink's tasks that are gone; how many data files were deleted.
+    """Sweep the seats of this sink's tasks that are gone; how many data files were deleted.
 
-    A seat that a task with a newer incarnation has taken over is left to it.
+    One whose newest owner has left something is taken over first, unless a task with a newer incarnation has it.
     """
-    deleted = 0
-    for seat in sorted({batch.seat for batch in _staged(files)} & list_claims(files).seats):
+    left = newest_staged(staged_batches(files))
+    listing = list_claims(files)
+    epochs: dict[Seat, int] = {}
+    for seat in sorted(left.keys() & listing.seats):
         same_sink = (seat.topology_id, seat.component) == (own.topology_id, own.component)
         if not same_sink or seat.index < parallelism:
             continue
-        try:
-            epoch = take_over(files, seat, incarnation, owner, now)
-        except Superseded:
-            continue
-        deleted += sweep(files, seat, epoch)
-    return deleted
+        newest = listing.newest(seat)
+        if left[seat] < newest:
+            publish_fences(files, seat, newest, listing)
+        else:
+            try:
+                newest = take_over(files, seat, incarnation, owner, now)
+            except Superseded:
+                continue
+        epochs[seat] = newest
+    return sweep_before(files, epochs) if epochs else 0
 
 
 def delete_leftovers(files: Files, batch: BatchName, keep: Collection[str]) -> int:
@@ -80,24 +91,32 @@ def delete_leftovers(files: Files, batch: BatchName, keep: Collection[str]) -> i
     below = files.walk(batch.staging)
     # First what could still be moved, then what was moved, last the folders, which say where to look.
     each(files.delete, [status.path for status in below if not status.is_folder])
-    listed = each(files.list, sorted(_directories(batch, below)))
-    found = [
-        status.path
-        for statuses in listed
-        for status in statuses
-        if status.name.startswith(batch.data_prefix) and status.path not in keep
-    ]
+    found = [status.path for status in moved_files(files, batch, below) if status.path not in keep]
     each(files.delete, found)
     files.delete(batch.staging)
     return len(found)
 
 
-def _staged(files: Files) -> list[BatchName]:
+def moved_files(files: Files, batch: BatchName, staged: Iterable[FileStatus]) -> list[FileStatus]:
+    """A batch's files in the directories of the table, by what its staging folder holds."""
+    listed = each(files.list, sorted(_directories(batch, staged)))
+    return [status for found in listed for status in found if status.name.startswith(batch.data_prefix)]
+
+
+def staged_batches(files: Files) -> list[BatchName]:
     """The batches that have a staging folder."""
     return [batch for status in files.list(STAGING) if (batch := batch_of(status.name)) is not None]
 
 
-def _directories(batch: BatchName, below: list[FileStatus]) -> set[str]:
+def newest_staged(batches: Iterable[BatchName]) -> dict[Seat, int]:
+    """The newest epoch of each seat that has a staging folder."""
+    found: dict[Seat, int] = {}
+    for batch in batches:
+        found[batch.seat] = max(batch.epoch, found.get(batch.seat, 0))
+    return found
+
+
+def _directories(batch: BatchName, below: Iterable[FileStatus]) -> set[str]:
     """The directories of the table that files of a batch may have been moved to."""
     start = len(batch.staging) + 1
     # Without the attempt's number; of the attempt's own folder nothing remains, which is the table's root.
@@ -105,23 +124,28 @@ def _directories(batch: BatchName, below: list[FileStatus]) -> set[str]:
     return {path for path in paths if not any(map(is_hidden, path.split("/")))}
 
 
-def _sweep_tmp(files: Files, seat: Seat, epoch: int) -> None:
-    """Delete temporary files of the seat's earlier epochs, and those of nobody that are old: `<file>.<random>`."""
+def _is_over(batch: BatchName, epochs: Mapping[Seat, int]) -> bool:
+    """Whether a batch is of an epoch before its seat's, of those that are swept."""
+    return batch.epoch < epochs.get(batch.seat, 0)
+
+
+def _sweep_tmp(files: Files, epochs: Mapping[Seat, int]) -> None:
+    """Delete temporary files of seats' earlier epochs, and those of nobody that are old: `<file>.<random>`."""
     nobodys: list[FileStatus] = []
     for status in files.list(TMP):
         name = status.name.rpartition(".")[0]
         batch, claim = batch_of(name), claim_of(name)
         if batch is not None:
-            old = batch.seat == seat and batch.epoch < epoch
+            old = _is_over(batch, epochs)
         elif claim is not None:
-            # Claim and fence of our own epoch are there: whoever else is putting one comes second.
-            old = claim[0] == seat and claim[1] <= epoch
+            # Claim and fence of the epoch itself are there: whoever else is putting one comes second.
+            old = claim[1] <= epochs.get(claim[0], 0)
         else:
             nobodys.append(status)
             continue
         if old:
             files.delete(status.path)
     if nobodys:
-        # Our own claim is a moment old by the file system's clock, which is the one that counts here.
+        # A claim is a moment old by the file system's clock, which is the one that counts here.
         now = max((status.modified for status in files.list(CLAIMS)), default=0.0)
         each(files.delete, [status.path for status in nobodys if status.modified < now - TMP_AGE])

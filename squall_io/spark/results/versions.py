@@ -31,11 +31,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from squall_io.spark.manifest.clock import now_of
 from squall_io.spark.manifest.commit import is_data
 from squall_io.spark.manifest.entries import DataFile
 from squall_io.spark.manifest.envelopes import UnreadableRecord, canonical, digest_of, seal, unseal
 from squall_io.spark.manifest.files import FileMissing, Files, each
-from squall_io.spark.manifest.layout import RESULTS, TMP, VERSIONS, number_of, version_path
+from squall_io.spark.manifest.layout import RESULTS, VERSIONS, number_of, version_path
 from topology_api import SquallError
 
 VERSION: Final = "version"
@@ -388,10 +389,7 @@ def tidy(files: Files, run: str, keep: int = KEEP) -> int:
 
 def _dead(files: Files, attempts: list[str]) -> list[str]:
     """Those that have shown no sign of life for long, by the file system's clock alone."""
-    clock = f"{TMP}/clock.{secrets.token_hex(8)}"
-    files.replace(clock, b"")
-    now = max((status.modified for status in files.list(TMP) if status.path == clock), default=0.0)
-    files.delete(clock)
+    now = now_of(files)
 
     def last_sign(attempt: str) -> float:
         signs = [status.modified for status in files.list(f"{RESULTS}/{attempt}")]
