@@ -21,6 +21,7 @@ from squall_io.spark.manifest.tables import RESULTS, NoTable, Table, open_table
 from squall_io.spark.spouts import committed_rows
 from squall_io.spark.spouts.committed_rows import BatchUnits, CannotStream
 from squall_io.spark.spouts.positions import owner_of
+from squall_io.spark.spouts.reading_task import ReadingTask
 from squall_io.spark.spouts.row_files import partition_of
 from squall_io.spark.stores import Store, open_files
 from tests.spark.batches import SinkTask
@@ -40,10 +41,10 @@ def files(tmp_path: Path) -> Store:
     return open_files(str(tmp_path / "table"))
 
 
-def context(index: int = 0, parallelism: int = 1) -> Context:
+def context(index: int = 0, parallelism: int = 1, submission: str = "reader-1") -> Context:
     nothing = cast(Any, None)
     return Context(
-        topology="reader", topology_id="reader-1", component="rows", task=1, index=index, parallelism=parallelism,
+        topology="reader", topology_id=submission, component="rows", task=1, index=index, parallelism=parallelism,
         conf={}, tasks=lambda component: [], log=logging.getLogger("task"), metrics=nothing, resources={},
         directory=lambda: "", now=lambda: 0.0, random=random.Random(0), wake=lambda: None,
     )  # fmt: skip
@@ -82,6 +83,22 @@ def test_what_is_committed_after_the_snapshot_is_not_read_unless_the_table_is_fo
     third = put(task, 3)
     found = follower.more()
     assert found is not None and third in {follower.name(unit) for unit in found[0]}
+
+
+def test_a_topology_that_is_submitted_again_reads_the_batches_that_have_come_since_too(
+    files: Store, tmp_path: Path
+) -> None:
+    def begun(submission: str) -> set[object]:
+        units = BatchUnits(CommittedRows(files.root, ["word"]))
+        ReadingTask(units, context(submission=submission), str(tmp_path / "positions")).start()
+        return {units.name(unit) for unit in units._entries}
+
+    task = SinkTask(files, DDL)
+    first = put(task, 1)
+    assert begun("reader-1") == {first}
+    second = put(task, 2)
+    assert begun("reader-1") == {first}, "its worker was started again"
+    assert begun("reader-2") == {first, second}
 
 
 def test_a_batch_that_went_into_a_checkpoint_before_anybody_looked_is_read_all_the_same(files: Store) -> None:

@@ -22,8 +22,8 @@ from squall_io.spark.replay.plan import ReplayPlan, StreamKey
 from squall_io.spark.replay.records import BEGIN, ERRORS, NOBODY, Buffer, Checked, Record, Row, arrived
 from squall_io.spark.replay.source_rows import route_rows
 from squall_io.spark.rows.checker import RowChecker
+from squall_io.spark.rows.plain import plain_rows
 from squall_io.spark.rows.schema import Schema
-from squall_io.spark.spouts.row_files import plain_values
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -161,8 +161,7 @@ def to_arrow(records: Iterable[Record]) -> Batches:
 
 def rows_of(batch: pa.RecordBatch) -> list[Row]:
     """The rows of a source as tuples of plain values, as `CommittedRows` emits them. The last column is the partition."""
-    columns = [plain_values(column) for column in batch.columns[:-1]]
-    return list(zip(*columns)) if columns else [()] * batch.num_rows
+    return list(plain_rows(batch.columns[:-1], batch.num_rows))
 
 
 def errors_to_arrow(notes: Sequence[ErrorNote], sources: Sequence[str]) -> pa.RecordBatch:

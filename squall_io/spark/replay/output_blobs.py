@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from squall_io.spark.replay.problems import ReplayFailed
 from squall_io.spark.replay.records import MOST_BYTES, Buffer, Checked
 from squall_io.spark.rows.checker import RowChecker
-from squall_io.spark.spouts.row_files import plain_values
+from squall_io.spark.rows.plain import plain_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,7 +42,7 @@ def from_blob(blob: Buffer, checker: RowChecker) -> Iterator[pa.RecordBatch]:
     with pa.ipc.open_stream(pa.py_buffer(blob)) as reader:
         table = reader.read_all()
     if not table.schema.equals(arrow_schema(checker.schema)):
-        columns, bad = checker.split(list(zip(*map(plain_values, table.columns))))
+        columns, bad = checker.split(list(plain_rows(table.columns, table.num_rows)))
         if bad:  # values of both types were values of the one that they make together
             raise ReplayFailed(f"a value does not fit the type that was found for it: {bad[0][1]}")
         table = checker.table(columns)

@@ -1,7 +1,7 @@
 """The rows of one data file of a table as tuples: the same values, whatever the format.
 
 Parquet, which is the default, is read without Spark. Of the other formats only Spark reads back exactly what it wrote, so
-there a session is needed. A struct is a dict, a map is one, a timestamp is aware, in UTC.
+there a session is needed.
 Must not know: which files count, spouts.
 """
 
@@ -17,6 +17,7 @@ from squall_io.spark.manifest.envelopes import digest_of
 from squall_io.spark.manifest.files import Files, FilesUnavailable
 from squall_io.spark.rows.arrow import arrow_schema
 from squall_io.spark.rows.formats import FORMATS, NULL_PARTITION, read_options
+from squall_io.spark.rows.plain import plain_rows
 from squall_io.spark.rows.schema import Schema
 from squall_io.spark.rows.types import WHOLE, Column, Simple, quoted, same_name
 from squall_io.spark.spouts.splits import UnreadableFile
@@ -54,7 +55,7 @@ class RowFiles:
         """The rows of a file, as they lie there; a column that the file does not have is None. `UnreadableFile`."""
         table = self._parquet(file, schema) if self._format == "parquet" else self._by_spark(file, schema)
         for batch in table.to_batches(max_chunksize=_AT_ONCE):
-            yield from zip(*map(plain_values, batch.columns))
+            yield from plain_rows(batch.columns, batch.num_rows)
 
     def _columns(self, schema: Schema) -> list[tuple[str, Column | None]]:
         return [(name, schema.column(name)) for name in self._fields]
@@ -113,16 +114,6 @@ class RowFiles:
             if isinstance(error, PySparkException):
                 raise UnreadableFile(f"Spark cannot read {self._files.root}/{file.path}: {error}") from None
             raise
-
-
-def plain_values(column: pa.Array) -> list[Any]:
-    """A column's values: a struct and a map are dicts, a timestamp is aware, in UTC."""
-    import pyarrow as pa
-
-    if pa.types.is_timestamp(column.type) and column.type.tz is not None:
-        column = column.cast(pa.timestamp("us", "UTC"))
-    values: list[Any] = column.to_pylist(maps_as_pydicts="strict")
-    return values
 
 
 def partition_of(path: str) -> dict[str, str]:
