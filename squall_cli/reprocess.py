@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any, Final
 
@@ -221,21 +221,14 @@ def run_job(job: Job, asked: Asked) -> tuple[Published, Run]:
             return carry_out(job, choice, run, output, session, progress.cancel), run
 
 
-@contextmanager
-def errors_of(job: Job) -> Iterator[None]:
+def errors_of(job: Job) -> AbstractContextManager[None]:
     """What Spark raises while it carries out a job, as a person reads it."""
     from squall_cli.reprocess_job import JobFailed
-    from squall_io.spark.results.job_errors import reason_in
+    from squall_io.spark.results.job_errors import told_by
 
-    try:
-        yield
-    except SquallError:
-        raise
-    except Exception as error:
-        reason = reason_in(error)
-        if reason is None:
-            raise
-        raise JobFailed(f"{called(job.name)} failed: {reason}\nNothing was published.") from None
+    return told_by(
+        lambda reason, error: JobFailed(f"{called(job.name)} failed: {reason}\nNothing was published.")
+    )
 
 
 def called(job: str) -> str:

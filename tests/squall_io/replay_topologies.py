@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+from tests.local_cluster.small_topologies import Count, Split
 from topology_api import (
     BatchBolt,
     Bolt,
@@ -28,26 +29,6 @@ class Lines(Spout):
 
     def next_tuple(self) -> None:
         raise AssertionError("a replay ran a spout")
-
-
-class Split(Bolt):
-    outputs = Fields("word")
-
-    def execute(self, tup: Tuple) -> None:
-        for word in tup["line"].split():
-            self.emit((word,))
-
-
-class Count(Bolt):
-    outputs = Fields("word", "count")
-
-    def prepare(self, context: Context) -> None:
-        self.counts: dict[str, int] = {}
-
-    def execute(self, tup: Tuple) -> None:
-        word = tup["word"]
-        self.counts[word] = count = self.counts.get(word, 0) + 1
-        self.emit((word, count))
 
 
 class Totals(Count):

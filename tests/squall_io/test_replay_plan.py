@@ -9,7 +9,8 @@ import pytest
 
 from squall_io.spark.replay import CannotReplay
 from squall_io.spark.replay.plan import ReplayPlan, StreamKey, plan_replay
-from tests.squall_io.replay_topologies import Lines, Passer, Split, Tagged, ToTask, word_count
+from tests.local_cluster.small_topologies import Split
+from tests.squall_io.replay_topologies import Lines, Passer, Tagged, ToTask, word_count
 from topology_api import Fields, Stream, Topology, TopologyBuilder
 
 

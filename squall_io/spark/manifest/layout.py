@@ -12,7 +12,7 @@ PATH/                                            the table; every path below is 
     checkpoints/<n>.json, part-*.json.gz         many entries in one file
     staging/<batch>/<attempt>/                   what Spark writes before it is moved into place
     results/<run>-<random>/, versions/<n>.json   of a reprocessed table: what a run has written, and which of them counts
-    results/<run>-<random>.seal.json             who decides what becomes of it: see versions.py
+    results/<run>-<random>.seal.json             who decides what becomes of it: see results/versions.py
     tmp/<file>.<random>                          a file that is being written, before its rename
 ```
 A *seat* is one task of one submitted topology: `<topology id>.<component>.<index>`; a *batch* is `<seat>.<epoch>.<number>`; an

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -22,10 +22,10 @@ from squall_io.spark.replay.plan import ReplayPlan, StreamKey, plan_replay
 from squall_io.spark.replay.problems import CannotReplay, ReplayFailed, TooManyErrors
 from squall_io.spark.replay.records import TOTALS
 from squall_io.spark.replay.shipping import SHIPPING, modules_of
-from squall_io.spark.results.job_errors import reason_in, worker_died
+from squall_io.spark.results.job_errors import told_by, worker_died
 from squall_io.spark.rows.schema import Column, Schema, SchemaError, parse_schema
 from squall_io.spark.rows.types import same_name
-from topology_api import SquallError, Topology
+from topology_api import Topology
 from topology_api.wording import listed, shown, typed
 
 if TYPE_CHECKING:
@@ -322,17 +322,10 @@ def small_batches(spark: SparkSession) -> Iterator[None]:
             spark.conf.set(_BYTES_SETTING, before)
 
 
-@contextmanager
-def told_plainly(steps: Sequence[str] = ()) -> Iterator[None]:
+def told_plainly(steps: Sequence[str] = ()) -> AbstractContextManager[None]:
     """What Spark raises, as what failed: without the stacks of its Java. `steps`: the components that its workers run."""
-    try:
-        yield
-    except SquallError:
-        raise
-    except Exception as error:
-        reason = reason_in(error)
-        if reason is None:
-            raise
+
+    def failed(reason: str, error: Exception) -> ReplayFailed:
         if steps and worker_died(error):
             reason += f"\n  it ran tasks of {listed(steps)}"
         lost = [name for name in _NEEDED if f"No module named '{name}'" in str(error)]
@@ -341,4 +334,6 @@ def told_plainly(steps: Sequence[str] = ()) -> Iterator[None]:
                 f"Spark's Python workers have no module {lost[0]!r}: Squall must be installed where the executors run"
                 " (with its extra `spark`), in the Python that PYSPARK_PYTHON names"
             )
-        raise ReplayFailed(f"Spark could not do it: {reason}") from None
+        return ReplayFailed(f"Spark could not do it: {reason}")
+
+    return told_by(failed)

@@ -8,10 +8,12 @@ Must not know: tables, what the job was for.
 from __future__ import annotations
 
 import re
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from squall_io.spark.sink.errors import WRITE, reason_of, text_of
+from topology_api import SquallError
 
 _TRACEBACK: Final = "Traceback (most recent call last):"
 _FRAME: Final = re.compile(r'^  File "([^"]+)", line (\d+), in (.+)$', re.MULTILINE)
@@ -44,6 +46,20 @@ def reason_in(error: BaseException) -> str | None:
     if text.startswith("[") or _has_condition(error):
         return _short(_first_paragraph(text))
     return reason_of(error, _call_in(text))
+
+
+@contextmanager
+def told_by(make: Callable[[str, Exception], SquallError]) -> Iterator[None]:
+    """What Spark raises meanwhile becomes the error that `make` makes of the reason for people, and of what was raised."""
+    try:
+        yield
+    except SquallError:
+        raise
+    except Exception as error:
+        reason = reason_in(error)
+        if reason is None:
+            raise
+        raise make(reason, error) from None
 
 
 def worker_died(error: BaseException) -> bool:

@@ -2,7 +2,7 @@
 
 Spark's own defaults lose things: CSV takes an empty line for no row and cuts microseconds off, JSON takes a broken line for
 nulls. With the options here every row comes back as it was, and what a format cannot keep is refused: a type when the sink
-is made (`format_problems`), a value in its row (`unkept`, which rows.py asks). Tests hold Spark to it, with generated rows.
+is made (`format_problems`), a value in its row (`unkept`, which checker.py asks). Tests hold Spark to it, with generated rows.
 Must not know: sessions, paths, manifests.
 """
 

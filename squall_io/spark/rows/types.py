@@ -1,7 +1,7 @@
 """The types that a column of a Spark table may have here, as plain values whose text is Spark's DDL.
 
 Only types that every way into Spark and out of it keeps: intervals, variants, `char(n)` and their like are refused by
-the parser, by name. Must not know: how the text is parsed (ddl.py), values (rows.py), file formats (formats.py).
+the parser, by name. Must not know: how the text is parsed (ddl.py), values (values.py), file formats (formats.py).
 """
 
 from __future__ import annotations

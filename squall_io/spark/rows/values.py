@@ -2,7 +2,7 @@
 
 Nothing is rounded, cut or guessed: a value that is not exactly of the type is refused, with its place in the row (`tags[3]`,
 `who.age`), what it is and what was expected. NumPy's and pandas' scalars are taken for what they hold; neither is imported.
-Must not know: columns of many rows (rows.py), Arrow, why a format loses a value (formats.py says so through `Rules`).
+Must not know: columns of many rows (checker.py), Arrow, why a format loses a value (formats.py says so through `Rules`).
 """
 
 from __future__ import annotations
