@@ -1,6 +1,6 @@
 """`squall table PATH`: what a table holds, whether its files are as they were committed, how many of its rows are replays.
 
-Asks the manifest alone, without Spark; `--verify` reads the files, `--key` has Spark count.
+Asks the manifest alone, without Spark; `--verify` reads the files, `--key` has Spark count, `--sweep` deletes leftovers.
 Must not know: how a table lies on its file system.
 """
 
@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from squall_cli import figures
+from squall_cli import figures, table_sweep
 from squall_cli.file_names import folders
 from squall_cli.interrupts import all_as_ctrl_c
+from squall_cli.numbers import Seconds
 from squall_cli.spark_options import check_places, names, over_connect, spark_options, table_path
 from squall_cli.spark_progress import SparkProgress
 from squall_cli.tables import Column, harmless, show
@@ -34,14 +35,16 @@ HELP = """Show what the table at PATH holds, a SparkSink's or a reprocessed one.
 
 Without options it asks the manifest alone: that needs no Spark, and for a table on this machine no Java. --verify reads
 every committed file and compares its digest. --key has Spark count the rows that are replays of others.
+--sweep deletes what topologies have left that ended in the middle of a batch.
 
 \b
 Examples:
   squall table hdfs://namenode:9000/warehouse/delays
   squall table /tmp/delays --verify
   squall table /tmp/delays --key carrier,hour --json
+  squall table /tmp/delays --sweep --older-than 3600 --dry-run
 
-Exit status: 0; 1 when something of the manifest cannot be read, or a file is not as it was committed.
+Exit status: 0; 1 when something of the manifest cannot be read, or a file is not as it was committed; 2 wrong usage.
 """
 
 #: Partitions that are shown, the latest by name; --json has all.
@@ -74,6 +77,14 @@ PARTITIONS = (Column("PARTITION", elastic=True), Column("FILES", number=True), C
 @click.option(
     "--key", metavar="NAMES", callback=names, help="Count rows that are equal in these columns: replays."
 )
+@click.option("--sweep", "sweeping", is_flag=True, help="Delete what topologies have left that have ended.")
+@click.option(
+    "--older-than",
+    metavar="SECS",
+    type=Seconds(),
+    help="Ended is what has written nothing for so long.  [default: 86400, a day]",
+)
+@click.option("--dry-run", is_flag=True, help="Only show what --sweep would delete.")
 @spark_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else, to stdout.")
 @click.pass_context
@@ -83,6 +94,9 @@ def table(
     path: str,
     verifying: bool,
     key: tuple[str, ...] | None,
+    sweeping: bool,
+    older_than: float | None,
+    dry_run: bool,
     master: str | None,
     conf: Mapping[str, str],
     as_json: bool,
@@ -92,11 +106,15 @@ def table(
     from squall_io.spark.reading.committed import key_names
     from squall_io.spark.reading.summary import table_summary
 
-    check_places(ctx, master, conf, reads=[path])
+    if not sweeping and (dry_run or older_than is not None):
+        raise click.UsageError("--older-than and --dry-run say how to --sweep: give that, too", ctx)
+    check_places(ctx, master, conf, reads=[path], writes=[path] if sweeping else [])
     with ExitStack() as stack:
         stack.enter_context(all_as_ctrl_c())
         session = started(stack, master, conf) if over_connect(master, conf) else None
         files = stack.enter_context(opened(path, session, conf))
+        age = table_sweep.OLD if older_than is None else older_than
+        swept = table_sweep.sweep(files, age, dry_run) if sweeping else None
         try:
             found = table_summary(files)
         except UnreadableRecord as problem:
@@ -108,9 +126,13 @@ def table(
             key_names(found.schema, key)  # before anybody waits for Spark
             counts = counted(session or started(stack, master, conf), path, key)
     if as_json:
-        click.echo(json.dumps(in_json(found, verified, counts), indent=2))
+        answer = in_json(found, verified, counts)
+        if swept is not None:
+            answer["swept"] = table_sweep.in_json(swept)
+        click.echo(json.dumps(answer, indent=2))
     else:
         print_summary(found)
+        print_swept(swept)
         for line in (*key_lines(counts), *verified_lines(verified)):
             click.echo(line)
     if bad := [*unreadable_lines(found), *problem_lines(verified)]:
@@ -255,17 +277,34 @@ def stream_notes(stream: StreamSummary) -> Iterator[str]:
     if stream.replaced:
         yield batches(stream.replaced, "is in the files of another one", "are in the files of others")
     if stream.writing:
-        yield batches(stream.writing, "is", "are") + " being written, or were when their topology ended"
+        yield batches(
+            stream.writing,
+            "is being written, or was when its topology ended (--sweep)",
+            "are being written, or were when their topology ended (--sweep)",
+        )
     if stream.abandoned or stream.leftover:
         yield (
             f"{batches(stream.abandoned, 'does', 'do')} not count, of tasks that had been replaced;"
-            f" {figures.plural(stream.leftover, 'folder')} of leftovers will be swept by the next task that starts"
+            f" {figures.plural(stream.leftover, 'folder')} of leftovers will be swept by the next start of their task, or by"
+            " --sweep"
         )
     if stream.uncertain:
         yield (
             batches(stream.uncertain, "may", "may")
             + " turn out not to count: a new task has taken over, and its word is not there yet"
         )
+
+
+def print_swept(swept: table_sweep.Sweep | None) -> None:
+    """What was swept, and what was left alone."""
+    if swept is None:
+        return
+    click.echo()
+    if swept.found.ended:
+        show(drawn(table_sweep.COLUMNS, table_sweep.rows(swept)), sys.stdout)
+        click.echo()
+    for line in table_sweep.lines(swept):
+        click.echo(line)
 
 
 def key_lines(counts: KeyCounts | None) -> Iterator[str]:

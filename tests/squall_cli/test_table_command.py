@@ -68,9 +68,9 @@ def test_what_is_not_counted_or_not_done_is_told_of_below(files: Store, folder: 
     new = SinkTask(files, SCHEMA, partition_by=["day"], incarnation=(3, 0))
     files.put_if_absent(f"{new.next_name().attempt(1)}/part", b"on its way")
     assert run("counts").stdout.splitlines()[-2:] == [
-        "1 batch is being written, or were when their topology ended",
-        "0 batches do not count, of tasks that had been replaced; 1 folder of leftovers will be swept by the next task that"
-        " starts",
+        "1 batch is being written, or was when its topology ended (--sweep)",
+        "0 batches do not count, of tasks that had been replaced; 1 folder of leftovers will be swept by the next start of"
+        " their task, or by --sweep",
     ]
 
 

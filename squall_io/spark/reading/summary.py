@@ -15,8 +15,9 @@ from typing import Final
 from squall_io.spark.manifest.entries import DataFile, Entry
 from squall_io.spark.manifest.envelopes import UnreadableRecord
 from squall_io.spark.manifest.files import FileMissing, Files, FilesError, FileStatus, FilesUnavailable
-from squall_io.spark.manifest.layout import DATA_PREFIX, FOLDER, STAGING, TABLE, BatchName, batch_of
+from squall_io.spark.manifest.layout import DATA_PREFIX, FOLDER, TABLE, BatchName, batch_of
 from squall_io.spark.manifest.state import State, read_state
+from squall_io.spark.manifest.sweep import staged_batches
 from squall_io.spark.manifest.tables import RESULTS, Table, latest_schema, read_table
 from squall_io.spark.results.versions import Version, kept_versions
 from squall_io.spark.rows.schema import Schema, parse_schema
@@ -90,7 +91,7 @@ class StreamSummary:
     writing: int
     """Batches that are being written, or were when their topology ended."""
     leftover: int
-    """Staging folders of batches that are done or abandoned: the next owner of their task sweeps them."""
+    """Staging folders of batches that are done or abandoned: the next owner of their task sweeps them, if there is one."""
     checkpoint: int
     """The newest checkpoint's number; 0: there is none yet."""
     loose: int
@@ -104,7 +105,7 @@ def table_summary(files: Files) -> TableSummary:
 
 
 def _of_stream(files: Files, table: Table) -> TableSummary:
-    staged = [batch for status in files.list(STAGING) if (batch := batch_of(status.name)) is not None]
+    staged = staged_batches(files)
     state = read_state(files)
     schema = latest_schema(files)
     entries = state.entries
