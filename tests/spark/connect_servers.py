@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import socket
 import subprocess
 import sys
 from pathlib import Path
-
-import pyspark
 
 from tests.killable import Killable
 from tests.zookeeper_servers import eventually, free_ports
@@ -39,7 +38,9 @@ class ConnectServer(Killable):
             "spark.connect.grpc.binding.address": "127.0.0.1",
             "spark.connect.grpc.binding.port": str(self.port),
         }
-        home = Path(pyspark.__file__).parent
+        spec = importlib.util.find_spec("pyspark")
+        assert spec is not None and spec.origin is not None
+        home = Path(spec.origin).parent
         environment = [
             f"SPARK_HOME={home}",
             "SPARK_CONNECT_MODE=0",
