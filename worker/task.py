@@ -13,6 +13,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from squall.inside import is_worker
@@ -205,6 +206,12 @@ class Task:
         for box in list(self.emitter.dirty):
             roots |= box.held_roots()
         return roots
+
+    def holds_trees(self) -> bool:
+        """Whether `held_roots` may have any: asked whenever the loop goes to sleep, so each tuple must not be looked at."""
+        return any(any(islice(batch.roots, batch.position, None)) for batch in list(self.inbox)) or any(
+            any(box.roots) for box in list(self.emitter.dirty)
+        )
 
 
 def tuple_text(tup: object) -> str:

@@ -180,7 +180,9 @@ class Worker:
     @property
     def idle(self) -> bool:
         """Whether nothing waits here, in no queue and no outbox."""
-        return not self.arrived and all(self.at_rest(task) for task in [*self.bolts, *self.spouts])
+        if self.arrived or self.settling.waiting:
+            return False
+        return all(self.at_rest(task) for task in [*self.bolts, *self.spouts])
 
     def at_rest(self, task: Task) -> bool:
         """Whether nothing waits in or at a task."""
@@ -217,6 +219,7 @@ class Worker:
             return
         self.stopped = True
         self.asyncio_driver.stop()
+        self.settling.finish()
         for task in [*self.spouts, *self.bolts]:
             task.stopped = True
             if task.threaded and not self.inline:
@@ -254,11 +257,12 @@ class Worker:
                 self.queue(bolt)
         self.run_timers(now)
         bolts_ran = self.run_bolts()
+        settles = self.settling.advance()
         spouts_ran = self.run_spouts()
         busy |= bolts_ran or spouts_ran
         busy |= self.links.flush_retries()
-        if not busy or now - self.last_flush >= LONGEST_WAIT_IN_OUTBOX:
-            busy |= self.flush_all(now)
+        if not busy or settles or now - self.last_flush >= LONGEST_WAIT_IN_OUTBOX:
+            busy |= self.flush_all(now) or settles
         if not self.crash and (not busy or now >= self.endings.next_look):
             busy |= self.endings.advance(now)
         self.wake_bolts()
@@ -453,7 +457,7 @@ class Worker:
         times += [self.timers.next_tick(), self.asyncio_driver.next_time()]
         if any(spout.tracker.pending for spout in self.spouts):
             times.append(self.timers.next_expiry)
-        if any(not self.at_rest(task) and task.held_roots() for task in self.tasks.values()):
+        if any(not self.at_rest(task) and task.holds_trees() for task in self.tasks.values()):
             times.append(self.timers.next_report)
         times.append(self.endings.next_time())
         return min((time for time in times if time is not None), default=None)
