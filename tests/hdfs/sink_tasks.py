@@ -3,6 +3,7 @@
     task = Task(path, restart=1)
     task.at = lambda step: ...       # called before each step that the sink takes outside; `Killed` ends the task there
     task.on_call = lambda call: ...  # the same for each call of the file system
+    task.loses = first_of_each()     # answers of the file system that are lost: it has done what it was asked for
     task.prepare()
     task.write(7)                    # batch 7: all of its rows
 
@@ -29,13 +30,15 @@ from squall_io.spark.sink import bolt as sink
 from squall_io.spark.sink import life as sink_life
 from squall_io.spark.sink.writing import TableWriter
 from squall_io.spark.stores import Store, open_files
-from topology_api import Context, Fields
+from tests.squall_io.lost_answers import Loses, LosingFiles, none
+from topology_api import Context
+from topology_api.tuples import UNTRACKED, Source, Tuple
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SCHEMA = "batch int, row int, part string"
-FIELDS = Fields("batch", "row", "part")
+SOURCE = Source("words", 1, "default", ("batch", "row", "part"))
 #: Rows of a batch, in three partitions: so a batch has three files.
 ROWS = 30
 
@@ -46,18 +49,15 @@ class Killed(BaseException):
     """The process was killed here."""
 
 
-class Row:
-    """What a sink looks at of a tuple."""
-
-    fields = FIELDS
-
-    def __init__(self, values: tuple[object, ...]) -> None:
-        self.values = values
-
-
-def rows_of(batch: int) -> list[Row]:
-    """The rows of a batch."""
-    return [Row((batch, row, "abc"[row % 3])) for row in range(ROWS)]
+def rows_of(batch: int) -> list[Tuple]:
+    """The rows of a batch, as tuples that belong to no tree."""
+    made = []
+    for row in range(ROWS):
+        tup = Tuple.__new__(Tuple)
+        values = (batch, row, "abc"[row % 3])
+        tup._source, tup._values, tup._root, tup._xor, tup._more = SOURCE, values, UNTRACKED, 0, ()
+        made.append(tup)
+    return made
 
 
 class Task:
@@ -75,6 +75,9 @@ class Task:
     ) -> None:
         self.at: Callable[[str], None] = lambda step: None
         self.on_call: Callable[[str], None] = lambda call: None
+        self.loses: Loses = none
+        #: Calls of the file system whose answers were lost.
+        self.lost: list[str] = []
         self.progressed = 0
         self._sink = SparkSink(path, SCHEMA, partition_by="part", **arguments)
         self._context = self._make_context(topology, index, parallelism, restart)
@@ -99,7 +102,7 @@ class Task:
     def write(self, batch: int) -> None:
         """Bring a batch into the table: it is acked when this returns."""
         with self._in_charge():
-            self._sink.execute_batch(cast(Any, rows_of(batch)))
+            self._sink.execute_batch(rows_of(batch))
 
     def cleanup(self) -> None:
         """As a worker calls it in the end."""
@@ -125,23 +128,17 @@ class Metrics:
     def add(self, count: int = 1) -> None: ...
 
 
-class WatchedStore:
-    """A store that tells its task of each call before it is made."""
+class WatchedStore(LosingFiles):
+    """A store that tells its task of each call before it is made, and loses answers to it."""
 
     def __init__(self, store: Store, task: Task) -> None:
-        self._store = store
+        super().__init__(store, self._told)
         self._task = task
+        self.lost = task.lost
 
-    def __getattr__(self, name: str) -> Any:
-        value = getattr(self._store, name)
-        if name in ("root", "close"):
-            return value
-
-        def call(*arguments: Any) -> Any:
-            self._task.on_call(name)
-            return value(*arguments)
-
-        return call
+    def _told(self, call: str, path: str, number: int) -> bool:
+        self._task.on_call(call)
+        return self._task.loses(call, path, number)
 
 
 @contextmanager

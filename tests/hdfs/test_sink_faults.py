@@ -15,9 +15,12 @@ import pytest
 from squall_io.spark import read_committed
 from squall_io.spark.manifest.files import FilesUnavailable
 from squall_io.spark.manifest.layout import BatchName, Seat
+from squall_io.spark.sink import life as sink_life
+from squall_io.spark.sink import retries
 from squall_io.spark.stores.gateway import Jvm
 from tests.hdfs.sink_tasks import ROWS, Killed, Task, check, watched
 from tests.hdfs_servers import HdfsServer
+from tests.squall_io.lost_answers import first_of_each
 from tests.zookeeper_servers import eventually
 from topology_api import FailTuple
 
@@ -120,8 +123,40 @@ def test_a_task_that_is_killed_at_any_step_loses_nothing_and_leaves_nothing(
     assert sorted(counts.values()).count(2) == len(["look", "ack", "clear"]) and max(counts.values()) == 2
 
 
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tries follow each other without a wait, and a start may take as many as it needs."""
+    monkeypatch.setattr(retries, "FIRST_WAIT", 0.0)
+    monkeypatch.setattr(sink_life, "START_SECONDS", 300.0)
+
+
+def test_the_first_answer_of_each_kind_of_call_is_lost_and_each_batch_is_there_once(
+    spark: SparkSession, hdfs_path: str, at_once: None
+) -> None:
+    died = Task(hdfs_path).prepare()
+    died.write(1)
+    kill_at(died, "publish")
+    with pytest.raises(Killed):
+        died.write(2)
+    task = Task(hdfs_path, restart=1)  # it has something to fence and to sweep
+    task.loses = first_of_each()
+    task.prepare()
+    steps: list[str] = []
+    task.at = steps.append
+    for batch in (2, 3):
+        task.write(batch)
+    assert set(task.lost) == {
+        *("list", "walk", "exists", "read", "digest", "put_if_absent", "move_if_absent", "delete"),
+    }
+    assert steps.count("write") == 2 < steps.count("list"), (
+        "what is lost is asked again, and no row is written again"
+    )
+    Task(hdfs_path, restart=2).prepare()
+    assert check(spark, hdfs_path, {1, 2, 3}, {1, 2, 3}) == {1: 1, 2: 1, 3: 1}
+
+
 def test_kills_and_lost_answers_at_any_call_of_the_file_system_lose_nothing(
-    spark: SparkSession, hdfs_path: str
+    spark: SparkSession, hdfs_path: str, at_once: None
 ) -> None:
     rounds = random.Random(1)
     acked: set[int] = set()
@@ -129,6 +164,7 @@ def test_kills_and_lost_answers_at_any_call_of_the_file_system_lose_nothing(
     for restart in range(8):
         task = Task(hdfs_path, restart=restart)
         task.on_call = calls_until(rounds.randrange(60), rounds)
+        task.loses = lambda call, path, number: rounds.random() < 0.05
         try:
             task.prepare()
             while True:
