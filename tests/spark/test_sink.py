@@ -63,8 +63,11 @@ def test_rows_of_a_batch_are_in_the_table_in_each_format(
 
 
 def test_rows_that_do_not_fit_fail_one_by_one_and_the_others_are_there(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(
+        sink, "SLICE", 2
+    )  # one with a good row and a bad one, one without a good one, one more
     good = [("a", 1), ("b", 2**63 - 1)]
     bad = [("c", None), ("d", "4"), (5, 5), ("e", 2**63)]
     run = run_bolt(SparkSink(str(tmp_path), SCHEMA), [good[0], *bad, good[1]], source_fields=FIELDS)

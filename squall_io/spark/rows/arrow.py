@@ -5,6 +5,7 @@ Must not know: rows. (pyarrow is imported where it is used: the rest of the sink
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from squall_io.spark.rows.types import Array, Column, Decimal, Map, Struct, Type
@@ -34,6 +35,13 @@ def arrow_schema(schema: Schema) -> pyarrow.Schema:
     import pyarrow
 
     return pyarrow.schema([_field(column) for column in schema.columns])
+
+
+def joined(tables: Sequence[pyarrow.Table]) -> pyarrow.Table:
+    """Tables of one schema as one, whose columns lie in one piece each: Spark takes each piece for a partition."""
+    import pyarrow
+
+    return tables[0] if len(tables) == 1 else pyarrow.concat_tables(tables).combine_chunks()
 
 
 def _field(column: Column) -> pyarrow.Field:

@@ -7,20 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import groupby
-from operator import attrgetter, itemgetter
-from typing import Any, Final
+from operator import itemgetter
+from typing import Any
 
 from squall_io.spark.rows.schema import Schema
 from topology_api import Fields, Tuple
+from topology_api.tuples import source_of, values_of
 from topology_api.wording import listed
 
 __all__ = ["RowsOf"]
 
 Row = tuple[Any, ...]
 _Getter = Callable[[Row], Row]
-
-_FIELDS: Final = attrgetter("fields")
-_VALUES: Final = attrgetter("values")
 
 
 class RowsOf:
@@ -38,21 +36,27 @@ class RowsOf:
 
     def rows(self, tups: Sequence[Tuple]) -> tuple[list[Row], list[Tuple], list[tuple[Tuple, str]]]:
         """Rows, the tuple of each, and tuples that lack a field with what is wrong."""
+        getters = {source: self._getter_for(source.fields) for source in set(map(source_of, tups))}
+        if len(set(getters.values())) == 1 and not isinstance(getter := next(iter(getters.values())), str):
+            return _made_by(getter, tups), list(tups), []
         rows: list[Row] = []
         kept: list[Tuple] = []
         bad: list[tuple[Tuple, str]] = []
-        for fields, group in groupby(tups, _FIELDS):  # neighbours come from the same task mostly
+        for source, group in groupby(tups, source_of):  # neighbours come from the same task mostly
             same = list(group)
-            getter = self._getters.get(fields) or self._getter_of(fields)
+            getter = getters[source]
             if isinstance(getter, str):
                 bad += [(tup, getter) for tup in same]
-                continue
-            values = map(_VALUES, same)
-            rows += values if getter is _as_they_are else map(getter, values)
-            kept += same
+            else:
+                rows += _made_by(getter, same)
+                kept += same
         return rows, kept, bad
 
-    def _getter_of(self, fields: Fields) -> _Getter | str:
+    def _getter_for(self, fields: Fields) -> _Getter | str:
+        """What takes a row out of the values of a stream's tuples; a text: why there is none."""
+        known = self._getters.get(fields)
+        if known is not None:
+            return known
         missing = [name for name in self._fields if name is not None and name not in fields]
         if missing:
             found: _Getter | str = f"no field {listed(missing)}: the tuple's fields are {listed(fields)}"
@@ -61,6 +65,11 @@ class RowsOf:
             found = _as_they_are if places == [*range(len(fields))] else _getter(places)
         self._getters[fields] = found
         return found
+
+
+def _made_by(getter: _Getter, tups: Sequence[Tuple]) -> list[Row]:
+    values = map(values_of, tups)
+    return list(values if getter is _as_they_are else map(getter, values))
 
 
 def _as_they_are(values: Row) -> Row:
