@@ -27,8 +27,9 @@ from squall_cli.interrupts import all_as_ctrl_c
 from squall_cli.loading import WrongSource, load_topology
 from squall_cli.numbers import Whole
 from squall_cli.plain_lines import write
-from squall_cli.spark_options import any_path, check_places, over_connect, result_options, table_path
+from squall_cli.spark_options import any_path, check_places, result_options, table_path
 from squall_cli.spark_progress import SparkProgress
+from squall_cli.started_spark import StartedSpark
 from squall_cli.user_modules import Before, find_modules
 from squall_cli.user_output import keep_stdout
 from squall_io.spark.reading.moments import Span, WrongMoment
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from squall_io.spark.replay import Replayed
     from squall_io.spark.replay.inputs import FileSource, TableSource
     from squall_io.spark.results.publishing import Output
-    from squall_io.spark.stores import Store
 
 HELP = """Run the bolts of a topology over stored rows, as a Spark job: history through the same code as the stream.
 
@@ -206,8 +206,7 @@ def replay(ctx: click.Context, /, since: str | None, until: str | None, as_json:
         raise click.UsageError(str(error), ctx) from None
     plan = plan_replay(topology, asked.sources, list(asked.outputs), asked.max_errors, 0.0)
     began = time.monotonic()
-    with all_as_ctrl_c(), ExitStack() as stack:
-        progress = stack.enter_context(SparkProgress())
+    with all_as_ctrl_c(), ExitStack() as stack, SparkProgress() as progress:
         job = ReplayJob(topology, plan, find_modules(before).files, asked, progress, stack)
         try:
             outcome = job.run()
@@ -249,8 +248,8 @@ class ReplayJob:
         self.asked = asked
         self.progress = progress
         self.stack = stack
+        self.started = StartedSpark(asked.master, asked.conf, progress, stack)
         self.given: dict[str, TableSource | FileSource] = {}
-        self.session: Any = None
         self.replayed: Replayed | None = None
 
     def run(self) -> Outcome:
@@ -261,13 +260,13 @@ class ReplayJob:
 
         asked = self.asked
         for name, path in asked.sources.items():
-            self.given[name] = source_at(self.open(path), path, asked.span)
+            self.given[name] = source_at(self.started.store(path), path, asked.span)
         outputs = {
-            name: open_output(self.open(path), asked.file_format, asked.partition_by, asked.keep)
+            name: open_output(self.started.store(path), asked.file_format, asked.partition_by, asked.keep)
             for name, path in asked.outputs.items()
         }
         if asked.errors is not None:
-            outputs[ERRORS] = open_output(self.open(asked.errors), None, None, asked.keep)
+            outputs[ERRORS] = open_output(self.started.store(asked.errors), None, None, asked.keep)
         results = {
             name: Result(output, self.run_of(name, output), partial(self.frame, name), self.counts)
             for name, output in outputs.items()
@@ -290,25 +289,6 @@ class ReplayJob:
             return Outcome(published, self.replayed.failures, self.replayed.unsettled)
         refuse_errors(asked, published)
         return Outcome(published, recorded("errors", published), recorded("unsettled", published))
-
-    def open(self, path: str) -> Store:
-        """The file system at a path. Through a Spark Connect server it is reached with its session."""
-        from squall_io.spark.stores import open_files
-
-        session = self.spark() if over_connect(self.asked.master, self.asked.conf) else None
-        return self.stack.enter_context(open_files(path, session=session, conf=self.asked.conf))
-
-    def spark(self) -> Any:
-        """The session of this command, started when it is first wanted."""
-        from squall_io.spark.session.sessions import shared_session
-
-        if self.session is None:
-            self.progress.say("starting Spark")
-            self.session = self.stack.enter_context(
-                shared_session(self.asked.master, self.asked.conf)
-            ).session
-            self.progress.follow(self.session)
-        return self.session
 
     def run_of(self, output: str, table: Output) -> Run:
         """What an output is computed of."""
@@ -342,8 +322,9 @@ class ReplayJob:
         from squall_io.spark.replay import replay_topology
 
         if self.replayed is None:
-            spark = self.spark()
+            spark = self.started.session()
             self.progress.say(f"replaying {self.topology.name}")
+            self.progress.follow(spark)
             frames = {
                 name: given.frame(spark, self.plan.fields_of(self.plan.given[name]))
                 for name, given in self.given.items()

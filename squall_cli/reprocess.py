@@ -22,8 +22,9 @@ from squall_cli.file_names import folders
 from squall_cli.interrupts import all_as_ctrl_c
 from squall_cli.loading import WrongSource
 from squall_cli.plain_lines import write
-from squall_cli.spark_options import check_places, names, over_connect, result_options, table_path
+from squall_cli.spark_options import check_places, names, result_options, table_path
 from squall_cli.spark_progress import SparkProgress
+from squall_cli.started_spark import StartedSpark
 from squall_cli.user_output import keep_stdout
 from squall_io.spark.reading.moments import Span, WrongMoment
 from squall_io.spark.results.versions import Published, Run
@@ -31,7 +32,6 @@ from topology_api.errors import SquallError
 
 if TYPE_CHECKING:
     from squall_io.spark.results.reprocess import Job
-    from squall_io.spark.stores import Store
 
 HELP = """Run a PySpark job over committed rows and publish its result as the newest version of another table.
 
@@ -161,42 +161,6 @@ def check_paths(ctx: click.Context, asked: Asked) -> None:
         )
 
 
-@dataclass
-class Started:
-    """What this command has started: each when it is first wanted, and all of it ended with the stack."""
-
-    asked: Asked
-    progress: SparkProgress
-    stack: ExitStack
-    session: Any = None
-    jvm: Any = None
-
-    def spark(self) -> Any:
-        """The session; what its start raises."""
-        from squall_io.spark.session.sessions import shared_session
-
-        if self.session is None:
-            self.progress.say("starting Spark")
-            lease = self.stack.enter_context(shared_session(self.asked.master, self.asked.conf))
-            self.session = lease.session
-        return self.session
-
-    def store(self, path: str) -> Store:
-        """The file system at a path, by one small JVM for both tables: whether there is anything to do is known before Spark is
-        started. Through a Spark Connect server it is reached with its session."""
-        from squall_io.spark.stores import WEBHDFS, open_files
-        from squall_io.spark.stores.gateway import Jvm
-        from squall_io.spark.stores.paths import LOCAL, scheme_of
-
-        conf = self.asked.conf
-        connect = over_connect(self.asked.master, conf)
-        if not connect and scheme_of(path) != LOCAL and WEBHDFS not in conf and self.jvm is None:
-            self.jvm = Jvm.own(conf)
-            self.stack.callback(self.jvm.close)
-        session = self.spark() if connect else None
-        return self.stack.enter_context(open_files(path, session=session, jvm=self.jvm, conf=conf))
-
-
 def run_job(job: Job, asked: Asked) -> tuple[Published, Run]:
     """Run a job, unless its result is there already."""
     from squall_io.spark.reading.committed import choose
@@ -205,14 +169,14 @@ def run_job(job: Job, asked: Asked) -> tuple[Published, Run]:
     from squall_io.spark.results.reprocess import run_of
 
     with ExitStack() as stack, SparkProgress() as progress:
-        started = Started(asked, progress, stack)
+        started = StartedSpark(asked.master, asked.conf, progress, stack)
         span = asked.span
         choice = choose(started.store(asked.input), span.since, span.until, asked.key)
         output = open_output(started.store(asked.output), asked.file_format, asked.partition_by, asked.keep)
         run = run_of(job, choice, span, output, asked.again)
 
         def session() -> Any:
-            spark = started.spark()
+            spark = started.session()
             progress.say(f"{called(job.name)}: {figures.plural(choice.rows, 'row')} in")
             progress.follow(spark)
             return spark

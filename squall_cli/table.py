@@ -19,8 +19,9 @@ from squall_cli import figures, table_sweep
 from squall_cli.file_names import folders
 from squall_cli.interrupts import all_as_ctrl_c
 from squall_cli.numbers import Seconds
-from squall_cli.spark_options import check_places, names, over_connect, spark_options, table_path
+from squall_cli.spark_options import check_places, names, spark_options, table_path
 from squall_cli.spark_progress import SparkProgress
+from squall_cli.started_spark import StartedSpark
 from squall_cli.tables import Column, harmless, show
 from squall_cli.tables import table as drawn
 from squall_cli.waiting import Progress
@@ -109,13 +110,12 @@ def table(
     if not sweeping and (dry_run or older_than is not None):
         raise click.UsageError("--older-than and --dry-run say how to --sweep: give that, too", ctx)
     check_places(ctx, master, conf, reads=[path], writes=[path] if sweeping else [])
-    with ExitStack() as stack:
-        stack.enter_context(all_as_ctrl_c())
-        session = started(stack, master, conf) if over_connect(master, conf) else None
-        files = stack.enter_context(opened(path, session, conf))
+    with all_as_ctrl_c(), ExitStack() as stack, SparkProgress() as progress:
+        started = StartedSpark(master, conf, progress, stack)
+        files = started.store(path)
         age = table_sweep.OLD if older_than is None else older_than
-        swept = table_sweep.sweep(files, age, dry_run) if sweeping else None
         try:
+            swept = table_sweep.sweep(files, age, dry_run) if sweeping else None
             found = table_summary(files)
         except UnreadableRecord as problem:
             raise UnreadableManifest(files.root, [problem]) from None
@@ -124,7 +124,7 @@ def table(
         damaged = found.unreadable or (verified is not None and verified.problems)
         if key is not None and found.schema is not None and not damaged:
             key_names(found.schema, key)  # before anybody waits for Spark
-            counts = counted(session or started(stack, master, conf), path, key)
+            counts = counted(started.session(), path, key, progress)
     if as_json:
         answer = in_json(found, verified, counts)
         if swept is not None:
@@ -140,40 +140,19 @@ def table(
         sys.exit(1)
 
 
-def started(stack: ExitStack, master: str | None, conf: Mapping[str, str]) -> Any:
-    """A Spark session, which ends with the command."""
-    from squall_io.spark.session.sessions import shared_session
-
-    with SparkProgress() as progress:
-        progress.say("starting Spark")
-        return stack.enter_context(shared_session(master, conf)).session
-
-
-def opened(path: str, session: Any, conf: Mapping[str, str]) -> Store:
-    """The file system at a path."""
-    from squall_io.spark.stores import open_files
-
-    return open_files(path, session=session, conf=conf)
-
-
-def counted(session: Any, path: str, key: tuple[str, ...]) -> KeyCounts:
+def counted(session: Any, path: str, key: tuple[str, ...], progress: SparkProgress) -> KeyCounts:
     """The rows by key, with a bar while Spark counts."""
     from squall_io.spark.reading.committed import count_keys
-    from squall_io.spark.results.job_errors import reason_in
+    from squall_io.spark.results.job_errors import told_by
 
-    with SparkProgress() as progress:
-        progress.follow(session)
-        try:
-            return count_keys(session, path, key)
-        except SquallError:
-            raise
-        except Exception as error:
-            reason = reason_in(error)
-            if reason is None:
-                raise
-            raise SquallError(
-                f"the keys of {path} could not be counted: {reason}; --verify names files that are damaged"
-            ) from None
+    def failed(reason: str, error: Exception) -> SquallError:
+        return SquallError(
+            f"the keys of {path} could not be counted: {reason}; --verify names files that are damaged"
+        )
+
+    progress.follow(session)
+    with told_by(failed):
+        return count_keys(session, path, key)
 
 
 def checked(files: Store) -> Verification:
