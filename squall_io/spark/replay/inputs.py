@@ -32,7 +32,7 @@ _FORMATS: Final = {
 _PACKED: Final = (".gz", ".bz2", ".zst", ".snappy", ".lz4")
 
 
-class WrongSource(SquallError):
+class UnreadableSource(SquallError):
     """A source that cannot be read as asked."""
 
 
@@ -75,7 +75,7 @@ class FileSource:
         if self.file_format != "text":
             return frame
         if len(fields) != 1:
-            raise WrongSource(
+            raise UnreadableSource(
                 f"{self.path} is read as lines of text, and the stream has {len(fields)} fields ({', '.join(fields)}); a name"
                 f" that ends in {', '.join(_FORMATS)} is read as such"
             )
@@ -83,18 +83,21 @@ class FileSource:
 
 
 def source_at(files: Files, path: str, span: Span) -> TableSource | FileSource:
-    """What a path means; what reading a table's manifest raises."""
+    """What a path means; `UnreadableSource` where there is nothing, and what reading a table's manifest raises."""
     try:
         return TableSource(choose(files, span.since, span.until), span)
-    except (
-        NoTable,
-        FilesRefused,
-    ):  # a file is refused as a folder; what must not be read Spark will not read either
-        if span:
-            raise WrongSource(
-                f"{path} is no table of Squall's, so nobody knows what was committed when: leave --since and --until away"
-            ) from None
-        return FileSource(path, format_of(path))
+    except (NoTable, FilesRefused):
+        # a file is refused as a folder; what must not be read Spark will not read either
+        pass
+    if span:
+        raise UnreadableSource(
+            f"{path} is no table of Squall's, so nobody knows what was committed when: leave --since and --until away"
+        )
+    if not files.exists(""):
+        raise UnreadableSource(
+            f"there is nothing at {path}: give a table of Squall's, a file, or a folder of files"
+        )
+    return FileSource(path, format_of(path))
 
 
 def format_of(path: str) -> str:

@@ -183,13 +183,15 @@ def schemas_of(
     for name, ddl in ddls.items():
         output = plan.outputs.get(name)
         if output is None:
-            problems.append(f"schemas: {name!r} is no output (there are: {listed(plan.outputs)})")
+            problems.append(
+                f"a schema is given, and {name!r} is no output (there are: {listed(plan.outputs)})"
+            )
             continue
         try:
             fields = plan.fields_of(output)
             found[output] = in_order_of_fields(fields, ddl)
         except SchemaError as error:
-            problems.append(f"schemas: {name!r}: {error}")
+            problems.append(f"schema of {name!r}: {error}")
     if problems:
         raise CannotReplay(plan.topology.name, problems)
     return found
@@ -244,7 +246,7 @@ def compute(
     judge(plan, totals)
     outputs = {
         name: frames.output_rows(
-            records[key.component], plan, key, schemas.get(key) or found_schema(plan, key, totals)
+            records[key.component], plan, key, schemas.get(key) or found_schema(plan, name, totals)
         )
         for name, key in plan.outputs.items()
     }
@@ -267,8 +269,9 @@ def judge(plan: ReplayPlan, totals: Sequence[Totals]) -> None:
         raise TooManyErrors(plan.topology.name, errors, plan.max_errors, first_texts[:FIRST])
 
 
-def found_schema(plan: ReplayPlan, key: StreamKey, totals: Sequence[Totals]) -> Schema:
+def found_schema(plan: ReplayPlan, output: str, totals: Sequence[Totals]) -> Schema:
     """The schema of an output, of the types that its tasks have seen."""
+    key = plan.outputs[output]
     number = plan.number_of[key]
     fields = plan.fields_of(key)
     try:
@@ -282,8 +285,8 @@ def found_schema(plan: ReplayPlan, key: StreamKey, totals: Sequence[Totals]) -> 
         return schema_of(fields, kinds)
     except Conflict as conflict:
         raise ReplayFailed(
-            f"output {str(key)!r} of topology {plan.topology.name!r}: {conflict}; a schema says what its columns are:"
-            f" schemas={{{str(key)!r}: ...}}"
+            f"output {output!r} of topology {plan.topology.name!r}: {conflict}; a schema says what its columns are:"
+            f" schemas={{{output!r}: ...}}, on the command line --schema '{output}=...'"
         ) from None
 
 

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
 from topology_api import Topology
+from worker.reports import OURS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,8 +34,8 @@ _INSTALLED: Final = tuple(
     os.path.join(os.path.realpath(sysconfig.get_path(name)), "")
     for name in ("stdlib", "platstdlib", "purelib", "platlib")
 )
-#: Where Squall itself lies.
-_HOME: Final = Path(__file__).resolve().parents[3]
+#: Where Squall itself lies; in the same spelling as what is held against it.
+_OURS: Final = tuple(os.path.join(os.path.realpath(folder), "") for folder in OURS)
 
 
 def modules_of(topology: Topology) -> dict[str, Path]:
@@ -66,16 +67,9 @@ def file_of(name: str) -> str | None:
     if name == "__main__" or not isinstance(file, str) or not file.endswith(".py"):
         return None
     real = os.path.realpath(file)
-    if real.startswith(_INSTALLED) or "site-packages" in Path(real).parts:
+    if real.startswith((*_INSTALLED, *_OURS)) or "site-packages" in Path(real).parts:
         return None
-    return None if is_ours(real) else real
-
-
-def is_ours(file: str) -> bool:
-    """Whether a file belongs to a package of Squall."""
-    from worker.reports import OURS
-
-    return file.startswith((*OURS, str(_HOME / "squall_io") + os.sep))
+    return real
 
 
 def place_of(name: str) -> str | None:
