@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from squall_io.spark.manifest.layout import TABLE
 from squall_io.spark.manifest.tables import FolderTaken
 from squall_io.spark.stores import open_files
 from tests.hdfs_servers import HdfsServer
@@ -24,7 +25,7 @@ def test_a_table_on_hdfs_is_told_of_swept_and_its_files_are_verified(
         files.put_if_absent("day=1/theirs.txt", b"of others")
         with pytest.raises(FolderTaken, match=r"has files already \(day=1/theirs\.txt\)"):
             SinkTask(files, "word string, day string", partition_by=["day"])
-        assert not files.exists("_squall")
+        assert not files.exists(TABLE)
         files.delete("day=1")
         ended = SinkTask(files, "word string, day string", partition_by=["day"], topology="ended").next_name()
         files.put_if_absent(f"{ended.attempt(1)}/day=1/a.txt", b"left")
