@@ -74,6 +74,17 @@ def test_a_long_folder_is_listed_whole(hdfs: HdfsServer, hdfs_path: str, jvm: Jv
     assert by_webhdfs(hdfs, hdfs_path).list("many") == files.list("many")
 
 
+def test_a_table_at_whose_path_a_file_lies_is_refused_by_its_path(
+    hdfs: HdfsServer, hdfs_path: str, jvm: Jvm
+) -> None:
+    by_webhdfs(hdfs, hdfs_path).put_if_absent("a", b"1")
+    for files in (HadoopFiles(f"{hdfs_path}/a", jvm.lent()), by_webhdfs(hdfs, f"{hdfs_path}/a")):
+        with pytest.raises(FilesRefused, match=f"cannot list {hdfs_path}/a: it is a file; give another path"):
+            files.list("")
+    HadoopFiles(f"{hdfs_path}/b", jvm.lent()).put_if_absent("b/c", b"1")
+    assert [status.path for status in HadoopFiles(f"{hdfs_path}/b", jvm.lent()).list("b")] == ["b/c"]
+
+
 def test_safe_mode_is_named_and_may_pass(hdfs: HdfsServer, both: list[Files]) -> None:
     for files in both:
         files.put_if_absent("a", b"1")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import http.client
 import http.server
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -141,6 +143,8 @@ def serving(status: int, body: bytes) -> Iterator[str]:
     "status, body, kind, text",
     [
         (200, b"<html>the UI of something else</html>", FilesRefused, "does not answer as WebHDFS does"),
+        (200, b'{"FileStatuses": "of something else"}', FilesRefused, "does not answer as WebHDFS does"),
+        (200, b"", FilesRefused, "does not answer as WebHDFS does"),
         (401, b"<html>Kerberos</html>", FilesRefused, "HTTP status 401; this cluster wants a sign-in"),
         (404, b"not here", FilesRefused, "HTTP status 404"),
         (503, b"overloaded", FilesUnavailable, "HTTP status 503"),
@@ -160,6 +164,16 @@ def test_a_file_that_ends_early_is_not_taken_for_a_whole_one() -> None:
         for call in (files.read, files.digest):
             with pytest.raises(FilesUnavailable, match=r"cannot read hdfs://h:1/t/a: .*\(IncompleteRead\)"):
                 call("a")
+
+
+def test_a_certificate_that_is_not_trusted_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    def connect(connection: object) -> None:
+        raise ssl.SSLCertVerificationError("self-signed certificate")
+
+    monkeypatch.setattr(http.client.HTTPSConnection, "connect", connect)
+    files = WebHdfsFiles("hdfs://h:1/t", "https://h:9871", user="u")
+    with pytest.raises(FilesRefused, match=r"h:9871: .*self-signed certificate.* signed by an authority"):
+        files.exists("a")
 
 
 @pytest.mark.parametrize("address", ["", "host:port", "ftp://host:1", "http://host:1/webhdfs", "http://"])

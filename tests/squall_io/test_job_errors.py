@@ -47,7 +47,9 @@ OF_STORAGE = """An error occurred while calling o77.parquet.
 Caused by: java.net.ConnectException: Connection refused
 \tat java.base/sun.nio.ch.Net.connect(Net.java:579)
 """
-READING = "a.SparkException: [FAILED_READ_FILE.NO_HINT] Encountered error while reading file {}.  SQLSTATE: KD001"
+READING = (
+    "a.SparkException: [FAILED_READ_FILE.NO_HINT] Encountered error while reading file {}.  SQLSTATE: KD001"
+)
 WRITING = "a.SparkException: [TASK_WRITE_FAILED] Task failed while writing rows to {}. SQLSTATE: 58030"
 NOBODY = "Connection refused (ConnectException); is HDFS running there, and are host and port right?"
 

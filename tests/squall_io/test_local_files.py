@@ -53,6 +53,14 @@ def test_a_path_without_scheme_is_refused_where_hadoop_has_another_default(tmp_p
     assert open_files(str(tmp_path), conf={"spark.hadoop.fs.defaultFS": "file:///"}).list("") == []
 
 
+def test_a_table_at_whose_path_a_file_lies_is_refused_by_its_path(tmp_path: Path) -> None:
+    (tmp_path / "t").write_bytes(b"")
+    with pytest.raises(
+        FilesRefused, match=rf"cannot list file://{tmp_path}/t: .*; a file lies where a folder must be"
+    ):
+        LocalFiles(f"{tmp_path}/t").list("")
+
+
 @pytest.mark.parametrize("call", ["link", "replace", "fsync"])
 def test_no_half_made_file_is_left_when_the_system_refuses(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+import subprocess
 from importlib import metadata
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from squall_io.spark.session.java import (
     require_packages,
     version_in,
 )
-from squall_io.spark.session.jvm import locale_for_java
+from squall_io.spark.session.jvm import JavaProcess, locale_for_java
 
 
 def made_up_java(folder: Path, says: str, code: int = 0) -> Path:
@@ -124,3 +125,24 @@ def test_a_spark_home_of_another_version_is_told(tmp_path: Path) -> None:
 )
 def test_java_names_files_as_this_python_does(file_names: str, codeset: str, added: dict[str, str]) -> None:
     assert locale_for_java(file_names, codeset) == added
+
+
+def test_a_java_that_goes_on_writing_is_quoted_all_the_same() -> None:
+    process = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    java = JavaProcess(process)
+    try:
+
+        class Line(str):
+            """One after which another one is written before anybody can look at it."""
+
+            __slots__ = ()
+
+            def strip(self, chars: str | None = None) -> str:
+                java.lines.append("more")
+                return super().strip(chars)
+
+        java.lines.extend(Line(text) for text in ("starting", "Exception: no memory"))
+        assert java.why() == "Exception: no memory"
+        assert java.logged() == ""
+    finally:
+        java.stop()

@@ -87,13 +87,15 @@ class JavaProcess:
 
     def why(self) -> str:
         """What its output says of its end, in a line or two."""
-        said = [line.strip() for line in self.lines if line.strip() and not line.startswith("\tat ")]
+        lines = tuple(self.lines)  # at once: it may go on writing
+        said = [line.strip() for line in lines if line.strip() and not line.startswith("\tat ")]
         thrown = [line for line in said if "Exception" in line]
         return " / ".join((thrown or said)[-3:]) or "it said nothing"
 
     def logged(self) -> str:
         """The last error in its log; "" if there is none."""
-        errors = [line for line in self.lines if (found := _LINE.match(line)) and found.group(1) == "ERROR"]
+        lines = tuple(self.lines)
+        errors = [line for line in lines if (found := _LINE.match(line)) and found.group(1) == "ERROR"]
         return _LINE.sub("", errors[-1]) if errors else ""
 
     def _read(self) -> None:

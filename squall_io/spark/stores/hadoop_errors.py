@@ -54,6 +54,10 @@ _KNOWN: Final[dict[str, tuple[type[FilesError], str]]] = {
     "javax.security.sasl.SaslException": (FilesRefused, _SIGN_IN),
     "org.apache.hadoop.security.KerberosAuthException": (FilesRefused, _SIGN_IN),
     "java.net.UnknownHostException": (FilesRefused, _NO_HOST),
+    "java.security.cert.CertificateException": (
+        FilesRefused,
+        "is its certificate for this name, and signed by an authority that this machine trusts?",
+    ),
     "org.apache.hadoop.hdfs.protocol.FSLimitException": (FilesRefused, _NAME),
     "org.apache.hadoop.hdfs.protocol.QuotaExceededException": (FilesRefused, _QUOTA),
     # WebHDFS names an exception's own class alone.

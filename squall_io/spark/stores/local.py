@@ -186,7 +186,8 @@ class LocalFiles:
         try:
             yield
         except OSError as error:
-            what = f"cannot {call} {self.root}/{path}{rest}: {error.strerror or error}".replace("\n", " ")
+            place = f"{self.root}/{path}" if path else self.root
+            what = f"cannot {call} {place}{rest}: {error.strerror or error}".replace("\n", " ")
             if error.errno == errno.ENOENT:
                 raise FileMissing(what) from None
             if error.errno in _REFUSED:

@@ -16,6 +16,7 @@ import http.client
 import json
 import os
 import socket
+import ssl
 import string
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -36,6 +37,7 @@ _NO_ANSWER: Final[dict[type[Exception], str]] = {
     ConnectionRefusedError: "java.net.ConnectException",
     TimeoutError: "java.net.SocketTimeoutException",
     socket.gaierror: "java.net.UnknownHostException",
+    ssl.SSLCertVerificationError: "java.security.cert.CertificateException",
 }
 _SIGN_IN: Final = "this cluster wants a sign-in (Kerberos?), which WebHDFS does not do here"
 
@@ -53,9 +55,10 @@ class WebHdfsFiles(RenamingFiles):
         """What lies in a folder, by name."""
         what = self._what("list", folder)
         try:
-            found = self._ask(what, "GET", folder, "LISTSTATUS")["FileStatuses"]["FileStatus"]
+            answer = self._ask(what, "GET", folder, "LISTSTATUS")
         except FileMissing:
             return []
+        found = self._part(what, answer, "FileStatuses", "FileStatus")
         if len(found) == 1 and not found[0]["pathSuffix"]:
             raise FilesRefused(f"{what}: it is a file; give another path")
         return sorted((_status(folder, fields) for fields in found), key=lambda status: status.path)
@@ -112,7 +115,10 @@ class WebHdfsFiles(RenamingFiles):
             raise
         except FilesError:
             # An offset behind the end is an error there; of a file that is there, that is nothing to read.
-            if not offset or offset < self._ask(what, "GET", path, "GETFILESTATUS")["FileStatus"]["length"]:
+            if not offset:
+                raise
+            answer = self._ask(what, "GET", path, "GETFILESTATUS")
+            if offset < self._part(what, answer, "FileStatus", "length"):
                 raise
 
     def _slices(self, what: str, path: str, offset: int, length: int | None) -> Iterator[bytes]:
@@ -133,9 +139,21 @@ class WebHdfsFiles(RenamingFiles):
         try:
             return json.loads(body) if body else {}
         except ValueError:
-            raise FilesRefused(
-                f"{what}: {self._base} does not answer as WebHDFS does; is it the NameNode's web address?"
-            ) from None
+            raise self._no_webhdfs(what) from None
+
+    def _part(self, what: str, answer: Any, *names: str) -> Any:
+        """What an answer has under these names, one inside the other."""
+        try:
+            for name in names:
+                answer = answer[name]
+        except (KeyError, TypeError):
+            raise self._no_webhdfs(what) from None
+        return answer
+
+    def _no_webhdfs(self, what: str) -> FilesRefused:
+        return FilesRefused(
+            f"{what}: {self._base} does not answer as WebHDFS does; is it the NameNode's web address?"
+        )
 
 
 def base_of(address: str) -> str:
