@@ -189,4 +189,4 @@ def test_files_are_read_by_their_names_and_what_is_not_there_is_told(
     lost = run("--source", "lines=nothing.txt", "--output", "count=counts")
     assert lost.exit_code == 1
     assert "nothing.txt" in lost.output and "Traceback" not in lost.output and "org.apache" not in lost.output
-    assert "starting Spark" in lost.output
+    assert "starting Spark" not in lost.output
