@@ -6,7 +6,7 @@ turn: the other trees alone; the rows go to a batch bolt that takes as many at o
 What the sink's writing costs the others is the third beside the second. Both spouts begin when the sink is open. What was due
 in the first seconds is told apart: Java compiles what it will need, and takes both cores for that.
 
-    python benchmarks/spark_beside.py [--rate 50000] [--seconds 20] [--settle 10] [--rounds 3] [--batch-size 10000] [--hdfs]
+    python benchmarks/spark_beside.py [--rate 50000] [--seconds 15] [--settle 6] [--rounds 2] [--batch-size 10000] [--hdfs]
 """
 
 from __future__ import annotations
@@ -221,7 +221,8 @@ def print_found(name: str, found: Found) -> None:
     line = f"{name:>22}: {points} ms; the first seconds' p99 {at(found.early, 99):.2f}; {found.failed} failed"
     line += f"; worker {found.cpu:.0%} of a core"
     if found.rows is not None:
-        line += f"; {found.rows['emitted']:,} rows, at most {found.rows['latest'] * 1e3:.0f} ms late"
+        taken = found.rows["emitted"] / found.rows["took"]
+        line += f"; {taken:,.0f} rows/s taken, at most {found.rows['latest'] * 1e3:,.0f} ms late"
     print(line, flush=True)
     if found.sink is not None:
         sizes, seconds = found.sink["sizes"], found.sink["seconds"]
@@ -238,9 +239,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--rate", type=float, default=50_000.0, help="rows a second")
-    parser.add_argument("--seconds", type=float, default=20.0)
-    parser.add_argument("--settle", type=float, default=10.0)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=15.0)
+    parser.add_argument("--settle", type=float, default=6.0)
+    parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--batch-size", type=int, default=10_000)
     parser.add_argument("--hdfs", action="store_true", help="the table lies on HDFS; else on local files")
     given = parser.parse_args()
@@ -262,6 +263,9 @@ def main() -> None:
     worst = [[at(each.settled, 99) for each in runs] for runs in found]
     ratios = [with_sink / without for without, with_sink in zip(worst[1], worst[2])]
     told = (f"{name} {spread(p99, '.2f')}" for name, p99 in zip(VARIANTS, worst))
+    rates = [each.rows["emitted"] / each.rows["took"] for each in found[2] if each.rows is not None]
+    failed = sum(each.failed for runs in found for each in runs)
+    print(f"the sink took {spread(rates)} of {given.rate:,.0f} rows/s offered; {failed} failed in all runs")
     print(f"p99 of the others in ms: {'; '.join(told)}")
     print(f"the sink writes : a bolt takes them: {spread(ratios, '.2f')}")
 

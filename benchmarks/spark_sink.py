@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 SCHEMA = "word string, count bigint, at timestamp"
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 #: A size has so many rounds, if not told otherwise.
-ROUNDS = {1_000: 15, 10_000: 25, 100_000: 15, 1_000_000: 5}
+ROUNDS = {1_000: 11, 10_000: 21, 100_000: 13, 1_000_000: 5}
 #: Batches before the clock runs: Java compiles what is used often.
 WARM_UP = 15
 WARM_UP_ROWS = 10_000
@@ -246,8 +246,9 @@ def table_of(tups: Sequence[Tuple]) -> pyarrow.Table:
     return checker.table(columns)
 
 
-def print_size(count: int, seconds: dict[str, list[float]], parts: list[dict[str, float]]) -> None:
-    """What was measured for a size."""
+def print_size(count: int, seconds: dict[str, list[float]], parts: list[dict[str, float]]) -> list[str]:
+    """Print what was measured for a size; the sink beside Spark, for the summary."""
+    beside = []
     for way, values in seconds.items():
         rates = [count / value for value in values]
         millis = [value * 1e3 for value in values]
@@ -258,6 +259,7 @@ def print_size(count: int, seconds: dict[str, list[float]], parts: list[dict[str
         ratios = [other / own for own, other in zip(sink_seconds, seconds[way])]
         of_medians = statistics.median(seconds[way]) / statistics.median(sink_seconds)
         of_least = min(seconds[way]) / min(sink_seconds)
+        beside.append(f"{of_medians:.2f}")
         print(
             f"{'':>9} sink : {way}: {of_medians:.2f} of medians, {of_least:.2f} of the least;"
             f" round by round {spread(ratios, '.2f')}"
@@ -269,6 +271,7 @@ def print_size(count: int, seconds: dict[str, list[float]], parts: list[dict[str
     ]
     told.append(f"checkpoint {statistics.mean(each['checkpoint'] for each in parts) * 1e3:.1f} (mean)")
     print(f"{'':>9} the sink's parts, medians in ms: {', '.join(told)}", flush=True)
+    return beside
 
 
 def main() -> None:
@@ -289,9 +292,15 @@ def main() -> None:
             for place in found:
                 measure(place, tups[:WARM_UP_ROWS], given.rounds or WARM_UP)
                 print(f"\n{place.name}, {given.master}; median (least to greatest)")
+                beside = []
                 for count in given.sizes:
                     rounds = given.rounds or ROUNDS.get(count, 7)
-                    print_size(count, *measure(place, tups[:count], rounds))
+                    beside.append(print_size(count, *measure(place, tups[:count], rounds)))
+                sizes = ", ".join(f"{count:,}" for count in given.sizes)
+                own, plain = (", ".join(each) for each in zip(*beside))
+                print(
+                    f"{place.name}, {sizes} rows: the sink : (b) {own}; : Spark as it comes {plain}; of medians"
+                )
         print(f"\nload average at the end {', '.join(f'{value:.2f}' for value in os.getloadavg())}")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
