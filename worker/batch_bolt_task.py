@@ -75,9 +75,8 @@ class BatchBoltTask(BoltTask):
 
     def hand_over(self) -> None:
         """Give the gathered tuples to the user and settle them."""
-        tups = self.being_executed = (
-            self.gathered
-        )  # never in neither: the loop may ask for `held_roots` at any moment
+        # Never in neither: the loop may ask for `held_roots` at any moment.
+        tups = self.being_executed = self.gathered
         self.gathered, self.deadline, self.hurried = [], None, False
         if not tups:
             return
