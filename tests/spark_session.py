@@ -16,6 +16,10 @@ from tests.hdfs_servers import missing
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+#: Options of a Java for a short life: it compiles less, and has fewer threads. (Without them most of its processor time goes
+#: into compiling what a test runs once.)
+SMALL_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+
 
 def require_spark_here() -> None:
     """Skips where Java or PySpark is missing, but not in CI."""
@@ -32,7 +36,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     folder = tmp_path_factory.mktemp("spark")
     conf = {
         "spark.driver.memory": "768m",
-        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+        "spark.driver.extraJavaOptions": SMALL_JAVA,
         "spark.sql.shuffle.partitions": "2",
         "spark.hadoop.dfs.replication": "2",  # as many DataNodes as the tests' HDFS has
         "spark.sql.warehouse.dir": str(folder / "warehouse"),

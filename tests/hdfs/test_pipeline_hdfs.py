@@ -24,6 +24,7 @@ from squall.process_stat import all_processes
 from squall_io.spark.results.versions import kept_versions
 from squall_io.spark.stores import open_files
 from tests.hdfs_servers import HdfsServer
+from tests.spark_session import SMALL_JAVA
 from tests.squall_cli.run_process import ROOT, environment
 from tests.zookeeper_servers import eventually
 from topology_api import TopologyBuilder
@@ -35,7 +36,7 @@ SAMPLE = ROOT / "tests" / "examples" / "flights_sample.csv"
 CAP = 200.0
 SPARK = [
     *("--master", "local[1]", "--conf", "spark.driver.memory=512m", "--conf", "spark.sql.shuffle.partitions=1"),
-    *("--conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"),
+    *("--conf", f"spark.driver.extraJavaOptions={SMALL_JAVA}"),
 ]  # fmt: skip
 
 

@@ -12,13 +12,14 @@ from squall_io.spark.results.versions import kept_versions
 from squall_io.spark.stores import open_files
 from tests.hdfs_servers import HdfsServer
 from tests.spark.batches import SinkTask
+from tests.spark_session import SMALL_JAVA
 from tests.squall_cli.run_process import environment
 
 pytestmark = pytest.mark.slow
 
 SETTINGS = {
     "spark.driver.memory": "512m",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": SMALL_JAVA,
     "spark.hadoop.dfs.replication": "2",
     "spark.sql.shuffle.partitions": "1",
 }

@@ -22,6 +22,7 @@ import pytest
 from squall_io.spark.session.java import NotInstalled, require_java
 from tests.faults.leaks import MARK, processes
 from tests.hdfs_servers import missing
+from tests.spark_session import SMALL_JAVA
 from tests.zookeeper_servers import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -50,8 +51,6 @@ def topology():
 
 #: Seconds for one command: the longest ones install 600 MB, or run the whole demo.
 CAP = 900.0
-#: Java for a short life: it compiles less, and has fewer threads.
-SMALL_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1000)]
 

@@ -228,7 +228,8 @@ def test_without_pyspark_it_says_what_to_install(
     from squall_io.spark.session import java
 
     monkeypatch.setattr(java, "_version_of", lambda name: None)
-    monkeypatch.delitem(sys.modules, "pyspark", raising=False)  # tests before may have imported it, and left a session
+    # Tests before may have imported it, and left a session.
+    monkeypatch.delitem(sys.modules, "pyspark", raising=False)
     done = reprocess(job(), "--input", table, "--output", str(tmp_path / "out"))
 
     assert (done.exit_code, "Traceback" in done.output) == (1, False)
