@@ -32,6 +32,8 @@ __all__ = ["spark", "zookeeper", "zookeeper_root", "zookeeper_store"]
 settings.register_profile("ci", derandomize=True, print_blob=True, deadline=None)
 settings.register_profile("home", print_blob=True, deadline=None)
 settings.load_profile("ci" if os.environ.get("CI") == "true" else "home")
+#: For a Python on which they are tried again (`--hypothesis-profile again`): a Python that breaks a property breaks it soon.
+settings.register_profile("again", derandomize=True, print_blob=True, deadline=None, max_examples=25)
 
 # Under nohup and in some CI systems SIGHUP is ignored, in the background of a script SIGINT, and every process that a test
 # starts would inherit that.
