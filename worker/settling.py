@@ -10,7 +10,7 @@ Must not know: user code, credit.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from squall.transport.frames import Control, Held
@@ -22,8 +22,6 @@ from worker.xors import XorBatch, XorColumns
 
 #: What a task has left is brought to the trackers in portions of so many entries: a millisecond of a round, or two.
 PORTION: Final = 1024
-#: A round brings one portion, and of a long queue a part of so much: it must not grow as long as rounds do.
-SHARE: Final = 16
 
 
 class Settling:
@@ -39,6 +37,8 @@ class Settling:
         self.controls: dict[str, Control] = {}
         #: Portions that the next rounds bring to the trackers.
         self.waiting: deque[XorBatch | list[tuple[int, Failure]]] = deque()
+        #: The seconds that this took in the last round.
+        self.took = 0.0
         #: Signs of life for trackers here that are in the middle of a run.
         self.late_held: list[Held] = []
 
@@ -80,17 +80,21 @@ class Settling:
         else:
             self.bring(batch)
 
-    def advance(self) -> bool:
-        """Bring a round's share of what waits to the trackers; whether there was anything."""
-        waiting = self.waiting
-        if not waiting:
+    def advance(self, clock: Callable[[], float], seconds: float) -> bool:
+        """Bring a round's share of what waits to the trackers; whether there was anything. It is one portion, and more
+        for up to so many seconds: what the rest of a round takes. Else verdicts would wait for slow rounds until they are too late."""
+        if not self.waiting:
+            self.took = 0.0
             return False
-        for _ in range(1 + len(waiting) // SHARE):
-            self.bring(waiting.popleft())
+        began = clock()
+        self.bring(self.waiting.popleft())
+        while self.waiting and clock() - began < seconds:
+            self.bring(self.waiting.popleft())
+        self.took = clock() - began
         return True
 
     def finish(self) -> None:
-        """Bring everything that waits to the trackers: one of them may be about to end."""
+        """Bring everything that waits to the trackers: one of them may be about to end, or to look for what is too old."""
         while self.waiting:
             self.bring(self.waiting.popleft())
 
@@ -153,12 +157,7 @@ class Settling:
         late, self.late_held = self.late_held, []
         for held in late:
             self.held(held, now)
-        columns, task.late_xors = task.late_xors, []
-        for entry in columns:
-            task.tracker.merge(*entry)
-        failures, task.late_failures = task.late_failures, []
-        for root, failure in failures:
-            task.tracker.fail(root, failure)
+        task.take_late()
 
     def arrived(self, control: Control, now: float) -> None:
         """A control frame of another worker; signs of life first, so that they count before anything expires."""

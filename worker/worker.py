@@ -100,6 +100,8 @@ class Worker:
         #: When the clock was last looked at after a job in the loop.
         self.looked = clock.now()
         self.last_flush = clock.now()
+        #: The seconds of the last round of the loop, but for those of verdicts that had waited.
+        self.round_took = 0.0
         self.endings = Endings(self)
         self.cycles.is_idle = self.endings.cycle_idle
         #: What the transport tells of other workers.
@@ -257,7 +259,7 @@ class Worker:
                 self.queue(bolt)
         self.run_timers(now)
         bolts_ran = self.run_bolts()
-        settles = self.settling.advance()
+        settles = self.settling.advance(self.now, self.round_took)
         spouts_ran = self.run_spouts()
         busy |= bolts_ran or spouts_ran
         busy |= self.links.flush_retries()
@@ -267,6 +269,7 @@ class Worker:
             busy |= self.endings.advance(now)
         self.wake_bolts()
         self.send_controls()
+        self.round_took = self.now() - now - self.settling.took
         return busy
 
     def take_arrived(self, now: float) -> bool:
@@ -424,6 +427,8 @@ class Worker:
             if not task.end_called:
                 task.tick_due = True
                 self.queue(task)
+        if now >= timers.next_report or now >= timers.next_expiry:
+            self.settling.finish()  # no tree must time out, here or elsewhere, whose verdict is here
         if now >= timers.next_report:
             self.report_held(now)
         if now >= timers.next_expiry:

@@ -31,6 +31,8 @@ class World:
         #: Of each other tree that was acked: how many of the many had their verdict by then.
         self.between: list[int] = []
         self.batches: list[int] = []
+        #: What each call of `Pass` does.
+        self.dawdle: Callable[[], None] = lambda: None
 
 
 #: Components are pickled; this is theirs.
@@ -74,10 +76,10 @@ class Numbers(Spout):
 
 
 class Pass(Bolt):
-    """Does nothing."""
+    """Does nothing, and takes its time for it."""
 
     def execute(self, tup: Tuple) -> None:
-        pass
+        WORLD.dawdle()
 
 
 class Store(BatchBolt):
@@ -142,6 +144,18 @@ def test_acks_of_a_batch_come_in_portions_and_other_trees_get_theirs_between_the
     assert world.verdicts == [(number, "ack") for number in range(COUNT)]
 
 
+@pytest.mark.parametrize("hosts", [HERE, APART], ids=["here", "apart"])
+@pytest.mark.parametrize("way", ["ack", "mixed"])
+def test_no_verdict_waits_until_it_is_too_late_though_rounds_of_the_loop_are_slow(
+    world: World, hosts: dict[str, list[str]], way: str
+) -> None:
+    net = started(way, hosts)
+    assert net.run(20, lambda: bool(world.batches))
+    world.dawdle = lambda: net.clock.move_to(net.clock.now() + 8.0)  # type: ignore[attr-defined]  # a ManualClock
+    assert net.run(200, lambda: len(world.verdicts) == COUNT)
+    assert "timeout" not in {verdict for _, verdict in world.verdicts}
+
+
 @pytest.mark.parametrize("way", ["raise", "mixed"])
 def test_failures_of_a_batch_come_in_portions_and_each_tuple_has_one_verdict(world: World, way: str) -> None:
     net = started(way)
@@ -159,6 +173,21 @@ def test_a_worker_that_stops_between_two_portions_tells_the_acks_that_it_has(wor
     assert net.run(20, between_two_portions(world))
     net.nodes["w1"].worker.stop()
     assert sorted(world.verdicts) == [(number, "ack") for number in range(COUNT)]
+
+
+@pytest.mark.parametrize("way", ["ack", "raise"])
+def test_a_spout_in_the_middle_of_a_run_when_its_worker_stops_hears_the_verdicts_that_there_are(
+    world: World, way: str
+) -> None:
+    net = started(way)
+    assert net.run(20, between_two_portions(world))
+    worker = net.nodes["w1"].worker
+    for spout in worker.spouts:
+        spout.jobs = 1  # as if a thread of its own were in its `next_tuple`
+    worker.stop()
+    assert sorted(world.verdicts) == [
+        (number, "ack" if way == "ack" else "not today") for number in range(COUNT)
+    ]
 
 
 def test_a_spout_that_another_assignment_takes_away_between_two_portions_hears_the_acks(world: World) -> None:
