@@ -81,8 +81,11 @@ class Settling:
             self.bring(batch)
 
     def advance(self, clock: Callable[[], float], seconds: float) -> bool:
-        """Bring a round's share of what waits to the trackers; whether there was anything. It is one portion, and more
-        for up to so many seconds: what the rest of a round takes. Else verdicts would wait for slow rounds until they are too late."""
+        """Bring a round's share of what waits to the trackers; whether there was anything.
+
+        It is one portion, and more for up to so many seconds, which the rest of a round takes: with slow rounds verdicts would
+        come too late otherwise.
+        """
         if not self.waiting:
             self.took = 0.0
             return False
