@@ -267,6 +267,58 @@ def test_what_is_settled_last_is_written_though_the_task_is_killed_then(text: Pa
     )
 
 
+@pytest.mark.parametrize("emitted", [10, 60], ids=["the limit of pending trees", "the end of the source"])
+def test_while_nothing_more_may_be_emitted_acks_have_positions_written_once_a_second(
+    text: Path, fails: Fails, emitted: int
+) -> None:
+    time = Time()
+    ids: list[tuple[object, int]] = []
+    written: list[float] = []
+    task = task_of(text, time)
+    task.start()
+    while len(ids) < emitted or (emitted == 60 and not task.finished):
+        task.next(lambda values, message_id: ids.append(message_id))
+
+    def note(call: str, path: str) -> str:
+        if call == "replace":
+            written.append(time.now)
+        return ""
+
+    fails["now"] = note
+    for message_id in ids[:9]:
+        time.now += SAVE_SECONDS / 2
+        task.settle(message_id)
+    assert written == [1000 + SAVE_SECONDS * n for n in (1, 2, 3, 4)]
+    left: list[tuple[object, int]] = []
+    again = task_of(text, time, restart=1)  # the other one was killed: nothing is closed
+    again.start()
+    while not again.finished:
+        again.next(lambda values, message_id: left.append(message_id))
+    assert len(left) == 60 - 8, "what was acked when it was written last does not come again, all else does"
+
+
+def test_an_ack_does_not_try_at_once_again_to_write_what_could_not_be_written(
+    text: Path, fails: Fails
+) -> None:
+    time = Time()
+    ids: list[tuple[object, int]] = []
+    tried: list[float] = []
+    task = task_of(text, time)
+    task.start()
+    while not task.finished:
+        task.next(lambda values, message_id: ids.append(message_id))
+
+    def note(call: str, path: str) -> str:
+        tried.append(time.now - 1000)
+        return "before"
+
+    fails["now"] = note
+    for message_id in ids[:20]:
+        time.now += SAVE_SECONDS
+        task.settle(message_id)
+    assert tried == [1, 3, 7, 15], "the waits are 2, 4, 8 seconds"
+
+
 def test_a_position_that_could_not_be_written_is_written_later_though_nothing_has_changed_since(
     text: Path, fails: Fails
 ) -> None:

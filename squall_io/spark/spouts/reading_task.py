@@ -135,8 +135,7 @@ class ReadingTask:
     def next(self, emit: Emit) -> float | None:
         """Emit the next item; the seconds until the next call, or None: soon. What makes a unit unreadable is raised."""
         try:
-            if self._positions.changed and self._context.now() >= self._save_at:
-                self.save()
+            self._save_if_due()
             item = next(self._items, None)
             while item is None:
                 if not self._turn():
@@ -168,6 +167,8 @@ class ReadingTask:
             self._close_if_done(unit, name)
             if self.finished and not self._named:
                 self.save()
+            else:
+                self._save_if_due()  # `next` is not called at the limit of pending trees, nor after the end
 
     def save(self) -> None:
         """Write how far the task has come, if that has changed. While the store is away reading goes on."""
@@ -183,6 +184,10 @@ class ReadingTask:
         else:
             self._save_wait = SAVE_SECONDS
         self._save_at = context.now() + self._save_wait
+
+    def _save_if_due(self) -> None:
+        if self._positions.changed and self._context.now() >= self._save_at:
+            self.save()
 
     def close(self) -> None:
         """Write how far the task has come, and close everything."""
