@@ -32,18 +32,19 @@ if TYPE_CHECKING:
     from squall_io.spark.reading.summary import StreamSummary, TableSummary, Verification
     from squall_io.spark.stores import Store
 
-HELP = """Show what the table at PATH holds, a SparkSink's or a reprocessed one.
+HELP = """Show what the table at PATH holds, a SparkSink's or one of results.
 
 Without options it asks the manifest alone: that needs no Spark, and for a table on this machine no Java. --verify reads
 every committed file and compares its digest. --key has Spark count the rows that are replays of others.
---sweep deletes what topologies have left that ended in the middle of a batch.
+--sweep deletes what topologies have left that ended in the middle of a batch: those that have written nothing for a day, or
+for --older-than seconds. A sink that lives all the same writes its batch again; no row is lost.
 
 \b
 Examples:
   squall table hdfs://namenode:9000/warehouse/delays
   squall table /tmp/delays --verify
   squall table /tmp/delays --key carrier,hour --json
-  squall table /tmp/delays --sweep --older-than 3600 --dry-run
+  squall table /tmp/delays --sweep --dry-run
 
 Exit status: 0; 1 when something of the manifest cannot be read, or a file is not as it was committed; 2 wrong usage.
 """
@@ -63,7 +64,7 @@ WRITERS = (
 )
 VERSIONS = (
     Column("VERSION", number=True),
-    Column("JOB", elastic=True),
+    Column("MADE BY", elastic=True),
     Column("ROWS", number=True),
     Column("FILES", number=True),
     Column("SIZE", number=True),

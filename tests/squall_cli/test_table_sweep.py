@@ -8,6 +8,7 @@ import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -17,8 +18,10 @@ from squall_io.spark.manifest.claims import Superseded, read_claim
 from squall_io.spark.manifest.layout import BatchName
 from squall_io.spark.manifest.state import read_state
 from squall_io.spark.manifest.tables import RESULTS, Table, open_table
+from squall_io.spark.sink import life as sink_life
 from squall_io.spark.stores import Store, open_files
 from tests.spark.batches import SinkTask
+from tests.squall_io.sink_world import MadeUpWriter, SinkWorld
 
 SCHEMA = "word string, day string"
 MOMENT = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
@@ -100,6 +103,42 @@ def test_what_a_killed_topology_has_left_is_deleted_and_the_rest_stays(files: St
         .stdout.splitlines()[-1]
         .startswith("deleted: 3 files of 2 batches")
     )
+
+
+class LocalWriter(MadeUpWriter):
+    """Spark, as far as a sink sees it, on this machine's files."""
+
+    def write(self, rows: Any, folder: str) -> None:
+        """Write one file."""
+        place = Path(folder.removeprefix("file://"))
+        place.mkdir(parents=True)
+        (place / "part-0.txt").write_bytes(rows.text)
+
+
+@pytest.mark.parametrize("step", ["list", "move", "publish", "look"])
+def test_a_sink_that_lives_when_it_is_swept_goes_on_and_has_each_batch_there_once(
+    files: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    world = SinkWorld(monkeypatch)
+    monkeypatch.setattr(sink_life, "open_files", lambda path, **_: open_files(str(tmp_path / "counts")))
+    monkeypatch.setattr(sink_life, "TableWriter", lambda session, *_: LocalWriter(world, session))
+    life = world.life()
+    life.open()
+    swept: list[str] = []
+
+    def at(now: str) -> None:
+        if now == step and not swept:
+            swept.append(run("--sweep", "--older-than", "0").stdout)
+
+    world.at = at
+    for text in ("one", "two"):
+        life.tidy(life.commit(world.rows(1, text)))
+    life.close()
+    assert "\ndeleted: " in swept[0]
+    found = [file.path for entry in read_state(files).entries for file in entry.files]
+    assert [(tmp_path / "counts" / path).read_text() for path in found] == ["one", "two"]
+    assert run("--sweep", "--older-than", "0").stdout.splitlines()[-1] == "nothing to sweep"
+    assert sorted(path.name for path in (tmp_path / "counts").glob("*.txt")) == sorted(found)
 
 
 def test_with_an_age_what_is_younger_goes_too_and_json_has_all(files: Store, tmp_path: Path) -> None:

@@ -78,6 +78,47 @@ def test_no_half_made_file_is_left_when_the_system_refuses(
     assert not files.exists("a/b")
 
 
+def test_a_file_is_put_though_its_folder_or_what_it_is_made_of_is_deleted_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = LocalFiles(f"{tmp_path}/table")
+    links: list[str] = []
+    link = os.link
+
+    def disturbed(source: str, target: str) -> None:
+        links.append(target)
+        if len(links) == 1:
+            os.rmdir(os.path.dirname(target))
+        elif len(links) == 3:
+            os.unlink(source)
+        link(source, target)
+
+    os.makedirs(tmp_path / "table" / "folder")
+    monkeypatch.setattr(os, "link", disturbed)
+    assert files.put_if_absent("folder/file", b"content")
+    assert len(links) == 2
+    assert files.put_if_absent("folder/other", b"content")
+    assert [status.name for status in files.list("folder")] == ["file", "other"]
+    assert files.list(TMP) == []
+
+
+def test_a_folder_that_is_written_to_meanwhile_is_deleted_at_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = LocalFiles(f"{tmp_path}/table")
+    files.replace("folder/file", b"1")
+    rmdir, writes = os.rmdir, [b"2", b"3"]
+
+    def disturbed(path: Any, **more: Any) -> None:
+        if writes:
+            (tmp_path / "table" / "folder" / "file").write_bytes(writes.pop())
+        rmdir(path, **more)
+
+    monkeypatch.setattr(os, "rmdir", disturbed)
+    files.delete("folder")
+    assert writes == [] and not files.exists("folder")
+
+
 def test_a_file_system_without_hard_links_is_refused_with_what_helps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

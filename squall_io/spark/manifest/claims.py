@@ -5,7 +5,8 @@ fence of each epoch is there. The fence of epoch n names the batches of epoch n 
 listing that begins after claim n was put; whoever finds that it is missing may make it, and the first one put is it. See
 `commit` for why that is right.
 
-Who only wants to delete what a task has left that does not come back claims its seat, too (`retire`), and writes nothing.
+Who only wants to delete what a task has left that does not come back claims its seat, too (`retire`), and writes nothing. A
+task that lives after all takes it back (`take_back`), unless another one has claimed it.
 Must not know: Spark, what batches hold.
 """
 
@@ -49,6 +50,8 @@ class Claim:
     """Seconds since 1970."""
     retired: bool = False
     """Nobody writes in this epoch: it was put to end the one before it."""
+    token: str = ""
+    """By which a task that takes its seat back knows its own claim again, should the answer be lost."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +94,7 @@ def read_claim(files: Files, seat: Seat, epoch: int) -> Claim:
             str(fields["owner"]),
             float(fields["since"]),
             retired=bool(fields.get("retired", False)),
+            token=str(fields.get("token", "")),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise UnreadableRecord(path, f"is no claim of a Squall table: {error}") from None
@@ -126,11 +130,41 @@ def take_over(files: Files, seat: Seat, incarnation: tuple[int, int], owner: str
     return newest + 1
 
 
+def take_back(
+    files: Files, seat: Seat, epoch: int, incarnation: tuple[int, int], owner: str, now: float, token: str
+) -> int:
+    """Become the owner of a seat anew whose epoch was ended for nobody; its new epoch. `Superseded`: another task has it.
+
+    epoch: the last one that was ours. token: ours alone; a claim with it was put by an earlier try, whose answer was lost, and
+    nothing was ever written in its epoch.
+    """
+    record = {"incarnation": list(incarnation), "owner": owner, "since": now, "token": token}
+    while True:
+        listing = list_claims(files)
+        newest = listing.newest(seat)
+        for each in range(epoch + 1, newest + 1):
+            _require_nobodys(files, seat, each, incarnation, token)
+        if files.put_if_absent(claim_path(seat, newest + 1), seal(CLAIM, record)):
+            break
+    publish_fences(files, seat, newest + 1, listing)
+    return newest + 1
+
+
+def _require_nobodys(files: Files, seat: Seat, epoch: int, incarnation: tuple[int, int], token: str) -> None:
+    """See that an epoch is no other task's; `Superseded`."""
+    try:
+        claim = read_claim(files, seat, epoch)
+    except UnreadableRecord as problem:
+        raise Superseded(seat, epoch, f"a task whose claim {problem}") from None
+    if claim.incarnation > incarnation or not (claim.retired or claim.token == token):
+        raise Superseded(seat, epoch, _described(claim))
+
+
 def retire(files: Files, seat: Seat, epoch: int, owner: str, now: float) -> bool:
     """End an epoch, the newest, of a task that is taken for gone; whether it was us who did.
 
-    Should it live after all, it is superseded. The claim has the incarnation of the one before it: a task that is started anew
-    gets its seat back.
+    Should it live after all, it is superseded, and takes its seat back. The claim has the incarnation of the one before it: a
+    task that is started anew gets its seat back, too.
     """
     claim = _known_claim(files, seat, epoch)
     incarnation = (0, 0) if claim is None else claim.incarnation

@@ -51,12 +51,22 @@ count, and is deleted by the next sweeper too.
 *Who sweeps need not own the seat.* All that is asked of a sweeper is that claim and fence n + 1 are there before it looks what
 counts: from then on what it finds not to count never will. The next owner sees to that, a task of the same sink for one that is
 gone, and `squall table --sweep` for submissions that have ended, by a claim for nobody if there is none (see `ended`). Who was
-wrongly taken for dead finds the claim at step 3 or 6. Of a batch that counts all files that are not in its entry may be deleted
+wrongly taken for dead finds the claim at step 3 or 6.
+
+*Who lives, and finds after its own only claims for nobody, takes the seat back* (`claims.take_back`): it puts the next claim
+if absent, so the new epoch has one owner, too, and no other owner is superseded by it. Of the batch in hand, if its entry may
+have been put, it asks after that whether it counts (`state.has_counted`): named by fence n + 1, or in a checkpoint that is read
+after the fence, it counts for ever, and is acked. Else it never will, even if an entry arrives late: who puts it into a later
+checkpoint has seen it to count, so there was no claim n + 1 yet, and by the lemma the fence would name it, or a checkpoint
+before the fence have it. Then its rows are written again, as a batch of the new epoch, whose steps are these.
+
+Of a batch that counts all files that are not in its entry may be deleted
 at any time, without a claim: its owner is past step 4.
 
 **What may be there twice.** An owner that dies between 5 and 7 leaves a batch that counts and was not acked: its tuples are
 replayed, and their rows come again in a batch of the next owner. So does an owner whose entry was there when the fence was
-made, and which was superseded when it looked. `key=` removes those on reading.
+made, and which was superseded when it looked. `key=` removes those on reading. An owner that takes its seat back does not: it
+knows what became of its batch.
 
 **Who may only read** and finds a claim without its fence cannot make the fence; it takes all entries of the epoch for counted:
 those that were acked, and perhaps one more (`State.uncertain`).

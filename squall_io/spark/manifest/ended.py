@@ -3,8 +3,9 @@
 A table does not know which topologies run. It shows signs of life: what tasks of a submission have claimed, staged and
 committed, and when, by the file system's clock. A submission that has shown none for long is taken for ended. That is a guess,
 and no row may depend on it. So what might still be committed is fenced off first: its seat is claimed for nobody
-(`claims.retire`). Should its task live after all, it is superseded as any zombie is: what it commits then does not count, and
-is not acked. What is deleted after that can never count (see `commit`).
+(`claims.retire`). Should its task live after all, it finds the claim as any zombie does: what it commits in that epoch does not
+count, and is not acked. It takes its seat back and writes the batch again. What is deleted after that can never count (see
+`commit`).
 
 A batch that counts needs no claim: all of its files are in its entry, and its owner moves no others any more.
 Claims and fences stay, for zombies to find.

@@ -82,6 +82,20 @@ def require_readable(files: Files, state: State) -> State:
     return state
 
 
+def has_counted(files: Files, batch: BatchName) -> bool:
+    """Whether a batch counts of which an entry was put, or may have been, in an epoch that is over: it always will, or never.
+
+    `UnreadableRecord`: what would say so cannot be read.
+    The claim after its epoch was seen before this is called. Its fence comes first, and the checkpoint after it: see `commit`.
+    """
+    if batch.number in publish_fence(files, batch.seat, batch.epoch + 1):
+        return True
+    state = read_state(files)
+    if batch not in state.counted and state.checkpoint.unreadable:
+        raise state.checkpoint.unreadable[0]
+    return batch in state.counted
+
+
 @dataclass(frozen=True)
 class _Verdict:
     """What counts of a seat's epoch."""

@@ -3,6 +3,7 @@
 `table.json` is put once, by whoever writes first; the schemas are numbered and put if absent, so that two sinks that start at
 the same time with new columns agree on one order of them. Entries name the number of the schema that their rows have.
 A table is not made in a folder that has visible files already: who reads the folder would take them for the table's.
+Of a table of versions the record says only that it is one: how its rows are written is said by its first version.
 Must not know: rows, Spark's sessions, who owns what.
 """
 
@@ -21,7 +22,7 @@ from topology_api import SquallError
 
 KIND: Final = "table"
 SCHEMA_KIND: Final = "schema"
-#: What a table holds: batches of a stream, or versions of a reprocessed result.
+#: What a table holds: batches of a stream, or versions of a result.
 ROWS: Final = "rows"
 RESULTS: Final = "versions"
 #: Files of others that an error names.
@@ -80,19 +81,28 @@ def read_table(files: Files) -> Table:
 
 def open_table(files: Files, wanted: Table) -> Table:
     """Make the table, or find that it is as wanted; `TableMismatch` names both, `FolderTaken` what is in its place."""
-    if not find_table(files, wanted):
-        fields = {
-            "holds": wanted.holds,
-            "file_format": wanted.file_format,
-            "partition_by": list(wanted.partition_by),
-        }
-        if not files.put_if_absent(TABLE, seal(KIND, fields)):
-            find_table(files, wanted)
+    if not find_table(files, wanted) and not files.put_if_absent(TABLE, _record_of(wanted)):
+        find_table(files, wanted)
     return wanted
 
 
+def correct_table(files: Files, settled: Table) -> None:
+    """Have the record of a table of versions say what its first one has settled for good."""
+    if read_table(files) != settled:
+        files.replace(TABLE, _record_of(settled))
+
+
+def _record_of(table: Table) -> bytes:
+    fields = {
+        "holds": table.holds,
+        "file_format": table.file_format,
+        "partition_by": list(table.partition_by),
+    }
+    return seal(KIND, fields)
+
+
 def find_table(files: Files, wanted: Table) -> bool:
-    """Whether the table is there, as wanted; False: it may be made. `TableMismatch`, `FolderTaken`."""
+    """Whether the table is there, as wanted, or of versions, as wanted; False: it may be made. `TableMismatch`, `FolderTaken`."""
     try:
         there = read_table(files)
     except NoTable:
@@ -107,14 +117,19 @@ def find_table(files: Files, wanted: Table) -> bool:
                 f"{files.root} is no Squall table, and has files already ({', '.join(found[:_NAMED])}{more}), which whoever"
                 " reads the folder would take for rows of the table: give another path, or move them away"
             ) from None
-    if there != wanted:
-        raise TableMismatch(
-            f"{files.root} is a table already, and another one:\n"
-            f"  there:  {describe(there)}\n"
-            f"  wanted: {describe(wanted)}\n"
-            "Give another path, or write what the table has."
-        )
+    if there != wanted and not there.holds == wanted.holds == RESULTS:
+        raise mismatch(files, there, wanted)
     return True
+
+
+def mismatch(files: Files, there: Table, wanted: Table) -> TableMismatch:
+    """The error that names both."""
+    return TableMismatch(
+        f"{files.root} is a table already, and another one:\n"
+        f"  there:  {describe(there)}\n"
+        f"  wanted: {describe(wanted)}\n"
+        "Give another path, or write what the table has."
+    )
 
 
 def _visible_files(files: Files, folder: str) -> Iterator[str]:
@@ -133,7 +148,7 @@ def _visible_files(files: Files, folder: str) -> Iterator[str]:
 
 def describe(table: Table) -> str:
     """A table in one line."""
-    kind = "batches of a stream" if table.holds == ROWS else "versions of a reprocessed result"
+    kind = "batches of a stream" if table.holds == ROWS else "versions of a result"
     by = f"partitioned by {', '.join(table.partition_by)}" if table.partition_by else "not partitioned"
     return f"{kind}, {table.file_format}, {by}"
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from squall_io.spark.manifest.claims import Superseded
 from squall_io.spark.rows.checker import RowChecker
+from squall_io.spark.sink.errors import NotCommitted
 from squall_io.spark.sink.life import SinkLife
 from squall_io.spark.sink.rows import RowsOf
 from squall_io.spark.sink.settings import missing_fields, neighbour_problems, settings_of
@@ -28,6 +29,13 @@ __all__ = ["SparkSink"]
 #: Tuples that become Arrow's at once. A call of C lets no other thread go on, and a column of a million values is one of 20 ms;
 #: of this size it is none that the worker's loop would feel, and its values stay in the processor's cache.
 SLICE: Final = 4096
+
+#: What to do about another owner of the seat; said once, as an error of the component.
+_WHEN_SUPERSEDED: Final = (
+    "Usually its worker was taken for dead, another one has this task, and this one is ended soon. If tuples go on to fail,"
+    " see whether a copy of the cluster's store runs the topology a second time, and have its workers started anew:"
+    " squall rebalance"
+)
 
 #: Called with the name of each step that a sink takes outside, before it; tests freeze, kill and fail there.
 at_step: Callable[[str], None] = lambda step: None  # noqa: E731
@@ -96,6 +104,7 @@ class SparkSink(BatchBolt):
         self._rows_of = RowsOf(life.schema, settings.schema)
         self._checker = RowChecker(life.schema, settings.file_format, settings.partition_by)
         self._seconds = 0.0
+        self._told_superseded = False
         self._rows = context.counter("rows")
         self._batches = context.counter("batches")
         self._bad_rows = context.counter("bad rows")
@@ -111,7 +120,10 @@ class SparkSink(BatchBolt):
         try:
             commit = self._life.commit(table)
         except Superseded as error:
-            raise FailTuple(str(error)) from None
+            if self._told_superseded:
+                raise FailTuple(str(error)) from None
+            self._told_superseded = True
+            raise NotCommitted(f"{error}. {_WHEN_SUPERSEDED}") from None
         at_step("ack")
         self._life.tidy(commit)
         self._rows.add(table.num_rows)

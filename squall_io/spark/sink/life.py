@@ -1,26 +1,29 @@
 """A sink's task as the owner of its seat in a table: opens the table, commits batches, tries again while something is away.
 
 A batch that was begun to be published may be in the table, whatever was answered: from then on it is never given up, since its
-tuples would be replayed and their rows be there twice. Before that, what no patience helps against ends it.
+tuples would be replayed and their rows be there twice. Before that, what no patience helps against ends it. A seat that was
+claimed for nobody, by a sweep that took this task for ended, is taken back.
 Must not know: tuples.
 """
 
 from __future__ import annotations
 
 import os
+import secrets
 import socket
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from logging import Logger
 from typing import TYPE_CHECKING, Final
 
-from squall_io.spark.manifest.claims import Superseded, require_owner, take_over
+from squall_io.spark.manifest.claims import Superseded, require_owner, take_back, take_over
 from squall_io.spark.manifest.commit import BatchCommit, BatchConflict, BatchLost, Owner, is_data
 from squall_io.spark.manifest.envelopes import UnreadableRecord
 from squall_io.spark.manifest.files import FilesError
 from squall_io.spark.manifest.layout import BatchName, Seat
+from squall_io.spark.manifest.state import has_counted
 from squall_io.spark.manifest.sweep import delete_leftovers, sweep, sweep_gone
 from squall_io.spark.manifest.tables import ROWS, NumberedSchema, Table, agree_on_schema, open_table
 from squall_io.spark.manifest.upkeep import checkpoint_if_due
@@ -82,7 +85,10 @@ class SinkLife:
         self._session: SparkSession | None = None
         #: A call has failed: it is to be seen whether the session still works.
         self._suspect = False
+        #: Our epoch is over: the seat is to be taken back, if it is nobody's.
+        self._ended = False
         self._superseded: Superseded | None = None
+        self._token = secrets.token_hex(8)
         self._number = 0
         self._retries: Retries | None = None
 
@@ -226,9 +232,11 @@ class SinkLife:
                     retries.succeeded(f"batch {batch.name} is in {self._store.root}")
                     return commit
                 except Superseded as error:
-                    self._superseded = error
-                    self._log.error("%s", error)
-                    raise
+                    if self._ended:  # and it cannot be taken back
+                        self._superseded = error
+                        self._log.error("%s", error)
+                        raise
+                    self._ended = True
                 except Exception as error:
                     self._suspect = True
                     if isinstance(error, BatchLost):
@@ -277,6 +285,12 @@ class SinkLife:
     def _try(self, batch: _Batch, rows: pyarrow.Table) -> BatchCommit:
         """Go on with a batch where it is."""
         self._mend()
+        if self._ended:
+            self._take_back(batch)
+        if batch.name.epoch != self._own.epoch and self._counts_or_is_anew(batch):
+            assert batch.commit is not None
+            batch.commit.files = self._store
+            return batch.commit
         if batch.commit is None:
             batch.attempts += 1
             self._at("write")
@@ -300,6 +314,37 @@ class SinkLife:
             raise NotCommitted(STOPPED)
         batch.in_doubt |= step == "publish"
         self._at(step)
+
+    def _take_back(self, batch: _Batch) -> None:
+        """Become the owner of the seat anew, in the next epoch; `Superseded`: another task is it."""
+        self._step(batch, "claim")
+        context, ended = self._context, self._own.epoch
+        epoch = take_back(
+            self._store, self._seat, ended, context.incarnation, self._whose, time.time(), self._token
+        )
+        self._owner = replace(self._own, epoch=epoch)
+        self._number = 0
+        self._ended = False
+        self._log.warning(
+            "epoch %d of %s was ended, as if this task were gone (squall table --sweep, which takes for ended what has written"
+            " nothing for --older-than seconds); it goes on in epoch %d",
+            ended,
+            self._seat,
+            epoch,
+        )
+
+    def _counts_or_is_anew(self, batch: _Batch) -> bool:
+        """Whether a batch of an epoch of ours that is over counts; if not, it is a batch of this epoch now, to be written."""
+        if batch.in_doubt and has_counted(self._store, batch.name):
+            return True
+        batch.in_doubt = False
+        self._step(batch, "sweep")
+        sweep(self._store, self._seat, self._own.epoch)
+        self._number += 1
+        batch.name = BatchName(self._seat, self._own.epoch, self._number)
+        batch.attempts = 0
+        batch.commit = None
+        return False
 
     def _drop(self, batch: _Batch) -> None:
         """Delete what there is of a batch that was given up, as far as that is possible now."""

@@ -13,9 +13,10 @@ import hashlib
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Final
+from functools import partial
+from typing import Final, TypeVar
 
 from squall_io.spark.manifest.files import FileMissing, FilesRefused, FileStatus, FilesUnavailable
 from squall_io.spark.manifest.layout import TMP
@@ -38,6 +39,7 @@ _REFUSED: Final = {
     errno.ENOTSUP: "the file system has no hard links, by which a commit is made; give a path on another one",
     errno.ENOSYS: "the file system has no hard links, by which a commit is made; give a path on another one",
 }
+_T = TypeVar("_T")
 _SLICE: Final = 1 << 20
 #: How often a folder that others are deleting too is tried.
 _TRIES: Final = 20
@@ -67,7 +69,12 @@ class LocalFiles:
             while left:
                 entries = self._entries(left.pop())
                 found += entries
-                left += [entry.path for entry in entries if entry.is_folder]
+                # a link to a folder may lead in a circle
+                left += [
+                    each.path
+                    for each in entries
+                    if each.is_folder and not os.path.islink(self._at(each.path))
+                ]
         return sorted(found, key=lambda status: status.path)
 
     def exists(self, path: str) -> bool:
@@ -95,16 +102,16 @@ class LocalFiles:
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
         """Make a file, unless there is one."""
-        with self._told("write", path), self._written(path, data) as written:
-            return _name(written, self._at(path))
+        with self._told("write", path):
+            return self._finish(path, data, lambda written: _name(written, self._at(path)))
 
     def replace(self, path: str, data: bytes) -> None:
         """Make a file, or replace the one that is there."""
         target = self._at(path)
-        with self._told("write", path), self._written(path, data) as written:
-            _make_folder(os.path.dirname(target))
-            os.replace(written, target)
-            _sync_folder(os.path.dirname(target))
+        folder = os.path.dirname(target)
+        with self._told("write", path):
+            self._finish(path, data, lambda written: _into(folder, lambda: os.replace(written, target)))
+            _sync_names(folder)
 
     def move_if_absent(self, source: str, target: str) -> bool:
         """Rename a file, unless there is one of the new name. A crash in the middle leaves both names."""
@@ -135,6 +142,10 @@ class LocalFiles:
                     if not os.path.lexists(target):
                         return
                     # somebody deletes in there too, and was faster with some file
+                except OSError as error:
+                    if error.errno != errno.ENOTEMPTY:
+                        raise
+                    # somebody writes in there, and was faster
                 else:
                     return
             raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
@@ -162,23 +173,23 @@ class LocalFiles:
             return []
         return found
 
-    @contextmanager
-    def _written(self, path: str, data: bytes) -> Iterator[str]:
-        """A file that has the content, and another name; gone in the end."""
+    def _finish(self, path: str, data: bytes, act: Callable[[str], _T]) -> _T:
+        """Do with a file what gives it its name; it has the content, and another name, which is gone in the end.
+
+        Who sweeps may delete it, with its folder or alone: then it is written again.
+        """
         folder = self._at(TMP)
-        name = f"{folder}/{os.path.basename(path)}.{secrets.token_hex(8)}"
-        try:
+        for _ in range(_TRIES):
+            name = f"{folder}/{os.path.basename(path)}.{secrets.token_hex(8)}"
             try:
-                _write(name, data)
+                _into(folder, partial(_write, name, data))
+                return act(name)
             except FileNotFoundError:
-                _make_folder(folder)
-                _write(name, data)
-            yield name
-        except FileNotFoundError as error:
-            raise OSError(errno.EBUSY, "folders are deleted while they are written to") from error
-        finally:
-            with suppress(OSError):
-                os.unlink(name)
+                continue
+            finally:
+                with suppress(OSError):
+                    os.unlink(name)
+        raise OSError(errno.EBUSY, "files are deleted while they are written")
 
     @contextmanager
     def _told(self, call: str, path: str, rest: str = "") -> Iterator[None]:
@@ -196,8 +207,7 @@ class LocalFiles:
 
 
 def _status(path: str, entry: os.DirEntry[str]) -> FileStatus:
-    is_folder = entry.is_dir(follow_symlinks=False)  # a link to a folder may lead in a circle
-    found = entry.stat()  # of a link, what reading it gives
+    is_folder, found = entry.is_dir(), entry.stat()  # of a link, what is behind it
     return FileStatus(path, 0 if is_folder else found.st_size, is_folder, found.st_mtime)
 
 
@@ -212,14 +222,21 @@ def _write(name: str, data: bytes) -> None:
 def _name(file: str, name: str) -> bool:
     """Give a file one more name; whether that was absent. The name is on the disk when this returns."""
     folder = os.path.dirname(name)
-    try:
-        absent = _link(file, name)
-    except FileNotFoundError:
-        _make_folder(folder)
-        absent = _link(file, name)
+    absent = _into(folder, lambda: _link(file, name))
     if absent:
-        _sync_folder(folder)
+        _sync_names(folder)
     return absent
+
+
+def _into(folder: str, act: Callable[[], _T]) -> _T:
+    """Do what makes a file in a folder, which is made when it is not there: more than once, if others delete it meanwhile."""
+    for _ in range(_TRIES):
+        try:
+            return act()
+        except FileNotFoundError:
+            with suppress(FileNotFoundError):
+                _make_folder(folder)
+    return act()
 
 
 def _link(file: str, name: str) -> bool:
@@ -240,6 +257,12 @@ def _make_folder(folder: str) -> None:
     os.makedirs(folder, exist_ok=True)
     for each in made:
         _sync_folder(os.path.dirname(each))
+
+
+def _sync_names(folder: str) -> None:
+    """See to it that what has got its name in a folder keeps it, unless somebody has deleted it with the folder since."""
+    with suppress(FileNotFoundError):
+        _sync_folder(folder)
 
 
 def _sync_folder(folder: str) -> None:
