@@ -18,6 +18,7 @@ from pathlib import Path
 
 from local_cluster.driver import STOP_SECS
 from local_cluster.leftovers import PREFIX, note_owner, sweep
+from local_cluster.stamps import new_stamp
 from nimbus.counting import Statuses
 from nimbus.keyring import KeyRing
 from nimbus.master import SUPERVISOR_TIMEOUT, Nimbus
@@ -85,6 +86,7 @@ class ProcessEngine:
             clock,
             keyring=KeyRing(Registry(self.store), KeyPair.make(), NIMBUS_ID, lambda: asdict(make_keys())),
             supervisor_timeout_secs=supervisor_timeout_secs,
+            stamp=new_stamp,
         )
         self.statuses = Statuses(self.store, self.nimbus.counters, clock.now)
         #: Seconds that workers have at shutdown.

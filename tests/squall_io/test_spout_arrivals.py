@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import random
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -58,6 +61,19 @@ def kept(folder: Path) -> Counter[str]:
     return Counter(path.read_text().splitlines()) if path.exists() else Counter()
 
 
+def write(path: Path, text: str, at: float) -> None:
+    """A file that was written at this time."""
+    path.write_text(text)
+    os.utime(path, (at, at))
+
+
+@contextmanager
+def arrivals_of(inbox: Path) -> Iterator[Arrivals]:
+    """What one task knows of the files of an inbox."""
+    with open_files(str(inbox.parent)) as files, open_files(str(inbox.parent / "positions")) as positions:
+        yield Arrivals(files, source_of(str(inbox)), positions, 1024)
+
+
 def topology(inbox: Path, tasks: int = 2, path: str | None = None, **arguments: object) -> Topology:
     builder = TopologyBuilder("reader")
     spout = HdfsLines(path or str(inbox), split_bytes=1024, **arguments)  # type: ignore[arg-type]
@@ -98,7 +114,6 @@ def test_a_topology_that_is_submitted_again_reads_what_has_come_since_and_nothin
     for life in range(3):
         expected += Counter(put(inbox, f"life{life}", 50))
         with LocalCluster(simulated_time=True) as cluster:
-            cluster.advance(life)  # the time of a submission makes it another one
             positions = str(tmp_path / "positions")
             cluster.submit(topology(inbox, life + 1, follow=follow, positions=positions))
             cluster.advance(A_WHILE)
@@ -114,9 +129,8 @@ def test_a_topology_that_is_submitted_again_when_all_was_read_and_taken_away_has
     inbox: Path, tmp_path: Path
 ) -> None:
     expected = Counter(put(inbox, "a"))
-    for life in range(2):
+    for _ in range(2):
         with LocalCluster(simulated_time=True) as cluster:
-            cluster.advance(life)
             cluster.submit(topology(inbox, positions=str(tmp_path / "positions")))
             cluster.advance(A_WHILE)
             assert cluster.status("reader").state == "COMPLETED"
@@ -128,23 +142,86 @@ def test_what_was_read_to_its_end_can_be_followed_later(inbox: Path, tmp_path: P
     expected = Counter(put(inbox, "a"))
     for life, follow in enumerate((False, True, False)):
         with LocalCluster(simulated_time=True) as cluster:
-            cluster.advance(life)
             cluster.submit(topology(inbox, follow=follow, positions=str(tmp_path / "positions")))
             cluster.advance(A_WHILE)
         assert kept(inbox) == expected
         expected += Counter(put(inbox, f"after life {life}"))
 
 
-def test_a_file_that_is_being_written_is_taken_when_it_has_come_to_rest(inbox: Path, tmp_path: Path) -> None:
-    with open_files(str(tmp_path)) as files, open_files(str(tmp_path / "positions")) as positions:
-        arrivals = Arrivals(files, source_of(str(inbox)), positions, 1024)
+def test_a_file_that_is_being_written_is_taken_when_it_has_come_to_rest(inbox: Path) -> None:
+    with arrivals_of(inbox) as arrivals:
         assert arrivals.begin(None) == []
         for size in range(4):
-            (inbox / "slow").write_text("x" * size)
+            write(inbox / "slow", "x" * size, at=100)
             (inbox / "copied._COPYING_").write_text("half")
-            assert arrivals.look(tells=True) == []
-        assert arrivals.look(tells=True) == [FoundFile("in/slow", 3, 1024)]
-        assert arrivals.look(tells=True) == [] and not arrivals.problems
+            assert arrivals.look(tells=True, now=0) == []
+        write(inbox / "slow", "yyy", at=101)  # the same size, and not the same
+        assert arrivals.look(tells=True, now=0) == []
+        assert arrivals.look(tells=True, now=0) == [FoundFile("in/slow", 3, 1024, 101.0)]
+        assert arrivals.look(tells=True, now=0) == [] and not arrivals.problems
+
+
+def test_a_file_that_another_of_the_same_size_replaces_is_told_of_with_the_time(inbox: Path) -> None:
+    write(inbox / "a", "old\n", at=1_700_000_000)
+    with arrivals_of(inbox) as arrivals:
+        snapshot = arrivals.snapshot(now=0)
+        assert not arrivals.problems
+        (inbox / "a").unlink()
+        write(inbox / "a", "new\n", at=1_700_000_060)
+        assert arrivals.snapshot(now=0) == snapshot
+        (problem,) = arrivals.problems
+        assert f"{inbox}/a was written again at 2023-11-14 22:14:20+00:00, and has 4 bytes as before" in str(
+            problem
+        )
+
+
+def test_a_file_that_grows_on_and_on_is_told_of_again_ever_more_seldom_and_one_that_rests_is_not(
+    inbox: Path,
+) -> None:
+    for name in ("grows", "rests"):
+        write(inbox / name, "x", at=1)
+    with arrivals_of(inbox) as arrivals:
+        arrivals.snapshot(now=0)
+        write(inbox / "rests", "xx", at=2)
+        told = []
+        for now in range(10_000, 30_000, 5):
+            write(inbox / "grows", "x" * (now % 1000 + 2), at=now)
+            arrivals.look(tells=True, now=now)
+            told += [(now, str(problem)) for problem in arrivals.problems]
+            arrivals.problems.clear()
+    assert sum("/rests has 2 bytes, and had 1" in text for _, text in told) == 1
+    times = [now for now, text in told if "/grows has " in text]
+    assert len(told) == 1 + len(times)
+    waits = [after - before for before, after in pairwise(times)]
+    assert times[0] == 10_000 and waits[:6] == [60, 120, 240, 480, 960, 1920] and set(waits[6:]) == {3600}
+
+
+def test_what_was_added_while_a_file_was_not_told_of_is_told_in_the_end(inbox: Path) -> None:
+    write(inbox / "a", "x", at=1)
+    with arrivals_of(inbox) as arrivals:
+        arrivals.snapshot(now=0)
+        told = []
+        for now in (0, 5, 10, 59, 60, 65, 1000):
+            write(inbox / "a", "x" * min(now + 2, 12), at=min(now + 2, 12))
+            arrivals.look(tells=True, now=now)
+            told += [(now, str(problem).split(":")[1].split("/in/")[1]) for problem in arrivals.problems]
+            arrivals.problems.clear()
+    assert told == [(0, "a has 2 bytes, and had 1"), (60, "a has 12 bytes, and had 1")]
+
+
+def test_a_link_to_a_folder_is_no_file_to_read_and_one_that_is_named_is_followed(inbox: Path) -> None:
+    elsewhere = inbox.parent / "elsewhere"
+    expected = Counter(put(elsewhere, "there"))
+    (elsewhere / "circle").symlink_to(elsewhere)
+    (inbox / "link").symlink_to(elsewhere)
+    (inbox / "below").mkdir()
+    (inbox / "below" / "self").symlink_to(inbox)
+    for path, lines_there in ((inbox, Counter(put(inbox, "here"))), (inbox / "link", expected)):
+        with LocalCluster(simulated_time=True) as cluster:
+            cluster.submit(topology(inbox, path=str(path), follow=True))
+            cluster.advance(A_WHILE + 2 * RETRY_SECONDS)
+            assert kept(inbox) == lines_there and not cluster.status("reader").errors
+        (inbox.parent / "kept").unlink()
 
 
 def test_a_file_that_has_grown_since_and_one_that_cannot_be_read_are_told_of_once_and_others_are_read(
@@ -224,7 +301,7 @@ def test_whatever_tasks_find_and_whatever_gets_lost_their_lists_are_beginnings_o
             continue
     whole = FileList(MemoryFiles(store))
     whole.read()
-    assert whole.records >= 10 and len(whole.sizes) == len(whole.files) >= whole.records
+    assert whole.records >= 10 and len(whole.found) == len(whole.files) >= whole.records
     for task in (other, *tasks):
         assert whole.files[: len(task.files)] == task.files
         task._kept = MemoryFiles(store)
@@ -268,11 +345,11 @@ def test_what_a_submission_reads_is_what_its_first_task_has_found_though_others_
     put(inbox, "a")
     with open_files(str(tmp_path)) as files, open_files(str(tmp_path / "positions")) as positions:
         first, second = (Arrivals(files, source_of(str(inbox)), positions, 1024) for _ in range(2))
-        snapshot = first.snapshot()
+        snapshot = first.snapshot(now=0)
         put(inbox, "b")
-        assert second.snapshot() != snapshot
+        assert second.snapshot(now=0) != snapshot
         assert [file.path for file in first.begin(snapshot)] == ["in/a"]
         assert [file.path for file in second.begin(snapshot)] == ["in/a"]
         (inbox / "c.zip").write_bytes(b"x")
         with pytest.raises(UnreadableFile, match=r"in/c\.zip: lines are read from plain files"):
-            second.snapshot()
+            second.snapshot(now=0)

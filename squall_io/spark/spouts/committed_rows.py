@@ -233,7 +233,7 @@ class BatchUnits:
         if unknown:
             near = nearest(unknown[0], newest.schema.names)
             raise CannotStream(
-                f"the table at {root} has no column {listed(unknown)}{near}. It has: {newest.schema}"
+                f"the table at {root} has no column {listed(unknown)} (it has {newest.schema}){near}"
             )
         self._schemas = {0: newest.schema}
 

@@ -31,6 +31,8 @@ class FoundFile(NamedTuple):
     path: str
     size: int
     split_bytes: int
+    modified: float = 0.0
+    """Seconds since 1970, by the file system's clock."""
 
 
 class FileList:
@@ -39,8 +41,8 @@ class FileList:
     def __init__(self, kept: Files) -> None:
         self._kept = kept
         self.files: list[FoundFile] = []
-        #: Of each file in the list, by its path.
-        self.sizes: dict[str, int] = {}
+        #: The files in the list, by their paths.
+        self.found: dict[str, FoundFile] = {}
         #: The number of the last record that was taken in.
         self.records = 0
 
@@ -63,7 +65,7 @@ class FileList:
         files = list(found)
         while True:
             self.read()
-            new = [file for file in files if file.path not in self.sizes]
+            new = [file for file in files if file.path not in self.found]
             if not new:
                 return
             number = self.records + 1
@@ -79,14 +81,17 @@ class FileList:
         path = f"{self._kept.root}/{_path(number)}"
         fields = unseal(KIND, self._kept.read(_path(number)), path)
         try:
-            files = [FoundFile(str(name), int(size), int(pieces)) for name, size, pieces in fields["files"]]
+            files = [
+                FoundFile(str(name), int(size), int(pieces), float(modified))
+                for name, size, pieces, modified in fields["files"]
+            ]
             known = len(self.files) - int(fields["before"])
             if not 0 <= known <= len(files):
                 raise ValueError(f"it begins at file {fields['before']}, and {len(self.files)} are known")
         except (KeyError, TypeError, ValueError) as error:
             raise UnreadableRecord(path, f"is no record of a reader's files: {error!r}") from None
         self.files += files[known:]
-        self.sizes.update((file.path, file.size) for file in files[known:])
+        self.found.update((file.path, file) for file in files[known:])
         self.records = number
 
 

@@ -48,7 +48,7 @@ FIELDS: Final = ("line", "file", "offset")
 ERRORS: Final = ("strict", "replace", "ignore", "backslashreplace", "surrogateescape")
 SMALLEST_SPLIT: Final = 1 << 10
 LARGEST_SPLIT: Final = 1 << 40
-#: Seconds between two looks for files that have come; what two looks in a row find of one size is taken for whole.
+#: Seconds between two looks for files that have come; what two looks in a row find the same is taken for whole.
 LOOK_SECONDS: Final = 5.0
 #: All splits are one series.
 _SERIES: Final = ""
@@ -160,7 +160,7 @@ class SplitUnits:
 
     def snapshot(self) -> Mapping[str, Any]:
         """The files that are there; nothing of the sort when they are followed."""
-        return {} if self._spout.follow else self._files_found.snapshot()
+        return {} if self._spout.follow else self._files_found.snapshot(self._opened_by.now())
 
     def units(self, snapshot: Mapping[str, Any]) -> Iterable[Unit]:
         """A unit for each split of the files that are to be read so far."""
@@ -169,12 +169,12 @@ class SplitUnits:
 
     def more(self) -> tuple[Iterable[Unit], float] | None:
         """The splits of files that have come; None unless they are followed."""
-        found, context = self._files_found, self._context
+        found, context = self._files_found, self._opened_by
         if found.problems:
             raise found.problems.popleft()
         if not self._spout.follow:
             return None
-        return self._cut(found.look(tells=context is not None and not context.index)), LOOK_SECONDS
+        return self._cut(found.look(context.index == 0, context.now())), LOOK_SECONDS
 
     def _cut(self, files: Iterable[FoundFile]) -> list[Unit]:
         first = len(self._splits)
@@ -189,6 +189,11 @@ class SplitUnits:
     def _opened(self) -> Store:
         assert self._files is not None, "opened first"
         return self._files
+
+    @property
+    def _opened_by(self) -> Context:
+        assert self._context is not None, "opened first"
+        return self._context
 
     @property
     def _files_found(self) -> Arrivals:
@@ -253,8 +258,7 @@ class SplitUnits:
 
     def _left_out(self, why: str, whole: str, place: int, after: int, unit: Unit) -> Iterator[Item]:
         """Count a line that no tuple is made of; the first one of each split is an error to report."""
-        if self._context is not None:
-            self._context.counter("lines left out").add()
+        self._opened_by.counter("lines left out").add()
         if unit not in self._told:
             self._told.add(unit)
             yield (

@@ -142,7 +142,7 @@ def _hidden(path: str) -> bool:
 
 def splits_of(files: Iterable[FoundFile]) -> Iterator[Split]:
     """The splits, in the order of files and places."""
-    for path, size, split_bytes in files:
-        step = max(size, 1) if path.endswith(PACKED) else split_bytes
-        for start in range(0, size, step):
-            yield Split(path, start, min(start + step, size), size)
+    for file in files:
+        step = max(file.size, 1) if file.path.endswith(PACKED) else file.split_bytes
+        for start in range(0, file.size, step):
+            yield Split(file.path, start, min(start + step, file.size), file.size)
