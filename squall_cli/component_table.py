@@ -135,7 +135,13 @@ def layouts(without: Collection[str] = ()) -> tuple[Layout, ...]:
 
 def rows_of(components: Mapping[str, ComponentStatus], rates: Mapping[str, float | None]) -> list[Row]:
     """A row for each component, in the order of declaration."""
-    return [Row(name, component, rates.get(name)) for name, component in components.items()]
+    return [Row(name, with_left(component), rates.get(name)) for name, component in components.items()]
+
+
+def with_left(component: ComponentStatus) -> ComponentStatus:
+    """As people are told of it: trees that a stop cut off had no verdict, so they are left, and have not failed."""
+    stopped = component.failures.get("stopped", 0) if component.kind == "spout" else 0
+    return replace(component, failed=component.failed - stopped, pending=component.pending + stopped)
 
 
 def layout_for(rows: Sequence[Row], width: int, every: Sequence[Layout]) -> tuple[Layout, int]:

@@ -57,8 +57,17 @@ class ErrorFeed:
 
     def has_shown(self, text: str, status: TopologyStatus) -> bool:
         """Whether a report with this text was among what `fresh` gave, however often it has been seen since."""
-        shown = (report for report in status.errors if place_of(report) in self.seen)
-        return any(text in (report.render(), replace(report, times=1).render()) for report in shown)
+        return any(_is(report, text) for report in status.errors if place_of(report) in self.seen)
+
+
+def report_told(status: TopologyStatus) -> ErrorReport | None:
+    """The report of what a topology failed of, None when it failed of something else."""
+    return next((report for report in status.errors if status.error and _is(report, status.error)), None)
+
+
+def _is(report: ErrorReport, text: str) -> bool:
+    """Whether a text is a report, however often that has been seen since."""
+    return text in (report.render(), replace(report, times=1).render())
 
 
 def troubles(status: TopologyStatus) -> list[Trouble]:

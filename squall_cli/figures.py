@@ -98,6 +98,16 @@ def cropped(text: str, width: int) -> str:
     return line if len(line) <= width else line[: max(0, width - 1)] + "…"
 
 
+def cropped_inside(text: str, width: int) -> str:
+    """The text on one line of at most `width` characters; what is left out is its middle, for errors say at their end what to
+    do next."""
+    line = " ".join(text.split())
+    if len(line) <= width:
+        return line
+    end = max(0, width - 1) // 2
+    return f"{line[: max(0, width - 1) - end]}…{line[len(line) - end :]}"
+
+
 def _three_digits(number: float) -> str:
     if number < 9.995:
         return f"{number:.2f}"

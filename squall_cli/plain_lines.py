@@ -9,6 +9,7 @@ from typing import IO
 
 from squall.status import ComponentStatus
 from squall_cli import figures
+from squall_cli.component_table import with_left
 from squall_cli.error_feed import troubles
 from squall_cli.views import Moment
 
@@ -16,6 +17,8 @@ from squall_cli.views import Moment
 EVERY = 3.0
 #: Components told of in one line; of more the first.
 MOST = 12
+#: Characters of an error that is counted; the report of it was written in full.
+MOST_TROUBLE = 300
 
 
 class PlainLines:
@@ -36,7 +39,10 @@ class PlainLines:
         errors = sum(component.errors for component in moment.status.components.values())
         if errors > self.errors_told:
             for trouble in troubles(moment.status):
-                write(self.notices, f"{figures.plural(trouble.count, 'error')} in {trouble.line}")
+                write(
+                    self.notices,
+                    f"{figures.plural(trouble.count, 'error')} in {figures.cropped_inside(trouble.line, MOST_TROUBLE)}",
+                )
             self.errors_told = errors
 
     def say(self, text: str) -> None:
@@ -73,6 +79,7 @@ def progress_line(moment: Moment) -> str:
 
 def component_text(name: str, component: ComponentStatus, rate: float | None) -> str:
     """One component's part of the line."""
+    component = with_left(component)
     spout = component.kind == "spout"
     number, what = (component.emitted, "emitted") if spout else (component.executed, "executed")
     facts = [f"{number:,} {what}"]

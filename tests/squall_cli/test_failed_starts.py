@@ -33,6 +33,16 @@ def test_what_differs_only_in_numbers_is_the_same_error() -> None:
     assert FailedStarts().last_word(reports) == reports[-1]
 
 
+def test_what_differs_in_an_address_is_another_error_and_two_in_turn_each_come_to_their_last_word() -> None:
+    texts = ("OSError: hdfs://nn1:9000 is away", "OSError: hdfs://nn2:9000 is away")
+    starts = FailedStarts()
+    first, second = (failed(float(n), text) for n, text in enumerate(texts))
+    for seen in (1, 2):
+        turns = [replace(each, time=each.time + 2 * seen, times=seen) for each in (first, second)]
+        assert starts.last_word(turns) is None
+    assert starts.last_word([replace(first, time=9.0, times=3)]) == replace(first, time=9.0)
+
+
 @pytest.mark.parametrize(
     "others",
     [
