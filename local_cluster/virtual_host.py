@@ -135,6 +135,7 @@ class VirtualHost:
         staying = {(place.worker, place.incarnation) for place in assignment.placements}
         gone: list[Worker] = []
         for worker in list(hosted.workers.values()):
+            hosted.finished |= exhausted(worker)  # a worker that stays may lose a spout
             place = self.placement(hosted, worker.name)
             if place is None or (place.worker, place.incarnation) not in staying:
                 gone.append(worker)
@@ -222,7 +223,7 @@ class VirtualHost:
         worker.stop()
         for _, component, index in worker.plan.own_tasks:
             shutil.rmtree(worker.plan.scratch(component, index), ignore_errors=True)
-        hosted.finished |= {spout.id for spout in worker.spouts if spout.finished and not spout.pending}
+        hosted.finished |= exhausted(worker)
         self.count(hosted, worker)
         incarnation = hosted.incarnations.pop(worker)
         hosted.workers.pop(worker.name, None)
@@ -281,3 +282,8 @@ class VirtualHost:
         """Stop everything at once."""
         for hosted in self.hosted.values():
             self.stop_workers(hosted)
+
+
+def exhausted(worker: Worker) -> set[int]:
+    """The spouts of a worker that have nothing more to do, ever."""
+    return {spout.id for spout in worker.spouts if spout.exhausted}

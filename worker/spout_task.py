@@ -132,8 +132,8 @@ class SpoutTask(Task):
 
     @property
     def exhausted(self) -> bool:
-        """Whether the source has ended and every tree has had its verdict. That of a stop is none: what it cut off comes again,
-        so the source has not ended for whoever opens the spout next. While verdicts are being given they are in nobody's list."""
+        """Whether the source has ended and every tree has had its verdict; while verdicts are being given they are in no list.
+        "stopped" is no verdict: what a stop cut off is to come again, so whoever opens the spout next has to read it."""
         if not (self.finished and self.opened) or "stopped" in self.given_up:
             return False
         at_rest = self.closed if self.stopped else not self.busy
