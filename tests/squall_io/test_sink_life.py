@@ -96,6 +96,18 @@ def test_a_store_that_is_away_at_any_call_of_a_batch_is_waited_for(
         assert world.left() == set()
 
 
+def test_a_sink_that_opens_says_what_it_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = SinkWorld(monkeypatch)
+    said: dict[str, str] = {}
+    world.at = lambda step: said.update({step: world.waits_for})
+    opened(world)
+    assert (said["open"], said["claim"], said["warm"]) == (
+        "the table is opened",
+        "the table is opened",
+        "Spark's first write",
+    )
+
+
 def test_what_is_waited_for_and_for_how_long_is_said_until_it_is_there(world: SinkWorld) -> None:
     life = opened(world)
     said: list[str] = []

@@ -113,9 +113,18 @@ class SinkLife:
         """
         try:
             retries = self._new_retries(f"the table {self._settings.path} cannot be opened", START_SECONDS)
-            for step in (self._borrow, self._reach, self._agree, self._take_over, self._sweep, self._warm_up):
+            for step, doing in (
+                (self._borrow, "Spark starts"),
+                (self._reach, "the table is opened"),
+                (self._agree, "the table is opened"),
+                (self._take_over, "the table is opened"),
+                (self._sweep, "what was left is deleted"),
+                (self._warm_up, "Spark's first write"),
+            ):
+                self._progress(doing)
                 self._insist(step, retries)
             retries.succeeded(f"the table {self._settings.path} is open")
+            self._progress("")
         except BaseException:
             self.close()
             raise
