@@ -17,6 +17,7 @@ from squall_io.spark.manifest.files import FilesUnavailable
 from squall_io.spark.manifest.layout import BatchName, Seat
 from squall_io.spark.sink import life as sink_life
 from squall_io.spark.sink import retries
+from squall_io.spark.sink.errors import NotCommitted
 from squall_io.spark.stores.gateway import Jvm
 from tests.hdfs.sink_tasks import ROWS, Killed, Task, check, watched
 from tests.hdfs_servers import HdfsServer
@@ -193,7 +194,7 @@ def test_a_frozen_owner_that_goes_on_after_a_new_one_took_over_is_not_acked_and_
         successor.write(10 * restart + 1)
         acked.add(10 * restart + 1)
         outcome = zombie.thaw()
-        assert isinstance(outcome, FailTuple) and "was taken over by" in str(outcome), (step, outcome)
+        assert isinstance(outcome, NotCommitted) and "was taken over by" in str(outcome), (step, outcome)
         with pytest.raises(FailTuple, match="was taken over by"):
             owner.write(10 * restart + 2)  # and none of its later batches either
         owner = successor

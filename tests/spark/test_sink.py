@@ -14,8 +14,8 @@ import pytest
 from local_cluster import LocalCluster, bolt_run
 from local_cluster.testing import Pause, run_bolt
 from squall_io.spark import SparkSink, read_committed
-from squall_io.spark.manifest.claims import take_over
-from squall_io.spark.manifest.layout import STAGING, Seat
+from squall_io.spark.manifest.claims import list_claims, take_over
+from squall_io.spark.manifest.layout import STAGING
 from squall_io.spark.manifest.state import read_state
 from squall_io.spark.sink import bolt as sink
 from squall_io.spark.stores import open_files
@@ -138,18 +138,19 @@ def test_a_session_of_another_master_is_refused_with_both_named(spark: SparkSess
 def test_a_superseded_task_fails_its_batches_and_leaves_nothing(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seat = Seat.of("run_bolt", "bolt", 0)
-
     def at(step: str) -> None:
         if step == "move":
             monkeypatch.setattr(sink, "at_step", lambda step: None)
             with open_files(str(tmp_path)) as files:
+                [seat] = list_claims(files).seats
                 take_over(files, seat, (9, 0), "another", 0.0)
 
     monkeypatch.setattr(sink, "at_step", at)
     given = [("a", number) for number in range(4)]
     run = run_bolt(SparkSink(str(tmp_path), SCHEMA, batch_size=2), given, source_fields=FIELDS)
-    taken = "run_bolt.bolt.0 was taken over by another, incarnation 9.0: what this task writes does not count any more"
+    taken = (
+        ".bolt.0 was taken over by another, incarnation 9.0: what this task writes does not count any more"
+    )
     assert run.acked() == [] and len(run.failed()) == len(given)
     assert all(taken in failure.error for _, failure in run.failed())
     [error] = run.errors  # of the first batch alone
