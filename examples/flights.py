@@ -4,7 +4,8 @@
     squall run examples/flights.py -- /tmp/flights
     squall table /tmp/flights/delays
     squall reprocess examples/reprocess_recount.py --input /tmp/flights/flights --output /tmp/flights/recounted --key id
-    python examples/flights.py /tmp/flights/recounted delays.png       # draws it; pip install matplotlib
+    pip install matplotlib
+    python examples/flights.py /tmp/flights/recounted delays.png       # draws it
 
 It teaches the Spark sink. `SparkSink` is a batch bolt: its tuples are acked when their rows are in the table for good,
 whatever dies meanwhile, so each flight is there. Two sinks of a worker share one Spark. The path may as well be
@@ -74,7 +75,8 @@ class Flights(Spout):
         hour = datetime.fromisoformat(row["time_hour"].replace("Z", "+00:00"))
         delay = None if row["dep_delay"] in ("NA", "") else int(float(row["dep_delay"]))
         place = (row["carrier"], int(row["flight"]), row["origin"], row["dest"])
-        self.emit((number, hour, *place, delay, f"{hour:%Y-%m}"), message_id=number)
+        month = f"{row['year']}-{int(row['month']):02}"  # of the day in New York; hour is in UTC
+        self.emit((number, hour, *place, delay, month), message_id=number)
 
 
 class DelaysByHour(Bolt):
@@ -126,28 +128,46 @@ def topology(path="flights", data=None, master=None):
 
 def plot(spark, table, picture):
     """Draw the mean delay of each carrier in each hour of the day."""
-    from matplotlib import pyplot
     from pyspark.sql import functions as F
 
     spark.conf.set("spark.sql.session.timeZone", "America/New_York")
-    rows = read_committed(spark, table).withColumn("hour", F.hour("hour"))
+    rows = read_committed(spark, table).groupBy("carrier", F.hour("hour").alias("hour"))
     mean = F.try_divide(F.sum("minutes"), F.sum("flights") - F.sum("cancelled"))
-    delays = rows.groupBy("carrier").pivot("hour").agg(mean).orderBy("carrier")
-    carriers, *hours = zip(*delays.collect())
-    shown = [[float("nan") if delay is None else delay for delay in row] for row in zip(*hours)]
+    draw({(row.carrier, row.hour): row.mean for row in rows.agg(mean.alias("mean")).collect()}, picture)
+
+
+def draw(delays, picture):
+    """delays: minutes by carrier and hour; None where all flights were cancelled, which leaves the cell empty."""
+    import numpy
+    from matplotlib import pyplot
+
+    delays = {key: minutes for key, minutes in delays.items() if minutes is not None}
+    if not delays:
+        sys.exit("there is nothing to draw: no flight has left")
+    carriers = sorted({carrier for carrier, _ in delays})
+    hours = range(min(hour for _, hour in delays), max(hour for _, hour in delays) + 1)
+    shown = [[delays.get((carrier, hour), numpy.nan) for hour in hours] for carrier in carriers]
+    most = numpy.nanpercentile(shown, 95)  # else one cell of few flights makes all others pale
     figure, axes = pyplot.subplots(figsize=(9, 5), layout="constrained")
-    image = axes.imshow(shown, aspect="auto", cmap="magma_r")
-    axes.set_xticks(range(len(hours)), delays.columns[1:])
+    image = axes.imshow(shown, aspect="auto", cmap="magma_r", vmax=most)
+    axes.set_facecolor("lightgrey")
+    axes.set_title("Flights from New York: delay by airline and hour")
+    axes.set_xticks(range(len(hours)), hours)
+    axes.set_xlabel("scheduled hour, New York; grey: no flight has left")
     axes.set_yticks(range(len(carriers)), carriers)
-    axes.set_xlabel("scheduled hour, New York")
-    figure.colorbar(image, label="mean delay at departure, minutes")
+    axes.set_ylabel("airline")
+    label = "mean delay at departure, minutes (black: the longest 5%)"
+    figure.colorbar(image, label=label, extend="max")
     figure.savefig(picture, dpi=150)
 
 
 if __name__ == "__main__":
     if len(sys.argv) != 3:
         sys.exit("usage: python examples/flights.py TABLE PICTURE.png")
+    if importlib.util.find_spec("matplotlib") is None:
+        sys.exit("a picture needs matplotlib: pip install matplotlib")
     from squall_io.spark.session.sessions import shared_session
 
     with shared_session() as lease:
         plot(lease.session, whole(sys.argv[1]), sys.argv[2])
+    print(f"{os.path.abspath(sys.argv[2])} is drawn")

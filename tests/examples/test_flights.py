@@ -44,6 +44,16 @@ def test_every_flight_is_emitted_once_with_its_delay_or_none_when_it_was_cancell
     assert Counter(flight[2] for flight in flights).keys() == {"9E", "US"}
 
 
+def test_the_month_of_a_flight_is_that_of_its_day_in_new_york(example: Any, tmp_path: Path) -> None:
+    titles = SAMPLE.read_text().splitlines()[0]
+    data = tmp_path / "flights.csv"
+    data.write_text(f"{titles}\n2013,12,31,2359,0,B6,745,JFK,PSE,2014-01-01T04:00:00Z\n")
+    [flight] = without_sinks(example, data).emitted("flights")
+
+    assert flight[1] == datetime(2014, 1, 1, 4, tzinfo=timezone.utc)
+    assert flight[7] == "2013-12"
+
+
 def test_the_counts_of_all_rows_of_an_hour_are_those_of_a_plain_loop_and_late_ones_have_a_row_of_their_own(
     example: Any,
 ) -> None:

@@ -158,6 +158,7 @@ def test_the_picture_shows_the_mean_delay_of_each_carrier_in_each_hour(
     sample: list[dict[str, Any]],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("MPLBACKEND", "agg")
     monkeypatch.setenv("MPLCONFIGDIR", str(tmp_path / "matplotlib"))
@@ -178,13 +179,16 @@ def test_the_picture_shows_the_mean_delay_of_each_carrier_in_each_hour(
         drawn = axes.images[0].get_array()
         assert drawn is not None
         cells = drawn.tolist()
-        assert scale.get_ylabel() == "mean delay at departure, minutes"
+        darkest = axes.images[0].get_clim()[1]
+        assert scale.get_ylabel() == "mean delay at departure, minutes (black: the longest 5%)"
     finally:
         spark.conf.set("spark.sql.session.timeZone", zone or "UTC")
         pyplot.close("all")
 
-    assert carriers == sorted({flight["carrier"] for flight in sample})
-    assert hours == sorted({flight["hour"].astimezone(new_york).hour for flight in sample})
+    assert capsys.readouterr().out == f"{tmp_path / 'delays.png'} is drawn\n"
+    assert carriers == sorted({carrier for carrier, _ in delays})
+    seen = {hour for _, hour in delays}
+    assert hours == list(range(min(seen), max(seen) + 1)), "an hour without flights keeps its place"
     shown = {
         (carrier, hour): cell
         for carrier, row in zip(carriers, cells)
@@ -192,6 +196,7 @@ def test_the_picture_shows_the_mean_delay_of_each_carrier_in_each_hour(
         if cell is not None  # all were cancelled, or there was none
     }
     assert shown == pytest.approx({key: sum(each) / len(each) for key, each in delays.items()})
+    assert darkest < max(shown.values()), "one cell does not make the others pale"
     picture = pyplot.imread(tmp_path / "delays.png")
     assert picture.shape[:2] == (750, 1350)
     colours = {tuple(pixel) for row in picture[::5] for pixel in row[::5].tolist()}
