@@ -65,7 +65,8 @@ class ErrorReport:
         if len(rest) > 1:
             lines.append("    ... (in full above)")
         lines += [f"    {line}" for line in rest[-1:]]
-        return "\n".join([*lines, *([f"  at {self.place}"] if self.place else [])])
+        places = [line for line in self._frames_with_place() if self._names_place(line)]
+        return "\n".join([*lines, *(f"  {line}" for line in places[-1:])])
 
     def _head(self, text: str) -> str:
         what = f"{self.call}() raised {text}" if self.call else text
@@ -74,12 +75,14 @@ class ErrorReport:
     def _frames_with_place(self) -> list[str]:
         """The frames, with the place above them where none of them is it."""
         lines = list(self.frames)
-        frames = {at: found for at, line in enumerate(lines) if (found := _FRAME.fullmatch(line))}
-        if self.place and self.place not in (
-            "{}:{}, in {}".format(*found.groups()) for found in frames.values()
-        ):
+        if self.place and not any(map(self._names_place, lines)):
+            frames = (at for at, line in enumerate(lines) if _FRAME.fullmatch(line))
             lines.insert(min(frames, default=len(lines)), f"at {self.place}")
         return lines
+
+    def _names_place(self, line: str) -> bool:
+        found = _FRAME.fullmatch(line)
+        return self.place == "{}:{}, in {}".format(*found.groups()) if found else line == f"at {self.place}"
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
