@@ -206,17 +206,20 @@ def trouble(head: str, error: BaseException) -> str:
         lines = [f"{head}: {describe(error)}"]
         if isinstance(error, ImportError) and "relative import" in str(error):
             lines.append("  A file of a package is given by its module: package.module[:NAME]")
+    place = place_of(error)
     frames = [frame for frame in user_frames(error.__traceback__) if not is_import_machinery(frame.filename)]
     if not isinstance(
         error, SquallError
     ):  # what is wrong with the topology is said in full; the place is enough
         causes = cause_lines(error)
         lines += [f"  {line}" for line in causes]
-        for frame in frames[-min(MOST_FRAMES, (MOST_LINES - len(causes)) // 2) :]:
-            lines.append(f'  File "{frame.filename}", line {frame.lineno}, in {frame.name}')
+        shown = frames[-min(MOST_FRAMES, (MOST_LINES - len(causes)) // 2) :]
+        for frame in shown:
+            # The last one may be their own line, which follows: it is not told twice.
+            if frame is not shown[-1] or place != f"{frame.filename}:{frame.lineno}, in {frame.name}":
+                lines.append(f'  File "{frame.filename}", line {frame.lineno}, in {frame.name}')
             if frame.line:
                 lines.append(f"    {frame.line}")
-    place = place_of(error)
     return "\n".join([*lines, f"  at {place}"] if place and not is_import_machinery(place) else lines)
 
 

@@ -29,7 +29,7 @@ from squall_cli.numbers import Whole
 from squall_cli.plain_lines import write
 from squall_cli.spark_options import any_path, check_places, result_options, table_path
 from squall_cli.spark_progress import SparkProgress
-from squall_cli.started_spark import StartedSpark
+from squall_cli.started_spark import INTERRUPTED, StartedSpark
 from squall_cli.user_modules import Before, find_modules
 from squall_cli.user_output import keep_stdout
 from squall_io.spark.reading.moments import Span, WrongMoment
@@ -211,7 +211,7 @@ def replay(ctx: click.Context, /, since: str | None, until: str | None, as_json:
         try:
             outcome = job.run()
         except KeyboardInterrupt:
-            raise SquallError("interrupted; a result that was not published by then is not there") from None
+            raise SquallError(INTERRUPTED) from None
     show(out, asked, outcome, time.monotonic() - began, as_json)
 
 
@@ -298,14 +298,12 @@ class ReplayJob:
             "arguments": list(asked.arguments),
             "parallelism": dict(asked.parallelism),
             "schemas": dict(asked.schemas),
-            "format": table.table.file_format,
-            "partition_by": list(table.table.partition_by),
         }
         if asked.again:
             settings["again"] = time.time_ns()
         reads = {name: given.read for name, given in self.given.items()}
         settings["sources"] = {name: read.path for name, read in reads.items()}
-        return Run("replay", asked.source, self.code(), tuple(reads.values()), settings)
+        return Run("replay", asked.source, self.code(), tuple(reads.values()), settings, table.table)
 
     def code(self) -> str:
         """A digest of the user's modules, and of the topology that they have made."""
@@ -329,6 +327,7 @@ class ReplayJob:
                 name: given.frame(spark, self.plan.fields_of(self.plan.given[name]))
                 for name, given in self.given.items()
             }
+            self.check_columns(frames)
             self.replayed = replay_topology(
                 spark,
                 self.topology,
@@ -340,6 +339,30 @@ class ReplayJob:
             )
             self.stack.callback(self.forget, self.replayed)
         return self.replayed.errors if output == ERRORS else self.replayed[output]
+
+    def check_columns(self, frames: Mapping[str, Any]) -> None:
+        """`CannotReplay` for columns that sources lack, with what helps here: `replay_topology` knows frames only."""
+        from squall_io.spark.replay.inputs import TableSource
+        from squall_io.spark.replay.problems import CannotReplay
+        from squall_io.spark.replay.run import missing_columns
+
+        problems = []
+        for name, frame in frames.items():
+            key = self.plan.given[name]
+            problem = missing_columns(self.plan, key, frame.columns)
+            if problem and isinstance(self.given[name], TableSource):
+                problems.append(
+                    f"{problem}; make a table that has them, and give it as the source: squall reprocess"
+                    f" --sql 'select ... as {self.plan.fields_of(key)[0]}, ... from rows' --input {self.asked.sources[name]}"
+                    " --output PATH"
+                )
+            elif problem:
+                problems.append(
+                    f"{problem}; give files whose columns are called so, or replay from Python: replay_topology takes any"
+                    " DataFrame"
+                )
+        if problems:
+            raise CannotReplay(self.topology.name, problems)
 
     def counts(self) -> dict[str, int]:
         """What is kept beside the rows of each output."""

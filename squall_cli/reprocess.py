@@ -24,7 +24,7 @@ from squall_cli.loading import WrongSource
 from squall_cli.plain_lines import write
 from squall_cli.spark_options import check_places, names, result_options, table_path
 from squall_cli.spark_progress import SparkProgress
-from squall_cli.started_spark import StartedSpark
+from squall_cli.started_spark import INTERRUPTED, StartedSpark
 from squall_cli.user_output import keep_stdout
 from squall_io.spark.reading.moments import Span, WrongMoment
 from squall_io.spark.results.versions import Published, Run
@@ -126,7 +126,7 @@ def reprocess(
         try:
             published, run = run_job(job, asked)
         except KeyboardInterrupt:
-            raise SquallError("interrupted; a result that was not published by then is not there") from None
+            raise SquallError(INTERRUPTED) from None
     show(out, published, run, asked, time.monotonic() - began, as_json)
 
 
@@ -177,7 +177,7 @@ def run_job(job: Job, asked: Asked) -> tuple[Published, Run]:
 
         def session() -> Any:
             spark = started.session()
-            progress.say(f"{called(job.name)}: {figures.plural(choice.rows, 'row')} in")
+            progress.say(f"running {called(job.name)}")
             progress.follow(spark)
             return spark
 

@@ -6,7 +6,6 @@ Must not know: what a command does with Spark; importing this is cheap and needs
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -16,7 +15,7 @@ from squall_cli.numbers import Whole
 from squall_io.spark.results.versions import KEEP
 from squall_io.spark.session.places import place_problems, settings_in
 from squall_io.spark.session.wishes import Wish
-from squall_io.spark.stores.paths import InvalidPath, check_path, check_table_path
+from squall_io.spark.stores.paths import InvalidPath, check_path, check_table_path, from_here
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -121,10 +120,8 @@ def _path(
 ) -> str | None:
     if given is None:
         return None
-    if given and ":" not in given.partition("/")[0]:  # no scheme
-        given = os.path.abspath(given)
     try:
-        return check(given)
+        return check(from_here(given))
     except InvalidPath as error:
         raise click.BadParameter(str(error), ctx, parameter) from None
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from squall_cli.spark_options import over_connect
 from squall_cli.spark_progress import SparkProgress
@@ -15,6 +15,13 @@ from squall_cli.spark_progress import SparkProgress
 if TYPE_CHECKING:
     from squall_io.spark.stores import Store
     from squall_io.spark.stores.gateway import Jvm
+
+
+#: What a command that publishes results says when it is interrupted: nobody knows whether the last step was done.
+INTERRUPTED: Final = (
+    "interrupted. Unless the result was just being published the table is as it was before, and the same command run again"
+    " does what is missing"
+)
 
 
 class StartedSpark:

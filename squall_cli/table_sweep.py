@@ -49,7 +49,7 @@ def sweep(files: Files, age: float, dry: bool) -> Sweep:
 
     if read_table(files).holds != ROWS:
         raise SquallError(
-            f"{files.root} holds versions of a reprocessed result: what runs have left there the next run deletes when it is"
+            f"{files.root} holds versions of a result: what runs have left there the next run deletes when it is"
             " a day old; --sweep is for tables that sinks write"
         )
     try:

@@ -61,6 +61,24 @@ def test_rows_are_seen_once_their_batch_is_committed_and_not_before(
     assert rows(read_committed(spark, files.root)) == [("a", 1), ("b", 2), ("c", 3)]
 
 
+def test_a_relative_path_is_one_of_this_machine_and_arguments_in_the_wrong_order_are_told(
+    spark: SparkSession, files: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    SinkTask(files, WORDS).write(spark, [("a", 1)])
+    monkeypatch.chdir(tmp_path)
+    for path in ("a table", "./a table", Path("a table")):
+        assert rows(read_committed(spark, path)) == [("a", 1)]
+    assert count_keys(spark, "a table", ["word"]).rows == 1
+    with pytest.raises(
+        CannotRead, match=r"the session is 'a table' \(str\): give a SparkSession, then the path"
+    ):
+        read_committed("a table", spark)  # type: ignore[arg-type]
+    with pytest.raises(CannotRead, match=r"the session is None"):
+        read_committed(None, "a table")  # type: ignore[arg-type]
+    with pytest.raises(CannotRead, match=r"the path is None \(NoneType\)"):
+        read_committed(spark, None)  # type: ignore[arg-type]
+
+
 def test_a_frame_shows_the_moment_it_was_made_at(spark: SparkSession, files: Store) -> None:
     task = SinkTask(files, WORDS)
     task.write(spark, [("a", 1)])
@@ -319,7 +337,8 @@ def test_of_a_reprocessed_table_the_newest_version_is_read_whole(spark: SparkSes
     with pytest.raises(CannotRead, match="has no version yet"):
         read_committed(spark, files.root)
     for number in (1, 2):
-        run = Run("reprocess", "job.py", f"sha256:{number}", (Input("/in", "sha256:0"),))
+        by_day = Table(RESULTS, "parquet", ("day",))
+        run = Run("reprocess", "job.py", f"sha256:{number}", (Input("/in", "sha256:0"),), table=by_day)
         attempt = begin(files, run)
         assert isinstance(attempt, Attempt)
         made = spark.createDataFrame([(number, "x"), (number, "y"), (number, None)], "n int, day string")
@@ -328,7 +347,7 @@ def test_of_a_reprocessed_table_the_newest_version_is_read_whole(spark: SparkSes
         assert rows(read_committed(spark, files.root)) == [(number, "x"), (number, "y"), (number, None)]
     assert count_keys(spark, files.root, ["n"]) == KeyCounts(("n",), rows=3, keys=1, without_key=0)
     for asked in ({"since": 1}, {"until": 1}, {"key": "n"}):
-        with pytest.raises(CannotRead, match="holds a reprocessed result, which is read whole"):
+        with pytest.raises(CannotRead, match="holds versions of a result, which is read whole"):
             read_committed(spark, files.root, **asked)
 
 

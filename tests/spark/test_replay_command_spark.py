@@ -186,6 +186,16 @@ def test_files_are_read_by_their_names_and_what_is_not_there_is_told(
     spark.createDataFrame([("a",), ("a",)], "word string").write.json(str(folder / "words.json"))
     assert run("--source", "split=words.json", "--output", "count=counts").exit_code == 0
     assert rows(spark, folder / "counts") == [("a", 2)]
+    other = run("--source", "split=counts", "--output", "count=again")
+    assert other.exit_code == 0, "a table of results has the columns that it was given"
+    spark.createDataFrame([("a",)], "wrod string").write.json(str(folder / "wrong.json"))
+    wrong = run("--source", "split=wrong.json", "--output", "count=wrong")
+    assert (wrong.exit_code, "toDF" in wrong.output) == (1, False), wrong.output
+    assert "source 'split' has no column 'word'" in wrong.output and "(it has 'wrod')" in wrong.output
+    assert "give files whose columns are called so" in wrong.output
+    from_table = run("--source", "lines=counts", "--output", "count=wrong")
+    assert "source 'lines' has no column 'line'" in from_table.output
+    assert f"--sql 'select ... as line, ... from rows' --input {folder}/counts" in from_table.output
     lost = run("--source", "lines=nothing.txt", "--output", "count=counts")
     assert lost.exit_code == 1
     assert "nothing.txt" in lost.output and "Traceback" not in lost.output and "org.apache" not in lost.output

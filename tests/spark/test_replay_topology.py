@@ -257,7 +257,7 @@ def test_what_is_wrong_with_columns_and_schemas_is_told_before_anything_runs(
             schemas={"count": "word string, cuont bigint", "split": "word string"},
         )
     first, second, third = caught.value.problems
-    assert "the frame has no column 'line'" in first and "frame.toDF('line') names them" in first
+    assert "source 'lines' has no column 'line'" in first and "frame.toDF('line') names them" in first
     assert "field 'count' has no column" in second
     assert "'split' is no output" in third
 

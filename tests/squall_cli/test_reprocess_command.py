@@ -23,6 +23,7 @@ from squall_io.spark.results.versions import Attempt, begin, newest_number, publ
 from squall_io.spark.stores import open_files
 from tests.spark.batches import SinkTask
 from tests.squall_cli.run_process import environment
+from topology_api import SquallError
 
 JOB = "def reprocess(spark, rows):\n    return rows\n"
 
@@ -187,6 +188,35 @@ def test_a_file_without_a_job_is_told_with_its_place(
     assert (done.exit_code, "Traceback" in done.output) == (1, False)
     assert said in done.output
     assert not (tmp_path / "out").exists()
+
+
+def test_an_error_at_the_import_of_a_job_gives_its_line_once(
+    table: str, tmp_path: Path, job: Callable[..., str], no_spark: None
+) -> None:
+    file = job("number = 1 + 'x'\n")
+    done = reprocess(file, "--input", table, "--output", str(tmp_path / "out"))
+
+    first, *rest = done.stderr.splitlines()
+    assert "cannot be imported: TypeError: unsupported operand" in first
+    assert rest[-2:] == ["    number = 1 + 'x'", f"  at {file}:1, in <module>"]
+    assert not any(file in line for line in rest[:-2]), "the frames before it are those of pytest's importer"
+
+
+def test_a_run_that_ends_before_it_has_a_session_leaves_no_file_and_binds_no_format(
+    table: str, tmp_path: Path, job: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from squall_cli.started_spark import StartedSpark
+
+    def no_session(self: StartedSpark) -> Any:
+        raise SquallError("there is no Java")
+
+    monkeypatch.setattr(StartedSpark, "session", no_session)
+    for wanted in ("csv", "orc"):
+        done = reprocess(
+            "--sql", "select 1", "--input", table, "--output", str(tmp_path / "out"), "--format", wanted
+        )
+        assert (done.exit_code, done.stderr) == (1, "squall reprocess: there is no Java\n")
+    assert [path for path in (tmp_path / "out").rglob("*") if path.is_file()] == []
 
 
 def test_a_job_is_another_one_when_it_or_a_module_beside_it_changes(job: Callable[..., str]) -> None:

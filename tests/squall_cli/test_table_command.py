@@ -99,17 +99,19 @@ def test_a_reprocessed_table_is_told_of_by_its_versions(files: Store, tmp_path: 
     open_table(files, Table(RESULTS, "orc", ()))
     assert run(str(tmp_path / "counts")).stdout.endswith("\nNothing has been published yet.\n")
     for number in (1, 2):
-        run_of = Run("reprocess", f"job{number}.py", f"sha256:{number}", (Input("/in", "sha256:0"),))
+        reads = (Input("/in", "sha256:0"),)
+        as_orc = Table(RESULTS, "orc", ())
+        run_of = Run("reprocess", f"job{number}.py", f"sha256:{number}", reads, table=as_orc)
         attempt = begin(files, run_of)
         assert isinstance(attempt, Attempt)
         files.put_if_absent(f"{attempt.rows}/part-0.orc", b"123")
         publish(files, attempt, run_of, rows=number * 10, schema="n int")
     told = re.sub(MOMENT, "MOMENT", run(str(tmp_path / "counts")).stdout).splitlines()
-    assert told[0].endswith(": versions of a reprocessed result, orc, not partitioned")
+    assert told[0].endswith(": versions of a result, orc, not partitioned")
     assert told[1] == "schema: n int"
     assert told[3].startswith("20 rows in 1 file, 3 bytes; published on MOMENT, ")
     assert [line.split() for line in told[5:]] == [
-        ["VERSION", "JOB", "ROWS", "FILES", "SIZE", "PUBLISHED"],
+        ["VERSION", "MADE", "BY", "ROWS", "FILES", "SIZE", "PUBLISHED"],
         ["2", "job2.py", "20", "1", "3", "bytes", "MOMENT"],
         ["1", "job1.py", "10", "1", "3", "bytes", "MOMENT"],
     ]

@@ -44,7 +44,7 @@ def test_a_table_is_made_by_whoever_comes_first_and_found_by_the_others() -> Non
         (Table(ROWS, "parquet", ()), "batches of a stream, parquet, not partitioned"),
         (
             Table(RESULTS, "parquet", ("day",)),
-            "versions of a reprocessed result, parquet, partitioned by day",
+            "versions of a result, parquet, partitioned by day",
         ),
     ],
 )

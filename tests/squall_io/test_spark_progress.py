@@ -17,7 +17,7 @@ from squall_io.spark.results.progress import Progress, Stage, progress_of, watch
         ([Stage(8, 0)], [], "stage 1 of 1, 0 of 8 tasks"),
         ([Stage(8, 3, running=2, failed=1)], [], "stage 1 of 1, 3 of 8 tasks, 2 running, 1 failed"),
         ([Stage(8, 8), Stage(1_000, 5, running=4)], [], "stage 2 of 2, 13 of 1,008 tasks, 4 running"),
-        ([Stage(2, 1)], [Stage(5, 5), Stage(200, 0)], "stage 2 of 2, 6 of 7 tasks"),
+        ([Stage(2, 1)], [Stage(5, 5), Stage(200, 0)], "stage 3 of 3, 6 of 7 tasks"),
         ([], [Stage(5, 2, running=1)], "stage 1 of 1, 2 of 2 tasks"),
         ([], [Stage(5, 5), Stage(3, 3)], "stage 2 of 2, 8 of 8 tasks"),
     ],

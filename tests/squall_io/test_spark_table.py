@@ -228,7 +228,8 @@ def test_files_of_rows_that_no_batch_has_are_strays_unless_they_are_on_their_way
 
 def result(files: Store, number: int) -> Version:
     """Publish a version that holds two partitions."""
-    run = Run("reprocess", f"job{number}.py", f"sha256:{number}", (Input("/in", "sha256:0"),))
+    by_day = Table(RESULTS, "parquet", ("day",))
+    run = Run("reprocess", f"job{number}.py", f"sha256:{number}", (Input("/in", "sha256:0"),), table=by_day)
     attempt = begin(files, run)
     assert isinstance(attempt, Attempt)
     for path in ("day=1/part-0.parquet", "day=2/part-0.parquet"):

@@ -13,7 +13,9 @@ import pytest
 
 from squall_io.spark.manifest.envelopes import UnreadableRecord
 from squall_io.spark.manifest.files import Files, FilesUnavailable
-from squall_io.spark.manifest.layout import RESULTS, version_path
+from squall_io.spark.manifest.layout import RESULTS, TABLE, version_path
+from squall_io.spark.manifest.tables import RESULTS as HOLDS_VERSIONS
+from squall_io.spark.manifest.tables import ROWS, Table, TableMismatch, open_table, read_table
 from squall_io.spark.results import versions
 from squall_io.spark.results.versions import Attempt, AttemptLost, Input, Published, Run, Version
 from tests.squall_io.versions_world import Disk, Killed, Stepping, interleaved, steps_of
@@ -26,6 +28,7 @@ def run_of(job: str) -> Run:
 
 
 RUN, OTHER = run_of("recount.py"), run_of("other.py")
+AS_CSV = replace(OTHER, table=Table(HOLDS_VERSIONS, "csv", ("day",)))
 
 
 def write(files: Files, run: Run, attempt: Attempt) -> None:
@@ -362,3 +365,77 @@ def test_a_damaged_seal_of_another_run_stops_nobody() -> None:
     disk.put_if_absent(f"{RESULTS}/{OTHER.id}-{'0' * 16}.seal.json", b"{")
 
     assert go(disk, RUN).ours
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
+def test_a_first_run_killed_at_any_call_binds_nothing_unless_its_result_is_published(before: bool) -> None:
+    def kill() -> None:
+        raise Killed
+
+    bound = 0
+    steps = steps_of(Disk, lambda files: go(files, RUN))
+    for step in range(1, steps + 1):
+        disk = Disk()
+        with pytest.raises(Killed):
+            go(Stepping(disk, step, kill, before), RUN)
+        versions.settle(disk)
+        if versions.newest_number(disk):
+            bound += 1
+            with pytest.raises(TableMismatch, match="is a table already, and another one"):
+                go(disk, AS_CSV)
+        else:
+            assert go(disk, AS_CSV).version.number == 1, step
+            assert read_table(disk) == AS_CSV.table
+        [first] = check_whole(disk)
+        assert first.table == read_table(disk), step
+    assert 0 < bound < steps
+
+
+def test_of_two_first_runs_at_once_with_two_formats_one_is_published_and_the_other_told() -> None:
+    def ready() -> tuple[Disk, Callable[[Any], object], Callable[[Any], object]]:
+        disk = Disk()
+        return disk, partial(go_or_give_up, run=RUN), partial(go_or_give_up, run=AS_CSV)
+
+    won = set()
+    for how, disk, one, two in interleaved(ready):
+        [lost] = [each for each in (one, two) if isinstance(each, TableMismatch)]
+        [published] = [each for each in (one, two) if each is not lost]
+        assert isinstance(published, Published), (how, published)
+        assert check_whole(disk) == [published.version], how
+        assert read_table(disk) == published.version.table, how
+        check_nothing_is_left(disk)
+        won.add(published.version.run)
+    assert won == {RUN.id, AS_CSV.id}
+
+
+def go_or_give_up(files: Files, run: Run) -> Published:
+    """As the command does: a run that fails deletes what it has written."""
+    start = versions.begin(files, run)
+    assert isinstance(start, Attempt)
+    write(files, run, start)
+    try:
+        published = versions.publish(files, start, run, 2, "n int")
+    except TableMismatch:
+        versions.give_up(files, start)
+        raise
+    versions.tidy(files, run.id)
+    return published
+
+
+def test_no_version_comes_into_a_table_that_a_stream_has_made_meanwhile() -> None:
+    disk = Disk()
+    attempt = begun(disk, RUN)
+    write(disk, RUN, attempt)
+    stream = open_table(disk, Table(ROWS, "parquet", ()))
+    with pytest.raises(TableMismatch, match="batches of a stream"):
+        versions.publish(disk, attempt, RUN, 2, "n int")
+    versions.give_up(disk, attempt)
+    assert list(disk.content) == [TABLE] and read_table(disk) == stream
+
+
+def test_a_run_that_gives_up_before_anything_is_published_leaves_no_file() -> None:
+    disk = Disk()
+    attempt = begun(disk, RUN)
+    write(disk, RUN, attempt)
+    versions.give_up(disk, attempt)
+    assert disk.content == {}

@@ -102,7 +102,7 @@ def _record_of(table: Table) -> bytes:
 
 
 def find_table(files: Files, wanted: Table) -> bool:
-    """Whether the table is there, as wanted, or of versions, as wanted; False: it may be made. `TableMismatch`, `FolderTaken`."""
+    """Whether the table is there, and may be as wanted; False: it may be made. `TableMismatch`, `FolderTaken`."""
     try:
         there = read_table(files)
     except NoTable:

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -36,7 +37,9 @@ from squall_io.spark.rows.formats import FORMATS, read_options
 from squall_io.spark.rows.schema import Schema, parse_schema
 from squall_io.spark.rows.types import Array, Map, Struct, Type, quoted
 from squall_io.spark.stores import WEBHDFS, Store, open_files
+from squall_io.spark.stores.paths import from_here
 from topology_api import SquallError
+from topology_api.wording import typed
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -63,15 +66,16 @@ class CannotRead(SquallError):
 
 def read_committed(
     spark: SparkSession,
-    path: str,
+    path: str | os.PathLike[str],
     since: Moment | None = None,
     until: Moment | None = None,
     key: Sequence[str] | str | None = None,
     *,
     unreadable: Literal["refuse", "skip"] = "refuse",
 ) -> DataFrame:
-    """The committed rows of the table at `path`, in its newest schema; of a reprocessed table those of its newest version.
+    """The committed rows of the table at `path`, in its newest schema; of a table of results those of its newest version.
 
+    path: where the table lies; a relative one is this machine's, from the working folder on.
     since, until: only batches committed from `since` on and before `until`: a datetime with its tzinfo, ISO text with its zone,
         or seconds since 1970. A batch carries the clock of its worker, and is there a moment later: who goes on where the read
         before ended lets `until` lie a minute or more in the past.
@@ -87,8 +91,18 @@ def read_committed(
     return wanted.frame(spark)
 
 
-def _opened(spark: SparkSession, path: str) -> Store:
+def _opened(spark: SparkSession, path: str | os.PathLike[str]) -> Store:
     """The file system at a path, as a session reaches it; one of Spark Connect needs to be told where WebHDFS is."""
+    if not (hasattr(spark, "conf") and hasattr(spark, "read")):  # PySpark has two classes of sessions
+        raise CannotRead(
+            f"the session is {typed(spark)}: give a SparkSession, then the path, as in"
+            " read_committed(spark, '/tables/counts')"
+        )
+    if not isinstance(path, (str, os.PathLike)):
+        raise CannotRead(
+            f"the path is {typed(path)}: give text, as in read_committed(spark, '/tables/counts')"
+        )
+    path = from_here(os.fspath(path))
     webhdfs = spark.conf.get(WEBHDFS, None)
     return open_files(path, session=spark, conf={} if webhdfs is None else {WEBHDFS: webhdfs})
 
@@ -108,7 +122,7 @@ def choose(
     source = _source(files, skip=unreadable == "skip")
     if source.is_result and (span or key is not None):
         raise CannotRead(
-            f"{source.root} holds a reprocessed result, which is read whole: leave since, until and key away"
+            f"{source.root} holds versions of a result, which is read whole: leave since, until and key away"
         )
     inside = tuple(batch for batch in source.batches if span.holds(batch.committed))
     if key is None:
@@ -162,7 +176,7 @@ class KeyCounts:
         return self.rows - self.without_key - self.keys
 
 
-def count_keys(spark: SparkSession, path: str, key: Sequence[str]) -> KeyCounts:
+def count_keys(spark: SparkSession, path: str | os.PathLike[str], key: Sequence[str]) -> KeyCounts:
     """Count the committed rows of a table by key; what `read_committed` raises."""
     from pyspark.sql import functions as F
 
@@ -207,13 +221,13 @@ class Source:
     batches: tuple[Batch, ...]
     """Those with files, in the order of their commits."""
     is_result: bool = False
-    """Whether it is the newest version of a reprocessed table."""
+    """Whether it is the newest version of a table of results."""
 
 
 def _source(files: Files, skip: bool) -> Source:
     """What a table's manifest says now."""
     table = read_table(files)
-    return _result(files, table) if table.holds == RESULTS else _stream(files, table, skip)
+    return _result(files) if table.holds == RESULTS else _stream(files, table, skip)
 
 
 def _stream(files: Files, table: Table, skip: bool) -> Source:
@@ -240,15 +254,15 @@ def _stream(files: Files, table: Table, skip: bool) -> Source:
     return Source(files.root, "", table.file_format, latest.schema, batches)
 
 
-def _result(files: Files, table: Table) -> Source:
-    """The newest version of a reprocessed table, as one batch."""
+def _result(files: Files) -> Source:
+    """The newest version of a table of results, as one batch."""
     version = newest_version(files)
     if version is None:
-        raise CannotRead(f"{files.root} has no version yet: the first `squall reprocess` for it is not done")
+        raise CannotRead(f"{files.root} has no version yet: the first run that publishes one is not done")
     schema = parse_schema(version.schema)
     batch = Batch(tuple(file.path for file in version.files), schema, version.rows, version.published)
     batches = (batch,) if batch.paths else ()
-    return Source(files.root, version.folder, table.file_format, schema, batches, is_result=True)
+    return Source(files.root, version.folder, version.table.file_format, schema, batches, is_result=True)
 
 
 def _frame(spark: SparkSession, source: Source, batches: Sequence[Batch], tagged: bool = False) -> DataFrame:

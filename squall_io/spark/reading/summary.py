@@ -145,7 +145,7 @@ def _of_result(files: Files, table: Table) -> TableSummary:
     newest = versions[0]
     return TableSummary(
         files.root,
-        table,
+        newest.table,
         parse_schema(newest.schema),
         rows=newest.rows,
         files=len(newest.files),

@@ -171,14 +171,9 @@ def schemas_of(
     source lacks."""
     problems: list[str] = []
     for key in plan.sources:
-        fields, columns = plan.fields_of(key), given[key].columns
-        there = set(map(same_name, columns))
-        missing = [name for name in fields if same_name(name) not in there]
-        if missing:
-            problems.append(
-                f"source {str(key)!r}: the frame has no column {listed(missing)}, which the stream's fields are"
-                f" (it has {listed(columns)}); frame.toDF({', '.join(map(repr, fields))}) names them"
-            )
+        problem = missing_columns(plan, key, given[key].columns)
+        if problem:
+            problems.append(f"{problem}; frame.toDF({', '.join(map(repr, plan.fields_of(key)))}) names them")
     found: dict[StreamKey, Schema] = {}
     for name, ddl in ddls.items():
         output = plan.outputs.get(name)
@@ -195,6 +190,15 @@ def schemas_of(
     if problems:
         raise CannotReplay(plan.topology.name, problems)
     return found
+
+
+def missing_columns(plan: ReplayPlan, key: StreamKey, columns: Sequence[str]) -> str | None:
+    """That a source lacks columns which its stream's fields are; None: it has all."""
+    there = set(map(same_name, columns))
+    missing = [name for name in plan.fields_of(key) if same_name(name) not in there]
+    if not missing:
+        return None
+    return f"source {str(key)!r} has no column {listed(missing)}, which the stream's fields are (it has {listed(columns)})"
 
 
 def in_order_of_fields(fields: Sequence[str], ddl: str) -> Schema:

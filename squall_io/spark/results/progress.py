@@ -48,8 +48,11 @@ class Progress:
 
 
 def progress_of(active: Iterable[Stage], ended: Iterable[Stage]) -> Progress:
-    """The sum over the stages of jobs that run, and of those that have ended: what was not done of these was not needed."""
-    stages = [*active, *(Stage(stage.done, stage.done, 0, stage.failed) for stage in ended if stage.done)]
+    """The sum over the stages of jobs that run, and of those that have ended: what was not done of these was not needed.
+
+    A stage that was left out counts as done, so that their number never shrinks.
+    """
+    stages = [*active, *(Stage(stage.done, stage.done, 0, stage.failed) for stage in ended)]
     return Progress(
         stages=len(stages),
         stages_done=sum(stage.done >= stage.tasks for stage in stages),

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from squall_io.spark.manifest.files import Files, FilesError
-from squall_io.spark.manifest.tables import RESULTS, NoTable, Table, find_table, open_table, read_table
+from squall_io.spark.manifest.tables import RESULTS, Table, find_table, mismatch
 from squall_io.spark.results import versions
 from squall_io.spark.results.versions import Attempt, Published, Run, Version
 from squall_io.spark.rows.formats import format_problems, read_options, write_options
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-DEFAULT_FORMAT: Final = "parquet"
 #: Settings of a session that decide how values are written; the others of WRITE_CONF are for batches of a stream.
 _WRITE_SETTINGS: Final = ("spark.sql.parquet.", "mapreduce.", "dfs.")
 #: Seconds that Spark is given to stop what it is doing.
@@ -52,20 +51,20 @@ class Output:
 def open_output(
     files: Files, file_format: str | None, partition_by: Sequence[str] | None, keep: int = versions.KEEP
 ) -> Output:
-    """The table for results at a path, there or to be made; None: as the table has it, or parquet and no partitions.
+    """The table for results at a path, there or to be made; None: as its versions have it, or parquet and no partitions.
 
     `TableMismatch` when it holds something else, or in another way; `FolderTaken` when it cannot be made. Nothing is written.
     """
-    try:
-        there = read_table(files)
-    except NoTable:
-        there = Table(RESULTS, DEFAULT_FORMAT, ())
+    newest = versions.newest_version(files)
+    there = versions.DEFAULT_TABLE if newest is None else newest.table
     wanted = Table(
         RESULTS,
         there.file_format if file_format is None else file_format,
         there.partition_by if partition_by is None else tuple(partition_by),
     )
     find_table(files, wanted)
+    if newest is not None and newest.table != wanted:
+        raise mismatch(files, newest.table, wanted)
     return Output(files, wanted, keep)
 
 
@@ -96,7 +95,7 @@ def publish_frames(
 
     All of them are written and counted before the first one is published, so whatever `make` and Spark raise leaves nothing
     behind. Each is published by a step of its own: what `Files` raises between two of them leaves the first.
-    `CannotPublish`, `AttemptLost`, Spark's errors, and what `Files` raises.
+    `CannotPublish`, `AttemptLost`, `TableMismatch`, Spark's errors, and what `Files` raises.
     """
     while left := {name: result for name, result in results.items() if name not in done}:
         attempts: dict[str, Attempt] = {}
@@ -125,9 +124,8 @@ def publish_frames(
 def _carry_out(
     results: Mapping[str, Result], attempts: dict[str, Attempt], done: dict[str, Published]
 ) -> None:
-    """Begin (also the tables), make, write and count all that is not there already; then publish, one after the other."""
+    """Begin, make, write and count all that is not there already; then publish, one after the other."""
     for name, result in results.items():
-        open_table(result.output.files, result.output.table)
         begun = versions.begin(result.output.files, result.run)
         if isinstance(begun, Version):
             done[name] = Published(begun, ours=False)

@@ -78,14 +78,13 @@ def _place(path: str) -> tuple[str, str, str]:
 
 def run_of(job: Job, choice: Choice, span: Span, output: Output, again: bool = False) -> Run:
     """What a job computes of what was chosen; `again`: a run that is like no other, though all be the same."""
-    table = output.table
-    settings: dict[str, Any] = {"format": table.file_format, "partition_by": list(table.partition_by)}
+    settings: dict[str, Any] = {}
     if choice.key:
         settings["key"] = list(choice.key)
     if again:
         settings["again"] = secrets.token_hex(8)
     read = Input(choice.source.root, choice.snapshot, choice.rows, span.since, span.until)
-    return Run("reprocess", job.name, job.code, (read,), settings)
+    return Run("reprocess", job.name, job.code, (read,), settings, output.table)
 
 
 def reprocess(

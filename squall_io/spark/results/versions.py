@@ -1,4 +1,4 @@
-"""Versions of a reprocessed table: how a result is published by one step, and what becomes of the results before it.
+"""Versions of a table of results: how a result is published by one step, and what becomes of the results before it.
 
 A *run* is what is computed from what; runs with the same id have the same result. It makes an *attempt*: a folder of its own,
 `_squall/results/<attempt>/`, that Spark writes rows into. The attempt becomes version n by one `put_if_absent` of
@@ -8,7 +8,7 @@ A *run* is what is computed from what; runs with the same id have the same resul
 2. write    Spark writes to `<attempt>/rows/`.
 3. seal     the record of the version is put at `results/<attempt>.seal.json`, if absent.
 4. publish  look at the numbers after `base`, one by one: one that is of our run ends it; at the first free one the record is
-            put, if absent.
+            put, if absent, and `table.json` before it.
 5. clear    the seal is deleted. Then old versions are pruned, and attempts that nobody works on any more are swept.
 
 **Once.** Records of versions are never deleted (pruned ones are emptied), so the numbers have no holes, and whoever goes
@@ -18,6 +18,9 @@ again, and at the same time: a later run finishes what one that was killed after
 **Nothing that is published is swept, nothing that is swept is published.** Both want the seal, and one gets it. Who sweeps has
 the seal first and looks at the versions then: an attempt whose own seal is cleared already is in one. Who publishes has the
 seal first and looks at its files then: they are all there, or were swept before and are gone for good, `begun.json` with them.
+
+**How rows are written**, the format and the partition columns, is settled by version 1, and so by one step: each record has
+it, and who meets one that has another gives up. Before that nothing binds, whatever runs that failed have left.
 
 Must not know: Spark, how rows are computed.
 """
@@ -31,6 +34,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from squall_io.spark.manifest import tables
 from squall_io.spark.manifest.clock import now_of
 from squall_io.spark.manifest.commit import is_data
 from squall_io.spark.manifest.entries import DataFile
@@ -46,6 +50,8 @@ SEAL: Final = ".seal.json"
 #: An attempt shows that it is alive every so many seconds, and is swept when it has not for a day.
 BEAT: Final = 60.0
 DEAD_AFTER: Final = 24 * 3600.0
+#: How results are written unless somebody says something else.
+DEFAULT_TABLE: Final = tables.Table(tables.RESULTS, "parquet", ())
 #: Versions that stay: readers of the one before the newest may finish.
 KEEP: Final = 2
 
@@ -81,12 +87,15 @@ class Run:
     inputs: tuple[Input, ...]
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Whatever else the result depends on, as JSON values."""
+    table: tables.Table = DEFAULT_TABLE
+    """How it is written."""
 
     @property
     def id(self) -> str:
         """16 hexadecimal digits; the same for the same result, wherever the job's file lies."""
         inputs = [[each.path, each.snapshot] for each in self.inputs]
         fields = {"command": self.command, "code": self.code, "inputs": inputs, "settings": self.settings}
+        fields["table"] = _table_fields(self.table)
         return digest_of(canonical(fields)).removeprefix("sha256:")[:16]
 
 
@@ -126,6 +135,8 @@ class Version:
     code: str
     inputs: tuple[Input, ...]
     settings: Mapping[str, Any]
+    table: tables.Table
+    """How its rows are written: as those of all versions of the table."""
     rows: int
     schema: str
     """Spark's DDL."""
@@ -209,11 +220,14 @@ def kept_versions(files: Files) -> list[Version]:
 
 
 def begin(files: Files, run: Run) -> Attempt | Version:
-    """Begin an attempt of a run; or the newest version, when it is this run's result already."""
+    """Begin an attempt of a run; or the newest version, when it is this run's result already. `TableMismatch`: the versions are
+    written in another way."""
     settle(files)
     base = newest_number(files)
     if base:
         newest = read_version(files, base)
+        if newest.table != run.table:
+            raise tables.mismatch(files, newest.table, run.table)
         if newest.run == run.id:
             return newest
     attempt = Attempt(f"{run.id}-{secrets.token_hex(8)}", base)
@@ -247,7 +261,8 @@ def publish(
 ) -> Published:
     """Make what Spark has written a version, unless one of the same run is there meanwhile.
 
-    Whatever `Files` raises comes through; it may be called again then.
+    `TableMismatch`: the first version has come meanwhile, and is written in another way. Whatever `Files` raises comes through;
+    it may be called again then.
     """
     try:
         there = _finish(files, _sealed(files, attempt, run, rows, schema, wall(), counts or {}))
@@ -291,6 +306,7 @@ def _sealed(
         code=run.code,
         inputs=run.inputs,
         settings=run.settings,
+        table=run.table,
         rows=rows,
         schema=schema,
         files=_written(files, attempt, rows),
@@ -310,6 +326,19 @@ def _sealed(
 
 
 def _finish(files: Files, draft: Version) -> Version:
+    """Publish what is sealed, and clear the seal; the version. `AttemptLost`, `TableMismatch` and `FolderTaken` clear it too:
+    it never will be one."""
+    try:
+        version = _numbered(files, draft)
+        tables.correct_table(files, version.table)  # another first one may have been about to come
+    except (AttemptLost, tables.TableMismatch, tables.FolderTaken):
+        files.delete(_seal_path(draft.attempt))
+        raise
+    files.delete(_seal_path(draft.attempt))
+    return version
+
+
+def _numbered(files: Files, draft: Version) -> Version:
     """Put a sealed record at the first free number after its base, unless its run is at one of them; that version."""
     number = draft.number + 1
     while True:
@@ -318,12 +347,13 @@ def _finish(files: Files, draft: Version) -> Version:
         except FileMissing:
             version = replace(draft, number=number)
             if not _is_whole(files, draft):
-                files.delete(_seal_path(draft.attempt))
                 raise _lost(files, draft.attempt) from None
+            tables.open_table(files, draft.table)
             if not files.put_if_absent(version_path(number), seal(VERSION, _fields_of(version))):
                 continue
+        if version.table != draft.table:
+            raise tables.mismatch(files, version.table, draft.table)
         if version.run == draft.run:
-            files.delete(_seal_path(draft.attempt))
             return version
         number += 1
 
@@ -358,8 +388,8 @@ def settle(files: Files) -> None:
                 _sweep_sealed(files, status.name.removesuffix(SEAL))
             else:
                 _finish(files, _version_from(unseal(PUBLISH, data, status.path), status.path))
-        except (FileMissing, AttemptLost, UnreadableRecord):
-            continue  # its own run was faster; it was sealed after a sweep; it is damaged, or a newer Squall's
+        except (FileMissing, AttemptLost, tables.TableMismatch, tables.FolderTaken, UnreadableRecord):
+            continue  # its own run was faster; it can be no version; it is damaged, or a newer Squall's
 
 
 def tidy(files: Files, run: str, keep: int = KEEP) -> int:
@@ -437,6 +467,7 @@ def _fields_of(version: Version) -> dict[str, Any]:
         "code": version.code,
         "inputs": [vars(each) for each in version.inputs],
         "settings": dict(version.settings),
+        "table": _table_fields(version.table),
         "rows": version.rows,
         "schema": version.schema,
         "files": [vars(file) for file in version.files],
@@ -446,6 +477,10 @@ def _fields_of(version: Version) -> dict[str, Any]:
     }
 
 
+def _table_fields(table: tables.Table) -> dict[str, Any]:
+    return {"file_format": table.file_format, "partition_by": list(table.partition_by)}
+
+
 def _version_from(fields: Mapping[str, Any], path: str) -> Version:
     """A version out of JSON values that were read from `path`; `UnreadableRecord`."""
     try:
@@ -453,6 +488,9 @@ def _version_from(fields: Mapping[str, Any], path: str) -> Version:
             **{
                 **fields,
                 "inputs": tuple(Input(**each) for each in fields["inputs"]),
+                "table": tables.Table(
+                    tables.RESULTS, fields["table"]["file_format"], tuple(fields["table"]["partition_by"])
+                ),
                 "files": tuple(DataFile(**file) for file in fields["files"]),
             }
         )

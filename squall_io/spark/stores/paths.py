@@ -70,6 +70,13 @@ def check_table_path(path: str | os.PathLike[str]) -> str:
     return normal
 
 
+def from_here(path: str) -> str:
+    """A path of this machine from its root on, where it is relative: for who types it, or runs a script. Others stay."""
+    if path and ":" not in path.partition("/")[0]:  # no scheme
+        return os.path.abspath(path)
+    return path
+
+
 def scheme_of(path: str) -> str:
     """The scheme of a path in normal form; a path without one is this machine's: "file"."""
     return _split(path)[0] or LOCAL
