@@ -16,7 +16,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from squall_cli.main import squall
-from squall_io.spark.reading.committed import CannotRead, read_committed
+from squall_io.spark.manifest.tables import NoTable
+from squall_io.spark.reading.committed import read_committed
 from squall_io.spark.results import versions
 from squall_io.spark.results.progress import Progress, watch
 from squall_io.spark.stores import Store, open_files
@@ -261,7 +262,7 @@ def test_what_is_wrong_with_a_job_is_told_with_its_line_and_nothing_is_published
         where = f"{job}{each}" if each.startswith(":") else each
         assert where in done.stderr
     assert place.left() == []
-    with pytest.raises(CannotRead, match="has no version yet"):
+    with pytest.raises(NoTable):
         read_committed(spark, place.output)
 
 
@@ -274,6 +275,20 @@ def test_sql_that_spark_refuses_is_told_in_its_words(spark: SparkSession, place:
         assert done.stderr.splitlines()[-2].startswith("squall reprocess: "), done.stderr
         assert "[" in done.stderr and "Nothing was published" in done.stderr
     assert place.left() == []
+
+
+def test_after_a_first_run_that_failed_the_next_one_may_take_another_format(
+    spark: SparkSession, place: Place
+) -> None:
+    wrong = place.run("--sql", "select nothing from rows", "--format", "csv")
+    assert wrong.exit_code == 1, wrong.output
+    assert [path for path in Path(place.output).rglob("*") if path.is_file()] == []
+
+    right = place.outcome("--sql", "select * from rows", "--format", "json", "--partition-by", "word")
+    assert right["version"] == 1
+    assert rows(spark, place.output) == [("a", 1), ("a", 3), ("b", 2)]
+    refused = place.run("--sql", "select * from rows", "--format", "csv")
+    assert "is a table already, and another one" in refused.stderr, "it is published: that binds"
 
 
 def test_a_job_that_is_interrupted_leaves_nothing(spark: SparkSession, place: Place) -> None:
