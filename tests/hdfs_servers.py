@@ -45,7 +45,7 @@ def missing(what: str) -> NoReturn:
 
 
 @contextmanager
-def _cache() -> Iterator[Path]:
+def cache_folder() -> Iterator[Path]:
     """The folder that is kept between runs, while nobody else is in it."""
     folder = Path(os.environ.get("SQUALL_TEST_CACHE") or Path.home() / ".cache" / "squall-tests")
     folder.mkdir(parents=True, exist_ok=True)
@@ -61,7 +61,7 @@ def class_path() -> str:
         missing("PySpark is not installed: pip install '.[spark]'")
     if shutil.which("java") is None:
         missing("there is no Java on PATH")
-    with _cache() as cache:
+    with cache_folder() as cache:
         jar = cache / JAR
         if not jar.exists():
             _fetch(cache)
@@ -190,7 +190,7 @@ class HdfsServer:
 
     def _format(self) -> None:
         """Make the NameNode's folder: a copy of the first one that was ever made here, which saves some seconds."""
-        with _cache() as cache:
+        with cache_folder() as cache:
             made = cache / f"name-{HADOOP}"
             if not made.exists():
                 fresh = cache / "name.tmp"

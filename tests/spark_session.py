@@ -12,13 +12,10 @@ from squall_io.spark.session.java import NotInstalled, require_spark
 from squall_io.spark.session.sessions import start_session, stop_session
 from squall_io.spark.sink.writing import TableWriter, WriteAs
 from tests.hdfs_servers import missing
+from tests.spark_classes import small_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-#: Options of a Java for a short life: it compiles less, and has fewer threads. (Without them most of its processor time goes
-#: into compiling what a test runs once.)
-SMALL_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 
 
 def require_spark_here() -> None:
@@ -36,7 +33,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     folder = tmp_path_factory.mktemp("spark")
     conf = {
         "spark.driver.memory": "768m",
-        "spark.driver.extraJavaOptions": SMALL_JAVA,
+        "spark.driver.extraJavaOptions": small_java(),
         "spark.sql.shuffle.partitions": "2",
         "spark.hadoop.dfs.replication": "2",  # as many DataNodes as the tests' HDFS has
         "spark.sql.warehouse.dir": str(folder / "warehouse"),

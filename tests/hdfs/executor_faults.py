@@ -14,7 +14,7 @@ from pathlib import Path
 
 from squall_io.spark.session.sessions import shared_session
 from tests.hdfs.sink_tasks import Task, check, watched
-from tests.spark_session import SMALL_JAVA
+from tests.spark_classes import small_java
 from tests.zookeeper_servers import eventually
 
 MASTER = "local-cluster[2,1,512]"
@@ -22,8 +22,8 @@ MASTER = "local-cluster[2,1,512]"
 CONF = {
     "spark.driver.memory": "512m",
     "spark.executor.memory": "512m",
-    "spark.driver.extraJavaOptions": SMALL_JAVA,
-    "spark.executor.extraJavaOptions": SMALL_JAVA,
+    "spark.driver.extraJavaOptions": small_java(),
+    "spark.executor.extraJavaOptions": small_java(),
     "spark.sql.shuffle.partitions": "2",
     "spark.hadoop.dfs.replication": "2",
     # An executor that waits for data from one that is frozen does not wait for two minutes.

@@ -11,7 +11,6 @@ SCHEMA = "number int, part string"
 #: Of the workers' sessions: small, and soon given up on a NameNode that does not answer.
 CONF = {
     "spark.driver.memory": "512m",
-    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
     "spark.hadoop.dfs.replication": "2",
 }
 
@@ -27,14 +26,17 @@ class Parse(Bolt):
         self.emit((number, "ab"[number % 2]))
 
 
-def topology(lines: str, table: str, sinks: int = 2) -> Topology:
-    """Reads the lines at a path into a table at another."""
-    builder = TopologyBuilder("pipeline", conf={"topology.max.spout.pending": 400, "topology.workers": 1})
+def topology(lines: str, table: str, java: str) -> Topology:
+    """Reads the lines at a path into a table at another. `java`: options of the sinks' Java."""
+    # No tree times out while the NameNode is frozen for 30 seconds, or the machine is slow: trees wait, and that is asserted.
+    waits = {"topology.max.spout.pending": 400, "topology.message.timeout.secs": 300}
+    builder = TopologyBuilder("pipeline", conf={"topology.workers": 1, **waits})
     source = HdfsLines(lines, split_bytes=4096, conf={"spark.hadoop.dfs.replication": "2"})
     builder.set_spout("lines", source, parallelism=2)
     builder.set_bolt("parse", Parse()).shuffle_grouping("lines")
+    conf = {**CONF, "spark.driver.extraJavaOptions": java}
     sink = SparkSink(
-        table, SCHEMA, partition_by="part", batch_size=150, batch_interval=1.0, master="local[1]", conf=CONF
+        table, SCHEMA, partition_by="part", batch_size=150, batch_interval=1.0, master="local[1]", conf=conf
     )
-    builder.set_bolt("sink", sink, parallelism=sinks).shuffle_grouping("parse")
+    builder.set_bolt("sink", sink, parallelism=2).shuffle_grouping("parse")
     return builder.build()

@@ -24,7 +24,7 @@ from squall.process_stat import all_processes
 from squall_io.spark.results.versions import kept_versions
 from squall_io.spark.stores import open_files
 from tests.hdfs_servers import HdfsServer
-from tests.spark_session import SMALL_JAVA
+from tests.spark_classes import small_java
 from tests.squall_cli.run_process import ROOT, environment
 from tests.zookeeper_servers import eventually
 from topology_api import TopologyBuilder
@@ -34,10 +34,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 SAMPLE = ROOT / "tests" / "examples" / "flights_sample.csv"
 #: Seconds for one command: the longest ones start a Spark, on a machine under load.
 CAP = 200.0
-SPARK = [
-    *("--master", "local[1]", "--conf", "spark.driver.memory=512m", "--conf", "spark.sql.shuffle.partitions=1"),
-    *("--conf", f"spark.driver.extraJavaOptions={SMALL_JAVA}"),
-]  # fmt: skip
 
 
 class Commands:
@@ -45,7 +41,9 @@ class Commands:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.variables = environment(HOME=str(folder), TMPDIR=str(folder), SPARK_LOCAL_IP="127.0.0.1")
+        self.variables = environment(
+            HOME=str(folder), TMPDIR=str(folder), SPARK_LOCAL_IP="127.0.0.1", JAVA_TOOL_OPTIONS=small_java()
+        )
 
     def start(self, log: Path, *arguments: str) -> subprocess.Popen[bytes]:
         """Start one that goes on."""
@@ -116,12 +114,14 @@ def dev_cluster(folder: Path) -> Iterator[Commands]:
 
 
 def rows_of(path: str) -> list[dict[str, Any]]:
-    """The rows of the newest version of a result; times in seconds."""
+    """The rows of a result that was published once; times in seconds."""
     from pyarrow import parquet
 
     with open_files(path) as files:
-        newest = max(kept_versions(files), key=lambda version: version.number)
-        tables = [parquet.read_table(io.BytesIO(files.read(file.path))) for file in newest.files]
+        [version] = kept_versions(files)
+        assert [status.name for status in files.list("_squall/results")] == [version.attempt]
+        assert [files.digest(file.path) for file in version.files] == [file.digest for file in version.files]
+        tables = [parquet.read_table(io.BytesIO(files.read(file.path))) for file in version.files]
     return [{**row, "hour": row["hour"].timestamp()} for table in tables for row in table.to_pylist()]
 
 
@@ -173,15 +173,16 @@ def test_flights_are_stored_by_a_cluster_verified_counted_again_and_replayed(
             assert said.rstrip().endswith("all as committed")
         squall.run("kill", "flights", "--wait")  # what is stored needs no cluster
 
-    outcome = squall.ask(
-        *("reprocess", "examples/reprocess_recount.py", "--input", flights, "--output", recounted),
-        *("--key", "id", *SPARK),
-    )
-    assert (outcome["published"], outcome["rows_in"]) == (True, 200)
+    small = ["--master", "local[1]", "--conf", "spark.sql.shuffle.partitions=1"]
+    recount = ["reprocess", "examples/reprocess_recount.py", "--input", flights, "--output", recounted]
+    recount += ["--key", "id", *small]
+    outcome = squall.ask(*recount)
+    assert (outcome["published"], outcome["version"], outcome["rows_in"]) == (True, 1, 200)
+    assert squall.ask(*recount)["published"] is False
     assert counted(rows_of(recounted)) == recounted_by_a_loop()
 
     replay = ["replay", "examples/flights.py", "--source", f"flights={flights}"]
-    replay += ["--output", f"delays={replayed}", *SPARK, "--json", "--", hdfs_path]
+    replay += ["--output", f"delays={replayed}", *small, "--json", "--", hdfs_path]
     outcome = json.loads(squall.run(*replay))
     assert (outcome["errors"], outcome["outputs"]["delays"]["version"]) == (0, 1)
     assert counted(rows_of(replayed)) == streamed_alone(example)

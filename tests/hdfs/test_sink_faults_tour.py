@@ -18,6 +18,7 @@ from squall_io.spark.manifest.state import read_state, require_readable
 from squall_io.spark.stores import Store, open_files
 from tests.hdfs.line_pipeline import topology
 from tests.hdfs_servers import HdfsServer
+from tests.spark_classes import small_java
 from tests.zookeeper_servers import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -122,7 +123,7 @@ def test_lines_get_into_the_table_through_every_fault_and_by_key_once(
             text = "".join(f"{number * LINES + line} {'x' * 20}\n" for line in range(LINES))
             assert lines.put_if_absent(f"{number}.txt", text.encode())
         with LocalCluster(processes=True, slots=1) as cluster:
-            cluster.submit(topology(f"{hdfs_path}-lines", hdfs_path))
+            cluster.submit(topology(f"{hdfs_path}-lines", hdfs_path, small_java()))
             tour = Tour(cluster, troubled_hdfs, files)
             tour.flows()
             tour.kill_all_java_of_the_worker()

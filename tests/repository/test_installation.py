@@ -22,7 +22,7 @@ import pytest
 from squall_io.spark.session.java import NotInstalled, require_java
 from tests.faults.leaks import MARK, processes
 from tests.hdfs_servers import missing
-from tests.spark_session import SMALL_JAVA
+from tests.spark_classes import SMALL_JAVA
 from tests.zookeeper_servers import eventually
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from tests.killable import Killable
-from tests.spark_session import SMALL_JAVA
+from tests.spark_classes import small_java
 from tests.zookeeper_servers import eventually, free_ports
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,7 +29,7 @@ class ConnectServer(Killable):
         self.url = f"sc://127.0.0.1:{self.port}"
         conf = {
             "spark.driver.memory": "768m",
-            "spark.driver.extraJavaOptions": SMALL_JAVA,
+            "spark.driver.extraJavaOptions": small_java(),
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.ui.enabled": "false",

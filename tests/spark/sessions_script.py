@@ -20,12 +20,12 @@ from squall_io.spark.session import sessions
 from squall_io.spark.session.jvm import JavaFailed
 from squall_io.spark.session.sessions import SessionMismatch, shared_session
 from squall_io.spark.sink import bolt as sink
-from tests.spark_session import SMALL_JAVA
+from tests.spark_classes import small_java
 from topology_api import Fields, Spout, TopologyBuilder
 
 CONF = {
     "spark.driver.memory": "512m",
-    "spark.driver.extraJavaOptions": SMALL_JAVA,
+    "spark.driver.extraJavaOptions": small_java(),
 }
 
 

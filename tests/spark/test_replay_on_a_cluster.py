@@ -17,7 +17,7 @@ from typing import IO
 import pytest
 
 from tests.spark.test_replay_command_spark import BOLTS, TOPOLOGY
-from tests.spark_session import SMALL_JAVA
+from tests.spark_classes import small_java
 
 pytestmark = pytest.mark.slow
 
@@ -61,7 +61,7 @@ class Cluster:
             **os.environ,
             "SPARK_LOCAL_IP": "127.0.0.1",
             "PYTHONPATH": str(ROOT),  # as if Squall were installed there
-            "SPARK_DAEMON_JAVA_OPTS": SMALL_JAVA,
+            "SPARK_DAEMON_JAVA_OPTS": small_java(),
             "SPARK_DAEMON_MEMORY": "128m",
             "SPARK_NO_DAEMONIZE": "1",
         }
@@ -145,8 +145,8 @@ def test_a_replay_brings_its_modules_and_a_task_that_is_tried_again_counts_once(
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": "512m",
         "spark.executor.memory": "512m",
-        "spark.driver.extraJavaOptions": SMALL_JAVA,
-        "spark.executor.extraJavaOptions": SMALL_JAVA,
+        "spark.driver.extraJavaOptions": small_java(),
+        "spark.executor.extraJavaOptions": small_java(),
         "spark.sql.shuffle.partitions": "2",
         "spark.locality.wait": "0",
         "spark.speculation": "true",

@@ -22,7 +22,7 @@ from squall_io.spark.results import versions
 from squall_io.spark.results.progress import Progress, watch
 from squall_io.spark.stores import Store, open_files
 from tests.spark.batches import SinkTask
-from tests.spark_session import SMALL_JAVA
+from tests.spark_classes import small_java
 from tests.squall_cli.run_process import environment
 
 if TYPE_CHECKING:
@@ -326,7 +326,7 @@ def begin(job: str, place: Place) -> subprocess.Popen[str]:
         "--conf",
         "spark.driver.memory=512m",
         "--conf",
-        f"spark.driver.extraJavaOptions={SMALL_JAVA}",
+        f"spark.driver.extraJavaOptions={small_java()}",
     ]
     return subprocess.Popen(
         [sys.executable, "-m", "squall_cli", "reprocess", *arguments, *settings],
