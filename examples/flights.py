@@ -152,7 +152,7 @@ def draw(delays, picture):
     image = axes.imshow(shown, aspect="auto", cmap="magma_r", vmax=most)
     axes.set_facecolor("lightgrey")
     axes.set_title("Flights from New York: delay by airline and hour")
-    axes.set_xticks(range(len(hours)), hours)
+    axes.set_xticks(range(len(hours)), [str(hour) for hour in hours])
     axes.set_xlabel("scheduled hour, New York; grey: no flight has left")
     axes.set_yticks(range(len(carriers)), carriers)
     axes.set_ylabel("airline")

@@ -152,7 +152,7 @@ def test_a_superseded_task_fails_its_batches_and_leaves_nothing(
         ".bolt.0 was taken over by another, incarnation 9.0: what this task writes does not count any more"
     )
     assert run.acked() == [] and len(run.failed()) == len(given)
-    assert all(taken in failure.error for _, failure in run.failed())
+    assert all(taken in str(failure.error) for _, failure in run.failed())
     [error] = run.errors  # of the first batch alone
     assert taken in error.text and "squall rebalance" in error.text
     assert rows_of(spark, tmp_path) == []

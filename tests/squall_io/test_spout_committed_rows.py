@@ -195,7 +195,9 @@ def test_a_path_without_a_table_and_a_column_that_is_not_there_are_said_as_the_t
     with pytest.raises(NoTable):
         BatchUnits(spout).open(context())
     SinkTask(files, DDL)
-    with pytest.raises(CannotStream, match=r"no column 'cuont' \(it has word string.*\); did you mean 'count'\?$"):
+    with pytest.raises(
+        CannotStream, match=r"no column 'cuont' \(it has word string.*\); did you mean 'count'\?$"
+    ):
         BatchUnits(spout).open(context())
 
 
