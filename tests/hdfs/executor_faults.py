@@ -9,7 +9,6 @@ import os
 import signal
 import sys
 import threading
-import time
 from pathlib import Path
 
 from squall_io.spark.session.sessions import shared_session
@@ -64,10 +63,11 @@ def main(table: str) -> None:
         for signum, secs in ((signal.SIGCONT, 4.0), (signal.SIGKILL, 1.0)):
             for pid in eventually(lambda: found if len(found := executors()) == 2 else []):
                 os.kill(pid, signal.SIGSTOP)
-                threading.Timer(secs, os.kill, (pid, signum)).start()
+                over = threading.Timer(secs, os.kill, (pid, signum))
+                over.start()
                 batches.append(batches[-1] + 1)
                 task.write(batches[-1])
-                time.sleep(secs)  # for the timer, and for Spark to notice
+                over.join()
         last = Task(table, restart=1, master=MASTER, conf=CONF).prepare()
         print(sorted(check(lease.session, table, set(batches), set(batches)).items()))
         last.cleanup()
