@@ -82,7 +82,7 @@ def test_what_a_bolts_call_says_is_told_until_it_says_another_thing_or_returns(s
         cluster.submit(chain("waits", Numbers(1), Waits()))
         told = [seen(steps, lambda: idle_of(cluster)) for _ in range(3)]
         cluster.wait("waits", timeout=PATIENCE)
-        assert told == ["waiting for storage?[31m of host-1", "", "x" * 299 + "…"]
+        assert told == ["waiting for storage?[31m of host-1", "", "x" * 179 + "…" + "x" * 120]
         assert idle_of(cluster) == ""
 
 

@@ -7,6 +7,7 @@ Must not know: how tasks run, how records are made.
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -128,7 +129,8 @@ def replay_topology(
     if parallelism:
         topology = topology.with_parallelism(parallelism)
     now = time.time()
-    plan = plan_replay(topology, sources, outputs, max_errors, now, f"replay-{topology.name}-{int(now)}")
+    run_id = f"replay-{topology.name}-{int(now)}_{secrets.token_hex(4)}"  # not that of another one in the same second
+    plan = plan_replay(topology, sources, outputs, max_errors, now, run_id)
     given = {key: sources[name] for name, key in plan.given.items()}
     wanted = schemas_of(plan, given, schemas or {})
     SHIPPING.ship(spark, modules_of(plan.topology) if modules is None else modules)
