@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -43,11 +44,13 @@ def drain(
         raise click.UsageError("--undo has nothing to wait for: leave out --wait")
     client = cluster_client.connect(nimbus, config)
     from squall.http_client import at
+    from squall_cli.waiting import obeyed
 
     with cluster_client.about(client):
         meant = [str(each["id"]) for each in meant_by(supervisor, client.get("supervisors")["supervisors"])]
         for each in meant:
-            client.post(at("supervisors", each, "undrain" if undo else "drain"), repeatable=True)
+            path = at("supervisors", each, "undrain" if undo else "drain")
+            obeyed(partial(client.post, path, repeatable=True))
         if wait:
             wait_until_empty(client, supervisor, meant)
         there = client.get("supervisors")["supervisors"]

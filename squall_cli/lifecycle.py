@@ -51,10 +51,11 @@ def kill(
 ) -> None:
     client = cluster_client.connect(nimbus, config)
     from squall.http_client import at
+    from squall_cli.waiting import obeyed
 
     with cluster_client.about(client, name):
         killed = topology_id(client, name) if wait else None
-        answer = client.delete(at("topologies", name), wait_secs=wait_secs)
+        answer = obeyed(lambda: client.delete(at("topologies", name), wait_secs=wait_secs))
         if killed is not None:
             wait_until_gone(client, name, killed)
     if as_json:
@@ -121,9 +122,10 @@ Example:
 def activate(name: str, nimbus: str | None, config: str | None, as_json: bool) -> None:
     client = cluster_client.connect(nimbus, config)
     from squall.http_client import at
+    from squall_cli.waiting import obeyed
 
     with cluster_client.about(client, name):
-        answer = client.post(at("topologies", name, "activate"), repeatable=True)
+        answer = obeyed(lambda: client.post(at("topologies", name, "activate"), repeatable=True))
     click.echo(json.dumps(answer, indent=2) if as_json else f"{name} is {answer['state']}.")
 
 
@@ -149,9 +151,10 @@ def deactivate(
 ) -> None:
     client = cluster_client.connect(nimbus, config)
     from squall.http_client import at
+    from squall_cli.waiting import obeyed
 
     with cluster_client.about(client, name):
-        answer = client.post(at("topologies", name, "deactivate"), repeatable=True)
+        answer = obeyed(lambda: client.post(at("topologies", name, "deactivate"), repeatable=True))
         if wait or wait_secs is not None:
             wait_until_at_rest(client, name, wait_secs)
     click.echo(json.dumps(answer, indent=2) if as_json else f"{name} is {answer['state']}.")

@@ -75,10 +75,11 @@ def rebalance(
 ) -> None:
     client = cluster_client.connect(nimbus, config)
     from squall.http_client import at
+    from squall_cli.waiting import obeyed
 
     body = {"workers": workers, "parallelism": parallelism or None, "wait_secs": wait_secs}
     with cluster_client.about(client, name):
-        answer = client.post(at("topologies", name, "rebalance"), body)
+        answer = obeyed(lambda: client.post(at("topologies", name, "rebalance"), body))
         if wait:
             status = wait_until_placed(client, name)
             answer = {key: status.get(key) for key in ("name", "state", "workers", "workers_wanted")}

@@ -18,6 +18,7 @@ from squall.versions import minor, misfits, own_versions
 from squall_cli.figures import in_bytes
 from squall_cli.next_command import to_type
 from squall_cli.packing import Packed
+from squall_cli.waiting import NO_LEADER
 from topology_api.errors import SquallError
 from topology_api.topology import Topology
 
@@ -26,7 +27,6 @@ PATIENCE: Final = 30.0
 PAUSE: Final = 1.0
 #: The kind of a refusal of Nimbus that does not say whether it was done: it took too long.
 BUSY: Final = "Busy"
-NO_LEADER: Final = "NoLeader"
 #: The same, since Nimbus had no answer from the store. Most often its connection broke, and is there again at once; else it is
 #: told soon that the cluster is unavailable.
 STORE_AWAY: Final = "StoreUnavailable"

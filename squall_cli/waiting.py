@@ -1,7 +1,8 @@
 """What `--wait` does: asks again and again until something has come about, and says how far it is.
 
 On a terminal one line that changes, elsewhere a line when there is something new; both on stderr, so that stdout holds
-the outcome alone. A Nimbus that does not answer for a while is asked again: its successor takes over meanwhile.
+the outcome alone. A Nimbus that does not answer for a while is asked again: its successor takes over meanwhile. So is a
+command that nobody took because no Nimbus led just then: `obeyed`.
 Must not know: what is waited for.
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -28,6 +29,10 @@ T = TypeVar("T")
 PAUSES: Final = (0.1, 1.0)
 #: Nobody has answered for so long: nothing is waited for any more.
 PATIENCE: Final = 60.0
+#: So long a command waits for a Nimbus that leads: with default settings another one leads well within that.
+TAKEOVER_SECS: Final = 15.0
+#: The kind of refusal that says so: nothing was done.
+NO_LEADER: Final = "NoLeader"
 
 
 class Interrupted(SquallError):
@@ -100,3 +105,22 @@ def patiently(look: Callable[[], T], progress: Progress) -> T:
                 raise
             progress.say(f"asked again in a moment: {error}")
         time.sleep(PAUSES[1])
+
+
+def obeyed(command: Callable[[], T]) -> T:
+    """What `command`, a change that Nimbus is asked for, gives; asked again while no Nimbus leads that could make it, as for
+    moments after the leader's death. Any other refusal is the command's."""
+    from squall.http_client import Refused
+
+    began = time.monotonic()
+    with ExitStack() as stack:
+        progress: Progress | None = None  # nothing is drawn for a command that is obeyed at once
+        while True:
+            try:
+                return command()
+            except Refused as error:
+                if error.kind != NO_LEADER or time.monotonic() - began > TAKEOVER_SECS:
+                    raise
+                progress = progress or stack.enter_context(Progress())
+                progress.say(f"asked again in a moment: {error}")
+            time.sleep(PAUSES[1])

@@ -71,18 +71,21 @@ def test_a_cut_off_leader_has_stopped_before_its_rival_begins(
         assert old is not None
         proxies[old].cut()
         another_leads(run, old)
-        stopped = moment_of(run.daemons.nimbuses[old].text(), "leads no more")
-        began = moment_of(run.daemons.nimbuses[1 - old].text(), "leads (epoch")
+        stopped = moment_of(run, old, "leads no more")
+        began = moment_of(run, 1 - old, "leads (epoch")
         assert stopped < began, (stopped, began)
         proxies[old].heal()
         run.flows()
 
 
-def moment_of(text: str, words: str) -> str:
-    """The time at the beginning of the last line of a log that holds the words."""
-    lines = [line for line in text.splitlines() if words in line]
-    assert lines, f"nobody said {words!r}:\n{text[-3000:]}"
-    return " ".join(lines[-1].split()[:2])
+def moment_of(run: ClusterRun, nimbus: int, words: str) -> str:
+    """The time at the beginning of the last line of a Nimbus's log that holds the words; waits for one."""
+
+    def lines() -> list[str]:
+        return [line for line in run.daemons.nimbuses[nimbus].text().splitlines() if words in line]
+
+    run.wait_for(lines, f"that Nimbus {nimbus + 1} says {words!r}")
+    return " ".join(lines()[-1].split()[:2])
 
 
 def test_a_restarted_nimbus_finishes_the_kill_that_the_old_one_began(

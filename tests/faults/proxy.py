@@ -114,6 +114,8 @@ class Proxy:
         self._wake()
         self._thread.join(10.0)
         assert not self._thread.is_alive(), "the proxy's thread hangs"
+        for one in (self._here, self._there):  # not by the thread: it may end before it is woken
+            one.close()
 
     def __enter__(self) -> Proxy:
         return self
@@ -146,8 +148,7 @@ class Proxy:
                 self._round()
         finally:
             self._break_all()
-            for one in (self._listener, self._here, self._there):
-                one.close()
+            self._listener.close()
 
     def _round(self) -> None:
         now = time.monotonic()

@@ -72,6 +72,17 @@ def nothing_comes(sock: socket.socket) -> bool:
         sock.settimeout(CAP)
 
 
+def test_it_ends_also_when_its_thread_was_busy_and_saw_the_end_before_the_call(
+    listener: socket.socket,
+) -> None:
+    proxy = Proxy(listener.getsockname())
+    proxy._closing = True
+    with socket.create_connection(proxy.address):  # what keeps it busy
+        proxy._thread.join(CAP)
+    proxy.close()
+    assert not proxy._thread.is_alive()
+
+
 def test_bytes_go_both_ways_unchanged(pair: Pair) -> None:
     for writer, reader, _ in pair.ends():
         sent = os.urandom(300_000)

@@ -78,6 +78,8 @@ class FakeNimbus:
         self.headers: list[dict[str, str]] = []
         self.changes: deque[Callable[[], object]] = deque()
         self.refusal: Refusal | None = None
+        #: What the next commands are refused with, one after the other.
+        self.refused_changes: list[Refusal] = []
         #: What is answered to a GET of these paths instead.
         self.answers: dict[str, Any] = {}
 
@@ -94,6 +96,8 @@ class FakeNimbus:
             self.changes.popleft()()
         if self.refusal is not None:
             raise self.refusal
+        if method != "GET" and self.refused_changes:
+            raise self.refused_changes.pop(0)
         if method == "GET" and path in self.answers:
             return self.answers[path]
         first, *rest = path.split("/")

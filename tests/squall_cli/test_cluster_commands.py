@@ -220,6 +220,33 @@ def test_waiting_outlasts_a_nimbus_that_is_away_for_a_moment(nimbus: FakeNimbus,
     assert "no Nimbus leads at this moment" in result.stderr
 
 
+@pytest.mark.parametrize(
+    "line",
+    ["kill word_count", "activate word_count", "deactivate word_count", "rebalance word_count -n 1", "drain host-1"],
+)  # fmt: skip
+def test_commands_outlast_a_moment_in_which_no_nimbus_leads(
+    nimbus: FakeNimbus, run: Squall, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    monkeypatch.setattr("squall_cli.waiting.PAUSES", (0.0, 0.0))
+    nimbus.refused_changes += [Refusal(503, "NoLeader", "no Nimbus leads at this moment")] * 3
+    result = run(line)
+    assert result.exit_code == 0, result.stderr
+    assert "asked again in a moment: no Nimbus leads at this moment" in result.stderr
+    assert nimbus.refused_changes == []
+
+
+@pytest.mark.parametrize("kind, secs", [("NoLeader", 0.0), ("StoreUnavailable", 60.0)])
+def test_commands_wait_for_a_leader_only_and_not_for_ever(
+    nimbus: FakeNimbus, run: Squall, monkeypatch: pytest.MonkeyPatch, kind: str, secs: float
+) -> None:
+    monkeypatch.setattr("squall_cli.waiting.TAKEOVER_SECS", secs)
+    monkeypatch.setattr("squall_cli.waiting.PAUSES", (0.0, 0.0))
+    nimbus.refusal = Refusal(503, kind, "not at this moment")
+    result = run("kill word_count")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "not at this moment" in result.stderr
+
+
 def test_deactivate_wait_returns_when_nothing_is_in_flight(nimbus: FakeNimbus, run: Squall) -> None:
     spout = nimbus.topologies["word_count"]["components"]["words"]
     nimbus.changes += [
