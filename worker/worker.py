@@ -26,7 +26,7 @@ from worker.cycles import CycleWatch
 from worker.emitter import short
 from worker.endings import Endings
 from worker.forks import end_returned_fork
-from worker.links import Links
+from worker.links import Flush, Links
 from worker.peers import Peers
 from worker.plan import WorkerPlan
 from worker.replanning import replan
@@ -39,6 +39,10 @@ from worker.timers import Timers
 
 #: Seconds after which everything is sent though the loop has more to do.
 LONGEST_WAIT_IN_OUTBOX = 0.05
+#: Seconds between two looks of a busy worker for tuples whose tasks have nothing to do; and how much longer than a look the
+#: pause after it is at least.
+IDLE_FLUSH_SECONDS = 0.002
+IDLE_FLUSH_PAUSE = 20
 
 
 class AsyncDriver(Protocol):
@@ -100,6 +104,8 @@ class Worker:
         #: When the clock was last looked at after a job in the loop.
         self.looked = clock.now()
         self.last_flush = clock.now()
+        #: When a busy worker looks for tuples whose tasks have nothing to do.
+        self.next_idle_flush = clock.now()
         #: The seconds of the last round of the loop, but for those of verdicts that had waited.
         self.round_took = 0.0
         self.endings = Endings(self)
@@ -263,8 +269,11 @@ class Worker:
         spouts_ran = self.run_spouts()
         busy |= bolts_ran or spouts_ran
         busy |= self.links.flush_retries()
-        if not busy or settles or now - self.last_flush >= LONGEST_WAIT_IN_OUTBOX:
-            busy |= self.flush_all(now) or settles
+        busy |= settles
+        if not busy or now - self.last_flush >= LONGEST_WAIT_IN_OUTBOX:
+            busy |= self.flush_all(now)
+        elif settles or now >= self.next_idle_flush:
+            self.flush_idle()
         if not self.crash and (not busy or now >= self.endings.next_look):
             busy |= self.endings.advance(now)
         self.wake_bolts()
@@ -383,7 +392,7 @@ class Worker:
             self.crash, self.unopened = self.crash or task.abandoned, True
         if task.emitter.emitted - task.flushed_at >= task.limits.frame:
             task.flushed_at = task.emitter.emitted
-            self.links.flush(task, partial=False)
+            self.links.flush(task, Flush.FULL)
         if isinstance(task, BoltTask):
             self.queue(task)
 
@@ -402,10 +411,22 @@ class Worker:
         for task in self.tasks.values():
             if not task.jobs and task.emitter.dirty:
                 task.flushed_at = task.emitter.emitted
-                sent |= self.links.flush(task, partial=True)
+                sent |= self.links.flush(task, Flush.ALL)
                 if isinstance(task, BoltTask) and not task.blocked:
                     self.queue(task)
         return sent
+
+    def flush_idle(self) -> None:
+        """Send what is in outboxes for tasks that wait for it, though this worker is busy; now and then, and so rarely that it
+        takes a small share of the time."""
+        began = self.now()
+        for task in self.tasks.values():
+            if not task.jobs and task.emitter.dirty:
+                self.links.flush(task, Flush.IDLE)
+                if isinstance(task, BoltTask) and not task.blocked:
+                    self.queue(task)
+        ended = self.now()
+        self.next_idle_flush = ended + max(IDLE_FLUSH_SECONDS, IDLE_FLUSH_PAUSE * (ended - began))
 
     def send_controls(self) -> None:
         """Send what other workers are to know."""
