@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TypeVar
 
 import pytest
@@ -217,6 +218,23 @@ def test_who_may_only_read_takes_all_for_counted_and_says_so() -> None:
     assert state.uncovered == ()  # a checkpoint takes in only what counts for certain
     assert read_state(files).uncertain == ()
     assert files.exists(fence_path(seat(), 2))  # whoever may write has made it
+
+
+def test_a_fence_that_is_there_and_may_not_be_read_is_an_error_and_makes_nothing_count() -> None:
+    world = table(1)
+    files = world.files()
+    take_over(files, seat(), (2, 0), "h", 0.0)
+    late = replace(read_state(files).entries[0], batch=BatchName(seat(), 1, 9))
+    files.put_if_absent(late.batch.commit, encode_entry(late))
+    assert numbers(read_state(files)) == [1]
+
+    def refusing(step: Step, effect: Callable[[], T]) -> T:
+        if step.call == "read" and step.path == fence_path(seat(), 2):
+            raise FilesRefused(f"{step.call}: the host's name is not known at the moment")
+        return effect()
+
+    with pytest.raises(FilesRefused, match="at the moment"):
+        read_state(world.files(refusing))
 
 
 def test_an_entry_that_always_goes_away_is_an_error_in_the_end() -> None:

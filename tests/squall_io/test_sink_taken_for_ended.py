@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import random
 from collections import Counter
@@ -15,14 +16,14 @@ import pytest
 from squall_io.spark.manifest.claims import Superseded, list_claims, retire, take_over
 from squall_io.spark.manifest.ended import find_leftovers, sweep_ended
 from squall_io.spark.manifest.envelopes import UnreadableRecord
-from squall_io.spark.manifest.files import Files, FilesUnavailable
+from squall_io.spark.manifest.files import Files, FilesRefused, FilesUnavailable
 from squall_io.spark.manifest.layout import Seat, fence_path
 from squall_io.spark.manifest.state import read_state
 from squall_io.spark.manifest.upkeep import checkpoint_if_due
 from squall_io.spark.sink.errors import NotCommitted
 from squall_io.spark.sink.life import SinkLife
 from tests.squall_io.commit_script import ALL, LOST, Play, small_and_in_order
-from tests.squall_io.memory_files import Gate, MemoryFiles, Step
+from tests.squall_io.memory_files import Gate, MemoryFiles, Step, straight
 from tests.squall_io.sink_world import SinkWorld, gated
 
 SEAT = Seat.of("words-1", "store", 0)
@@ -215,6 +216,40 @@ def test_a_store_that_is_away_while_a_seat_is_taken_back_is_waited_for(
             world.at = at
             life.tidy(life.commit(world.rows(1, "one")))
             check_once(world, "one")
+
+
+def test_a_store_that_refuses_to_say_for_a_moment_what_counts_is_asked_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for number in itertools.count(1):
+        world = SinkWorld(monkeypatch)
+        life = opened(world)
+        reads = [0]
+
+        def gate(
+            step: Step, effect: Callable[[], Any], reads: list[int] = reads, number: int = number
+        ) -> Any:
+            reads[0] += step.call == "read"
+            if step.call == "read" and reads[0] == number:
+                raise FilesRefused("the host's name is not known")
+            return effect()
+
+        def at(step: str, world: SinkWorld = world, gate: Gate = gate) -> None:
+            if step == "publish":  # the entry comes after the fence: it does not count
+                world.at = lambda step: None
+                sweep_all(MemoryFiles(world.store))
+                world.gate = gate
+
+        world.at = at
+        acked = []
+        with suppress(NotCommitted):  # which it is when it was known already that the batch does not count
+            life.commit(world.rows(1, "one"))
+            acked.append("one")
+        world.gate = straight
+        check_once(world, *acked)
+        if reads[0] < number:
+            break
+    assert number > 4
 
 
 def test_a_worker_that_ends_takes_no_seat_back(monkeypatch: pytest.MonkeyPatch) -> None:

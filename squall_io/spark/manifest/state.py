@@ -154,11 +154,13 @@ def _decide(files: Files, seat: Seat, epoch: int, claims: Listing) -> _Verdict:
         return _Verdict()
     try:
         if after in claims.fences:
+            # It has decided: who is refused it knows nothing, and is not to take its batches for counted.
             return _Verdict(read_fence(files, *after))
-        # The new owner has put its claim and not its fence: it may have died in between. Whoever comes by may make it.
-        return _Verdict(publish_fence(files, *after))
-    except FilesRefused:
-        return _Verdict(certain=False)
+        try:
+            # The new owner has put its claim and not its fence: it may have died in between. Whoever comes by may make it.
+            return _Verdict(publish_fence(files, *after))
+        except FilesRefused:
+            return _Verdict(certain=False)
     except UnreadableRecord as problem:
         return _Verdict(frozenset(), problem=problem)
 
