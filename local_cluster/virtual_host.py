@@ -267,6 +267,7 @@ class VirtualHost:
                     stopped=False,
                     crash=worker.crash.render() if worker.crash else None,
                     version=hosted.assignment.version,
+                    finished=tuple(sorted(exhausted(worker))),
                 )
                 if hosted.reported.get(worker.name) != report:
                     changed = True

@@ -1,5 +1,5 @@
-"""A rebalance whose drain is cut off: a source that had emitted all of it is read again when trees of it were left open, and
-only then."""
+"""A rebalance of sources that had emitted all of theirs. They are read again when its drain cut off trees of them, or when
+other tasks of the same spout have something left that is shared out anew, and only then."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.local_cluster.recording import (
     run_to_the_end,
     verdicts,
 )
-from topology_api import Bolt, Context, Replay, Spout, TopologyBuilder, Tuple
+from topology_api import Bolt, Context, Fields, Replay, Spout, TopologyBuilder, Tuple
 
 #: Replays that wait for longer than the drain.
 LATE = Replay(max_attempts=5, first_delay=50.0)
@@ -66,6 +66,33 @@ class Slow(Numbers):
     def next_tuple(self) -> float:  # type: ignore[override]
         super().next_tuple()
         return 10.0
+
+
+class Shared(Spout):
+    """Its tasks share the numbers up to `count`, and each leaves out what any has acked; odd ones take their time."""
+
+    outputs = Fields("number")
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def open(self, context: Context) -> None:
+        done = set(verdicts(JOURNAL.of("ack")))
+        own = range(context.index, self.count, context.parallelism)
+        self.left = [number for number in own if number not in done]
+        JOURNAL.note("open", context.task)
+
+    def next_tuple(self) -> float | None:
+        if not self.left:
+            self.finish()
+            return None
+        number = self.left.pop(0)
+        JOURNAL.note("emit", number)
+        self.emit((number,), message_id=number)
+        return number % 2
+
+    def ack(self, message_id: object) -> None:
+        JOURNAL.note("ack", message_id)
 
 
 def cut_off_and_complete(cluster: LocalCluster, spout: Spout, bolt: Bolt, conf: Mapping[str, object]) -> None:
@@ -120,3 +147,18 @@ def test_a_source_at_its_end_whose_component_gets_another_task_is_not_read_again
     assert JOURNAL.of("open").count(finite) == 1
     assert len(set(JOURNAL.of("open")) - {finite, slow}) == 1
     assert [number for number, _ in JOURNAL.of("emit")].count(4) == 2, "the new task has read all of it"
+
+
+@pytest.mark.parametrize("tasks", [1, 3])
+def test_what_tasks_of_a_spout_had_left_is_shared_out_to_those_too_that_had_nothing_left(
+    cluster: LocalCluster, tasks: int
+) -> None:
+    builder = TopologyBuilder("shared")
+    builder.set_spout("shared", Shared(20), parallelism=2)
+    builder.set_bolt("pass", Pass()).shuffle_grouping("shared")
+    cluster.submit(builder.build())
+    cluster.advance(3.5)
+    assert verdicts(JOURNAL.of("ack")) == sorted([*range(0, 20, 2), 1, 3, 5, 7])
+    cluster.rebalance("shared", parallelism={"shared": tasks})
+    assert run_to_the_end(cluster, "shared").state == "COMPLETED"
+    assert verdicts(JOURNAL.of("emit")) == verdicts(JOURNAL.of("ack")) == list(range(20))
