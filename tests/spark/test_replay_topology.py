@@ -228,6 +228,17 @@ def test_a_single_output_need_not_be_in_a_list(spark: SparkSession, lines: DataF
         assert list(done) == ["count"]
 
 
+def test_fields_may_be_called_what_spark_has_its_own_use_for(spark: SparkSession) -> None:
+    names = ("partition", "user.id", "a`b", "field0")
+    builder = TopologyBuilder("names")
+    builder.set_spout("numbers", Numbers(*names))
+    builder.set_bolt("it", Echo(*names, "text")).shuffle_grouping("numbers")
+    source = spark.createDataFrame([(1, 2, 3, 4)], "a int, b int, c int, d int").toDF(*names)
+    with replay_topology(spark, builder.build(), {"numbers": source}, ["it"]) as done:
+        assert done["it"].columns == [*names, "text"]
+        assert rows(done["it"]) == [(1, 2, 3, 4, "(1, 2, 3, 4)")]
+
+
 class Deadly(Bolt):
     """Ends the process that it runs in."""
 

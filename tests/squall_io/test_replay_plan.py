@@ -55,6 +55,12 @@ def test_a_name_that_is_not_there_is_told_with_the_nearest() -> None:
     assert "component 'split' has no stream 'words' (it has: 'default')" in text
 
 
+@pytest.mark.parametrize("most", [-1, "5", 2.0, True])
+def test_a_number_of_errors_that_is_none_is_refused(most: Any) -> None:
+    with pytest.raises(CannotReplay, match="give a whole number from 0, or None for any number of errors"):
+        plan_replay(word_count(), ["lines"], ["count"], most, 0.0)
+
+
 def test_a_name_that_is_no_text_is_told() -> None:
     assert "source 3: write 'component' or 'component:stream'" in problems(word_count(), [3], ["count"])
 

@@ -54,7 +54,9 @@ def source_records(frame: DataFrame, plan: ReplayPlan, key: StreamKey) -> DataFr
         partition = first.column(first.num_columns - 1)[0].as_py()
         yield from to_arrow(route_rows(plan, key, partition, map(rows_of, chain([first], batches))))
 
-    fields = [sql.col(always_quoted(name)) for name in plan.fields_of(key)]
+    # Spark looks columns up by their names again, so these have names that neither need quotes nor are the same.
+    names = plan.fields_of(key)
+    fields = [sql.col(always_quoted(name)).alias(f"field{place}") for place, name in enumerate(names)]
     # A column of its own: what the task says of itself there is its place in the whole stage, with other inputs before it.
     return frame.select(*fields, sql.spark_partition_id().alias("partition")).mapInArrow(in_worker, RECORDS)
 

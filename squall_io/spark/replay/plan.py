@@ -17,7 +17,7 @@ from topology_api import Topology
 from topology_api.graph import Edge, cycles
 from topology_api.options import defaults, json_copy
 from topology_api.topology import DEAD_LETTERS, ComponentSpec
-from topology_api.wording import listed, nearest, shown
+from topology_api.wording import listed, nearest, shown, typed
 from worker.plan import WorkerPlan
 
 #: Settings of a stream that mean nothing to a replay.
@@ -163,6 +163,10 @@ def plan_replay(
     problems += [problem for key in wanted.values() for problem in output_problems(topology, key)]
     if len(given) > MOST_SOURCES:
         problems.append(f"there are {len(given)} sources, and at most {MOST_SOURCES} are possible")
+    if max_errors is not None and (type(max_errors) is not int or max_errors < 0):
+        problems.append(
+            f"max_errors is {typed(max_errors)}: give a whole number from 0, or None for any number of errors"
+        )
     if not outputs:
         problems.append("outputs is empty: name the components whose tuples are wanted")
     if not problems:
