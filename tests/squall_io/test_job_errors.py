@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from squall_io.spark.results.job_errors import reason_in, worker_died
@@ -130,3 +132,48 @@ def test_an_error_whose_java_has_died_is_told_without_it() -> None:
     )
     assert reason_in(kind()) == "Py4JJavaError"
     assert not worker_died(kind())
+
+
+def py4js(name: str, text: str) -> Exception:
+    """An error of Py4J's own."""
+    made = type(name, (Exception,), {"__module__": "py4j.protocol"})(text)
+    assert isinstance(made, Exception)
+    return made
+
+
+def raised(error: Exception, after: Exception | None = None) -> Exception:
+    """The error, as it is when it was raised while another one was handled."""
+    error.__context__ = after
+    return error
+
+
+def refused(module: str) -> Exception:
+    """A connection that is refused in the code of a module."""
+    code: dict[str, Any] = {"__name__": module}
+    exec("def connect():\n    raise ConnectionRefusedError(111, 'Connection refused')", code)
+    try:
+        code["connect"]()
+    except ConnectionRefusedError as error:
+        return error
+    raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("error", "gone"),
+    [
+        (py4js("Py4JNetworkError", "Error while sending or receiving"), True),
+        (py4js("Py4JError", "An error occurred while calling o69.schema"), True),
+        (py4js("Py4JError", "An error occurred while calling o6.nope. Trace:\npy4j.Py4JException: Method"), False),
+        (py4js("Py4JError", "com.example.Nope does not exist in the JVM"), False),
+        (raised(refused("py4j.clientserver"), py4js("Py4JNetworkError", "Answer from Java side is empty")), True),
+        (refused("py4j.clientserver"), True),
+        (refused("recount"), False),
+        (raised(spark_error("[CANNOT_PARSE_DATATYPE] Unable to parse.", "X"), refused("py4j.clientserver")), True),
+        (raised(ValueError("theirs"), py4js("Py4JNetworkError", "Answer from Java side is empty")), False),
+    ],
+    ids=["no-answer", "to-a-call", "no-such-method", "no-such-class", "again", "refused", "theirs", "made-of-it", "later"],
+)  # fmt: skip
+def test_that_java_has_ended_is_told_whatever_came_of_it(error: Exception, gone: bool) -> None:
+    said = reason_in(error) or ""
+    assert said.startswith("the Java process that Spark's driver runs in has ended") == gone
+    assert ("spark.driver.memory" in said) == gone

@@ -2,6 +2,7 @@
 with its file and line, out of the traceback that a Python worker sent, or of what it left when it died.
 
 A job reads and writes, in one and the same task. When storage or the network has failed it, Spark's own words say at what.
+When Java itself has ended, whatever Py4J and PySpark make of that says nothing to anybody.
 Must not know: tables, what the job was for.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from traceback import walk_tb
 from typing import Final
 
 from squall_io.spark.sink.errors import WRITE, reason_of, text_of
@@ -29,6 +31,12 @@ _AT: Final = re.compile(
     r"\[(FAILED_READ_FILE|TASK_WRITE_FAILED)\b[\w.]*\] .*? (?:reading file|writing rows to) (.+?)\.(?:\s|$)",
     re.MULTILINE,
 )
+#: How Py4J begins when it got no answer, or an exception of Java's, of which it has a trace then.
+_CALLING: Final = "An error occurred while calling"
+_NO_JAVA: Final = (
+    "the Java process that Spark's driver runs in has ended, or does not answer: it was killed, as for want of memory, or"
+    " crashed\n  more memory for it: --conf spark.driver.memory=4g"
+)
 _CALLS: Final = {"FAILED_READ_FILE": "Spark cannot read", "TASK_WRITE_FAILED": WRITE}
 #: What has failed where Spark does not say at what.
 _STORAGE: Final = "storage or the network failed"
@@ -37,7 +45,9 @@ _LONGEST: Final = 400
 
 def reason_in(error: BaseException) -> str | None:
     """An error of Spark's in a line or two, for people; None: it is none of Spark's."""
-    if type(error).__module__.partition(".")[0] not in ("pyspark", "py4j", "grpc"):
+    if _java_is_gone(error):
+        return _NO_JAVA
+    if not _is_sparks(error):
         return None
     text = text_of(error)
     worker = _of_dead_worker(text) or _from_worker(text)
@@ -65,6 +75,32 @@ def told_by(make: Callable[[str, Exception], SquallError]) -> Iterator[None]:
 def worker_died(error: BaseException) -> bool:
     """Whether Spark says that a Python worker is gone, without a word of its own."""
     return _DIED.search(text_of(error)) is not None
+
+
+def _is_sparks(error: BaseException) -> bool:
+    """Whether it is of Spark's, or of what carries its calls."""
+    return type(error).__module__.partition(".")[0] in ("pyspark", "py4j", "grpc")
+
+
+def _java_is_gone(error: BaseException | None) -> bool:
+    """Whether a call of Py4J's got no answer, which the error tells of, or one of Spark's that came of it."""
+    while error is not None:
+        kind = type(error).__name__
+        if kind == "Py4JNetworkError" or (isinstance(error, OSError) and _is_of_py4js_code(error)):
+            return True
+        if not _is_sparks(error):
+            return False
+        text = text_of(error) if kind == "Py4JError" else ""
+        if text.startswith(_CALLING) and "Trace:" not in text:
+            return True
+        error = error.__context__
+    return False
+
+
+def _is_of_py4js_code(error: BaseException) -> bool:
+    """Whether Py4J's code has raised it, as it does an error of the connection."""
+    frames = list(walk_tb(error.__traceback__))
+    return bool(frames) and str(frames[-1][0].f_globals.get("__name__")).partition(".")[0] == "py4j"
 
 
 def _has_condition(error: BaseException) -> bool:
