@@ -12,6 +12,7 @@ import inspect
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from traceback import walk_tb
 from types import ModuleType
 from typing import Any, Final
 
@@ -27,6 +28,8 @@ FUNCTION: Final = "reprocess"
 #: What may lie below a job's folder and is no part of it: the folder may be any.
 _NOT_THEIRS: Final = frozenset({*OURS, *sys.stdlib_module_names, "__main__"})
 SIGNATURE: Final = f"def {FUNCTION}(spark, rows)"
+#: How PySpark names that something was wanted of Spark before it was started.
+_TOO_EARLY: Final = "SESSION_OR_CONTEXT_NOT_EXISTS"
 
 
 class JobFailed(SquallError):
@@ -37,10 +40,34 @@ def load_job(text: str) -> Job:
     """The job in a file; `WrongSource` for what was typed, `CannotLoad` for what the file does."""
     path = Path(text)
     check_file(path)
-    module = import_file(Source(path, path.stem, FUNCTION))
+    module = _imported(path)
     function = _function_in(module, path)
     modules = [module, *_neighbours(path.resolve())]
     return Job(path.name, _digest(modules, path.resolve().parent), _applied(function, path), tuple(modules))
+
+
+def _imported(path: Path) -> ModuleType:
+    """The file as a module; CannotLoad, also for what only Spark can do, which is not there yet."""
+    try:
+        return import_file(Source(path, path.stem, FUNCTION))
+    except CannotLoad as problem:
+        error = problem.__context__
+        if error is None or not _is_too_early(error):
+            raise
+        place = place_of(error)
+        raise CannotLoad(
+            f"{path} cannot be imported: it uses Spark, which starts after that\n"
+            f"  make columns in {FUNCTION}(), and UDFs there, too, or with a type that is no text: @udf(LongType()), not"
+            " @udf('long')" + (f"\n  at {place}" if place else "")
+        ) from None
+
+
+def _is_too_early(error: BaseException) -> bool:
+    """Whether it is PySpark's of a call that wants a Spark: it has a name for it, but for columns, where it asserts that."""
+    frames = list(walk_tb(error.__traceback__))
+    where = str(frames[-1][0].f_globals.get("__name__")) if frames else ""
+    asserts = isinstance(error, AssertionError) and where.partition(".")[0] == "pyspark"
+    return asserts or _TOO_EARLY in str(error)
 
 
 def _function_in(module: ModuleType, path: Path) -> Callable[[Any, Any], Any]:

@@ -202,6 +202,34 @@ def test_an_error_at_the_import_of_a_job_gives_its_line_once(
     assert not any(file in line for line in rest[:-2]), "the frames before it are those of pytest's importer"
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "raise RuntimeError('[SESSION_OR_CONTEXT_NOT_EXISTS] A session should be created first.')",
+        "exec('assert False', {'__name__': 'pyspark.sql.functions'})",
+    ],
+    ids=["udf", "column"],
+)
+def test_a_job_that_uses_spark_at_its_import_is_told_that_it_starts_later(
+    table: str, tmp_path: Path, job: Callable[..., str], no_spark: None, line: str
+) -> None:
+    file = job(f"{line}  # as PySpark does there\n")
+    done = reprocess(file, "--input", table, "--output", str(tmp_path / "out"))
+
+    first, advice, *rest = done.stderr.splitlines()
+    assert first == f"squall reprocess: {file} cannot be imported: it uses Spark, which starts after that"
+    assert "@udf(LongType()), not @udf('long')" in advice
+    assert rest == [f"  at {file}:1, in <module>"]
+    assert (done.exit_code, (tmp_path / "out").exists()) == (1, False)
+
+
+def test_an_assertion_of_the_jobs_own_at_its_import_is_told_as_it_is(
+    table: str, tmp_path: Path, job: Callable[..., str], no_spark: None
+) -> None:
+    done = reprocess(job("assert 1 > 2, 'theirs'\n"), "--input", table, "--output", str(tmp_path / "out"))
+    assert "cannot be imported: AssertionError: theirs" in done.stderr
+
+
 def test_a_run_that_ends_before_it_has_a_session_leaves_no_file_and_binds_no_format(
     table: str, tmp_path: Path, job: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
