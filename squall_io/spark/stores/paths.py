@@ -134,9 +134,8 @@ def _split(text: str) -> tuple[str, str, str]:
             "it has a password in it, which would be in logs and in the web UI; give it by Spark's configuration",
         )
     if rest and not rest.startswith("/"):
-        raise InvalidPath(
-            text, f"after '{scheme}:' there must be '/'; write {scheme}://host/folder or {scheme}:///folder"
-        )
+        with_host = "" if scheme == LOCAL else f"{scheme}://host/folder or "
+        raise InvalidPath(text, f"after '{scheme}:' there must be '/'; write {with_host}{scheme}:///folder")
     if scheme == LOCAL and authority not in ("", "localhost"):
         raise InvalidPath(
             text, f"{authority!r} would be a host, and files are this machine's; write file:///folder"
