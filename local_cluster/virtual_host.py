@@ -140,6 +140,7 @@ class VirtualHost:
             if place is None or (place.worker, place.incarnation) not in staying:
                 gone.append(worker)
                 self.stop_worker(hosted, worker)
+        hosted.finished = still_finished(hosted)
         hosted.assignment = assignment
         hosted.reported.clear()
         for worker in hosted.workers.values():
@@ -288,3 +289,12 @@ class VirtualHost:
 def exhausted(worker: Worker) -> set[int]:
     """The spouts of a worker that have nothing more to do, ever."""
     return {spout.id for spout in worker.spouts if spout.exhausted}
+
+
+def still_finished(hosted: Hosted) -> frozenset[int]:
+    """The finished spouts, but for those of components whose number of tasks has changed since the assignment that is hosted:
+    of these the record alone says which are not to be opened again."""
+    record = hosted.record
+    anew = {component for component, last in record.renumbered.items() if last >= hosted.assignment.version}
+    others = {task for task, component, _ in record.tasks if component not in anew}
+    return hosted.finished & others | set(record.finished)

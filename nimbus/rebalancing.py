@@ -59,6 +59,7 @@ def renumbered(record: TopologyRecord) -> TopologyRecord:
         highest_task=highest_task(tasks, before),
         parallelism={},
         finished=tuple(task for task in record.finished if task in there),
+        renumbered={**record.renumbered, **dict.fromkeys(record.parallelism, record.version)},
     )
 
 

@@ -168,6 +168,38 @@ def test_what_unfinished_spout_tasks_had_left_is_shared_with_finished_ones_under
     """)
 
 
+def test_what_a_late_report_says_of_the_shares_before_is_not_what_spout_tasks_read_now(play: Play) -> None:
+    play("""
+        @ 0 supervisor s1 slots=1; submit words tasks=2 count=1
+        words ACTIVE
+          w1 s1/0 (1,0): 1 2 3
+        @ 1 rebalance words lines=3
+        words REBALANCING until 31
+          w1 s1/0 (1,0): 1 2 3
+        @ 31 tick
+        words ACTIVE
+          w1 s1/0 (1,0): 1 2 4 3
+        @ 32 report words w1 finished=1 version=1
+        = nothing changes
+        @ 33 report words w1 finished=1 version=2
+        words ACTIVE
+          w1 s1/0 (1,0): 1 2 4 3
+          finished: 1
+        @ 34 rebalance words count=2
+        words REBALANCING until 64
+          w1 s1/0 (1,0): 1 2 4 3
+          finished: 1
+        @ 64 tick
+        words ACTIVE
+          w1 s1/0 (1,0): 1 2 4 3 5
+          finished: 1
+        @ 65 report words w1 finished=1,2 version=2
+        words ACTIVE
+          w1 s1/0 (1,0): 1 2 4 3 5
+          finished: 1 2
+    """)
+
+
 class Cluster(Scenario):
     """One supervisor, and a topology "words" of a spout and a bolt."""
 
