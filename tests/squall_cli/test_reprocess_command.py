@@ -280,18 +280,23 @@ def test_a_result_that_is_there_already_needs_no_spark(
     assert (outcome["rows_in"], outcome["rows_out"], outcome["files"]) == (5, 3, 1)
 
 
-def test_without_pyspark_it_says_what_to_install(
-    table: str, tmp_path: Path, job: Callable[..., str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from squall_io.spark.session import java
+def test_without_pyspark_it_says_what_to_install(table: str, tmp_path: Path, job: Callable[..., str]) -> None:
+    # In a Python of its own: tests before may have imported PySpark here, and left a session.
+    code = (
+        "import sys\nfrom squall_io.spark.session import java\njava._version_of = lambda name: None\n"
+        "from squall_cli.main import squall\nsquall(['reprocess', *sys.argv[1:]])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, job(), "--input", table, "--output", str(tmp_path / "out")],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
 
-    monkeypatch.setattr(java, "_version_of", lambda name: None)
-    # Tests before may have imported it, and left a session.
-    monkeypatch.delitem(sys.modules, "pyspark", raising=False)
-    done = reprocess(job(), "--input", table, "--output", str(tmp_path / "out"))
-
-    assert (done.exit_code, "Traceback" in done.output) == (1, False)
-    assert "PySpark is not installed" in done.output and "pip install '.[spark]'" in done.output
+    assert (done.returncode, done.stdout, "Traceback" in done.stderr) == (1, "", False)
+    assert "PySpark is not installed" in done.stderr and "pip install '.[spark]'" in done.stderr
     with open_files(str(tmp_path / "out")) as files:
         assert (newest_number(files), files.list("_squall/results")) == (0, [])
 
