@@ -91,6 +91,7 @@ def run_in(table: str, target: str, job: Job) -> tuple[Any, Any]:
         (["job.py", "--sql", "select 1"], "give a job: either JOB.py or --sql TEXT"),
         (["--sql", " "], "--sql is empty"),
         (["no_such_job.py"], "there is no file 'no_such_job.py'"),
+        (["/"], "'/' is a folder: give the file in it"),
         (["--sql", "select 1", "--since", "yesterday"], "since is 'yesterday', which is no moment"),
         (["--sql", "select 1", "--since", "2026-03-01"], "which has no time zone"),
         (["--sql", "select 1", "--conf", "spark.driver.memory"], "write KEY=VALUE"),
@@ -104,8 +105,8 @@ def run_in(table: str, target: str, job: Job) -> tuple[Any, Any]:
         (["--sql", "select 1", "--format", "avro"], "'avro' is not one of"),
     ],
     ids=[
-        *("no-job", "two-jobs", "empty-sql", "no-file", "since", "zone", "conf", "conf-name", "master"),
-        *("key", "keep", "format"),
+        *("no-job", "two-jobs", "empty-sql", "no-file", "folder", "since", "zone", "conf", "conf-name"),
+        *("master", "key", "keep", "format"),
     ],
 )
 def test_wrong_usage_is_told_in_a_sentence_with_status_2(
