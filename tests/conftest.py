@@ -19,11 +19,11 @@ from tests.spark_session import spark
 from tests.zookeeper_servers import zookeeper, zookeeper_root, zookeeper_store
 
 #: Folders whose tests run one after the other where several run at a time, and of equal names in one process: each makes a
-#: cluster, and faults in it; or needs the one Spark session of its process, and the one HDFS.
+#: cluster, and faults in it; or needs the one Spark session of its process, or the one HDFS.
 ONE_AT_A_TIME = {
     "tests/faults": "faults",
     "tests/cluster_faults": "cluster faults",
-    "tests/hdfs": "Spark",
+    "tests/hdfs": "HDFS",
     "tests/spark": "Spark",
 }
 
