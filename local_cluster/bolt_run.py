@@ -16,6 +16,7 @@ from typing import Any
 from local_cluster.blockers import blockers, stuck_text
 from local_cluster.recording import Recording, Row
 from local_cluster.scripted import Pause, Tick, row_problem
+from local_cluster.stamps import new_stamp
 from nimbus.tasks import number_tasks
 from squall.clock import ManualClock
 from squall.error_reports import ErrorReport
@@ -211,6 +212,7 @@ class _Run:
             component_confs=confs[1],
             directory=directory,
             observers=(recording, verdicts),
+            topology_id=f"{topology.name}-1-{new_stamp()}",
         )
         self.source = plan.source(SOURCE, of[SOURCE], "default")
         calls = SimulatedAsync(self.clock.now)

@@ -55,7 +55,8 @@ class LocalCluster:
     processes: every worker is a process of its own, started by a supervisor; they talk by ZeroMQ, over loopback addresses,
     and end with the cluster. supervisors, slots: how many supervisors there are, and how many workers each has room for.
     Without processes only: simulated_time: time moves only by `advance`, everything runs in the caller's thread and
-    is the same for the same `seed`. encode: send frames between workers through the codec, as a network would.
+    is the same for the same `seed`, but for topology ids, which no two runs share. encode: send frames between workers through
+    the codec, as a network would.
     observers: objects with the methods of `topology_api.Hook` that watch every task.
     settings: the site's options and the environment's, as `-o` and a topology's own are laid over them.
     """
@@ -133,6 +134,11 @@ class LocalCluster:
         """End a topology: its spouts stop, what is pending may be worked off for `wait_secs` (default: the message timeout),
         what is left fails as "stopped". Returns at once; the name is free when it is gone."""
         self._driver.call(lambda: self._engine.nimbus.kill(name, wait_secs))
+
+    def fail(self, name: str, error: str) -> None:
+        """End a topology as FAILED of this error, as one that crashes ends: for who watches it and sees that it comes to
+        nothing."""
+        self._driver.call(lambda: self._engine.nimbus.fail(name, error))
 
     def activate(self, name: str) -> None:
         """Let a topology's spouts emit (again)."""

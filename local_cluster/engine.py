@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from local_cluster.stamps import new_stamp
 from local_cluster.virtual_host import MakeWorker, VirtualHost, WorkerSettings
 from nimbus.counting import Statuses
 from nimbus.master import Nimbus
@@ -39,7 +40,7 @@ class Engine:
         self.clock = clock
         self.store = InMemoryStore()
         self.registry = Registry(self.store)
-        self.nimbus = Nimbus(self.store, clock)
+        self.nimbus = Nimbus(self.store, clock, stamp=new_stamp)
         self.statuses = Statuses(self.store, self.nimbus.counters, clock.now)
         settings = WorkerSettings(clock, directory, seed, encoded, observers, calls_an_instant, make_worker)
         self.host = VirtualHost(self.registry, self.nimbus, settings, supervisors, slots)

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from local_cluster.driver import STOP_SECS
 from local_cluster.leftovers import PREFIX, note_owner, sweep
+from local_cluster.stamps import new_stamp
 from nimbus.counting import Statuses
 from nimbus.keyring import KeyRing
 from nimbus.master import SUPERVISOR_TIMEOUT, Nimbus
@@ -49,13 +50,15 @@ RETRY_SECS = 1.0
 
 @dataclass(frozen=True)
 class WorkerView:
-    """A worker process. `directory` holds its log (`worker.log`), and `output.log` with what was written past it."""
+    """A worker process. `directory` holds its log (`worker.log`), and `output.log` with what was written past it; `opened`:
+    all its tasks were opened or prepared."""
 
     worker: str
     pid: int
     incarnation: tuple[int, int]
     tasks: tuple[int, ...]
     directory: Path
+    opened: bool = False
 
 
 class ProcessEngine:
@@ -83,6 +86,7 @@ class ProcessEngine:
             clock,
             keyring=KeyRing(Registry(self.store), KeyPair.make(), NIMBUS_ID, lambda: asdict(make_keys())),
             supervisor_timeout_secs=supervisor_timeout_secs,
+            stamp=new_stamp,
         )
         self.statuses = Statuses(self.store, self.nimbus.counters, clock.now)
         #: Seconds that workers have at shutdown.
@@ -157,6 +161,8 @@ class ProcessEngine:
         assignment = None if record is None else self.registry.assignment(record.id)
         placements = () if assignment is None else assignment.placements
         tasks = {(place.worker, place.incarnation[0]): place.tasks for place in placements}
+        reports = {} if record is None else self.registry.reports(record.id)
+        opened = {(worker, report.incarnation) for worker, report in reports.items() if report.opened}
         return [
             WorkerView(
                 hosted.worker,
@@ -164,6 +170,7 @@ class ProcessEngine:
                 hosted.incarnation,
                 tasks.get((hosted.worker, hosted.incarnation[0]), ()),
                 hosted.directory,
+                (hosted.worker, hosted.incarnation) in opened,
             )
             for supervisor in self.supervisors
             for hosted in supervisor.processes()

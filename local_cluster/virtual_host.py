@@ -135,10 +135,12 @@ class VirtualHost:
         staying = {(place.worker, place.incarnation) for place in assignment.placements}
         gone: list[Worker] = []
         for worker in list(hosted.workers.values()):
+            hosted.finished |= exhausted(worker)  # a worker that stays may lose a spout
             place = self.placement(hosted, worker.name)
             if place is None or (place.worker, place.incarnation) not in staying:
                 gone.append(worker)
                 self.stop_worker(hosted, worker)
+        hosted.finished = still_finished(hosted)
         hosted.assignment = assignment
         hosted.reported.clear()
         for worker in hosted.workers.values():
@@ -169,6 +171,12 @@ class VirtualHost:
         for place in hosted.assignment.placements:
             if place.supervisor not in self.supervisors:
                 continue
+            there = hosted.workers.get(place.worker)
+            if there is not None:
+                incarnation = hosted.incarnations[there]
+            else:
+                version, restarts = hosted.latest.get(place.worker, (0, 0))
+                incarnation = place.incarnation[0], restarts + 1 if version == place.incarnation[0] else 0
             plan = WorkerPlan(
                 worker=place.worker,
                 topology=topology,
@@ -181,15 +189,13 @@ class VirtualHost:
                 observers=self.settings.observers,
                 finished=hosted.finished,
                 calls_an_instant=self.settings.calls_an_instant,
-                incarnation=place.incarnation,
+                incarnation=incarnation,
+                topology_id=record.id,
             )
-            there = hosted.workers.get(place.worker)
             if there is not None:
                 there.replan(plan)
                 continue
             worker = self.settings.make(plan, hosted.loopback)
-            version, restarts = hosted.latest.get(place.worker, (0, 0))
-            incarnation = place.incarnation[0], restarts + 1 if version == place.incarnation[0] else 0
             hosted.incarnations[worker] = hosted.latest[place.worker] = incarnation
             hosted.workers[place.worker] = worker
             hosted.loopback.join(place.worker, worker.deliver)
@@ -218,7 +224,7 @@ class VirtualHost:
         worker.stop()
         for _, component, index in worker.plan.own_tasks:
             shutil.rmtree(worker.plan.scratch(component, index), ignore_errors=True)
-        hosted.finished |= {spout.id for spout in worker.spouts if spout.finished and not spout.pending}
+        hosted.finished |= exhausted(worker)
         self.count(hosted, worker)
         incarnation = hosted.incarnations.pop(worker)
         hosted.workers.pop(worker.name, None)
@@ -262,6 +268,7 @@ class VirtualHost:
                     stopped=False,
                     crash=worker.crash.render() if worker.crash else None,
                     version=hosted.assignment.version,
+                    finished=tuple(sorted(exhausted(worker))),
                 )
                 if hosted.reported.get(worker.name) != report:
                     changed = True
@@ -277,3 +284,17 @@ class VirtualHost:
         """Stop everything at once."""
         for hosted in self.hosted.values():
             self.stop_workers(hosted)
+
+
+def exhausted(worker: Worker) -> set[int]:
+    """The spouts of a worker that have nothing more to do, ever."""
+    return {spout.id for spout in worker.spouts if spout.exhausted}
+
+
+def still_finished(hosted: Hosted) -> frozenset[int]:
+    """The finished spouts, but for those of components whose number of tasks has changed since the assignment that is hosted:
+    of these the record alone says which are not to be opened again."""
+    record = hosted.record
+    anew = {component for component, last in record.renumbered.items() if last >= hosted.assignment.version}
+    others = {task for task, component, _ in record.tasks if component not in anew}
+    return hosted.finished & others | set(record.finished)

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from squall.cluster.counters import ComponentCounters, WorkerCounters
-from squall.error_reports import KEPT, ErrorReport
+from squall.error_reports import KEPT, ErrorReport, folded
 
 Incarnation = tuple[int, int]
 
@@ -44,8 +44,9 @@ class Counted:
         self.folded[worker] = incarnation
         for component, done in counters.components.items():
             self.base.setdefault(component, ComponentCounters()).add(done)
-        for report in counters.reports:
-            self.reports.setdefault(report.component, deque(maxlen=KEPT)).append(report)
+        for component in dict.fromkeys(report.component for report in counters.reports):
+            own = [report for report in counters.reports if report.component == component]
+            self.reports[component] = deque(folded([*self.reports.get(component, ()), *own]), maxlen=KEPT)
 
     def totals(self, component: str, living: Collection[tuple[str, Incarnation]]) -> ComponentCounters:
         """All that a component has done; how it is at this moment, as far as `living` say so.
@@ -72,7 +73,7 @@ class Counted:
         return any(done.emitted for components in (self.base, *latest) for done in components.values())
 
     def latest_reports(self) -> tuple[ErrorReport, ...]:
-        """The latest errors of all workers, the oldest first."""
+        """The latest errors of all workers, the oldest first; one that comes again at each restart is told once."""
         found = [report for reports in self.reports.values() for report in reports]
         found += [report for _, counters in self.workers.values() for report in counters.reports]
-        return tuple(sorted(found, key=lambda report: report.time))
+        return tuple(folded(found))

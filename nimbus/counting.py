@@ -253,9 +253,9 @@ def topology_status(
 
 def component_status(kind: str, tasks: int, totals: ComponentCounters, state: str) -> ComponentStatus:
     """What a user is told of a component."""
-    idle = ""
-    if kind == "spout":
-        idle = summary_of(totals.idle) if totals.idle else WITHOUT_TASKS.get(state, "inactive")
+    idle = summary_of(totals.idle)
+    if kind == "spout" and not totals.idle:
+        idle = WITHOUT_TASKS.get(state, "inactive")
     metrics = {**totals.metrics, **totals.gauges}
     return ComponentStatus(
         kind=kind,

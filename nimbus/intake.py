@@ -8,7 +8,7 @@ Must not know: slots, what becomes of a topology.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -55,10 +55,18 @@ class Order:
 class Intake:
     """The door of one Nimbus."""
 
-    def __init__(self, registry: Registry, keys: Keys | None, replacements: Replacements) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        keys: Keys | None,
+        replacements: Replacements,
+        stamp: Callable[[], str] | None = None,
+    ) -> None:
+        """`stamp`: the end of a topology's id; without it, the calendar's second."""
         self._registry = registry
         self._keys = keys
         self._replacements = replacements
+        self._stamp = stamp
 
     def submitted(self, submission: str) -> TopologyRecord | None:
         """The topology that was submitted with this key, also one that waits for its name."""
@@ -78,7 +86,8 @@ class Intake:
             if not order.replace:
                 raise NameTaken(name, being_killed=there.state == KILLED)
             self._replacements.check(there)
-        topology_id = f"{name}-{self._registry.next_number(SUBMISSIONS)}-{int(time)}"
+        stamp = str(int(time)) if self._stamp is None else self._stamp()
+        topology_id = f"{name}-{self._registry.next_number(SUBMISSIONS)}-{stamp}"
         record = _record(order, topology_id, time)
         _check_size(record)
         put_bundle(self._registry.store, topology_id, order.topology)

@@ -77,10 +77,12 @@ class Nimbus:
         replace_timeout_secs: float = REPLACE_TIMEOUT,
         calendar: Callable[[], float] | None = None,
         look_every_secs: float | None = None,
+        stamp: Callable[[], str] | None = None,
     ) -> None:
         """Take over whatever is in the store. `keyring`: makes and hands out the keys of topologies' links (None: there are
         none); `counters`: what is known of what topologies have done; `calendar`: what users are told the time by (default:
-        the clock); `look_every_secs`: so often it looks though nothing was told, where what a store tells may be lost."""
+        the clock); `look_every_secs`: so often it looks though nothing was told, where what a store tells may be lost; `stamp`:
+        the end of a topology's id (default: the calendar's second), where the store, and so its numbers, do not last."""
         self._store = store
         self._clock = clock
         self._keys = keyring
@@ -91,7 +93,7 @@ class Nimbus:
         self._replacements = Replacements(
             self._registry, self._assigner, replace_timeout_secs, message_timeout, self._calendar
         )
-        self._intake = Intake(self._registry, keyring, self._replacements)
+        self._intake = Intake(self._registry, keyring, self._replacements, stamp)
         self._troubles = Troubles()
         #: What workers count; may be read from any thread.
         self.counters = Counters() if counters is None else counters
@@ -153,6 +155,10 @@ class Nimbus:
     def deactivate(self, name: str) -> None:
         """Let the spouts of a topology rest; what is in flight is worked off."""
         self._command(name, "deactivate")
+
+    def fail(self, name: str, error: str) -> None:
+        """End a topology as a crash of its does, for whoever watches it and sees that it comes to nothing."""
+        self._command(name, "crash", error=error)
 
     def kill(self, name: str, wait_secs: float | None = None) -> None:
         """End a topology: it may drain for `wait_secs` (default: its message timeout), then its workers stop.

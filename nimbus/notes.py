@@ -22,8 +22,9 @@ def with_news(
     record: TopologyRecord, report: WorkerReport, last: WorkerReport | None, time: float
 ) -> TopologyRecord:
     """The record with what a report adds to what is known of the topology: finished spouts, a note. `time`: of the calendar."""
-    tasks = {task for task, _, _ in record.tasks}.difference(record.finished)
-    finished = (*record.finished, *sorted(tasks.intersection(report.finished)))
+    earlier = _renumbered_since(record, report)
+    tasks = {task for task, component, _ in record.tasks if component not in earlier}
+    finished = (*record.finished, *sorted(tasks.intersection(report.finished).difference(record.finished)))
     notes = record.notes
     if not report.waits:
         notes = tuple(note for note in notes if not (note.waits and note.worker == report.worker))
@@ -32,6 +33,11 @@ def with_news(
     if report.opened:
         notes = tuple(_over(note) if note.worker == report.worker else note for note in notes)
     return replace(record, finished=finished, notes=notes)
+
+
+def _renumbered_since(record: TopologyRecord, report: WorkerReport) -> set[str]:
+    """Components whose number of tasks has changed since what a late report speaks of."""
+    return {component for component, last in record.renumbered.items() if 0 < report.version <= last}
 
 
 def with_notes(record: TopologyRecord, texts: Iterable[str], time: float) -> TopologyRecord:

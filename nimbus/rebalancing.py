@@ -43,20 +43,39 @@ def changes_of(record: TopologyRecord, parallelism: Mapping[str, int] | None) ->
 
 
 def renumbered(record: TopologyRecord) -> TopologyRecord:
-    """The record with the tasks that its rebalance asked for. Those that stay keep their ids, no id is given again."""
+    """The record with the tasks that its rebalance asked for. Those that stay keep their ids, no id is given again; a finished
+    task that is to read once more is another one."""
     if not record.parallelism:
         return record
-    specs = renumber_tasks(record.tasks, record.parallelism, record.highest_task)
+    before = highest_task(record.tasks, record.highest_task)
+    anew = _read_anew(record, record.parallelism)
+    kept = [row for row in record.tasks if row[0] not in anew]
+    specs = renumber_tasks(kept, record.parallelism, before)
     tasks = tuple((spec.task, spec.component, spec.index) for spec in specs)
     there = {spec.task for spec in specs}
-    before = highest_task(record.tasks, record.highest_task)
     return replace(
         record,
         tasks=tasks,
         highest_task=highest_task(tasks, before),
         parallelism={},
         finished=tuple(task for task in record.finished if task in there),
+        renumbered={**record.renumbered, **dict.fromkeys(record.parallelism, record.version)},
     )
+
+
+def _read_anew(record: TopologyRecord, changes: Mapping[str, int]) -> set[int]:
+    """The finished tasks of spouts whose number of tasks changes while others of theirs have not finished.
+
+    What these had left is shared out anew, to all the tasks that there are then. Under their old ids they would stay finished:
+    readers have their end marks, and a late report may still say so.
+    """
+    finished = set(record.finished)
+    reading = {component for task, component, _ in record.tasks if task not in finished}
+    return {
+        task
+        for task, component, _ in record.tasks
+        if task in finished and component in changes and component in reading
+    }
 
 
 def _problems_of_ids(
@@ -64,6 +83,7 @@ def _problems_of_ids(
 ) -> list[str]:
     """Ids are never given again, so those of a topology that is rebalanced up and down for ever come to an end."""
     new = sum(max(0, count - counts[component]) for component, count in parallelism.items())
+    new += len(_read_anew(record, changes_of(record, parallelism)))
     highest = highest_task(record.tasks, record.highest_task)
     if highest + new <= MAX_TASKS:
         return []

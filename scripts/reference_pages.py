@@ -42,6 +42,11 @@ MODULES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
             "MutatedValue",
         ),
     },
+    "squall_io.spark": {
+        "Tables": ("SparkSink", "read_committed"),
+        "Stored rows as a stream": ("HdfsLines", "CommittedRows"),
+        "Replay": ("replay_topology",),
+    },
 }  # fmt: skip
 
 WRITTEN = "<!-- Written by scripts/reference_pages.py: change what it is made from, and run it again. -->\n\n"

@@ -266,7 +266,21 @@ class Client:
             raise SquallError(
                 f"{address.url} redirects to {leader.url}, which is not encrypted: not followed"
             )
-        status, result = self._try(leader, request, self._authorization(leader.url) or authorization, silent)
+        try:
+            status, result = self._try(
+                leader, request, self._authorization(leader.url) or authorization, silent
+            )
+        except Unreachable as error:
+            if error.sent:
+                raise
+            # It has died, and its rival has not heard of that: nothing was done, and another one is about to lead.
+            raise Refused(
+                503,
+                "NoLeader",
+                f"{leader.url}, which leads by what {address.url} knows, cannot be reached",
+                (),
+                1.0,
+            ) from error
         if status is not None:
             raise Refused(
                 503, "NoLeader", f"{leader.url} does not lead any more, ask again in a moment", (), 1.0

@@ -25,7 +25,8 @@ class ComponentStatus:
     acked, failed: for a bolt its tuples, for a spout the final verdicts of its trees. replayed: trees emitted again.
     pending: open trees of a spout, those included that wait for their replay. errors: errors of the user's code.
     dropped: untracked tuples that a full cycle dropped. p50, p99: complete latency in seconds, from the first emission to
-    the ack, None while nothing was acked. idle: why a spout does not emit, "" when it does.
+    the ack, None while nothing was acked. idle: why a spout does not emit, "" when it does; of a bolt what a long
+    call of its waits for, as it says itself (`Context.progress(why)`).
     metrics: the user's own counters, gauges and histograms by name. failures: a spout's failed trees by `Failure.reason`;
     first_failure: the first of them and why, those apart that a stop cut off ("stopped").
     """

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from squall.error_reports import STARTING
 from squall.said import said_key
 from squall.status import CANNOT_BUILD, ROLLED_BACK
 from squall_cli.figures import plural, whole
@@ -92,7 +93,7 @@ class Arrival:
         else:
             trouble = self._trouble(status, now)
             if acked == 0 and any(each["failed"] for each in spouts):
-                trouble = all_fail(status["name"], spouts)
+                trouble = all_fail(status["name"], spouts, status.get("errors") or ())
             if trouble is not None:
                 return Seen("", tuple(stages), failure=trouble)
         if not workers and now - self._better < LAG_SECS:
@@ -204,12 +205,18 @@ def failure_of(status: Mapping[str, Any]) -> str | None:
     return None
 
 
-def all_fail(name: str, spouts: Sequence[Mapping[str, Any]]) -> str:
+def all_fail(name: str, spouts: Sequence[Mapping[str, Any]], errors: Sequence[str]) -> str:
+    """That no tree was acked, and why as far as it is known: a component that cannot start is the reason of all the rest."""
     failed = sum(each["failed"] for each in spouts)
+    stopped = sum(each.get("failures", {}).get("stopped", 0) for each in spouts)
     first = next((str(each["first_failure"]) for each in spouts if each.get("first_failure")), "")
-    why = f"; the first: {own_paths(first)}" if first else ""
+    heads = [error.partition("\n")[0].replace(f" of topology {name!r}:", ":") for error in errors]
+    starts = (head for head in heads if any(f": {call}() raised " in head for call in STARTING))
+    reason = next(starts, first or next(iter(heads), ""))
+    told = "failed for good" if stopped < failed else "were cut off when workers stopped"
+    why = f"; the first: {own_paths(reason)}" if reason == first else f"; the reason: {own_paths(reason)}"
     return (
-        f"{plural(failed, 'tree')} of topology {name!r} failed for good and none was acked{why}"
+        f"{plural(failed, 'tree')} of topology {name!r} {told} and none was acked{why if reason else ''}"
         f" (it goes on: {to_type('errors', name)})"
     )
 

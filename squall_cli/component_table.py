@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from squall.status import ComponentStatus
 from squall_cli import figures
@@ -19,6 +20,8 @@ Line = tuple[Piece, ...]
 Figure = Callable[[int], str]
 
 SHORTEST_NAME = 8
+#: The head of the column that says why a spout is idle, or what a bolt waits for.
+WHY_IDLE: Final = "WHY IDLE"
 #: An idle reason that is no cause for a second look.
 HARMLESS = ("finished", "inactive", "not open yet", "waits as it asked")
 
@@ -87,7 +90,7 @@ def _columns(count_width: int) -> dict[str, Column]:
         Column("RATE/s", max(6, count_width - 2), lambda row, count: figures.rate(row.rate)),
         Column("p50", 6, lambda row, count: _spouts_only(figures.latency(row.component.p50), row)),
         Column("p99", 6, lambda row, count: _spouts_only(figures.latency(row.component.p99), row)),
-        Column("WHY IDLE", 19, lambda row, count: row.component.idle, _idle_style, left=True),
+        Column(WHY_IDLE, 19, lambda row, count: row.component.idle, _idle_style, left=True),
     )
     return {column.head: column for column in every}
 
@@ -101,7 +104,7 @@ def _failed_style(row: Row) -> str:
 
 
 ALL = (
-    "KIND", "TASKS", "EMITTED", "EXECUTED", "ACKED", "FAILED", "PENDING", "RATE/s", "p50", "p99", "WHY IDLE",
+    "KIND", "TASKS", "EMITTED", "EXECUTED", "ACKED", "FAILED", "PENDING", "RATE/s", "p50", "p99", WHY_IDLE,
 )  # fmt: skip
 MEDIUM = ("TASKS", "EMITTED", "EXECUTED", "ACKED", "FAILED", "PENDING", "RATE/s", "p50", "p99")
 NARROW = ("EMITTED", "EXECUTED", "FAILED", "PENDING", "RATE/s")
@@ -132,7 +135,13 @@ def layouts(without: Collection[str] = ()) -> tuple[Layout, ...]:
 
 def rows_of(components: Mapping[str, ComponentStatus], rates: Mapping[str, float | None]) -> list[Row]:
     """A row for each component, in the order of declaration."""
-    return [Row(name, component, rates.get(name)) for name, component in components.items()]
+    return [Row(name, with_left(component), rates.get(name)) for name, component in components.items()]
+
+
+def with_left(component: ComponentStatus) -> ComponentStatus:
+    """As people are told of it: trees that a stop cut off had no verdict, so they are left, and have not failed."""
+    stopped = component.failures.get("stopped", 0) if component.kind == "spout" else 0
+    return replace(component, failed=component.failed - stopped, pending=component.pending + stopped)
 
 
 def layout_for(rows: Sequence[Row], width: int, every: Sequence[Layout]) -> tuple[Layout, int]:
@@ -146,13 +155,13 @@ def layout_for(rows: Sequence[Row], width: int, every: Sequence[Layout]) -> tupl
 
 
 def live_table(rows: Sequence[Row], width: int, most_rows: int) -> list[Line]:
-    """The table of a topology that runs: columns of fixed widths, and why spouts are idle; of too many rows the first."""
+    """The table of a topology that runs: columns of fixed widths, and what is waited for; of too many rows the first."""
     return _table(rows, width, layouts(), most_rows)
 
 
 def final_table(rows: Sequence[Row], width: int) -> list[Line]:
     """The table of a topology that has ended: columns as wide as what stands in them."""
-    return _table(rows, width, tuple(snug(layout, rows) for layout in layouts(("WHY IDLE",))), len(rows))
+    return _table(rows, width, tuple(snug(layout, rows) for layout in layouts((WHY_IDLE,))), len(rows))
 
 
 def table_without_rates(rows: Sequence[Row], width: int) -> list[Line]:
@@ -161,10 +170,12 @@ def table_without_rates(rows: Sequence[Row], width: int) -> list[Line]:
 
 
 def snug(layout: Layout, rows: Sequence[Row]) -> Layout:
-    """The layout with no column wider than it need be."""
+    """The layout with no column wider than it need be; what bolts say may be long, and has lines of its own."""
     columns = []
     for column in layout.columns:
         longest = max([len(column.text(row, layout.count)) for row in rows] + [len(column.head)])
+        if column.head == WHY_IDLE:
+            longest = min(longest, column.width)
         columns.append(replace(column, width=longest))
     return replace(layout, columns=tuple(columns))
 
@@ -176,8 +187,9 @@ def _table(rows: Sequence[Row], width: int, every: Sequence[Layout], most_rows: 
     lines += [_line(layout, name_width, row) for row in shown]
     if len(shown) < len(rows):
         lines.append(((f"… and {figures.plural(len(rows) - len(shown), 'more component')}", "dim"),))
-    if every[0].has("WHY IDLE") and not layout.has("WHY IDLE"):
-        lines += _reasons(rows, width)
+    if every[0].has(WHY_IDLE):
+        room = max((column.width for column in layout.columns if column.head == WHY_IDLE), default=0)
+        lines += _reasons([row for row in rows if len(row.component.idle) > room], width)
     return lines
 
 
@@ -200,12 +212,12 @@ def _line(layout: Layout, name_width: int, row: Row) -> Line:
 
 
 def _reasons(rows: Sequence[Row], width: int) -> list[Line]:
-    """Lines that say why spouts wait, for layouts that have no column for it."""
+    """Lines that say why spouts are idle and what bolts wait for, where no column has the room for it."""
     lines: list[Line] = []
     for row in rows:
-        if row.component.kind == "spout" and row.component.idle:
-            text = figures.cropped(f"{row.name} is idle: {row.component.idle}", width)
-            lines.append(((text, _idle_style(row)),))
+        is_idle = " is idle" if row.component.kind == "spout" else ""
+        text = figures.cropped(f"{row.name}{is_idle}: {row.component.idle}", width)
+        lines.append(((text, _idle_style(row)),))
     return lines[:3]
 
 

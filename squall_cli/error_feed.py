@@ -7,7 +7,7 @@ Must not know: terminals.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from squall.error_reports import ErrorReport
 from squall.status import TopologyStatus
@@ -56,8 +56,18 @@ class ErrorFeed:
         return found
 
     def has_shown(self, text: str, status: TopologyStatus) -> bool:
-        """Whether a report with this text was among what `fresh` gave."""
-        return any(report.render() == text and place_of(report) in self.seen for report in status.errors)
+        """Whether a report with this text was among what `fresh` gave, however often it has been seen since."""
+        return any(_is(report, text) for report in status.errors if place_of(report) in self.seen)
+
+
+def report_told(status: TopologyStatus) -> ErrorReport | None:
+    """The report of what a topology failed of, None when it failed of something else."""
+    return next((report for report in status.errors if status.error and _is(report, status.error)), None)
+
+
+def _is(report: ErrorReport, text: str) -> bool:
+    """Whether a text is a report, however often that has been seen since."""
+    return text in (report.render(), replace(report, times=1).render())
 
 
 def troubles(status: TopologyStatus) -> list[Trouble]:

@@ -77,6 +77,16 @@ def span(seconds: float) -> str:
     return f"{seconds}s"
 
 
+def in_bytes(size: int) -> str:
+    """`812 bytes`, `12.3 kB`, `4.5 MB`, `1.2 GB`."""
+    if size < 1000:
+        return plural(size, "byte")
+    for unit, name in ((1e3, "kB"), (1e6, "MB"), (1e9, "GB")):
+        if size < unit * 999.95:
+            return f"{size / unit:.1f} {name}"
+    return f"{size / 1e12:.1f} TB"
+
+
 def plural(number: int, word: str, words: str | None = None) -> str:
     """`1 tree`, `2,000 trees`; `words` where an s is not enough."""
     return f"{number:,} {word if number == 1 else words or word + 's'}"
@@ -86,6 +96,16 @@ def cropped(text: str, width: int) -> str:
     """The text on one line of at most `width` characters, with an ellipsis where it was cut."""
     line = " ".join(text.split())
     return line if len(line) <= width else line[: max(0, width - 1)] + "…"
+
+
+def cropped_inside(text: str, width: int) -> str:
+    """The text on one line of at most `width` characters; what is left out is its middle, for errors say at their end what to
+    do next."""
+    line = " ".join(text.split())
+    if len(line) <= width:
+        return line
+    end = max(0, width - 1) // 2
+    return f"{line[: max(0, width - 1) - end]}…{line[len(line) - end :]}"
 
 
 def _three_digits(number: float) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Final
 import click
 
 from squall_cli import cluster_client
-from squall_cli.figures import cropped, short, span
+from squall_cli.figures import cropped_inside, short, span
 from squall_cli.placed import PLACED, held_up, no_workers, on_trial
 from squall_cli.said import own_paths
 from squall_cli.tables import Cell, Column, harmless, show, table
@@ -103,7 +103,8 @@ def reasons(topologies: Sequence[Mapping[str, Any]], supervisors: Sequence[Mappi
         why = str(each.get("error") or "") or (no_workers(supervisors) if waits else "") or held_up(each)
         found += [(each, text) for text in (why, "" if each.get("error") else on_trial(each)) if text]
     return [
-        f"{harmless(str(each['name']))}: {cropped(harmless(own_paths(text)), 200)}" for each, text in found
+        f"{harmless(str(each['name']))}: {cropped_inside(harmless(own_paths(text)), 200)}"
+        for each, text in found
     ]
 
 

@@ -119,7 +119,7 @@ def footer(moment: Moment, width: int) -> list[Line]:
     for trouble in found[:MOST_TROUBLES]:
         count = figures.plural(trouble.count, "error")
         lines.append(
-            ((count, "bad"), (" " + figures.cropped(f"in {trouble.line}", width - len(count) - 1), ""))
+            ((count, "bad"), (" " + figures.cropped_inside(f"in {trouble.line}", width - len(count) - 1), ""))
         )
     if len(found) > MOST_TROUBLES:
         lines.append(((f"and errors in {len(found) - MOST_TROUBLES} more", "bad"),))

@@ -70,22 +70,22 @@ def parse_source(text: str) -> Source:
         raise WrongSource(f"{text}: {name!r} after the colon is no name of Python's: write FILE.py:NAME")
     if place.endswith(".py") or os.sep in place or os.path.exists(place):
         path = Path(place)
-        check_file(path)
+        check_file(path, or_else=", or its module, package.module")
         return Source(path, path.stem, name)
     if not all(part.isidentifier() for part in place.split(".")):
         raise WrongSource(f"{text}: give a file, FILE.py[:NAME], or a module, package.module[:NAME]")
     return Source(None, place, name)
 
 
-def check_file(path: Path) -> None:
-    """WrongSource if this is no file that could be imported."""
+def check_file(path: Path, or_else: str = "") -> None:
+    """WrongSource if this is no file that could be imported. `or_else`: what else may be given, where a folder was."""
     if not path.exists():
         folder = path.parent
         beside = [entry.name for entry in folder.glob("*.py")] if folder.is_dir() else []
         where = "" if folder.is_dir() else f" (nor a folder {str(folder)!r})"
         raise WrongSource(f"there is no file {str(path)!r}{where}{nearest(path.name, beside)}")
     if path.is_dir():
-        raise WrongSource(f"{str(path)!r} is a folder: give the file in it, or its module, package.module")
+        raise WrongSource(f"{str(path)!r} is a folder: give the file in it{or_else}")
     if path.suffix != ".py":
         raise WrongSource(f"{str(path)!r} is no Python file: its name must end in .py")
 
@@ -206,17 +206,20 @@ def trouble(head: str, error: BaseException) -> str:
         lines = [f"{head}: {describe(error)}"]
         if isinstance(error, ImportError) and "relative import" in str(error):
             lines.append("  A file of a package is given by its module: package.module[:NAME]")
+    place = place_of(error)
     frames = [frame for frame in user_frames(error.__traceback__) if not is_import_machinery(frame.filename)]
     if not isinstance(
         error, SquallError
     ):  # what is wrong with the topology is said in full; the place is enough
         causes = cause_lines(error)
         lines += [f"  {line}" for line in causes]
-        for frame in frames[-min(MOST_FRAMES, (MOST_LINES - len(causes)) // 2) :]:
-            lines.append(f'  File "{frame.filename}", line {frame.lineno}, in {frame.name}')
+        shown = frames[-min(MOST_FRAMES, (MOST_LINES - len(causes)) // 2) :]
+        for frame in shown:
+            # The last one may be their own line, which follows: it is not told twice.
+            if frame is not shown[-1] or place != f"{frame.filename}:{frame.lineno}, in {frame.name}":
+                lines.append(f'  File "{frame.filename}", line {frame.lineno}, in {frame.name}')
             if frame.line:
                 lines.append(f"    {frame.line}")
-    place = place_of(error)
     return "\n".join([*lines, f"  at {place}"] if place and not is_import_machinery(place) else lines)
 
 

@@ -21,6 +21,7 @@ from local_cluster import LocalCluster, TopologyStatus
 from local_cluster.driver import STOP_SECS
 from squall_cli import figures
 from squall_cli.error_feed import ErrorFeed
+from squall_cli.failed_starts import FailedStarts
 from squall_cli.interrupts import EndNow, Interrupts
 from squall_cli.rates import Rates
 from squall_cli.views import Moment, View
@@ -84,6 +85,7 @@ class LocalRun:
         self.grace = GRACE if logs is None else GRACE + STOP_SECS
         self.started = time.monotonic()
         self.feed = ErrorFeed()
+        self.failed_starts = FailedStarts()
         self.status = cluster.last_status(name)
         self.rates = Rates(self.started, self.status.components)
         self.deadline: float | None = None
@@ -126,21 +128,28 @@ class LocalRun:
         self.view.show(Moment(self.status, now - self.started, rates, left))
 
     def read_logs(self, now: float) -> None:
-        """Show what worker processes have written."""
+        """See which worker processes there are, and show what they have written."""
         if self.logs is None:
             return
         if now >= self.next_find:
             self.next_find = now + FIND
             with suppress(NoSuchTopology):  # it has just gone
-                self.logs.follow((each.worker, each.directory) for each in self.cluster.workers(self.name))
+                workers = self.cluster.workers(self.name)
+                self.logs.follow((each.worker, each.directory) for each in workers)
+                self.failed_starts.opened(task for each in workers if each.opened for task in each.tasks)
         text = self.logs.read()
         if text:
             self.view.output(text)
 
     def decide(self, now: float) -> None:
-        """Drain when a signal came or the time is over; give up on a drain that hangs."""
+        """End when a component can never be opened, drain when a signal came or the time is over; give up on a drain that
+        hangs."""
         if self.deadline is None:
-            if self.interrupts.count:
+            error = self.failed_starts.last_word(self.status.errors)
+            if error is not None and self.logs is not None and self.status.state == "ACTIVE":
+                with suppress(SquallError):  # it has just ended by itself
+                    self.cluster.fail(self.name, error.render())
+            elif self.interrupts.count:
                 self.drain(now, "interrupted", self.interrupts.name)
             elif self.seconds is not None and now - self.started >= self.seconds:
                 self.drain(now, "drained", f"{self.seconds:g} s have passed")

@@ -76,6 +76,16 @@ COMMANDS: dict[str, Entry] = {
         "Show the settings in force and where each comes from.", _from("squall_cli.config", "config")
     ),
     "version": Entry("Show the version of Squall, and of a cluster.", _from("squall_cli.version", "version")),
+    "table": Entry(
+        "Show what a table that Spark wrote holds, and check its files.", _from("squall_cli.table", "table")
+    ),
+    "reprocess": Entry(
+        "Run a PySpark job over committed rows and publish its result.",
+        _from("squall_cli.reprocess", "reprocess"),
+    ),
+    "replay": Entry(
+        "Run a topology's bolts over stored rows, as a Spark job.", _from("squall_cli.replay", "replay")
+    ),
     "completion": Entry(
         "Print what makes the shell complete commands and names.",
         _from("squall_cli.completion", "completion"),

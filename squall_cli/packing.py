@@ -152,7 +152,8 @@ def gather(
     confs: Iterable[Mapping[str, object]] = (),
 ) -> Package:
     """What travels with a topology that has been loaded from this source; CannotShip when something cannot."""
-    modules = find_modules(before, {name for conf in confs for name in hook_modules(conf)}, includes)
+    hooks = {name for conf in confs for name in hook_modules(conf)}
+    modules = find_modules(before, hooks, includes, source.name)
     for resource in resources:
         add_resource(modules, resource, source)
     check_names(modules.files)

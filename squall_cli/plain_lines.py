@@ -9,6 +9,7 @@ from typing import IO
 
 from squall.status import ComponentStatus
 from squall_cli import figures
+from squall_cli.component_table import with_left
 from squall_cli.error_feed import troubles
 from squall_cli.views import Moment
 
@@ -16,6 +17,8 @@ from squall_cli.views import Moment
 EVERY = 3.0
 #: Components told of in one line; of more the first.
 MOST = 12
+#: Characters of an error that is counted; the report of it was written in full.
+MOST_TROUBLE = 300
 
 
 class PlainLines:
@@ -36,7 +39,10 @@ class PlainLines:
         errors = sum(component.errors for component in moment.status.components.values())
         if errors > self.errors_told:
             for trouble in troubles(moment.status):
-                write(self.notices, f"{figures.plural(trouble.count, 'error')} in {trouble.line}")
+                write(
+                    self.notices,
+                    f"{figures.plural(trouble.count, 'error')} in {figures.cropped_inside(trouble.line, MOST_TROUBLE)}",
+                )
             self.errors_told = errors
 
     def say(self, text: str) -> None:
@@ -73,6 +79,7 @@ def progress_line(moment: Moment) -> str:
 
 def component_text(name: str, component: ComponentStatus, rate: float | None) -> str:
     """One component's part of the line."""
+    component = with_left(component)
     spout = component.kind == "spout"
     number, what = (component.emitted, "emitted") if spout else (component.executed, "executed")
     facts = [f"{number:,} {what}"]
@@ -82,16 +89,16 @@ def component_text(name: str, component: ComponentStatus, rate: float | None) ->
         facts.append(f"{component.failed:,} failed")
     if spout:
         facts += spout_facts(component)
+    if component.idle:
+        facts.append(f"idle: {component.idle}" if spout else component.idle)
     return f"{name} " + ", ".join(facts)
 
 
 def spout_facts(component: ComponentStatus) -> list[str]:
-    """What only spouts have: trees, latency, a reason to be idle."""
+    """What only spouts have: trees and latency."""
     facts = [f"{component.acked:,} acked"]
     if component.pending:
         facts.append(f"{component.pending:,} pending")
     if component.p50 is not None:
         facts.append(f"p50 {figures.latency(component.p50)}, p99 {figures.latency(component.p99)}")
-    if component.idle:
-        facts.append(f"idle: {component.idle}")
     return facts

@@ -15,7 +15,7 @@ from squall.status import ComponentStatus
 from squall_cli import cluster_client
 from squall_cli.completion import name_argument
 from squall_cli.component_table import Line, plain, rows_of, table_without_rates
-from squall_cli.figures import cropped, duration, moment, plural
+from squall_cli.figures import cropped_inside, duration, moment, plural
 from squall_cli.listing import STYLES, waits_for_slots
 from squall_cli.next_command import to_type
 from squall_cli.placed import fewer_workers, has_fewer_workers, no_workers, on_trial
@@ -161,7 +161,7 @@ def trouble(found: Mapping[str, Any], supervisors: Sequence[Mapping[str, Any]], 
         report = newest.get(component, "").splitlines()
         newest_text = own_paths(report[0].partition(": ")[2]) if report else ""
         text = f"in {component}" + (f", the newest: {newest_text}" if newest_text else "")
-        yield (count, "bad"), (" ", ""), (cropped(harmless(text), max(width - len(count) - 1, 40)), "")
+        yield (count, "bad"), (" ", ""), (cropped_inside(harmless(text), max(width - len(count) - 1, 40)), "")
     if some:
         yield ((f"{harmless(to_type('errors', name))} shows them.", "dim"),)
     if waits_for_slots(found, len(found["workers"])):

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from squall.http_client import Client, Refused, Unreachable, at
 from squall.versions import minor, misfits, own_versions
+from squall_cli.figures import in_bytes
 from squall_cli.next_command import to_type
 from squall_cli.packing import Packed
 from squall_cli.waiting import NO_LEADER
@@ -194,10 +195,3 @@ def not_known(submission: Submission, why: str) -> NotSubmitted:
         f"whether topology {name!r} was submitted is not known: {why};"
         f" {to_type('status', name)} tells when a Nimbus answers again"
     )
-
-
-def in_bytes(size: int) -> str:
-    """`812 bytes`, `12.3 kB`, `4.5 MB`."""
-    if size < 1000:
-        return f"{size} bytes"
-    return f"{size / 1e3:.1f} kB" if size < 999_950 else f"{size / 1e6:.1f} MB"

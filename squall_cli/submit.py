@@ -22,7 +22,7 @@ import click
 
 from squall.travel_rules import NEEDED
 from squall_cli import cluster_client, completion, file_names
-from squall_cli.figures import duration
+from squall_cli.figures import duration, in_bytes
 from squall_cli.interrupts import all_as_ctrl_c
 from squall_cli.loading import WrongSource, load_topology, parse_source
 from squall_cli.next_command import to_type
@@ -269,7 +269,7 @@ def sent(client: Client, submission: Submission, package: Package, steps: Steps)
         raise
     if submission.files:
         all_there = "nothing to upload: it is there already"
-        steps.done(f"uploaded: {sending.in_bytes(accepted.uploaded)}" if accepted.uploaded else all_there)
+        steps.done(f"uploaded: {in_bytes(accepted.uploaded)}" if accepted.uploaded else all_there)
     steps.done(f"submitted: {accepted.name} as {accepted.id}")
     return accepted
 
@@ -324,8 +324,6 @@ def hints(package: Package) -> list[str]:
 
 def sizes(files: list[Packed]) -> str:
     """`, 12.3 kB`, or nothing when nothing travels but pickles."""
-    from squall_cli.submission import in_bytes
-
     return f", {in_bytes(sum(file.size for file in files))}" if files else ""
 
 

@@ -12,11 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from squall.error_reports import STARTING
 from squall.status import TopologyStatus
 from squall_cli import figures
-from squall_cli.component_table import Line, final_table, rows_of
-from squall_cli.error_feed import troubles
+from squall_cli.component_table import Line, final_table, rows_of, with_left
+from squall_cli.error_feed import report_told, troubles
 from squall_cli.local_run import Ended
+from squall_cli.plain_lines import MOST_TROUBLE
 from squall_cli.rates import done
 
 #: How each way to end is told.
@@ -42,15 +44,18 @@ class Trees:
 
 def trees_of(status: TopologyStatus) -> Trees:
     """The trees of all spouts."""
-    spouts = {name: component for name, component in status.components.items() if component.kind == "spout"}
-    stopped = sum(spout.failures.get("stopped", 0) for spout in spouts.values())
+    spouts = {
+        name: with_left(component)
+        for name, component in status.components.items()
+        if component.kind == "spout"
+    }
     firsts = [
         f"spout {name!r}, {spout.first_failure}" for name, spout in spouts.items() if spout.first_failure
     ]
     return Trees(
         acked=sum(spout.acked for spout in spouts.values()),
-        failed=sum(spout.failed for spout in spouts.values()) - stopped,
-        left=stopped + sum(spout.pending for spout in spouts.values()),
+        failed=sum(spout.failed for spout in spouts.values()),
+        left=sum(spout.pending for spout in spouts.values()),
         replayed=sum(spout.replayed for spout in spouts.values()),
         first_failure=next(iter(firsts), ""),
     )
@@ -60,11 +65,9 @@ def verdict(ended: Ended, allow_failures: bool) -> tuple[int, str | None]:
     """The exit status, and the reason when it is not 0."""
     status, trees = ended.status, trees_of(ended.status)
     if ended.how == "failed":
-        report = (status.error or "for an unknown reason").splitlines()
-        if ended.told:  # shown in full when it happened
-            places = [line for line in report[1:] if line.startswith(("  File ", "  at "))]
-            report = report[:1] + places[-1:]
-        return 1, f"topology {status.name!r} failed:\n" + "\n".join(report)
+        told = report_told(status) if ended.told else None  # in full, when it happened
+        report = (status.error or "for an unknown reason") if told is None else told.in_brief()
+        return 1, f"topology {status.name!r} failed:\n{report}"
     if trees.failed and not allow_failures:
         return (
             1,
@@ -87,7 +90,7 @@ def verdict(ended: Ended, allow_failures: bool) -> tuple[int, str | None]:
 
 def never_started(status: TopologyStatus) -> str | None:
     """A component that could not be opened or prepared and so has done nothing, None when there is none."""
-    unopened = {report.component for report in status.errors if report.call in ("open", "prepare", "start")}
+    unopened = {report.component for report in status.errors if report.call in STARTING}
     idle = (name for name in status.components if name in unopened and not done(status.components[name]))
     return next(idle, None)
 
@@ -130,8 +133,8 @@ def summary_lines(ended: Ended, width: int) -> list[Line]:
     lines += [(("  ", ""), (fact, "")) for fact in facts]
     for trouble in troubles(status):
         count = figures.plural(trouble.count, "error")
-        room = max(width - len(count) - 6, 40)  # a window narrower than this may as well wrap
-        lines.append((("  ", ""), (count, "bad"), (f" in {figures.cropped(trouble.line, room)}", "")))
+        room = min(max(width - len(count) - 6, 40), MOST_TROUBLE)  # a window narrower may as well wrap
+        lines.append((("  ", ""), (count, "bad"), (f" in {figures.cropped_inside(trouble.line, room)}", "")))
     return lines
 
 

@@ -48,7 +48,7 @@ COLUMNS: Final = (
     Column("PENDING", number=True, rank=2),
     Column("p99", number=True, rank=2),
     Column("ERRORS", number=True, rank=1),
-    Column("WHY IDLE", rank=5),
+    Column("WHY IDLE", elastic=True, rank=5),
 )
 #: Rows of the window that the head, the table's own head and the foot take.
 AROUND: Final = 5

@@ -3,7 +3,8 @@
 A module is the user's when its file lies neither in Python's own library, nor in a folder of installed packages, nor in
 Squall. A package of theirs travels whole. An import that stands inside a function has not run yet, so the source of all that
 travels is read as well: what such an import would find beside the file, or in a folder that the user put on the path, travels
-too. Nothing is imported or run here.
+too. What only a file's own command line imports (`if __name__ == "__main__":`) is asked of nobody. Nothing is imported or run
+here.
 Must not know: archives, options, who receives the files.
 """
 
@@ -23,7 +24,7 @@ from pathlib import Path
 from types import ModuleType
 
 from squall.travel_rules import NEEDED, OURS
-from squall_cli.loading import HOME
+from squall_cli.loading import DEFAULT_NAME, HOME
 from topology_api.errors import SquallError
 
 #: A folder of these names holds nothing that anybody wrote for the topology.
@@ -101,25 +102,34 @@ def user_folders() -> list[str]:
 
 
 def find_modules(
-    before: Before, also: Iterable[str] = (), given: Mapping[str, Path] | None = None
+    before: Before,
+    also: Iterable[str] = (),
+    given: Mapping[str, Path] | None = None,
+    entry: str = DEFAULT_NAME,
 ) -> Modules:
-    """All of the user's modules. `also`: names that are imported later; `given`: files that travel anyway."""
+    """All of the user's modules. `also`: names that are imported later; `given`: files that travel anyway; `entry`: what the
+    user named in their file."""
     found = Modules(dict(given or {}))
     for name in sorted(set(sys.modules) - before.modules):
         if name not in NOBODYS:
             add_loaded(found, name)
     folders = user_folders()
-    loaded = {file_of(module) for module in list(sys.modules.values())}
-    read: set[str] = set()
+    read: dict[str, set[str]] = {}
     look_up(found, also, folders, True)
     while unread := [place for place in found.files if place not in read]:
-        read.update(unread)
-        for source in [found.files[place] for place in unread if place.endswith(".py")]:
-            in_use = str(source) in loaded
-            names = imported_names(source)
-            look_up(found, names, folders, in_use)
-            if in_use:
-                note_missing(found, source, names)
+        for place in unread:
+            read[place] = imported_names(parsed(found.files[place])) if place.endswith(".py") else set()
+            look_up(found, read[place], folders, False)
+    loaded = {file_of(module) for module in list(sys.modules.values())}
+    imported = set().union(*read.values())
+    for place in [place for place in read if place.endswith(".py") and str(found.files[place]) in loaded]:
+        source = found.files[place]
+        tree = parsed(source)
+        if "/" not in place and place.removesuffix(".py") not in imported:
+            tree = without_script(tree, entry)  # of a module that others import, every function may be theirs
+        names = imported_names(tree)
+        look_up(found, names, folders, True)
+        note_missing(found, source.name, tree, names)
     return found
 
 
@@ -197,17 +207,21 @@ def is_worth_shipping(root: str, name: str) -> bool:
 # Imports that have not run
 
 
-def imported_names(source: Path) -> set[str]:
-    """The top-level names that a file imports anywhere in it."""
+def parsed(source: Path) -> ast.Module:
+    """The code of a file; none where it is no Python."""
     try:
-        tree = ast.parse(source.read_bytes())
+        return ast.parse(source.read_bytes())
     except (
         OSError,
         SyntaxError,
         ValueError,
         RecursionError,
     ):  # a template, a test's bad example: nobody imports it
-        return set()
+        return ast.Module([], [])
+
+
+def imported_names(tree: ast.Module) -> set[str]:
+    """The top-level names that a file imports anywhere in it."""
     names: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -217,18 +231,63 @@ def imported_names(source: Path) -> set[str]:
     return names
 
 
-def note_missing(found: Modules, source: Path, names: Collection[str]) -> None:
+def without_script(tree: ast.Module, entry: str) -> ast.Module:
+    """What of a file runs when it is not run itself: not its `if __name__ == "__main__":`, nor the functions that nothing else
+    in it mentions. `entry` is called by us."""
+    script = [node for node in tree.body if is_main_block(node)]
+    rest = [node for node in tree.body if not is_main_block(node)]
+    while script:
+        named = mentioned(script)
+        own = [
+            node
+            for node in rest
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+            and node.name in named
+            and node.name != entry
+            and not node.decorator_list  # a decorator may keep it for anybody
+            and node.name not in mentioned(other for other in rest if other is not node)
+        ]
+        if not own:
+            break
+        script += own
+        rest = [node for node in rest if node not in own]
+    return ast.Module(rest, tree.type_ignores)
+
+
+def is_main_block(node: ast.stmt) -> bool:
+    """Whether this is `if __name__ == "__main__":`."""
+    if not isinstance(node, ast.If) or node.orelse or not isinstance(node.test, ast.Compare):
+        return False
+    sides = {ast.unparse(side) for side in (node.test.left, *node.test.comparators)}
+    return isinstance(node.test.ops[0], ast.Eq) and sides == {"__name__", "'__main__'"}
+
+
+def mentioned(body: Iterable[ast.AST]) -> set[str]:
+    """All names that code uses, in whatever way, and all texts in it: they may name something, too."""
+    names: set[str] = set()
+    for statement in body:
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Name):
+                names.add(node.id)
+            elif isinstance(node, ast.Attribute):
+                names.add(node.attr)
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                names.add(node.value)
+    return names
+
+
+def note_missing(found: Modules, file: str, tree: ast.Module, names: Collection[str]) -> None:
     """Note what functions of a file that has been imported import, and what is nowhere: their calls would raise. An import
     outside of them has run already, and what handles its failure is up to its file."""
     there = {place.partition("/")[0].partition(".")[0] for place in found.files}
     lost = {name for name in names if name not in there and name not in found.libraries and is_nowhere(name)}
     if not lost:
         return
-    for node in ast.walk(ast.parse(source.read_bytes())):
+    for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             for name, line in unguarded_imports(node.body):
                 if name in lost:
-                    found.missing.setdefault(name, f"{source.name}:{line}")
+                    found.missing.setdefault(name, f"{file}:{line}")
 
 
 def is_nowhere(name: str) -> bool:

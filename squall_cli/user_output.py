@@ -16,6 +16,9 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import IO, Any
 
+from squall.said import said_key
+from squall.worker_files import EXIT_UNOPENED
+
 #: Text that may wait for the next drawing; whoever writes more draws it.
 MOST_WAITING = 64 * 1024
 
@@ -145,12 +148,31 @@ def show_log(topology: str) -> None:
 
 
 def show_supervisor() -> None:
-    """Show what becomes of worker processes, unless the user's file has set up logging itself."""
+    """Show what becomes of worker processes, unless the user's file has set up logging itself. That a component could not be
+    opened is told once: its error is shown besides."""
     log = logging.getLogger("supervisor")
     if not log.hasHandlers():
         handler = ToStderr()
         handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
+        handler.addFilter(NoUnopenedAgain())
         log.addHandler(handler)
+
+
+class NoUnopenedAgain(logging.Filter):
+    """Leaves out what is said again of a worker that could not open its tasks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.said: set[str] = set()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        message = record.getMessage()
+        if f" with status {EXIT_UNOPENED}: " not in message:
+            return True
+        key = said_key(message)
+        new = key not in self.said
+        self.said.add(key)
+        return new
 
 
 def name_component(record: logging.LogRecord) -> bool:

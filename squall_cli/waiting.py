@@ -29,8 +29,8 @@ T = TypeVar("T")
 PAUSES: Final = (0.1, 1.0)
 #: Nobody has answered for so long: nothing is waited for any more.
 PATIENCE: Final = 60.0
-#: So long a command waits for a Nimbus that leads: with default settings another one leads well within that.
-TAKEOVER_SECS: Final = 15.0
+#: So long a command waits for a Nimbus that leads: by default another one leads some 11 s after a leader was killed.
+TAKEOVER_SECS: Final = 30.0
 #: The kind of refusal that says so: nothing was done.
 NO_LEADER: Final = "NoLeader"
 

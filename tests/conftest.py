@@ -1,4 +1,4 @@
-"""What holds for every test: how Hypothesis searches, and the ZooKeeper server that some of them share.
+"""What holds for every test: how Hypothesis searches, and what some of them share: a ZooKeeper server, a Spark session.
 
 In CI the examples are the same in every run, so that a red build is red for everybody; at home each run
 looks elsewhere, and what it finds is kept in `.hypothesis` and printed as a line to paste. No deadlines:
@@ -15,16 +15,25 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
+from tests.spark_session import spark
 from tests.zookeeper_servers import zookeeper, zookeeper_root, zookeeper_store
 
-#: Folders whose tests run one after the other where several run at a time: each makes a cluster, and faults in it.
-ONE_AT_A_TIME = ("tests/faults", "tests/cluster_faults")
+#: Folders whose tests run one after the other where several run at a time, and of equal names in one process: each makes a
+#: cluster, and faults in it; or needs the one Spark session of its process, or the one HDFS.
+ONE_AT_A_TIME = {
+    "tests/faults": "faults",
+    "tests/cluster_faults": "cluster faults",
+    "tests/hdfs": "HDFS",
+    "tests/spark": "Spark",
+}
 
-__all__ = ["zookeeper", "zookeeper_root", "zookeeper_store"]
+__all__ = ["spark", "zookeeper", "zookeeper_root", "zookeeper_store"]
 
 settings.register_profile("ci", derandomize=True, print_blob=True, deadline=None)
 settings.register_profile("home", print_blob=True, deadline=None)
 settings.load_profile("ci" if os.environ.get("CI") == "true" else "home")
+#: For a Python on which they are tried again (`--hypothesis-profile again`): a Python that breaks a property breaks it soon.
+settings.register_profile("again", derandomize=True, print_blob=True, deadline=None, max_examples=25)
 
 # Under nohup and in some CI systems SIGHUP is ignored, in the background of a script SIGINT, and every process that a test
 # starts would inherit that.
@@ -45,4 +54,4 @@ class _ByFile(LoadScopeScheduling):  # type: ignore[misc]
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
         folder = "/".join(file.split("/")[:2])
-        return folder if folder in ONE_AT_A_TIME else file
+        return ONE_AT_A_TIME.get(folder, file)

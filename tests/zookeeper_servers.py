@@ -11,9 +11,7 @@ import itertools
 import os
 import random
 import shutil
-import signal
 import socket
-import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -26,6 +24,7 @@ from kazoo.client import KazooClient
 
 from squall.cluster.zookeeper import ZooKeeperStore
 from squall.cluster.zookeeper.server import NoServer, ServerPlan, ask, find_jars, find_java, mode
+from tests.killable import Killable
 
 #: How long a machine under load may take for what takes a second or two on an idle one.
 PATIENCE_SECS = 60.0
@@ -73,7 +72,7 @@ def eventually(what: Callable[[], T], secs: float = PATIENCE_SECS) -> T:
     return value
 
 
-class ZooKeeperServer:
+class ZooKeeperServer(Killable):
     """One server. `servers` is its HOST:PORT, the same after every start."""
 
     def __init__(
@@ -84,50 +83,21 @@ class ZooKeeperServer:
             folder, "127.0.0.1", free_ports(1)[0], tick_millis=TICK_MILLIS, settings=dict(settings or {})
         )
         self.servers = f"127.0.0.1:{self.plan.port}"
-        self._process: subprocess.Popen[bytes] | None = None
+        super().__init__(self.plan.folder / "server.log")
 
     def start(self, wait: bool = True) -> ZooKeeperServer:
         """Start it and wait until it serves."""
-        assert self._process is None, "it runs already"
         self.plan.write()
-        with (self.plan.folder / "server.log").open("ab") as log:
-            self._process = subprocess.Popen(
-                self.plan.command(self._java, self._jars, memory="128m"),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+        self.launch(self.plan.command(self._java, self._jars, memory="128m"))
         if wait:
             eventually(lambda: self.mode() is not None)
         return self
-
-    def stop(self) -> None:
-        """End it in good order."""
-        self._end(signal.SIGTERM)
-
-    def kill(self) -> None:
-        """End it at once."""
-        self._end(signal.SIGKILL)
-
-    def freeze(self) -> None:
-        """Stop it in the middle of whatever it does; its connections stay."""
-        self._send(signal.SIGSTOP)
-
-    def thaw(self) -> None:
-        """Let it go on."""
-        self._send(signal.SIGCONT)
 
     def wipe(self) -> None:
         """Kill it, and have it come back empty."""
         self.kill()
         shutil.rmtree(self.plan.folder / "data")
         self.start()
-
-    @property
-    def running(self) -> bool:
-        """Whether the process is there."""
-        return self._process is not None and self._process.poll() is None
 
     def tell(self, word: str) -> str:
         """The answer to one of ZooKeeper's four-letter words; "" while it answers nobody."""
@@ -141,26 +111,6 @@ class ZooKeeperServer:
         """What it says of itself (`mntr`)."""
         pairs = (line.partition("\t") for line in self.tell("mntr").splitlines())
         return {name: value for name, _, value in pairs}
-
-    def log(self) -> str:
-        """What it has logged."""
-        return (self.plan.folder / "server.log").read_text(errors="replace")
-
-    def _send(self, which: signal.Signals) -> None:
-        assert self._process is not None
-        self._process.send_signal(which)
-
-    def _end(self, how: signal.Signals) -> None:
-        process, self._process = self._process, None
-        if process is None:
-            return
-        process.send_signal(how)
-        process.send_signal(signal.SIGCONT)
-        try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait(PATIENCE_SECS)
 
     def __enter__(self) -> ZooKeeperServer:
         return self.start()

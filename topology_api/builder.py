@@ -13,7 +13,13 @@ from topology_api.components import Bolt, Spout
 from topology_api.errors import CannotPack, InvalidTopology
 from topology_api.fields import DEFAULT_STREAM, Fields
 from topology_api.groupings import Grouping
-from topology_api.inspection import component_problems, grouping_problems, kind_problem, output_streams
+from topology_api.inspection import (
+    bolts_own_problems,
+    component_problems,
+    grouping_problems,
+    kind_problem,
+    output_streams,
+)
 from topology_api.names import RESERVED_PREFIX
 from topology_api.options import json_copy
 from topology_api.packing import pack
@@ -199,6 +205,10 @@ class TopologyBuilder:
         problems = build.problems + problems_of_topology(
             self.name, conf, specs, unread_outputs=build.unread_outputs, unread_inputs=build.unread_inputs
         )
+        if (
+            not problems
+        ):  # what bolts say of their inputs is worth something only when these are as they should be
+            problems = build.problems_of_inputs(specs)
         if problems:
             raise InvalidTopology(problems, self.name if isinstance(self.name, str) else None)
         components = tuple(replace(spec, conf=json_copy(spec.conf)) for spec in specs)
@@ -326,6 +336,22 @@ class _Build:
         for problem in problems:
             self.note(declaration, f"{entry.call}: {problem}")
         return None
+
+    def problems_of_inputs(self, specs: Sequence[ComponentSpec]) -> list[str]:
+        """What the bolts themselves say is wrong with what they read, and with each other."""
+        outputs = {spec.id: spec.outputs for spec in specs}
+        problems = []
+        earlier: dict[str, Bolt] = {}
+        for declaration, spec in zip(self.declarations, specs):
+            if isinstance(declaration.component, Bolt):
+                inputs = {
+                    (entry.source, entry.stream): Fields(*outputs[entry.source][entry.stream].fields)
+                    for entry in spec.inputs
+                }
+                found = bolts_own_problems(declaration.component, inputs, dict(earlier))
+                earlier[spec.id] = declaration.component
+                problems += [f"{declaration.place}: {problem}" for problem in found]
+        return problems
 
     def with_dead_letters(self, spec: ComponentSpec) -> ComponentSpec:
         """The spec with what is known only when all are read: whether a spout's dead letters are wanted."""

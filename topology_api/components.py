@@ -8,7 +8,7 @@ this module must not know what that object is. Reserved are the names on this pa
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from topology_api.errors import EmitError, SquallError
@@ -125,6 +125,20 @@ class Bolt:
     threaded: bool = False
     max_concurrency: int = 100
     tick_interval: float | None = None
+
+    def input_problems(self, inputs: Mapping[tuple[str, str], Fields]) -> Iterable[str]:
+        """Runs where the topology is built: what is wrong with what the bolt reads, each problem a sentence; none by default.
+
+        inputs: the fields of each stream that it reads, by (component, stream). For bolts that need certain fields, so that
+        it is known before the topology runs; a problem makes `build()` raise InvalidTopology.
+        """
+        return ()
+
+    def topology_problems(self, earlier: Mapping[str, Bolt]) -> Iterable[str]:
+        """Runs where the topology is built, after `input_problems`: why the bolt cannot be in one topology with others, each
+        problem a sentence; none by default. earlier: the bolts that were declared before it, so that a pair is asked once.
+        """
+        return ()
 
     def prepare(self, context: Context) -> None:
         """Runs once in the task, before the first `execute`. May emit (unanchored unless said)."""

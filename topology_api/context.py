@@ -52,11 +52,13 @@ class Metrics(Protocol):
 class Context:
     """What a task knows of the place where it runs.
 
-    topology: name of the topology.
+    topology: name of the topology. topology_id: of this submission of it, which no other ever has.
     component: id of the component.
     task: id of this task (an int, unique in the topology).
     index: number of this task within its component, from 0 to parallelism - 1.
     parallelism: number of the component's tasks.
+    incarnation: of the worker that the task runs in, two ints: of two workers that have had one task, the newer has the
+        greater. What writes to the outside can tell an owner from the one before by it.
     conf: the merged configuration, read-only. log: a logging.Logger of this task.
     resources: a dict that all tasks of this worker share (a connection pool, a model).
     random: a seeded random.Random of this task.
@@ -66,10 +68,13 @@ class Context:
         "_directory",
         "_metrics",
         "_now",
+        "_progress",
+        "_stopped",
         "_tasks",
         "_wake",
         "component",
         "conf",
+        "incarnation",
         "index",
         "log",
         "parallelism",
@@ -77,6 +82,7 @@ class Context:
         "resources",
         "task",
         "topology",
+        "topology_id",
     )
 
     def __init__(
@@ -96,8 +102,14 @@ class Context:
         now: Callable[[], float],
         random: Random,
         wake: Callable[[], None],
+        topology_id: str = "",
+        incarnation: tuple[int, int] = (0, 0),
+        progress: Callable[[str | None], None] = lambda why: None,
+        stopped: Callable[[], bool] = lambda: False,
     ) -> None:
         self.topology = topology
+        self.topology_id = topology_id
+        self.incarnation = incarnation
         self.component = component
         self.task = task
         self.index = index
@@ -111,6 +123,8 @@ class Context:
         self._directory = directory
         self._now = now
         self._wake = wake
+        self._progress = progress
+        self._stopped = stopped
 
     def tasks(self, component: str) -> list[int]:
         """The ids of a component's tasks, ascending (the list is yours)."""
@@ -142,6 +156,19 @@ class Context:
     def wake(self) -> None:
         """Asks for a call of `next_tuple` now. Thread-safe: for data that comes from a thread."""
         self._wake()
+
+    def progress(self, why: str | None = None) -> None:
+        """Says, from inside a long call, that it goes on: `topology.bolt.hang.secs` begin anew, and the tuples that the call
+        has are kept from timing out. `why`: what it waits for; a bolt's is shown by `status` and the tables (WHY IDLE) until
+        it says something else ("": nothing) or is over. For calls that wait for something outside and know it; not for
+        `async def execute`."""
+        self._progress(why)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the worker ends, and a call of a threaded bolt still runs: its tuples have failed as stopped, and are emitted
+        again. For calls that wait for something outside: they return then, and bring nothing about any more."""
+        return self._stopped()
 
     def __repr__(self) -> str:
         return f"<Context {self.topology}/{self.component} task {self.task} (index {self.index})>"

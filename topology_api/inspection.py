@@ -8,17 +8,17 @@ graph.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from topology_api.components import BatchBolt, Bolt, Spout
-from topology_api.fields import DEFAULT_STREAM, Stream
+from topology_api.fields import DEFAULT_STREAM, Fields, Stream
 from topology_api.groupings import Grouping
 from topology_api.topology import DEAD_LETTERS, StreamSpec
 from topology_api.values import MAX_SECONDS, Replay, number_problem
 from topology_api.wording import shown, typed
 
-__all__ = ["component_problems", "grouping_problems", "kind_problem", "output_streams"]
+__all__ = ["bolts_own_problems", "component_problems", "grouping_problems", "kind_problem", "output_streams"]
 
 # What the runtime calls, and with which arguments.
 _SPOUT_CALLS = {
@@ -31,6 +31,8 @@ _SPOUT_CALLS = {
     "close": (),
 }
 _BOLT_CALLS = {
+    "input_problems": ("inputs",),
+    "topology_problems": ("earlier",),
     "prepare": ("context",),
     "execute": ("tup",),
     "tick": (),
@@ -137,6 +139,24 @@ def component_problems(component: Spout | Bolt) -> list[str]:
     return problems
 
 
+def bolts_own_problems(
+    bolt: Bolt, inputs: Mapping[tuple[str, str], Fields], earlier: Mapping[str, Bolt]
+) -> list[str]:
+    """What a bolt says is wrong with the streams that it reads, and with the bolts that were declared before it."""
+    asked: tuple[tuple[str, Callable[[], Iterable[str]]], ...] = (
+        ("input_problems", lambda: bolt.input_problems(inputs)),
+        ("topology_problems", lambda: bolt.topology_problems(earlier)),
+    )
+    problems: list[str] = []
+    for name, ask in asked:
+        try:
+            said = ask()
+            problems += [str(problem) for problem in ((said,) if isinstance(said, str) else said)]
+        except Exception as error:  # code of the user's
+            problems.append(f"its {name}() raised {type(error).__name__}: {error}")
+    return problems
+
+
 def grouping_problems(grouping: object) -> list[str]:
     """What is wrong with a custom grouping."""
     if isinstance(grouping, type):
@@ -187,7 +207,9 @@ def _check_methods(
 def _check_call(
     component: object, name: str, method: Callable[..., Any], arguments: tuple[str, ...], problems: list[str]
 ) -> None:
-    if inspect.isgeneratorfunction(method) or inspect.isasyncgenfunction(method):
+    if name in ("input_problems", "topology_problems") and inspect.isgeneratorfunction(method):
+        pass  # its result is iterated
+    elif inspect.isgeneratorfunction(method) or inspect.isasyncgenfunction(method):
         problems.append(
             f"{name} contains yield, so that calling it would do nothing: emit with self.emit(...)"
         )

@@ -10,7 +10,8 @@ Must not know: routers, trackers, queues.
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from operator import attrgetter
 from typing import Any, Final, NoReturn
 
 from topology_api.fields import Fields
@@ -119,3 +120,8 @@ class Tuple:
         source = self._source
         pairs = ", ".join(f"{name}={BOUNDED.repr(value)}" for name, value in zip(source.fields, self._values))
         return f"<Tuple {source.component}[{source.task}] {source.stream}: {pairs}>"
+
+
+#: Of many tuples, by `map`: `Tuple.values` is a call of Python, which is half of what it takes to make a row of a tuple.
+values_of: Final[Callable[[Tuple], tuple[Any, ...]]] = attrgetter("_values")
+source_of: Final[Callable[[Tuple], Source]] = attrgetter("_source")

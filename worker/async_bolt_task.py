@@ -163,6 +163,9 @@ class AsyncBoltTask(BoltTask):
                 roots.update(root for root, _ in call.tup._more)
         return roots
 
+    def holds_trees(self) -> bool:
+        return super().holds_trees() or bool(self.held_roots())
+
 
 class Recorder:
     """What an asynchronous bolt's emit, ack and so on are: recorded inside a call, carried out at once elsewhere."""

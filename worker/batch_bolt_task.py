@@ -14,7 +14,7 @@ from topology_api import FailTuple, Failure
 from topology_api.tuples import SETTLED, Tuple
 from worker.bolt_task import BoltTask
 from worker.emitter import NOTHING, short
-from worker.executor import make_tuple
+from worker.executor import make_tuples
 from worker.reports import failure_text
 
 
@@ -28,6 +28,8 @@ class BatchBoltTask(BoltTask):
         self.gathered: list[Tuple] = []
         #: The batch that execute_batch has been given and has not returned from.
         self.being_executed: list[Tuple] = []
+        #: Whether any tuple so far was in a tree.
+        self.tracked = False
         #: When the gathered tuples are to be handed over at the latest.
         self.deadline: float | None = None
         self.hurried = False
@@ -62,7 +64,8 @@ class BatchBoltTask(BoltTask):
             stop = min(len(batch.rows), batch.position + room)
             if not self.gathered and stop > batch.position:
                 self.deadline = self.now() + self.batch_interval
-            self.gathered += [make_tuple(batch, position) for position in range(batch.position, stop)]
+            self.tracked = self.tracked or any(batch.roots)
+            self.gathered += make_tuples(batch, batch.position, stop)
             batch.position = stop
         if batch.ended or batch.position >= len(batch.rows):
             self.inbox.popleft()
@@ -72,10 +75,11 @@ class BatchBoltTask(BoltTask):
 
     def hand_over(self) -> None:
         """Give the gathered tuples to the user and settle them."""
-        tups, self.gathered, self.deadline, self.hurried = self.gathered, [], None, False
+        # Never in neither: the loop may ask for `held_roots` at any moment.
+        tups = self.being_executed = self.gathered
+        self.gathered, self.deadline, self.hurried = [], None, False
         if not tups:
             return
-        self.being_executed = tups
         self.emitter.anchor = NOTHING
         observer = self.observer
         failure = None
@@ -95,13 +99,32 @@ class BatchBoltTask(BoltTask):
         if observer is not None:
             for tup in tups:
                 observer.executed(tup)
+        if failure is not None:
+            for tup in tups:
+                if tup._root != SETTLED:  # else the user settled it
+                    self.give_up(tup, failure)
+        elif self.auto_ack:
+            self.ack_all(tups)
+
+    def ack_all(self, tups: list[Tuple]) -> None:
+        """`ack` those that the user has not settled, without calls for each: a thread that computes holds the loop up."""
+        if self.observer is not None:
+            for tup in tups:
+                if tup._root != SETTLED:
+                    self.ack(tup)
+            return
+        roots, xors = self.xors.roots, self.xors.xors
         for tup in tups:
-            if tup._root == SETTLED:  # the user settled it
+            root = tup._root
+            if root == SETTLED:
                 continue
-            if failure is not None:
-                self.give_up(tup, failure)
-            elif self.auto_ack:
-                self.ack(tup)
+            self.acked += 1
+            if tup._more:
+                self.xors.add_tuple(tup)
+            elif root > 0:
+                roots.append(root)
+                xors.append(tup._xor)
+            tup._root = SETTLED
 
     def finish_input(self) -> None:
         if self.gathered:
@@ -125,3 +148,6 @@ class BatchBoltTask(BoltTask):
                 roots.add(tup._root)
                 roots.update(root for root, _ in tup._more)
         return roots
+
+    def holds_trees(self) -> bool:
+        return (self.tracked and bool(self.gathered or self.being_executed)) or super().holds_trees()

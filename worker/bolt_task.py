@@ -55,6 +55,8 @@ class BoltTask(Task):
         #: The worker found that `end_of_input` is due; it has been called.
         self.end_due = False
         self.end_called = False
+        #: Is told of each tuple that fails, while it still knows its trees.
+        self.on_failure: Callable[[Tuple, Failure], None] | None = None
         self.attach(("emit", "emit_direct", "ack", "fail", "reset_timeout"), Bolt, self)
 
     # What the instance's methods are.
@@ -105,6 +107,8 @@ class BoltTask(Task):
     def give_up(self, tup: Tuple, failure: Failure) -> None:
         """Fail all trees of a tuple."""
         self.failed += 1
+        if self.on_failure is not None:
+            self.on_failure(tup, failure)
         if tup._root > 0:
             self.failures.append((tup._root, failure))
             self.failures += [(root, failure) for root, _ in tup._more]

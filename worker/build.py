@@ -69,6 +69,9 @@ def build_task(ground: Surroundings, task: int, component: str, index: int) -> T
             made.wake()
         ground.wake()
 
+    def progress(why: str | None) -> None:
+        made.goes_on(why)
+
     context = Context(
         topology=plan.topology.name,
         component=component,
@@ -84,6 +87,10 @@ def build_task(ground: Surroundings, task: int, component: str, index: int) -> T
         now=ground.now,
         random=Random(f"{plan.seed}/{component}/{index}/user"),
         wake=wake,
+        topology_id=plan.topology_id,
+        incarnation=plan.incarnation,
+        progress=progress,
+        stopped=lambda: made.stopped,
     )
     outputs = build_outputs(plan, spec, task, index, context)
     hooks: list[Any] = [*load_hooks(conf["topology.auto.task.hooks"]), *watchers(plan.observers, context)]

@@ -36,6 +36,7 @@ from worker.heartbeat import Flags, Heartbeat
 from worker.hints import FILE, MODULE
 from worker.last_words import LastWords
 from worker.lease import Lease
+from worker.reports import short_line
 from worker.snapshot import TimeOfDay, with_time_of_day, worker_counters
 from worker.startup import find_orders, orders_topology, own_place, peers_of, plan_of
 from worker.timers import shortest_timeout
@@ -209,7 +210,9 @@ class Daemon:
         depends on may be there by then, and tasks of other workers go on."""
         crash = self.worker.crash
         assert crash is not None
-        where = f"{crash.component}[{crash.task}] cannot start: {crash.call}() raised {crash.text}"
+        where = (
+            f"{crash.component}[{crash.task}] cannot start: {crash.call}() raised {short_line(crash.text)}"
+        )
         where += f" ({crash.place})" if crash.place else ""
         hints = [line for line in crash.frames[:1] if line in (MODULE, FILE)]
         self.stop(EXIT_UNOPENED, " ".join([where, *hints]))

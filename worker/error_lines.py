@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Final
 
-from squall.error_reports import ErrorReport
+from squall.error_reports import ErrorReport, gist
 from worker.reports import ErrorLog
 
 _log = logging.getLogger(__name__)
@@ -29,8 +29,8 @@ class ErrorLines:
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
-        #: The latest report of each component that was looked at.
-        self.latest: dict[str, ErrorReport] = {}
+        #: What the reports of each component said that were kept at the last look.
+        self.known: dict[str, set[tuple[str, ...]]] = {}
         self.written: deque[float] = deque()
         self.left_out = 0
 
@@ -45,15 +45,9 @@ class ErrorLines:
 
     def fresh(self, component: str, kept: list[ErrorReport]) -> list[ErrorReport]:
         """The reports that came since the last look; one that was only seen again is none."""
-        last = self.latest.get(component)
-        found: list[ErrorReport] = []
-        for report in reversed(kept):
-            if last is not None and same(report, last):
-                break
-            found.append(report)
-        if kept:
-            self.latest[component] = kept[-1]
-        return found[::-1]
+        known = self.known.get(component, set())
+        self.known[component] = {gist(report) for report in kept}
+        return [report for report in kept if gist(report) not in known]
 
     def write(self, report: ErrorReport, now: float) -> None:
         """One report, if there is room for it in this minute."""
@@ -69,10 +63,3 @@ class ErrorLines:
         _log.log(REPORT, "%s", report.render())
         if len(self.written) == MOST:
             _log.log(REPORT, "errors are only counted from here on, for up to %.0f s", SECONDS)
-
-
-def same(one: ErrorReport, last: ErrorReport) -> bool:
-    """Whether a report is the one that was looked at last, perhaps seen again since (it has the time of the last time)."""
-    if (one.task, one.call, one.text, one.place) != (last.task, last.call, last.text, last.place):
-        return False
-    return one.time == last.time or one.times > last.times

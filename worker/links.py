@@ -10,15 +10,28 @@ Must not know: user code, trackers, sockets.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from enum import Enum, auto
 
 from squall.transport.credit import ReceiveWindow, SendWindow
 from squall.transport.frames import Batch, Frame
 from topology_api.tuples import Source
 from worker.bolt_task import BoltTask
 from worker.cycles import CycleWatch
+from worker.outbox import Outbox
 from worker.task import Task
 
 Send = Callable[[str, Frame], None]
+
+
+class Flush(Enum):
+    """What leaves the outboxes."""
+
+    #: Full frames.
+    FULL = auto()
+    #: These, and whatever is for tasks that have nothing to do: the others would not be earlier with it (the rule of Nagle,
+    #: RFC 896).
+    IDLE = auto()
+    ALL = auto()
 
 
 class Links:
@@ -56,8 +69,8 @@ class Links:
         #: The workers that take tuples, this one among them.
         self.reachable = {worker, *worker_of.values()} if linked else {worker}
 
-    def flush(self, task: Task, partial: bool) -> bool:
-        """Send what is in a task's outboxes, as far as there is credit: full frames, or (`partial`) everything.
+    def flush(self, task: Task, what: Flush) -> bool:
+        """Send what is in a task's outboxes, as far as there is credit.
 
         Says whether anything left; sets `task.blocked`.
         """
@@ -68,7 +81,7 @@ class Links:
         left = []
         for box in emitter.dirty:
             size = len(box.rows)
-            least = 1 if partial else box.limit.tuples
+            least = 1 if self.takes_any(box, what) else box.limit.tuples
             while size >= least:
                 if box.credited and not self.window(box.target).room:
                     self.waiting.setdefault(box.target, {})[task.id] = task
@@ -82,6 +95,12 @@ class Links:
         emitter.dirty = left
         task.blocked = blocked
         return sent
+
+    def takes_any(self, box: Outbox, what: Flush) -> bool:
+        """Whether a frame may leave an outbox before it is full."""
+        if what is Flush.IDLE:
+            return box.credited and self.window(box.target).idle
+        return what is Flush.ALL
 
     def window(self, target: int) -> SendWindow:
         """The window of the link to a task."""
@@ -170,7 +189,7 @@ class Links:
         sent = False
         for task in retry.values():
             if not task.busy:
-                sent |= self.flush(task, partial=True)
+                sent |= self.flush(task, Flush.ALL)
                 if not task.blocked and isinstance(task, BoltTask):
                     self.woken.append(task)
         return sent

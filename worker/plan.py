@@ -40,6 +40,8 @@ class WorkerPlan:
     calls_an_instant: int | None = None
     #: Which process of the worker this is; see `squall.cluster.records.Placement`.
     incarnation: tuple[int, int] = (0, 0)
+    #: Which submission of the topology this is.
+    topology_id: str = ""
     #: False: tuples go to another worker only once the transport says that it is there.
     linked: bool = True
 

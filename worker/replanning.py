@@ -53,6 +53,7 @@ def replan(worker: Worker, plan: WorkerPlan) -> None:
 
 def remove(worker: Worker, task: Task) -> None:
     """Close a task that goes, after its last words; what still waits for it is lost, and what it did still counts."""
+    worker.settling.finish()  # a spout's trees that have their verdict must not fail with it
     if task.threaded and not worker.inline:
         worker.runner.finish(task.id, task.close)
     else:

@@ -2,12 +2,16 @@
 
 A root id names its spout task, so it is known where each entry goes. A tracker whose task is in the middle of a run in a
 thread gets its entries when the run has ended.
+A batch bolt settles many thousand tuples at once. Their trees' verdicts, and what spouts do with these, are spread over rounds
+of the loop, so that other trees need not wait for all of them.
 Must not know: user code, credit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
 
 from squall.transport.frames import Control, Held
 from topology_api import Failure
@@ -15,6 +19,9 @@ from worker.bolt_task import BoltTask
 from worker.ids import task_of
 from worker.spout_task import SpoutTask
 from worker.xors import XorBatch, XorColumns
+
+#: What a task has left is brought to the trackers in portions of so many entries: a millisecond of a round, or two.
+PORTION: Final = 1024
 
 
 class Settling:
@@ -28,6 +35,10 @@ class Settling:
         self.shared = XorBatch()
         #: What is to be sent to other workers.
         self.controls: dict[str, Control] = {}
+        #: Portions that the next rounds bring to the trackers.
+        self.waiting: deque[XorBatch | list[tuple[int, Failure]]] = deque()
+        #: The seconds that this took in the last round.
+        self.took = 0.0
         #: Signs of life for trackers here that are in the middle of a run.
         self.late_held: list[Held] = []
 
@@ -54,16 +65,50 @@ class Settling:
             self.take_xors(task.xors)
         if task.failures:
             failures, task.failures = task.failures, []
-            for root, failure in failures:
-                self.failure(root, failure)
+            if len(failures) > PORTION:
+                self.waiting += [failures[at : at + PORTION] for at in range(0, len(failures), PORTION)]
+            else:
+                self.bring(failures)
         if task.touched:
             touched, task.touched = task.touched, []
             self.held(Held(task.spec.id, task.id, tuple(touched)), now)
 
     def take_xors(self, batch: XorBatch) -> None:
-        """Bring the XORs of a batch to their trackers."""
-        for spout, columns in batch.take(self.only).items():
-            self.xors(spout, columns)
+        """Bring the XORs of a batch to their trackers; of a large one a portion in each of the next rounds."""
+        if len(batch.roots) > PORTION:
+            self.waiting += batch.portions(PORTION)
+        else:
+            self.bring(batch)
+
+    def advance(self, clock: Callable[[], float], seconds: float) -> bool:
+        """Bring a round's share of what waits to the trackers; whether there was anything.
+
+        It is one portion, and more for up to so many seconds, which the rest of a round takes: with slow rounds verdicts would
+        come too late otherwise.
+        """
+        if not self.waiting:
+            self.took = 0.0
+            return False
+        began = clock()
+        self.bring(self.waiting.popleft())
+        while self.waiting and clock() - began < seconds:
+            self.bring(self.waiting.popleft())
+        self.took = clock() - began
+        return True
+
+    def finish(self) -> None:
+        """Bring everything that waits to the trackers: one of them may be about to end, or to look for what is too old."""
+        while self.waiting:
+            self.bring(self.waiting.popleft())
+
+    def bring(self, portion: XorBatch | list[tuple[int, Failure]]) -> None:
+        """Bring XORs or failures to their trackers."""
+        if isinstance(portion, XorBatch):
+            for spout, columns in portion.take(self.only).items():
+                self.xors(spout, columns)
+        else:
+            for root, failure in portion:
+                self.failure(root, failure)
 
     def xors(self, spout: int, columns: XorColumns) -> None:
         """XORs for the trees of one spout task."""
@@ -115,12 +160,7 @@ class Settling:
         late, self.late_held = self.late_held, []
         for held in late:
             self.held(held, now)
-        columns, task.late_xors = task.late_xors, []
-        for entry in columns:
-            task.tracker.merge(*entry)
-        failures, task.late_failures = task.late_failures, []
-        for root, failure in failures:
-            task.tracker.fail(root, failure)
+        task.take_late()
 
     def arrived(self, control: Control, now: float) -> None:
         """A control frame of another worker; signs of life first, so that they count before anything expires."""

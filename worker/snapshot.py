@@ -100,3 +100,5 @@ def add_present(counters: ComponentCounters, task: Task, stopped: bool) -> None:
         counters.pending += task.pending
         reason = task.idle_reason()
         counters.idle[reason] = counters.idle.get(reason, 0) + 1
+    elif (reason := task.waits_for) and not stopped:
+        counters.idle[reason] = counters.idle.get(reason, 0) + 1

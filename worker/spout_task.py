@@ -132,8 +132,12 @@ class SpoutTask(Task):
 
     @property
     def exhausted(self) -> bool:
-        """Whether the source has ended and every tree has had its verdict."""
-        return self.finished and self.opened and not self.pending and not self.has_verdicts
+        """Whether the source has ended and every tree has had its verdict; while verdicts are being given they are in no list.
+        "stopped" is no verdict: what a stop cut off is to come again, so whoever opens the spout next has to read it."""
+        if not (self.finished and self.opened) or "stopped" in self.given_up:
+            return False
+        at_rest = self.closed if self.stopped else not self.busy
+        return at_rest and not self.pending and not self.has_verdicts
 
     @property
     def has_verdicts(self) -> bool:
@@ -457,6 +461,16 @@ class SpoutTask(Task):
 
     def close(self) -> None:
         """Everything that is left gets its last word, then `close` is called."""
+        self.take_late()
         if self.opened and not self.closed:
             self.fail_all("stopped")
         super().close()
+
+    def take_late(self) -> None:
+        """Verdicts that came while a run was under way."""
+        columns, self.late_xors = self.late_xors, []
+        for entry in columns:
+            self.tracker.merge(*entry)
+        failures, self.late_failures = self.late_failures, []
+        for root, failure in failures:
+            self.tracker.fail(root, failure)

@@ -13,6 +13,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from squall.inside import is_worker
@@ -22,7 +23,7 @@ from topology_api.topology import ComponentSpec
 from worker.emitter import Emitter, short
 from worker.forks import end_fork
 from worker.metrics import TaskMetrics
-from worker.reports import ErrorReport, make_report
+from worker.reports import ErrorReport, make_report, short_line
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,10 @@ class Task:
         #: Jobs under way in the task's thread, and since when it has been at the oldest.
         self.jobs = 0
         self.busy_since = 0.0
+        #: What the call that is running waits for, as it said itself; "": nothing, or nobody knows.
+        self.waits_for = ""
+        #: The worker ends: what a call still brings about is nobody's.
+        self.stopped = False
         #: An outbox has no room; the task is not run.
         self.blocked = False
         #: Everything is done: end_of_input has run (or the spout has finished) and the end marks are out.
@@ -119,6 +124,13 @@ class Task:
     def hung(self) -> bool:
         """Whether a call of the user's has been running for longer than `topology.bolt.hang.secs`."""
         return self.jobs > 0 and self.now() - self.busy_since > self.hang_secs
+
+    def goes_on(self, why: str | None) -> None:
+        """`Context.progress`, from inside a call: it does not hang, and waits for this (None: as before). Outside of a job
+        nothing would take back what was said."""
+        self.busy_since = self.now()
+        if why is not None and self.jobs:
+            self.waits_for = short_line(str(why))
 
     def attach(self, names: tuple[str, ...], base: type[Spout] | type[Bolt], core: object) -> None:
         """Give the instance its runtime methods, but for those that the user's class overrides (these reach ours by super).
@@ -194,6 +206,12 @@ class Task:
         for box in list(self.emitter.dirty):
             roots |= box.held_roots()
         return roots
+
+    def holds_trees(self) -> bool:
+        """Whether `held_roots` may have any: asked whenever the loop goes to sleep, so each tuple must not be looked at."""
+        return any(any(islice(batch.roots, batch.position, None)) for batch in list(self.inbox)) or any(
+            any(box.roots) for box in list(self.emitter.dirty)
+        )
 
 
 def tuple_text(tup: object) -> str:

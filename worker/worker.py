@@ -26,7 +26,7 @@ from worker.cycles import CycleWatch
 from worker.emitter import short
 from worker.endings import Endings
 from worker.forks import end_returned_fork
-from worker.links import Links
+from worker.links import Flush, Links
 from worker.peers import Peers
 from worker.plan import WorkerPlan
 from worker.replanning import replan
@@ -39,6 +39,10 @@ from worker.timers import Timers
 
 #: Seconds after which everything is sent though the loop has more to do.
 LONGEST_WAIT_IN_OUTBOX = 0.05
+#: Seconds between two looks of a busy worker for tuples whose tasks have nothing to do; and how much longer than a look the
+#: pause after it is at least.
+IDLE_FLUSH_SECONDS = 0.002
+IDLE_FLUSH_PAUSE = 20
 
 
 class AsyncDriver(Protocol):
@@ -100,6 +104,10 @@ class Worker:
         #: When the clock was last looked at after a job in the loop.
         self.looked = clock.now()
         self.last_flush = clock.now()
+        #: When a busy worker looks for tuples whose tasks have nothing to do.
+        self.next_idle_flush = clock.now()
+        #: The seconds of the last round of the loop, but for those of verdicts that had waited.
+        self.round_took = 0.0
         self.endings = Endings(self)
         self.cycles.is_idle = self.endings.cycle_idle
         #: What the transport tells of other workers.
@@ -180,7 +188,9 @@ class Worker:
     @property
     def idle(self) -> bool:
         """Whether nothing waits here, in no queue and no outbox."""
-        return not self.arrived and all(self.at_rest(task) for task in [*self.bolts, *self.spouts])
+        if self.arrived or self.settling.waiting:
+            return False
+        return all(self.at_rest(task) for task in [*self.bolts, *self.spouts])
 
     def at_rest(self, task: Task) -> bool:
         """Whether nothing waits in or at a task."""
@@ -217,7 +227,9 @@ class Worker:
             return
         self.stopped = True
         self.asyncio_driver.stop()
+        self.settling.finish()
         for task in [*self.spouts, *self.bolts]:
+            task.stopped = True
             if task.threaded and not self.inline:
                 self.runner.submit(task.id, task.close)
             else:
@@ -253,15 +265,20 @@ class Worker:
                 self.queue(bolt)
         self.run_timers(now)
         bolts_ran = self.run_bolts()
+        settles = self.settling.advance(self.now, self.round_took)
         spouts_ran = self.run_spouts()
         busy |= bolts_ran or spouts_ran
         busy |= self.links.flush_retries()
+        busy |= settles
         if not busy or now - self.last_flush >= LONGEST_WAIT_IN_OUTBOX:
             busy |= self.flush_all(now)
+        elif settles or now >= self.next_idle_flush:
+            self.flush_idle()
         if not self.crash and (not busy or now >= self.endings.next_look):
             busy |= self.endings.advance(now)
         self.wake_bolts()
         self.send_controls()
+        self.round_took = self.now() - now - self.settling.took
         return busy
 
     def take_arrived(self, now: float) -> bool:
@@ -356,6 +373,7 @@ class Worker:
     def ran(self, task: Task, now: float) -> None:
         """A run has ended: collect what it left."""
         task.jobs -= 1
+        task.waits_for = ""
         if task.jobs:
             return  # the next job of its thread has the task already; what this one left is taken after it
         if task.done:
@@ -374,7 +392,7 @@ class Worker:
             self.crash, self.unopened = self.crash or task.abandoned, True
         if task.emitter.emitted - task.flushed_at >= task.limits.frame:
             task.flushed_at = task.emitter.emitted
-            self.links.flush(task, partial=False)
+            self.links.flush(task, Flush.FULL)
         if isinstance(task, BoltTask):
             self.queue(task)
 
@@ -393,10 +411,22 @@ class Worker:
         for task in self.tasks.values():
             if not task.jobs and task.emitter.dirty:
                 task.flushed_at = task.emitter.emitted
-                sent |= self.links.flush(task, partial=True)
+                sent |= self.links.flush(task, Flush.ALL)
                 if isinstance(task, BoltTask) and not task.blocked:
                     self.queue(task)
         return sent
+
+    def flush_idle(self) -> None:
+        """Send what is in outboxes for tasks that wait for it, though this worker is busy; now and then, and so rarely that it
+        takes a small share of the time."""
+        began = self.now()
+        for task in self.tasks.values():
+            if not task.jobs and task.emitter.dirty:
+                self.links.flush(task, Flush.IDLE)
+                if isinstance(task, BoltTask) and not task.blocked:
+                    self.queue(task)
+        ended = self.now()
+        self.next_idle_flush = ended + max(IDLE_FLUSH_SECONDS, IDLE_FLUSH_PAUSE * (ended - began))
 
     def send_controls(self) -> None:
         """Send what other workers are to know."""
@@ -418,6 +448,8 @@ class Worker:
             if not task.end_called:
                 task.tick_due = True
                 self.queue(task)
+        if now >= timers.next_report or now >= timers.next_expiry:
+            self.settling.finish()  # no tree must time out, here or elsewhere, whose verdict is here
         if now >= timers.next_report:
             self.report_held(now)
         if now >= timers.next_expiry:
@@ -451,7 +483,7 @@ class Worker:
         times += [self.timers.next_tick(), self.asyncio_driver.next_time()]
         if any(spout.tracker.pending for spout in self.spouts):
             times.append(self.timers.next_expiry)
-        if any(not self.at_rest(task) and task.held_roots() for task in self.tasks.values()):
+        if any(not self.at_rest(task) and task.holds_trees() for task in self.tasks.values()):
             times.append(self.timers.next_report)
         times.append(self.endings.next_time())
         return min((time for time in times if time is not None), default=None)

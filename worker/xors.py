@@ -42,6 +42,17 @@ class XorBatch:
         for root, difference in tup._more:
             self.add(root, tup._xor ^ difference)
 
+    def portions(self, most: int) -> list[XorBatch]:
+        """All XORs, in batches of at most so many."""
+        roots, xors = self.roots, self.xors
+        self.roots, self.xors = [], []
+        found = []
+        for at in range(0, len(roots), most):
+            portion = XorBatch()
+            portion.roots, portion.xors = roots[at : at + most], xors[at : at + most]
+            found.append(portion)
+        return found
+
     def take(self, only: int = 0) -> dict[int, XorColumns]:
         """All XORs by the spout task whose tracker they are for; `only`: that task, when it is the one there is."""
         if not self.roots:

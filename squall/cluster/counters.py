@@ -49,7 +49,7 @@ class ComponentCounters:
     failures: dict[str, int] = field(default_factory=dict)
     first_failure: tuple[float, str] | None = None
     pending: int = 0
-    #: Why spout tasks do not emit: reason -> number of tasks.
+    #: Why spout tasks do not emit, and what calls of bolts wait for: reason -> number of tasks.
     idle: dict[str, int] = field(default_factory=dict)
     #: The user's own gauges: a number, or what went wrong when it was asked for.
     gauges: dict[str, Any] = field(default_factory=dict)

@@ -26,7 +26,7 @@ from typing import Final, TypeVar, cast
 from squall.cluster.store import MOST_BYTES
 from topology_api.errors import SquallError
 
-FORMAT = 4
+FORMAT = 5
 """Raised when a field is added, dropped or changes its meaning."""
 
 
@@ -86,6 +86,9 @@ class TopologyRecord:
     """While REBALANCING: the number of tasks that components are to have after it, where it changes."""
     finished: tuple[int, ...] = ()
     """Spout tasks that have finished, every tree of theirs settled: they are not opened again."""
+    renumbered: Mapping[str, int] = field(default_factory=dict)
+    """Components whose number of tasks was changed: the version of the latest assignment before. That a task of theirs had
+    finished by then says nothing of what it has to read now."""
     notes: tuple[Note, ...] = ()
     """What was last said about it and its workers (one that died, and of what), the latest at the end."""
     wait: float | None = None

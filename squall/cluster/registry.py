@@ -402,7 +402,7 @@ class Registry:
 
 
 def number_of(topology_id: str) -> int:
-    """The number of a submission, from its id "name-<number>-<time>"; of two at one instant the first has the lower."""
+    """The number of a submission, from its id "name-<number>-<stamp>"; of two at one instant the first has the lower."""
     parts = topology_id.rsplit("-", 2)
     return int(parts[1]) if len(parts) == 3 and parts[1].isdecimal() else 0
 

@@ -11,9 +11,10 @@ from __future__ import annotations
 class SendWindow:
     """The sender's side: numbers frames from 1 and says whether the next one may go."""
 
-    __slots__ = ("closed", "granted", "sent")
+    __slots__ = ("closed", "granted", "sent", "window")
 
     def __init__(self, window: int) -> None:
+        self.window = window
         self.sent = 0
         self.granted = window
         #: The receiver takes no more: no grant opens the window again.
@@ -23,6 +24,11 @@ class SendWindow:
     def room(self) -> bool:
         """Whether the next frame may be sent."""
         return self.sent < self.granted
+
+    @property
+    def idle(self) -> bool:
+        """Whether the receiver has executed all that was sent, and may be sent more."""
+        return self.granted >= self.sent + self.window and self.sent < self.granted
 
     def next_frame(self) -> int:
         """The number of the frame that is being sent now. Without room: `ValueError`."""

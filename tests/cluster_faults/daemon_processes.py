@@ -227,6 +227,11 @@ class Daemons:
         found = self.asked(lambda: self.client.get("supervisors"))
         return [] if found is None else [one["id"] for one in found["supervisors"] if one["connected"]]
 
+    def nimbuses_there(self) -> int:
+        """How many Nimbuses know of each other. One that is just starting may refuse: its token is younger than what asks."""
+        found = self.asked(lambda: self.client.get("cluster"))
+        return 0 if found is None else len(found["nimbuses"])
+
     def leader(self) -> int | None:
         """Which Nimbus leads, by its position; None while nobody does, or nobody answers."""
         found = self.asked(lambda: self.client.get("cluster"))

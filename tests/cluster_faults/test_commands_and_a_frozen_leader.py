@@ -33,7 +33,7 @@ def test_each_command_is_obeyed_by_the_nimbus_that_leads_now(
     tmp_path: Path, zookeeper: ZooKeeperServer
 ) -> None:
     with Daemons(tmp_path, zookeeper.servers, nimbuses=2, supervisors=1) as daemons:
-        daemons.wait_for(lambda: len(daemons.client.get("cluster")["nimbuses"]) == 2, "both Nimbuses")
+        daemons.wait_for(lambda: daemons.nimbuses_there() == 2, "both Nimbuses")
         (tmp_path / "words.py").write_text(TOPOLOGY)
         old = daemons.leader()
         assert old is not None

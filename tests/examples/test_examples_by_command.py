@@ -13,7 +13,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-NAMES = sorted(path.stem for path in (ROOT / "examples").glob("*.py") if path.stem != "demo")
+#: Those that need Spark, or are jobs for it, are run in tests/spark/test_reprocess_examples.py.
+NAMES = sorted(
+    path.stem
+    for path in (ROOT / "examples").glob("*.py")
+    if path.stem not in ("demo", "flights") and not path.stem.startswith("reprocess_")
+)
 #: What each ends with where its header gives it a fixed input: (trees acked, trees failed for good).
 TREES = {
     "async_lookups": (500, 0),

@@ -5,8 +5,19 @@ from __future__ import annotations
 import pytest
 
 from local_cluster import LocalCluster
+from nimbus.lifecycle import IllegalTransition
 from squall.settings import Overrides
-from topology_api import Bolt, Fields, NoSuchTopology, Replay, Spout, Topology, TopologyBuilder, Tuple
+from topology_api import (
+    Bolt,
+    Fields,
+    NoSuchTopology,
+    Replay,
+    Spout,
+    Topology,
+    TopologyBuilder,
+    TopologyFailed,
+    Tuple,
+)
 
 
 class Three(Spout):
@@ -111,3 +122,20 @@ def test_a_spout_without_tasks_says_whether_it_has_finished_or_was_never_opened(
         cluster.advance(1.0)
         assert cluster.status("ends").state == "COMPLETED"
         assert cluster.status("ends").components["numbers"].idle == "finished"
+
+
+def test_a_topology_that_somebody_gives_up_has_failed_of_what_was_said() -> None:
+    with LocalCluster(simulated_time=True) as cluster:
+        cluster.submit(topology())
+        cluster.advance(1)
+        cluster.fail("three", "refuse[2] can never be opened")
+        cluster.advance(1)
+        status = cluster.status("three")
+        assert (status.state, status.error, status.workers) == ("FAILED", "refuse[2] can never be opened", 0)
+        assert status.components["numbers"].failures["stopped"] == 1
+        with pytest.raises(TopologyFailed, match="can never be opened"):
+            cluster.wait("three")
+        with pytest.raises(IllegalTransition):
+            cluster.fail("three", "again")
+        with pytest.raises(NoSuchTopology):
+            cluster.fail("four", "it is not there")

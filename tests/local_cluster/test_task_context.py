@@ -131,9 +131,9 @@ def contexts() -> list[Context]:
     return [context for (context,) in JOURNAL.of("context")]
 
 
-def spread(bolt: Bolt, count: int = 20, workers: int = 1, **conf: Any) -> Topology:
+def spread(bolt: Bolt, count: int = 20, workers: int = 1, finishes: bool = True, **conf: Any) -> Topology:
     builder = TopologyBuilder("spread", {"topology.workers": workers, **conf})
-    builder.set_spout("numbers", Numbers(count))
+    builder.set_spout("numbers", Numbers(count, finishes=finishes))
     builder.set_bolt("bolt", bolt, parallelism=4, conf={"own.key": [1, 2]}).shuffle_grouping("numbers")
     return builder.build()
 
@@ -150,6 +150,30 @@ def test_a_task_knows_its_place(cluster: LocalCluster, workers: int) -> None:
         assert len(context.tasks("numbers")) == 1
         assert context.conf["own.key"] == [1, 2]
         assert context.conf["topology.max.spout.pending"] == 1000
+
+
+def test_a_task_knows_its_submission_and_whether_it_is_newer_than_the_one_before(
+    cluster: LocalCluster,
+) -> None:
+    cluster.submit(spread(Looks(), workers=2, finishes=False))
+    first = {context.task: context for context in contexts()}
+    assert len({context.topology_id for context in first.values()}) == 1
+    assert next(iter(first.values())).topology_id.startswith("spread-1-")
+    JOURNAL.clear()
+    cluster.rebalance("spread", workers=3)
+    cluster.advance(60.0)
+    again = contexts()
+    assert again
+    for context in again:
+        assert context.topology_id == first[context.task].topology_id
+        assert context.incarnation > first[context.task].incarnation
+    cluster.kill("spread")
+    cluster.advance(60.0)
+    JOURNAL.clear()
+    cluster.submit(spread(Looks(), workers=2))
+    assert {context.topology_id for context in contexts()}.isdisjoint(
+        context.topology_id for context in first.values()
+    )
 
 
 def test_the_configuration_cannot_be_written(cluster: LocalCluster) -> None:

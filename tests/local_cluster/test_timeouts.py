@@ -292,6 +292,30 @@ def test_a_threaded_call_that_hangs_does_not_keep_its_tuples_alive() -> None:
     assert {failure.component for failure in failures()} == {"bolt1"}
 
 
+class WorksLong(Bolt):
+    """Its one call takes 1.5 s, and says again and again that it goes on."""
+
+    threaded = True
+
+    def prepare(self, context: Context) -> None:
+        self.context = context
+        self.never = threading.Event()
+
+    def execute(self, tup: Tuple) -> None:
+        for _ in range(30):
+            self.never.wait(0.05)
+            self.context.progress()
+
+
+def test_a_long_call_that_says_that_it_goes_on_keeps_its_tuples_alive() -> None:
+    conf = {"topology.message.timeout.secs": 0.3, "topology.bolt.hang.secs": 0.4}
+    with LocalCluster() as cluster:
+        cluster.submit(chain("working", Numbers(1), WorksLong(), conf=conf))
+        cluster.wait("working", timeout=60)
+    assert failures() == []
+    assert verdicts(JOURNAL.of("ack")) == [0]
+
+
 RELEASE = threading.Event()
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nimbus.counting import PAST, Counters, Statuses
+from nimbus.counting import PAST, Counters, Statuses, component_status
 from nimbus.master import Nimbus
 from squall.clock import ManualClock
 from squall.cluster.counters import ComponentCounters, WorkerCounters
@@ -68,6 +68,12 @@ def test_the_counters_of_all_workers_are_summed(cluster: Cluster) -> None:
     spout = cluster.spout()
     assert (spout.emitted, spout.pending, spout.idle, spout.metrics) == (7, 3, "", {"depth": 7})
     assert (spout.tasks, cluster.status().workers) == (2, 2)
+
+
+@pytest.mark.parametrize("told", ["", "the disk is full"])
+def test_what_calls_of_a_bolt_wait_for_is_told_and_a_bolt_that_says_nothing_is_not_idle(told: str) -> None:
+    totals = ComponentCounters(executed=3, idle={told: 1} if told else {})
+    assert component_status("bolt", 2, totals, "ACTIVE").idle == told
 
 
 def test_a_later_reading_replaces_an_earlier_one_and_never_the_other_way_round(cluster: Cluster) -> None:
@@ -169,6 +175,35 @@ def test_errors_of_all_workers_stand_in_the_order_of_time_and_survive_a_restart(
     cluster.count(id, "w1", (1, 1), errors=1, reports=(report(5.0),))
     assert [error.time for error in cluster.status().errors] == [1.0, 2.0, 4.0, 5.0]
     assert cluster.spout().errors == 4
+
+
+def failed_start(
+    time: float, task: int = 1, text: str = "NotInstalled: no Java", call: str = "open"
+) -> ErrorReport:
+    return ErrorReport("words", "lines", task, call, text, "lines.py:8, in open", (), None, time)
+
+
+def test_a_start_that_fails_again_and_again_is_told_once_and_drives_no_other_error_out(
+    cluster: Cluster,
+) -> None:
+    id = cluster.submit()
+    early = failed_start(0.5, text="ValueError: 7", call="next_tuple")
+    cluster.count(id, "w1", (1, 0), errors=1, reports=(early,))
+    for restart in range(1, 50):
+        both = failed_start(restart), failed_start(restart + 0.25, 2, f"Away: for {restart} s")
+        cluster.count(id, f"w{restart % 2 + 1}", (1, restart), errors=2, reports=both)
+    ours, again, other = cluster.status().errors
+    assert ours == early
+    assert (again.task, again.times, again.time) == (1, 49, 49.0)
+    assert (other.text, other.times, other.time) == ("Away: for 49 s", 49, 49.25)
+    assert cluster.spout().errors == 99
+
+
+def test_an_error_that_comes_again_behind_another_one_is_told_once_as_the_newest(cluster: Cluster) -> None:
+    id = cluster.submit()
+    for restart, text in enumerate(("away", "away", "refused", "away")):
+        cluster.count(id, "w1", (1, restart), errors=1, reports=(failed_start(restart, text=text),))
+    assert [(error.text, error.times) for error in cluster.status().errors] == [("refused", 1), ("away", 3)]
 
 
 LIVES = st.lists(

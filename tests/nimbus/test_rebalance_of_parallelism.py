@@ -121,15 +121,82 @@ def test_finished_spout_tasks_stay_finished_and_new_ones_are_not(play: Play) -> 
         words ACTIVE
           w1 s1/0 (1,0): 1 2 3
           finished: 2 1
-        @ 5 rebalance words lines=1
-        words REBALANCING until 35
+        @ 5 report words w1 finished=1,2,3
+        words ACTIVE
           w1 s1/0 (1,0): 1 2 3
-          finished: 2 1
-        @ 6 report words w1 drained
+          finished: 2 1 3
+        @ 6 rebalance words lines=1
+        words REBALANCING until 36
+          w1 s1/0 (1,0): 1 2 3
+          finished: 2 1 3
+        @ 7 report words w1 drained
         words ACTIVE
           w2 s1/0 (3,0): 1
           leaving w1 s1/0 (1,0): 1 2 3
           finished: 1
+    """)
+
+
+def test_what_unfinished_spout_tasks_had_left_is_shared_with_finished_ones_under_new_ids(play: Play) -> None:
+    play("""
+        @ 0 supervisor s1 slots=1; submit words tasks=3 count=1
+        words ACTIVE
+          w1 s1/0 (1,0): 1 2 3 4
+        @ 1 report words w1 finished=1
+        words ACTIVE
+          w1 s1/0 (1,0): 1 2 3 4
+          finished: 1
+        @ 2 rebalance words count=2
+        words REBALANCING until 32
+          w1 s1/0 (1,0): 1 2 3 4
+          finished: 1
+        @ 3 report words w1 finished=1 drained
+        words ACTIVE
+          w1 s1/0 (1,0): 1 2 3 4 5
+          finished: 1
+        @ 4 rebalance words lines=2
+        words REBALANCING until 34
+          w1 s1/0 (1,0): 1 2 3 4 5
+          finished: 1
+        @ 5 report words w1 finished=1,2 drained
+        words ACTIVE
+          w2 s1/0 (3,0): 6 7 4 5
+          leaving w1 s1/0 (1,0): 1 2 3 4 5
+        @ 6 report words w1 finished=1,2 stopped
+        words ACTIVE
+          w2 s1/0 (3,0): 6 7 4 5
+    """)
+
+
+def test_what_a_late_report_says_of_the_shares_before_is_not_what_spout_tasks_read_now(play: Play) -> None:
+    play("""
+        @ 0 supervisor s1 slots=1; submit words tasks=2 count=1
+        words ACTIVE
+          w1 s1/0 (1,0): 1 2 3
+        @ 1 rebalance words lines=3
+        words REBALANCING until 31
+          w1 s1/0 (1,0): 1 2 3
+        @ 31 tick
+        words ACTIVE
+          w1 s1/0 (1,0): 1 2 4 3
+        @ 32 report words w1 finished=1 version=1
+        = nothing changes
+        @ 33 report words w1 finished=1 version=2
+        words ACTIVE
+          w1 s1/0 (1,0): 1 2 4 3
+          finished: 1
+        @ 34 rebalance words count=2
+        words REBALANCING until 64
+          w1 s1/0 (1,0): 1 2 4 3
+          finished: 1
+        @ 64 tick
+        words ACTIVE
+          w1 s1/0 (1,0): 1 2 4 3 5
+          finished: 1
+        @ 65 report words w1 finished=1,2 version=2
+        words ACTIVE
+          w1 s1/0 (1,0): 1 2 4 3 5
+          finished: 1 2
     """)
 
 

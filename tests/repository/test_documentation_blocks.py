@@ -14,7 +14,11 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 RUNNER = Path(__file__).with_name("document_blocks.py")
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
+#: Those about Spark are run by tests/spark/test_spark_pages.py, in its session.
+DOCUMENTS = [
+    ROOT / "README.md",
+    *(path for path in sorted((ROOT / "docs").glob("**/*.md")) if not path.name.startswith("spark")),
+]
 SECONDS = 100
 
 

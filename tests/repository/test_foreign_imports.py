@@ -27,6 +27,7 @@ MAY_IMPORT = {
     "msgspec": ("squall/transport/columns.py", "squall/transport/control.py"),
     "nacl": ("squall/sealing.py",),
     "pandas": ("squall_io/spark/",),
+    "py4j": ("squall_io/spark/",),
     "pyarrow": ("squall_io/spark/",),
     "pyspark": ("squall_io/spark/",),
     "rich": ("squall_cli/",),

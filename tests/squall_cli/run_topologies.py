@@ -116,6 +116,21 @@ class CannotOpen(Spout):
         raise AssertionError("it was never opened")
 
 
+class OpensLate(Numbers):
+    """Cannot be opened before the third time; each of them is a character of a file."""
+
+    def __init__(self, count: int, path: str) -> None:
+        super().__init__(count)
+        self.path = path
+
+    def open(self, context: Context) -> None:
+        with open(self.path, "a+") as file:
+            file.write(".")
+            if file.tell() < 3:
+                raise ConnectionError("the source is down")
+        super().open(context)
+
+
 def built(spout: Spout, bolt: Bolt, conf: dict[str, object] | None = None) -> Topology:
     builder = TopologyBuilder("numbers", conf)
     builder.set_spout("source", spout)
@@ -149,6 +164,10 @@ def crashes() -> Topology:
 
 def cannot_open() -> Topology:
     return built(CannotOpen(), Sink())
+
+
+def opens_late(path: str) -> Topology:
+    return built(OpensLate(100, path), Sink())
 
 
 def keeps(timeout: str) -> Topology:

@@ -18,7 +18,8 @@ from topology_api.errors import InvalidConfig
 ROOT = Path(__file__).resolve().parents[2]
 IN_THE_CONTRACT = [
     "run", "submit", "list", "status", "kill", "activate", "deactivate", "rebalance", "errors", "logs", "top",
-    "drain", "supervisors", "nimbus", "supervisor", "dev", "zookeeper", "config", "version", "completion",
+    "drain", "supervisors", "nimbus", "supervisor", "dev", "zookeeper", "config", "version", "table", "reprocess",
+    "replay", "completion",
 ]  # fmt: skip
 
 # What a user may type, from the API page and the help texts: all of it is understood.
@@ -42,6 +43,7 @@ UNDERSTOOD = [
     "zookeeper --listen 127.0.0.1:0 --state here",
     "config --json",
     "version --nimbus http://h:1",
+    "table counts --verify --key word,day --json --master local[2] --conf spark.driver.memory=1g",
     "completion bash",
 ]
 MISUNDERSTOOD = [
@@ -68,6 +70,10 @@ MISUNDERSTOOD = [
     "top --delay 0",
     "completion tcsh",
     "version now",
+    "table",
+    "table counts --key ,",
+    "table counts --conf memory",
+    "table s3a:counts",
 ]
 
 

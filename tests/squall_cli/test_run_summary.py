@@ -9,9 +9,10 @@ import pytest
 
 from squall.error_reports import ErrorReport
 from squall.status import ComponentStatus, TopologyStatus
-from squall_cli.component_table import plain
+from squall_cli.component_table import plain, rows_of
 from squall_cli.error_feed import ErrorFeed, troubles
 from squall_cli.local_run import Ended, user_place
+from squall_cli.plain_lines import component_text
 from squall_cli.summary import as_json, summary_lines, verdict
 
 SPOUT = ComponentStatus(
@@ -62,11 +63,50 @@ def test_an_end_that_waited_for_nothing_is_no_success() -> None:
 
 
 def test_a_failed_topology_gives_its_report_in_full_unless_it_was_shown() -> None:
-    report = 'b[2] of topology \'t\': raised\n  File "a.py"\n  File "words.py"\n    code\n  caused by it'
-    _, reason = verdict(ended("failed", error=report), allow_failures=True)
-    assert reason == f"topology 't' failed:\n{report}"
-    _, reason = verdict(ended("failed", error=report, told=True), allow_failures=True)
-    assert reason == "topology 't' failed:\nb[2] of topology 't': raised\n  File \"words.py\""
+    report = replace(
+        REPORT, frames=('File "/home/me/words.py", line 12, in execute', "  code", "caused by it")
+    )
+    over = ended("failed", error=report.render())
+    over = replace(over, status=replace(over.status, errors=(REPORT, replace(report, times=3))))
+    _, reason = verdict(over, allow_failures=True)
+    assert reason == f"topology 't' failed:\n{report.render()}"
+    _, reason = verdict(replace(over, told=True), allow_failures=True)
+    head = "b[2] of topology 't': execute() raised ValueError: 4"
+    assert reason == f"topology 't' failed:\n{head}\n  {report.frames[0]}"
+
+
+def test_a_message_of_several_lines_is_told_in_full_once_and_keeps_its_end_when_it_is_said_again() -> None:
+    text = "TableMismatch: another table:\n- column a\n- column b\nWrite to another folder."
+    report = replace(REPORT, call="prepare", text=text, place="", tuple_text=None)
+    head = "b[2] of topology 't': prepare() raised TableMismatch: another table:"
+    lines = ["    - column a", "    - column b", "    Write to another folder."]
+    over = ended("failed", error=report.render())
+    over = replace(over, status=replace(over.status, errors=(report,)))
+    _, reason = verdict(over, allow_failures=True)
+    assert reason == "\n".join(["topology 't' failed:", head, *lines])
+    _, reason = verdict(replace(over, told=True), allow_failures=True)
+    assert reason == "\n".join(["topology 't' failed:", head, "    ... (in full above)", lines[-1]])
+
+
+def test_a_long_error_keeps_its_advice_in_the_summary() -> None:
+    long = replace(REPORT, text=f"NotInstalled: {'no Java ' * 300}: install Java 17")
+    status = TopologyStatus("t", "FAILED", {"b": replace(BOLT, errors=1)}, workers=0, errors=(long,))
+    for width in (100, 1000):
+        last = plain(summary_lines(Ended("failed", status, 2.0), width)[-1])
+        assert last.startswith("  1 error in b, words.py:12: NotInstalled: no Java")
+        assert last.endswith(": install Java 17") and len(last) <= min(width, 320)
+
+
+def test_trees_that_a_stop_cut_off_are_left_in_every_table_and_line() -> None:
+    cut = replace(SPOUT, acked=0, failed=20, failures={"stopped": 20})
+    (row,) = rows_of({"a": cut}, {})
+    assert (row.component.failed, row.component.pending) == (0, 20)
+    assert "0 trees acked, 0 failed, 20 left" in "\n".join(
+        plain(line) for line in summary_lines(ended("interrupted", cut), 100)
+    )
+    assert component_text("a", cut, None) == "a 10 emitted, 0 acked, 20 pending"
+    bolt = replace(BOLT, failed=3)
+    assert rows_of({"b": bolt}, {})[0].component == bolt
 
 
 def test_the_summary_tells_trees_tuples_and_time() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from squall.status import ComponentStatus, TopologyStatus
 from squall_cli import figures
-from squall_cli.component_table import Row, final_table, live_table, plain
+from squall_cli.component_table import Line, Row, final_table, live_table, plain, table_without_rates
 from squall_cli.live_table import LiveTable, picture
 from squall_cli.plain_lines import EVERY, PlainLines, progress_line
 from squall_cli.rates import WINDOW, Rates
@@ -156,6 +156,25 @@ def test_rates_are_steady_though_counters_come_once_a_second() -> None:
 def test_a_spout_that_rests_by_its_own_will_does_not_stand_out(idle: str, style: str) -> None:
     lines = live_table([Row("s", replace(SPOUT, idle=idle), None)], 60, 5)
     assert lines[-1] == ((f"s is idle: {idle}", style),)
+
+
+@pytest.mark.parametrize("width", [60, 140])
+def test_what_a_bolt_waits_for_is_told_in_full_below_the_table_and_no_column_grows(width: int) -> None:
+    waits = replace(BOLT, idle="waiting for storage for 40 s: no DataNode answers")
+    for made in (live_table, table_of_a_moment):
+        lines = made([Row("s", SPOUT, None), Row("store", waits, None)], width, 5)
+        without = made([Row("s", SPOUT, None), Row("store", BOLT, None)], width, 5)
+        assert lines[-1] == (("store: waiting for storage for 40 s: no DataNode answers", "warn"),)
+        assert (lines[0], len(lines)) == (without[0], len(without) + 1)
+
+
+def table_of_a_moment(rows: list[Row], width: int, _: int) -> list[Line]:
+    return table_without_rates(rows, width)
+
+
+def test_a_plain_line_says_what_a_bolt_waits_for() -> None:
+    line = progress_line(Moment(status(replace(BOLT, idle="waiting for storage")), 1.0, {}))
+    assert line.endswith("c0 1,234,567 executed, waiting for storage")
 
 
 def test_a_plain_line_comes_every_few_seconds_and_tells_why_a_spout_is_idle() -> None:

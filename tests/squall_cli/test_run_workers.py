@@ -84,6 +84,29 @@ def test_a_topology_that_crashes_exits_with_1_and_its_report() -> None:
     assert result.stderr.splitlines()[-3] == "squall run: topology 'numbers' failed:"
 
 
+@pytest.mark.slow
+def test_a_component_that_cannot_be_opened_ends_the_run_with_its_error_which_is_told_once() -> None:
+    result = squall_run(topology("cannot_open"), "--workers", "2")
+    assert result.returncode == 1
+    assert "numbers failed after" in result.stdout
+    before, _, ending = result.stderr.partition("squall run: topology 'numbers' failed:")
+    assert (
+        before.count("source[1] of topology 'numbers': open() raised ConnectionError: the source is down")
+        == 1
+    )
+    assert before.count("cannot start: open() raised ConnectionError: the source is down") == 1
+    assert "open() raised ConnectionError: the source is down" in ending
+
+
+@pytest.mark.slow
+def test_a_component_that_can_be_opened_at_last_is_waited_for(tmp_path: Path) -> None:
+    mark = tmp_path / "tried"
+    result = squall_run(topology("opens_late"), "--workers", "2", "--", str(mark))
+    mark.unlink()
+    assert (result.returncode, "100 trees acked, 0 failed" in result.stdout) == (0, True)
+    assert "open() raised ConnectionError: the source is down" in result.stderr
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_first_signal_drains(number: signal.Signals) -> None:
     with running(topology("endless"), "--workers", "2") as process:

@@ -83,6 +83,20 @@ def test_what_keeps_it_from_coming_up_is_told(values: dict[str, Any], reason: st
     assert reason in failure
 
 
+def test_a_component_that_cannot_start_is_named_as_the_reason_that_no_tree_was_acked() -> None:
+    spout = {"emitted": 20, "failed": 20, "failures": {"stopped": 20}}
+    errors = [
+        "count[2] of topology 'words': execute() raised KeyError: 'a'\n  at count.py:3, in execute",
+        "store[3] of topology 'words': prepare() raised NotInstalled: no Java\n    Install Java 17.",
+    ]
+    assert arrival().look(status(worker("w1"), spout=spout, errors=errors), 0).failure == (
+        "20 trees of topology 'words' were cut off when workers stopped and none was acked;"
+        " the reason: store[3]: prepare() raised NotInstalled: no Java (it goes on: `squall errors words`)"
+    )
+    told = arrival().look(status(worker("w1"), spout=spout, errors=errors[:1]), 0).failure
+    assert "; the reason: count[2]: execute() raised KeyError: 'a' (it goes on" in str(told)
+
+
 def test_workers_that_go_on_dying_are_given_up_when_nothing_gets_better() -> None:
     coming = arrival()
     note = "worker w2 died; its 3rd death in 4 s; it is started again in 2 s"

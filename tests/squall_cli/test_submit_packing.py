@@ -15,7 +15,7 @@ import pytest
 
 from squall.archives import unpack
 from squall_cli.loading import load_topology, parse_source
-from squall_cli.packing import Package, Resource, find_wheels, gather, included, pack_all, read_requirements
+from squall_cli.packing import Package, Resource, gather, included, pack_all
 from squall_cli.user_modules import Before, CannotShip
 from topology_api import Topology
 
@@ -229,6 +229,57 @@ except ImportError:
     }
 
 
+def test_what_only_the_command_line_of_the_file_imports_is_asked_of_nobody(tmp_path: Path) -> None:
+    """But what a worker may reach is, though the command line reaches it as well."""
+    code = """
+def drawn():
+    import not_there_for_drawing, their_drawing, my_drawing
+    return scaled()
+
+def scaled():
+    import not_there_for_scaling
+
+def both():
+    import not_there_for_both
+
+@staticmethod
+def kept():
+    import not_there_for_a_decorator
+
+class Later:
+    def call(self):
+        both()
+
+if __name__ == "__main__":
+    import not_there_for_the_block
+    drawn()
+    both()
+    kept()
+    topology()
+"""
+    in_it = TOPOLOGY.replace(
+        "    builder =", "    def later():\n        import not_there_for_us\n    builder ="
+    )
+    library = write(tmp_path / "venv/lib/python3/site-packages", {"their_drawing.py": ""})
+    start = f"import sys\nsys.path.insert(0, {str(library)!r})\n"
+    project = write(tmp_path / "project", {"my_topology.py": start + in_it + code, "my_drawing.py": ""})
+    _, package = submitted(str(project / "my_topology.py"))
+    assert sorted(package.code) == ["my_drawing.py", "my_topology.py"]
+    assert package.libraries == ()
+    assert sorted(package.missing) == [
+        "not_there_for_a_decorator",
+        "not_there_for_both",
+        "not_there_for_us",
+    ]
+
+
+def test_a_function_of_a_files_command_line_may_be_used_by_another_file(tmp_path: Path) -> None:
+    script = "def drawn():\n    import not_there\n\nif __name__ == '__main__':\n    drawn()\n"
+    files = {"my_topology.py": "import my_script\n" + TOPOLOGY, "my_script.py": script}
+    _, package = submitted(str(write(tmp_path, files) / "my_topology.py"))
+    assert package.missing == {"not_there": "my_script.py:2"}
+
+
 def test_libraries_of_a_packages_tests_are_not_asked_of_the_hosts(tmp_path: Path) -> None:
     files = {
         "my_topology.py": "import my_package\n" + TOPOLOGY,
@@ -436,52 +487,3 @@ def test_a_resource_that_cannot_go_along_is_refused(tmp_path: Path) -> None:
 def test_a_resource_may_be_spread_beside_the_file_or_put_into_a_folder(tmp_path: Path) -> None:
     assert Resource.parse(f"{tmp_path}=.") == Resource(tmp_path, ".")
     assert Resource.parse(f"{tmp_path}=data/") == Resource(tmp_path, "data")
-
-
-# --requirements and --wheels
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "-r more.txt", "--requirement more.txt", "-c limits.txt", "-e .", "--editable=.", ".", "./pkg", "../pkg", "/opt/x.whl",
-        "mine @ file:///opt/mine.whl", "file:///x", "--find-links wheels", "-f wheels",
-    ],
-)  # fmt: skip
-def test_requirements_that_point_to_files_are_refused_with_their_line(tmp_path: Path, line: str) -> None:
-    write(tmp_path, {"requirements.txt": f"# fine\nsix==1.16\n{line}\n"})
-    with pytest.raises(CannotShip, match=r"line 3: .*--wheels DIR"):
-        read_requirements(tmp_path / "requirements.txt")
-
-
-def test_requirements_of_every_other_kind_are_taken(tmp_path: Path) -> None:
-    text = (
-        "# -r commented\nsix==1.16 # as in -e .\nnumpy>=2,<3 ; python_version > '3.9'\n--index-url https://host/simple\n"
-        "six==1 \\\n    --hash=sha256:ab\nmine @ https://host/mine.whl\n--no-binary :all:\n\n"
-    )
-    write(tmp_path, {"requirements.txt": text})
-    assert read_requirements(tmp_path / "requirements.txt") == tmp_path / "requirements.txt"
-
-
-def test_requirements_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "latin").write_bytes(b"# \xe9\n")
-    (tmp_path / "long").write_bytes(b"#" * 300_000)
-    for name, reason in (
-        ("missing", "No such file"),
-        ("latin", "not UTF-8"),
-        ("long", "at most"),
-        (".", "directory"),
-    ):
-        with pytest.raises(CannotShip, match=reason):
-            read_requirements(tmp_path / name)
-
-
-def test_wheels_are_packed_and_a_folder_without_any_is_refused(tmp_path: Path) -> None:
-    write(tmp_path / "wheels", {"a-1-py3-none-any.whl": "a", "b-1-py3-none-any.whl": "b", "c.tar.gz": ""})
-    wheels = find_wheels(tmp_path / "wheels")
-    packed = pack_all(Package({}, None, wheels), tmp_path)
-    assert [each.purpose for each in packed] == ["wheels"]
-    assert len(unpack(packed[0].path, tmp_path / "out", 1 << 20, 1 << 20).names) == 2
-    for name in ("missing", "elsewhere"):
-        with pytest.raises(CannotShip):
-            find_wheels(tmp_path / name)

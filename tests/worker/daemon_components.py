@@ -17,7 +17,7 @@ import threading
 import time
 from pathlib import Path
 
-from topology_api import Bolt, Context, Failure, Fields, Spout, Topology, TopologyBuilder, Tuple
+from topology_api import Bolt, Context, Failure, Fields, Replay, Spout, Topology, TopologyBuilder, Tuple
 from worker.worker import Worker
 
 
@@ -39,7 +39,7 @@ class Numbers(Spout):
     """Emits 1, 2, ... up to `count` (None: for ever), and notes every verdict."""
 
     outputs = Fields("number")
-    replay = None
+    replay: Replay | None = None
 
     def __init__(self, folder: Path, count: int | None) -> None:
         self.folder = folder
@@ -70,6 +70,31 @@ class WhileSeen(Numbers):
     def next_tuple(self) -> None:
         if str(self.number) in ["0", *lines(self.folder / "seen")]:
             super().next_tuple()
+
+
+class SaysItsEnd(Numbers):
+    """Says when its source has ended; what fails waits for its replay for longer than any test does."""
+
+    replay = Replay(max_attempts=2, first_delay=1000.0, max_delay=1000.0)
+
+    def next_tuple(self) -> None:
+        super().next_tuple()
+        if self.number == self.count:
+            self.finish()
+            note(self.folder / "ended", os.getpid())
+
+
+class SaysItsEndInThread(SaysItsEnd):
+    threaded = True
+
+
+class WaitsForLeave(SaysItsEndInThread):
+    """Its `ack` of a number returns when the file "leave" is there."""
+
+    def ack(self, message_id: object) -> None:
+        super().ack(message_id)
+        while not (self.folder / "leave").exists():
+            time.sleep(0.01)
 
 
 class Unhurried(Numbers):
@@ -111,6 +136,24 @@ class Hangs(Bolt):
         note(self.folder / "hangs", os.getpid())
         while True:
             time.sleep(0.1)
+
+
+class SaysThatItGoesOn(Notes):
+    """The call that gets 3 takes 2.5 s, and says every 50 ms that it goes on."""
+
+    def prepare(self, context: Context) -> None:
+        self.context = context
+
+    def execute(self, tup: Tuple) -> None:
+        if tup["number"] == 3:
+            for _ in range(50):
+                time.sleep(0.05)
+                self.context.progress()
+        super().execute(tup)
+
+
+class SaysSoInThread(SaysThatItGoesOn):
+    threaded = True
 
 
 class HangsInThread(Hangs):
@@ -257,6 +300,12 @@ class StartsPrograms(Bolt):
 class Raises(Bolt):
     def execute(self, tup: Tuple) -> None:
         raise ValueError(f"bad number {tup['number']}")
+
+
+class RaisesAtFirst(Notes):
+    def execute(self, tup: Tuple) -> None:
+        if tup["number"] == 1:
+            raise ValueError("not the first one")
 
 
 class RaisesPreparing(Bolt):

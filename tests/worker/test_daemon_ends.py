@@ -23,6 +23,8 @@ from tests.worker.daemon_components import (
     Notes,
     RegistersForTheExit,
     Sabotages,
+    SaysSoInThread,
+    SaysThatItGoesOn,
     StartsPrograms,
     Unhurried,
     lines,
@@ -105,6 +107,17 @@ def test_a_worker_whose_supervisor_is_away_ends_after_the_lease(launch: Launch, 
     worker.away.set()
     assert worker.wait_end() == EXIT_LEASE
     assert "has given no new lease" in worker.log()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bolt", [SaysThatItGoesOn, SaysSoInThread])
+def test_a_long_call_that_says_that_it_goes_on_is_not_taken_to_hang(
+    launch: Launch, tmp_path: Path, bolt: type[Notes]
+) -> None:
+    worker = launch(one_bolt(bolt(tmp_path), tmp_path, 10), HANG)
+    worker.wait(lambda: len(lines(tmp_path / "acked")) == 10, "all acks")
+    assert worker.process.poll() is None
+    assert worker.end() is None
 
 
 def test_the_lease_ends_a_worker_whose_loop_is_inside_a_call(launch: Launch, tmp_path: Path) -> None:

@@ -61,6 +61,7 @@ FIELDS: dict[type[Record], dict[str, st.SearchStrategy[Any]]] = {
         "highest_task": st.integers(0),
         "parallelism": st.dictionaries(TEXT, st.integers(1), max_size=2),
         "finished": TASK_IDS,
+        "renumbered": st.dictionaries(TEXT, st.integers(0), max_size=2),
         "notes": st.lists(NOTES, max_size=3).map(tuple),
         "wait": st.none() | NUMBERS,
         "submission": TEXT,

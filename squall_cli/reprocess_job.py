@@ -1,0 +1,140 @@
+"""From `JOB.py` to the job in it: the file is imported, its function found, and a digest made of what was imported with it.
+
+Modules that lie beside the file, or below its folder, belong to the job: a change in one of them makes another job of it, and
+they travel with it to where Spark works. What is wrong is said in the user's terms: their file, their line, no frame of ours.
+Must not know: tables, sessions.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from traceback import walk_tb
+from types import ModuleType
+from typing import Any, Final
+
+from squall.travel_rules import OURS
+from squall_cli.loading import CannotLoad, Source, check_file, import_file, same_file, trouble
+from squall_io.spark.results.job_errors import reason_in
+from squall_io.spark.results.reprocess import Job
+from topology_api.errors import SquallError
+from topology_api.wording import nearest, typed
+from worker.reports import place_of
+
+FUNCTION: Final = "reprocess"
+#: What may lie below a job's folder and is no part of it: the folder may be any.
+_NOT_THEIRS: Final = frozenset({*OURS, *sys.stdlib_module_names, "__main__"})
+SIGNATURE: Final = f"def {FUNCTION}(spark, rows)"
+#: How PySpark names that something was wanted of Spark before it was started.
+_TOO_EARLY: Final = "SESSION_OR_CONTEXT_NOT_EXISTS"
+
+
+class JobFailed(SquallError):
+    """The user's job has raised an error; the text says which, and where."""
+
+
+def load_job(text: str) -> Job:
+    """The job in a file; `WrongSource` for what was typed, `CannotLoad` for what the file does."""
+    path = Path(text)
+    check_file(path)
+    module = _imported(path)
+    function = _function_in(module, path)
+    modules = [module, *_neighbours(path.resolve())]
+    return Job(path.name, _digest(modules, path.resolve().parent), _applied(function, path), tuple(modules))
+
+
+def _imported(path: Path) -> ModuleType:
+    """The file as a module; CannotLoad, also for what only Spark can do, which is not there yet."""
+    try:
+        return import_file(Source(path, path.stem, FUNCTION))
+    except CannotLoad as problem:
+        error = problem.__context__
+        if error is None or not _is_too_early(error):
+            raise
+        place = place_of(error)
+        raise CannotLoad(
+            f"{path} cannot be imported: it uses Spark, which starts after that\n"
+            f"  make columns in {FUNCTION}(), and UDFs there, too, or with a type that is no text: @udf(LongType()), not"
+            " @udf('long')" + (f"\n  at {place}" if place else "")
+        ) from None
+
+
+def _is_too_early(error: BaseException) -> bool:
+    """Whether it is PySpark's of a call that wants a Spark: it has a name for it, but for columns, where it asserts that."""
+    frames = list(walk_tb(error.__traceback__))
+    where = str(frames[-1][0].f_globals.get("__name__")) if frames else ""
+    asserts = isinstance(error, AssertionError) and where.partition(".")[0] == "pyspark"
+    return asserts or _TOO_EARLY in str(error)
+
+
+def _function_in(module: ModuleType, path: Path) -> Callable[[Any, Any], Any]:
+    """The function; CannotLoad when there is none, or one that takes something else."""
+    function: Callable[[Any, Any], Any] | None = getattr(module, FUNCTION, None)
+    if function is None:
+        near = nearest(FUNCTION, [name for name in vars(module) if not name.startswith("_")])
+        raise CannotLoad(
+            f"{path} has no function {FUNCTION!r}{near}; it must have  {SIGNATURE}  and return a DataFrame"
+        )
+    if not callable(function):
+        raise CannotLoad(f"{FUNCTION!r} in {path} is {typed(function)}, and must be a function:  {SIGNATURE}")
+    try:
+        inspect.signature(function).bind(None, None)
+    except ValueError:  # a callable written in C may have no signature
+        pass
+    except TypeError as error:
+        code = getattr(function, "__code__", None)
+        place = "" if code is None else f"\n  at {code.co_filename}:{code.co_firstlineno}"
+        raise CannotLoad(
+            f"{FUNCTION}{inspect.signature(function)} in {path} must be  {SIGNATURE}: {error}{place}"
+        ) from None
+    return function
+
+
+def _neighbours(path: Path) -> list[ModuleType]:
+    """The modules that were imported and lie in the file's folder, or below it."""
+    found = []
+    for name, module in sorted(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if file is None or name.partition(".")[0] in _NOT_THEIRS or same_file(file, path):
+            continue
+        place = Path(file).resolve()
+        if place.suffix == ".py" and path.parent in place.parents and "site-packages" not in place.parts:
+            found.append(module)
+    return found
+
+
+def _digest(modules: Iterable[ModuleType], folder: Path) -> str:
+    """A digest of the modules' texts, wherever the folder lies."""
+    found = hashlib.sha256()
+    for module in modules:
+        place = Path(str(module.__file__)).resolve()
+        text = place.read_bytes()
+        found.update(f"{place.relative_to(folder)} {len(text)}\n".encode("utf-8", "surrogateescape") + text)
+    return f"sha256:{found.hexdigest()}"
+
+
+def _told(head: str, error: BaseException) -> str:
+    """An error of the user's function; one that Spark raised there has many lines of its own, and a first one that says it."""
+    reason = reason_in(error)
+    if reason is None:
+        return trouble(head, error)
+    place = place_of(error)
+    return f"{head}: {reason}" + (f"\n  at {place}" if place else "")
+
+
+def _applied(function: Callable[[Any, Any], Any], path: Path) -> Callable[[Any, Any], Any]:
+    """The function, with its errors told as a person reads them."""
+
+    def apply(spark: Any, rows: Any) -> Any:
+        head = f"{FUNCTION}() in {path} failed"
+        try:
+            return function(spark, rows)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            raise JobFailed(_told(head, error)) from None
+
+    return apply

@@ -1,0 +1,136 @@
+"""Options of the commands that use Spark: where it runs, its settings, paths of tables, and how results become versions.
+
+What is wrong with them is judged as a sink's arguments are, by the same functions, before anything is started.
+Must not know: what a command does with Spark; importing this is cheap and needs no PySpark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import click
+
+from squall_cli.numbers import Whole
+from squall_io.spark.results.versions import KEEP
+from squall_io.spark.session.places import place_problems, settings_in
+from squall_io.spark.session.wishes import Wish
+from squall_io.spark.stores.paths import InvalidPath, check_path, check_table_path, from_here
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def _conf(ctx: click.Context, parameter: click.Parameter, given: Sequence[str]) -> Mapping[str, str]:
+    """The settings of `--conf KEY=VALUE`, the later of two winning."""
+    found: dict[object, object] = {}
+    for text in given:
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise click.BadParameter(
+                f"{text!r}: write KEY=VALUE, as in spark.driver.memory=2g", ctx, parameter
+            )
+        found[key.strip()] = value
+    problems: list[str] = []
+    settings = settings_in(found, problems)
+    if problems:
+        raise click.BadParameter("\n".join(problems), ctx, parameter)
+    return settings
+
+
+def spark_options(command: _Command) -> _Command:
+    """Gives a command `master` (or None) and `conf`."""
+    command = click.option(
+        "--conf",
+        "conf",
+        metavar="KEY=VALUE",
+        multiple=True,
+        callback=_conf,
+        help="A setting of Spark's. May be repeated.",
+    )(command)
+    return click.option(
+        "--master",
+        metavar="URL",
+        help="Where Spark runs: local[4], spark://host:7077, yarn, sc://host.  [default: local[*]]",
+    )(command)
+
+
+def result_options(again: str) -> Callable[[_Command], _Command]:
+    """Gives a command that publishes versions `file_format`, `partition_by` (each or None), `keep`, `again` with this help,
+    `as_json`, and what `spark_options` gives."""
+    options = (
+        click.option(
+            "--format",
+            "file_format",
+            type=click.Choice(("parquet", "orc", "json", "csv")),
+            help="The files' format.  [default: the table's, or parquet]",
+        ),
+        click.option(
+            "--partition-by",
+            metavar="NAMES",
+            callback=names,
+            help="Columns whose values become folders.  [default: the table's]",
+        ),
+        click.option(
+            "--keep", metavar="N", type=Whole(1), default=KEEP, help=f"Versions that stay.  [default: {KEEP}]"
+        ),
+        click.option("--again", is_flag=True, help=again),
+        spark_options,
+        click.option("--json", "as_json", is_flag=True, help="The outcome as JSON; all else goes to stderr."),
+    )
+
+    def give(command: _Command) -> _Command:
+        for option in reversed(options):  # as decorators are: the last one first
+            command = option(command)
+        return command
+
+    return give
+
+
+def check_places(
+    ctx: click.Context,
+    master: str | None,
+    conf: Mapping[str, str],
+    *,
+    reads: Iterable[str] = (),
+    writes: Iterable[str] = (),
+) -> None:
+    """UsageError when it is plain that Spark does not run there, or does not reach one of these paths."""
+    problems = list(place_problems(master, conf, reads=reads, writes=writes))
+    if problems:
+        raise click.UsageError("\n".join(problems), ctx)
+
+
+def over_connect(master: str | None, conf: Mapping[str, str]) -> bool:
+    """Whether a Spark Connect server does everything: then file systems are reached with its session."""
+    return Wish.of(master, conf).is_connect
+
+
+def any_path(ctx: click.Context, parameter: click.Parameter, given: str | None) -> str | None:
+    """A path in its normal form; a relative one is this machine's, from the working folder on."""
+    return _path(ctx, parameter, given, check_path)
+
+
+def table_path(ctx: click.Context, parameter: click.Parameter, given: str | None) -> str | None:
+    """The same of a table, which does not lie in another one's own folder."""
+    return _path(ctx, parameter, given, check_table_path)
+
+
+def _path(
+    ctx: click.Context, parameter: click.Parameter, given: str | None, check: Callable[[str], str]
+) -> str | None:
+    if given is None:
+        return None
+    try:
+        return check(from_here(given))
+    except InvalidPath as error:
+        raise click.BadParameter(str(error), ctx, parameter) from None
+
+
+def names(ctx: click.Context, parameter: click.Parameter, given: str | None) -> tuple[str, ...] | None:
+    """The names of columns in `a,b`; None: the option was not given."""
+    if given is None:
+        return None
+    found = tuple(name.strip() for name in given.split(",") if name.strip())
+    if not found:
+        raise click.BadParameter(f"{given!r}: name one column or more, as in carrier,hour", ctx, parameter)
+    return found

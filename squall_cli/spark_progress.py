@@ -1,0 +1,108 @@
+"""Shows on standard error how far Spark is: a bar on a terminal, else a line every few seconds.
+
+Must not know: what Spark is asked for.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from types import TracebackType
+from typing import IO, TYPE_CHECKING, Any, Final
+
+from squall_cli import figures
+from squall_cli.plain_lines import EVERY, write
+from squall_cli.screen import is_terminal
+from squall_cli.tables import console
+from squall_io.spark.results.progress import Progress, Watch, watch
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
+
+#: Seconds between two looks.
+_LOOK: Final = 0.2
+
+
+class SparkProgress:
+    """What a command that uses Spark shows while it works; entered, and left before the result is printed."""
+
+    def __init__(self, out: IO[str] | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        self.out = sys.stderr if out is None else out
+        self.clock = clock
+        self.watched: Watch | None = None
+        self._began = clock()
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._bar: Bar | None = None
+
+    def __enter__(self) -> SparkProgress:
+        if is_terminal(self.out):
+            self._bar = _bar(self.out)
+        return self
+
+    def say(self, text: str) -> None:
+        """What is being done now."""
+        if self._bar is None:
+            write(self.out, text)
+        else:
+            self._bar.console.print(text, markup=False, highlight=False)
+
+    def follow(self, session: Any) -> None:
+        """Show from now on how far the session is."""
+        self.watched = watch(session)
+        if self._bar is not None:
+            self._bar.add_task("planning", total=None)
+            self._bar.start()
+        self._thread = threading.Thread(target=self._run, name="squall-spark-progress", daemon=True)
+        self._thread.start()
+
+    def cancel(self) -> None:
+        """Have Spark give up what it is doing, if it can be reached."""
+        if self.watched is not None:
+            with suppress(Exception):  # it may be just that which does not work
+                self.watched.cancel()
+
+    def _run(self) -> None:
+        assert self.watched is not None
+        next_line = self._began + EVERY
+        told = ""
+        while not self._over.wait(_LOOK):
+            try:
+                progress = self.watched.look()
+            except Exception:  # the driver has died, or is being stopped: whoever waits for it will say so
+                return
+            if self._bar is not None:
+                _show(self._bar, progress)
+            elif self.clock() >= next_line and progress.stages and str(progress) != told:
+                told = str(progress)
+                next_line = self.clock() + EVERY
+                write(self.out, f"{figures.duration(self.clock() - self._began)}  {told}")
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()
+        if self._thread is not None:
+            self._thread.join()
+        if self._bar is not None:
+            self._bar.stop()
+        if self.watched is not None:
+            with suppress(Exception):
+                self.watched.close()
+
+
+def _bar(out: IO[str]) -> Bar:
+    """rich's bar, which goes away when it is done."""
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bar
+
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn())
+    return Bar(*columns, console=console(out), transient=True)
+
+
+def _show(bar: Bar, progress: Progress) -> None:
+    task = bar.tasks[0].id
+    bar.update(task, description=str(progress), total=progress.tasks or None, completed=progress.tasks_done)

@@ -1,0 +1,382 @@
+"""`squall table PATH`: what a table holds, whether its files are as they were committed, how many of its rows are replays.
+
+Asks the manifest alone, without Spark; `--verify` reads the files, `--key` has Spark count, `--sweep` deletes leftovers.
+Must not know: how a table lies on its file system.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from squall_cli import figures, table_sweep
+from squall_cli.file_names import folders
+from squall_cli.interrupts import all_as_ctrl_c
+from squall_cli.numbers import Seconds
+from squall_cli.spark_options import check_places, names, spark_options, table_path
+from squall_cli.spark_progress import SparkProgress
+from squall_cli.started_spark import StartedSpark
+from squall_cli.tables import Column, harmless, show
+from squall_cli.tables import table as drawn
+from squall_cli.waiting import Progress
+from topology_api.errors import SquallError
+
+if TYPE_CHECKING:
+    from squall_io.spark.reading.committed import KeyCounts
+    from squall_io.spark.reading.summary import StreamSummary, TableSummary, Verification
+    from squall_io.spark.stores import Store
+
+HELP = """Show what the table at PATH holds, a SparkSink's or one of results.
+
+Without options it asks the manifest alone: that needs no Spark, and for a table on this machine no Java. --verify reads
+every committed file and compares its digest. --key has Spark count the rows that are replays of others.
+--sweep deletes what topologies have left that ended in the middle of a batch: those that have written nothing for a day, or
+for --older-than seconds. A sink that lives all the same writes its batch again; no row is lost.
+
+\b
+Examples:
+  squall table hdfs://namenode:9000/warehouse/delays
+  squall table /tmp/delays --verify
+  squall table /tmp/delays --key carrier,hour --json
+  squall table /tmp/delays --sweep --dry-run
+
+Exit status: 0; 1 when something of the manifest cannot be read, or a file is not as it was committed; 2 wrong usage.
+"""
+
+#: Partitions that are shown, the latest by name; --json has all.
+MOST_PARTITIONS: Final = 20
+#: Problems, or strays, that are named.
+MOST_NAMED: Final = 50
+
+WRITERS = (
+    Column("TOPOLOGY", elastic=True),
+    Column("COMPONENT", elastic=True),
+    Column("BATCHES", number=True),
+    Column("ROWS", number=True),
+    Column("SIZE", number=True),
+    Column("LAST COMMIT", rank=1),
+)
+VERSIONS = (
+    Column("VERSION", number=True),
+    Column("MADE BY", elastic=True),
+    Column("ROWS", number=True),
+    Column("FILES", number=True),
+    Column("SIZE", number=True),
+    Column("PUBLISHED", rank=1),
+)
+PARTITIONS = (Column("PARTITION", elastic=True), Column("FILES", number=True), Column("SIZE", number=True))
+
+
+@click.command("table", help=HELP)
+@click.argument("path", metavar="PATH", callback=table_path, shell_complete=folders)
+@click.option("--verify", "verifying", is_flag=True, help="Read every file, and compare its digest.")
+@click.option(
+    "--key", metavar="NAMES", callback=names, help="Count rows that are equal in these columns: replays."
+)
+@click.option("--sweep", "sweeping", is_flag=True, help="Delete what topologies have left that have ended.")
+@click.option(
+    "--older-than",
+    metavar="SECS",
+    type=Seconds(),
+    help="Ended is what has written nothing for so long.  [default: 86400, a day]",
+)
+@click.option("--dry-run", is_flag=True, help="Only show what --sweep would delete.")
+@spark_options
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else, to stdout.")
+@click.pass_context
+def table(
+    ctx: click.Context,
+    /,
+    path: str,
+    verifying: bool,
+    key: tuple[str, ...] | None,
+    sweeping: bool,
+    older_than: float | None,
+    dry_run: bool,
+    master: str | None,
+    conf: Mapping[str, str],
+    as_json: bool,
+) -> None:
+    from squall_io.spark.manifest.envelopes import UnreadableRecord
+    from squall_io.spark.manifest.state import UnreadableManifest
+    from squall_io.spark.reading.committed import key_names
+    from squall_io.spark.reading.summary import table_summary
+
+    if not sweeping and (dry_run or older_than is not None):
+        raise click.UsageError("--older-than and --dry-run say how to --sweep: give that, too", ctx)
+    check_places(ctx, master, conf, reads=[path], writes=[path] if sweeping else [])
+    with all_as_ctrl_c(), ExitStack() as stack, SparkProgress() as progress:
+        started = StartedSpark(master, conf, progress, stack)
+        files = started.store(path)
+        age = table_sweep.OLD if older_than is None else older_than
+        try:
+            swept = table_sweep.sweep(files, age, dry_run) if sweeping else None
+            found = table_summary(files)
+        except UnreadableRecord as problem:
+            raise UnreadableManifest(files.root, [problem]) from None
+        verified = checked(files) if verifying else None
+        counts = None
+        damaged = found.unreadable or (verified is not None and verified.problems)
+        if key is not None and found.schema is not None and not damaged:
+            key_names(found.schema, key)  # before anybody waits for Spark
+            counts = counted(started.session(), path, key, progress)
+    if as_json:
+        answer = in_json(found, verified, counts)
+        if swept is not None:
+            answer["swept"] = table_sweep.in_json(swept)
+        click.echo(json.dumps(answer, indent=2))
+    else:
+        print_summary(found)
+        print_swept(swept)
+        for line in (*key_lines(counts), *verified_lines(verified)):
+            click.echo(line)
+    if bad := [*unreadable_lines(found), *problem_lines(verified)]:
+        click.echo("\n".join(bad), err=True)
+        sys.exit(1)
+
+
+def counted(session: Any, path: str, key: tuple[str, ...], progress: SparkProgress) -> KeyCounts:
+    """The rows by key, with a bar while Spark counts."""
+    from squall_io.spark.reading.committed import count_keys
+    from squall_io.spark.results.job_errors import told_by
+
+    def failed(reason: str, error: Exception) -> SquallError:
+        return SquallError(
+            f"the keys of {path} could not be counted: {reason}; --verify names files that are damaged"
+        )
+
+    progress.follow(session)
+    with told_by(failed):
+        return count_keys(session, path, key)
+
+
+def checked(files: Store) -> Verification:
+    """Every file compared, with a line that says how far it is."""
+    from squall_io.spark.reading.summary import verify
+
+    with Progress() as progress:
+        next_line = time.monotonic() + 1.0
+
+        def say(done: int, total: int, size: int) -> None:
+            nonlocal next_line
+            if time.monotonic() >= next_line:
+                next_line = time.monotonic() + (0.2 if progress.status else 3.0)
+                progress.say(f"{done:,} of {figures.plural(total, 'file')} read, {figures.in_bytes(size)}")
+
+        return verify(files, say)
+
+
+def print_summary(found: TableSummary) -> None:
+    """What a table holds, for people."""
+    from squall_io.spark.manifest.tables import describe
+
+    click.echo(f"{harmless(found.root)}: {harmless(describe(found.table))}")
+    if found.schema is not None:
+        numbered = f" {found.stream.schemas}" if found.stream else ""
+        click.echo(f"schema{numbered}: {harmless(str(found.schema))}")
+    click.echo(f"\n{totals(found)}")
+    if found.stream and found.stream.writers:
+        click.echo()
+        rows = [
+            (
+                each.topology,
+                each.component,
+                figures.whole(each.batches),
+                figures.whole(each.rows),
+                figures.in_bytes(each.size),
+                figures.moment(each.last_commit),
+            )
+            for each in found.stream.writers
+        ]
+        show(drawn(WRITERS, rows), sys.stdout)
+    if found.versions:
+        click.echo()
+        rows = [
+            (
+                str(each.number),
+                each.job,
+                figures.whole(each.rows),
+                figures.whole(len(each.files)),
+                figures.in_bytes(each.size),
+                figures.moment(each.published),
+            )
+            for each in found.versions
+        ]
+        show(drawn(VERSIONS, rows), sys.stdout)
+    if found.table.partition_by and found.partitions:
+        print_partitions(found)
+    notes = list(stream_notes(found.stream)) if found.stream else []
+    if notes:
+        click.echo("\n" + "\n".join(notes))
+
+
+def totals(found: TableSummary) -> str:
+    """How much there is, in a line."""
+    if found.last_commit is None:
+        return "Nothing has been committed yet." if found.stream else "Nothing has been published yet."
+    what = f"{figures.plural(found.rows, 'row')} in "
+    if found.stream:
+        what += f"{figures.plural(found.stream.batches, 'batch', 'batches')}, "
+    ago = figures.span(time.time() - found.last_commit)
+    done = "committed last" if found.stream else "published"
+    return (
+        f"{what}{figures.plural(found.files, 'file')}, {figures.in_bytes(found.size)};"
+        f" {done} on {figures.moment(found.last_commit)}, {ago} ago"
+    )
+
+
+def print_partitions(found: TableSummary) -> None:
+    """The last partitions by name: most often they are days."""
+    shown = found.partitions[-MOST_PARTITIONS:]
+    click.echo()
+    rows = [(each.path, figures.whole(each.files), figures.in_bytes(each.size)) for each in shown]
+    show(drawn(PARTITIONS, rows), sys.stdout)
+    more = len(found.partitions) - len(shown)
+    if more:
+        click.echo(f"and {figures.plural(more, 'partition')} before them (--json has all)")
+
+
+def stream_notes(stream: StreamSummary) -> Iterator[str]:
+    """What else there is to know of a stream's table."""
+
+    def batches(number: int, verb: str, verbs: str) -> str:
+        return f"{figures.plural(number, 'batch', 'batches')} {verb if number == 1 else verbs}"
+
+    if stream.checkpoint:
+        yield (
+            f"checkpoint {stream.checkpoint}; {batches(stream.loose, 'is', 'are')} not in it yet"
+            if stream.loose
+            else f"checkpoint {stream.checkpoint} has all batches"
+        )
+    if stream.replaced:
+        yield batches(stream.replaced, "is in the files of another one", "are in the files of others")
+    if stream.writing:
+        yield batches(
+            stream.writing,
+            "is being written, or was when its topology ended (--sweep)",
+            "are being written, or were when their topology ended (--sweep)",
+        )
+    if stream.abandoned or stream.leftover:
+        yield (
+            f"{batches(stream.abandoned, 'does', 'do')} not count, of tasks that had been replaced;"
+            f" {figures.plural(stream.leftover, 'folder')} of leftovers will be swept by the next start of their task, or by"
+            " --sweep"
+        )
+    if stream.uncertain:
+        yield (
+            batches(stream.uncertain, "may", "may")
+            + " turn out not to count: a new task has taken over, and its word is not there yet"
+        )
+
+
+def print_swept(swept: table_sweep.Sweep | None) -> None:
+    """What was swept, and what was left alone."""
+    if swept is None:
+        return
+    click.echo()
+    if swept.found.ended:
+        show(drawn(table_sweep.COLUMNS, table_sweep.rows(swept)), sys.stdout)
+        click.echo()
+    for line in table_sweep.lines(swept):
+        click.echo(line)
+
+
+def key_lines(counts: KeyCounts | None) -> Iterator[str]:
+    """How many rows are replays."""
+    if counts is None:
+        return
+    key = harmless(", ".join(counts.key))
+    text = f"{figures.plural(counts.keys, 'key')}, {figures.plural(counts.duplicates, 'duplicate')}"
+    if counts.without_key:
+        text += f", {figures.plural(counts.without_key, 'row')} with a null in the key"
+    yield f"\nby {key}: {text} in {figures.plural(counts.rows, 'row')}"
+
+
+def verified_lines(verified: Verification | None) -> Iterator[str]:
+    """What reading every file has shown, when it is good; and files that no batch has."""
+    if verified is None:
+        return
+    read = f"{figures.plural(verified.files, 'file')}, {figures.in_bytes(verified.size)}"
+    right = verified.files - len(verified.problems)
+    yield f"\nverified {read}: " + (
+        "all as committed" if not verified.problems else f"{right:,} as committed"
+    )
+    if verified.strays:
+        number = figures.plural(len(verified.strays), "file")
+        yield f"{number} of no committed batch, which only readers without the manifest see:"
+        yield from _named(verified.strays)
+
+
+def unreadable_lines(found: TableSummary) -> Iterator[str]:
+    """What of the manifest cannot be read."""
+    if found.unreadable:
+        from squall_io.spark.manifest.state import UnreadableManifest
+
+        yield f"squall table: {harmless(str(UnreadableManifest(found.root, found.unreadable)))}"
+
+
+def problem_lines(verified: Verification | None) -> Iterator[str]:
+    """Which files are not as they were committed."""
+    if verified is not None and verified.problems:
+        yield f"squall table: {figures.plural(len(verified.problems), 'file')} not as committed:"
+        yield from _named(verified.problems)
+
+
+def _named(things: tuple[object, ...]) -> Iterator[str]:
+    for thing in things[:MOST_NAMED]:
+        yield f"  - {harmless(str(thing))}"
+    if len(things) > MOST_NAMED:
+        yield f"  - and {len(things) - MOST_NAMED:,} more (--json has all)"
+
+
+def in_json(found: TableSummary, verified: Verification | None, counts: KeyCounts | None) -> dict[str, Any]:
+    """All that was found, as JSON values; times are seconds since 1970."""
+    answer: dict[str, Any] = {
+        "path": found.root,
+        "holds": found.table.holds,
+        "format": found.table.file_format,
+        "partition_by": list(found.table.partition_by),
+        "schema": None if found.schema is None else str(found.schema),
+        "rows": found.rows,
+        "files": found.files,
+        "bytes": found.size,
+        "first_commit": found.first_commit,
+        "last_commit": found.last_commit,
+        "partitions": [{"path": p.path, "files": p.files, "bytes": p.size} for p in found.partitions],
+        "unreadable": [{"path": problem.path, "why": problem.why} for problem in found.unreadable],
+    }
+    if found.stream is not None:
+        answer |= {name: value for name, value in vars(found.stream).items() if name != "writers"}
+        answer["writers"] = [
+            {("bytes" if name == "size" else name): value for name, value in vars(writer).items()}
+            for writer in found.stream.writers
+        ]
+    else:
+        answer["versions"] = [
+            {
+                "version": each.number,
+                "run": each.run,
+                "job": each.job,
+                "rows": each.rows,
+                "files": len(each.files),
+                "bytes": each.size,
+                "published": each.published,
+            }
+            for each in found.versions
+        ]
+    if counts is not None:
+        answer["by_key"] = {**vars(counts), "duplicates": counts.duplicates}
+    if verified is not None:
+        answer["verified"] = {
+            "files": verified.files,
+            "bytes": verified.size,
+            "problems": [vars(problem) for problem in verified.problems],
+            "strays": list(verified.strays),
+        }
+    return answer

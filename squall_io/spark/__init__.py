@@ -1,0 +1,38 @@
+"""Spark: topologies write their rows to HDFS exactly once per batch, and stored rows are read, reprocessed and replayed.
+
+Names only, each loaded when it is first asked for: importing this needs neither pyspark nor pyarrow nor Java, so that a
+topology with a `SparkSink` can be built and submitted where Spark is not installed.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from squall_io.spark.reading.committed import read_committed
+    from squall_io.spark.replay import replay_topology
+    from squall_io.spark.sink.bolt import SparkSink
+    from squall_io.spark.spouts.committed_rows import CommittedRows
+    from squall_io.spark.spouts.lines import HdfsLines
+
+__all__ = ["CommittedRows", "HdfsLines", "SparkSink", "read_committed", "replay_topology"]
+
+_MODULES: Final = {
+    "CommittedRows": "spouts.committed_rows",
+    "HdfsLines": "spouts.lines",
+    "SparkSink": "sink.bolt",
+    "read_committed": "reading.committed",
+    "replay_topology": "replay",
+}
+
+
+def __getattr__(name: str) -> Any:
+    module = _MODULES.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{module}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

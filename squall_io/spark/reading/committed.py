@@ -1,0 +1,414 @@
+"""Reading a table: the rows of committed batches, and only those, as a DataFrame of Spark.
+
+Which files count is asked of the manifest once, when the frame is made; Spark then reads exactly those. So a frame shows one
+moment of the table, however often it is run and whatever is committed meanwhile.
+
+**Replays.** A batch that counts though it was never acked is replayed: its rows come again in a later batch. With `key` the
+row stays that was committed first, so what a reader has once seen does not change. First is judged by `Entry.committed`, the
+clocks of the workers that wrote; within a batch by the row's place in its files.
+
+**Columns that were added** are null in the rows of earlier batches. Spark finds columns by name, but for those of CSV: its
+files are read with the schema that they were written with.
+
+**A plain reader** (`spark.read`, or a table of Hive's catalog over the path) sees the same files, since they lie in Hive's
+layout, and everything else is in `_squall`, which is hidden. It may see a batch a moment before it is committed, one that never
+will be until it is swept, and every replay.
+Must not know: how batches come into the table.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, Literal
+
+from squall_io.spark.manifest.envelopes import canonical, digest_of
+from squall_io.spark.manifest.files import Files
+from squall_io.spark.manifest.state import read_state, require_readable
+from squall_io.spark.manifest.tables import RESULTS, Table, latest_schema, read_schema, read_table
+from squall_io.spark.reading.moments import Moment, Span
+from squall_io.spark.results.versions import newest_version
+from squall_io.spark.rows.formats import FORMATS, read_options
+from squall_io.spark.rows.schema import Schema, parse_schema
+from squall_io.spark.rows.types import Array, Map, Struct, Type, quoted
+from squall_io.spark.stores import WEBHDFS, Store, open_files
+from squall_io.spark.stores.paths import from_here
+from topology_api import SquallError
+from topology_api.wording import typed
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+log = logging.getLogger(__name__)
+
+#: Spark looks at each file first, in a job with a task for each of up to this many. Its own 10,000 make of 10,000 files as many
+#: tasks, which took 60 s and more on two cores; with these 4 s.
+_LISTING_SETTING: Final = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
+_LISTING_TASKS: Final = 64
+#: The setting is the session's, so one thread at a time has it changed.
+_listing = threading.Lock()
+#: Columns of ours beside a table's own, while replays are looked for: the name of a row's file, the row's place in it, the
+#: file's place in the order of commits, the row's rank among those with its key.
+_FILE: Final = "__squall_file"
+_ROW: Final = "__squall_row"
+_PLACE: Final = "__squall_place"
+_RANK: Final = "__squall_rank"
+
+
+class CannotRead(SquallError):
+    """A table that cannot be read as asked."""
+
+
+def read_committed(
+    spark: SparkSession,
+    path: str | os.PathLike[str],
+    since: Moment | None = None,
+    until: Moment | None = None,
+    key: Sequence[str] | str | None = None,
+    *,
+    unreadable: Literal["refuse", "skip"] = "refuse",
+) -> DataFrame:
+    """The committed rows of the table at `path`, in its newest schema; of a table of results those of its newest version.
+
+    path: where the table lies; a relative one is this machine's, from the working folder on.
+    since, until: only batches committed from `since` on and before `until`: a datetime with its tzinfo, ISO text with its zone,
+        or seconds since 1970. A batch carries the clock of its worker, and is there a moment later: who goes on where the read
+        before ended lets `until` lie a minute or more in the past.
+    key: names of columns; of rows that are equal in all of them the one that was committed first stays, and none when that was
+        before `since`. Rows with a null among them are all kept.
+    unreadable: what happens when records of the manifest cannot be read. "refuse": `UnreadableManifest` names all of them.
+        "skip": the rows of the other batches are read, and the log names what is missing.
+    `NoTable`, `CannotRead`, `WrongMoment`, and `FilesError` when the file system does not answer. With Spark Connect the
+    session's setting `squall.webhdfs.address` says where to ask HDFS.
+    """
+    with _opened(spark, path) as files:
+        wanted = choose(files, since, until, key, unreadable=unreadable)
+    return wanted.frame(spark)
+
+
+def _opened(spark: SparkSession, path: str | os.PathLike[str]) -> Store:
+    """The file system at a path, as a session reaches it; one of Spark Connect needs to be told where WebHDFS is."""
+    if not (hasattr(spark, "conf") and hasattr(spark, "read")):  # PySpark has two classes of sessions
+        raise CannotRead(
+            f"the session is {typed(spark)}: give a SparkSession, then the path, as in"
+            " read_committed(spark, '/tables/counts')"
+        )
+    if not isinstance(path, (str, os.PathLike)):
+        raise CannotRead(
+            f"the path is {typed(path)}: give text, as in read_committed(spark, '/tables/counts')"
+        )
+    path = from_here(os.fspath(path))
+    webhdfs = spark.conf.get(WEBHDFS, None)
+    return open_files(path, session=spark, conf={} if webhdfs is None else {WEBHDFS: webhdfs})
+
+
+def choose(
+    files: Files,
+    since: Moment | None = None,
+    until: Moment | None = None,
+    key: Sequence[str] | str | None = None,
+    *,
+    unreadable: Literal["refuse", "skip"] = "refuse",
+) -> Choice:
+    """What `read_committed` is to read, as the manifest says now; needs no Spark."""
+    if unreadable not in ("refuse", "skip"):
+        raise CannotRead(f"unreadable is {unreadable!r}: give 'refuse' or 'skip'")
+    span = Span.of(since, until)
+    source = _source(files, skip=unreadable == "skip")
+    if source.is_result and (span or key is not None):
+        raise CannotRead(
+            f"{source.root} holds versions of a result, which is read whole: leave since, until and key away"
+        )
+    inside = tuple(batch for batch in source.batches if span.holds(batch.committed))
+    if key is None:
+        return Choice(source, inside)
+    before = tuple(batch for batch in source.batches if span.is_after(batch.committed))
+    return Choice(source, inside, before, tuple(key_names(source.schema, key)))
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Batches of a table that are to be read, and how."""
+
+    source: Source
+    inside: tuple[Batch, ...]
+    before: tuple[Batch, ...] = ()
+    """Those that may have the first rows of keys, whose replays are left out."""
+    key: tuple[str, ...] = ()
+
+    @property
+    def rows(self) -> int:
+        """How many rows its batches have, replays among them."""
+        return sum(batch.rows for batch in self.inside)
+
+    @property
+    def snapshot(self) -> str:
+        """A digest of what is read: the same files with the same columns give the same rows."""
+        parts = [[[batch.paths, str(batch.schema)] for batch in part] for part in (self.inside, self.before)]
+        return digest_of(canonical({"schema": str(self.source.schema), "key": self.key, "batches": parts}))
+
+    def frame(self, spark: SparkSession) -> DataFrame:
+        """Its rows."""
+        if not (self.key and self.inside):
+            return _frame(spark, self.source, self.inside)
+        return _first_rows(spark, self.source, self.inside, self.before, self.key)
+
+
+@dataclass(frozen=True)
+class KeyCounts:
+    """How many rows of a table are replays of others."""
+
+    key: tuple[str, ...]
+    rows: int
+    keys: int
+    """Keys that differ."""
+    without_key: int
+    """Rows with a null in the key, which are never taken for replays."""
+
+    @property
+    def duplicates(self) -> int:
+        """Rows that `read_committed(key=...)` leaves out."""
+        return self.rows - self.without_key - self.keys
+
+
+def count_keys(spark: SparkSession, path: str | os.PathLike[str], key: Sequence[str]) -> KeyCounts:
+    """Count the committed rows of a table by key; what `read_committed` raises."""
+    from pyspark.sql import functions as F
+
+    with _opened(spark, path) as files:
+        source = _source(files, skip=False)
+    names = key_names(source.schema, key)
+    rows = _frame(spark, source, source.batches)
+    columns = [rows[quoted(name)] for name in names]
+    # Under names of ours: a column of the key may have any.
+    keys = rows.select(
+        _any_null(columns).alias("null"), *(each.alias(f"key{n}") for n, each in enumerate(columns))
+    )
+    groups = keys.groupBy(*keys.columns).agg(F.count(F.lit(1)).alias("rows"))
+    [found] = groups.agg(
+        F.sum("rows").alias("rows"),
+        F.count_if(~F.col("null")).alias("keys"),
+        F.sum(F.when(F.col("null"), F.col("rows"))).alias("without_key"),
+    ).collect()
+    return KeyCounts(tuple(names), found["rows"] or 0, found["keys"], found["without_key"] or 0)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Files that came into a table together."""
+
+    paths: tuple[str, ...]
+    schema: Schema
+    """What they are read with."""
+    rows: int
+    committed: float
+
+
+@dataclass(frozen=True)
+class Source:
+    """What there is to read at a moment."""
+
+    root: str
+    base: str
+    """The partition directories begin below this folder of it."""
+    file_format: str
+    schema: Schema
+    batches: tuple[Batch, ...]
+    """Those with files, in the order of their commits."""
+    is_result: bool = False
+    """Whether it is the newest version of a table of results."""
+
+
+def _source(files: Files, skip: bool) -> Source:
+    """What a table's manifest says now."""
+    table = read_table(files)
+    return _result(files) if table.holds == RESULTS else _stream(files, table, skip)
+
+
+def _stream(files: Files, table: Table, skip: bool) -> Source:
+    """The batches that count of a stream's table."""
+    state = read_state(files)
+    if not skip:
+        require_readable(files, state)
+    for problem in state.unreadable:
+        log.warning("%s: rows are missing, since %s", files.root, problem)
+    latest = latest_schema(files)  # after the entries were looked at, so that none of them has a newer one
+    if latest is None:
+        raise CannotRead(
+            f"the table at {files.root} has no schema yet: its sink is about to start; try again in a moment"
+        )
+    schemas = {latest.number: latest.schema}
+    for number in {entry.schema for entry in state.entries} - {latest.number}:
+        by_name = FORMATS[table.file_format].by_name
+        schemas[number] = latest.schema if by_name else read_schema(files, number).schema
+    batches = tuple(
+        Batch(tuple(file.path for file in entry.files), schemas[entry.schema], entry.rows, entry.committed)
+        for entry in state.entries
+        if entry.files
+    )
+    return Source(files.root, "", table.file_format, latest.schema, batches)
+
+
+def _result(files: Files) -> Source:
+    """The newest version of a table of results, as one batch."""
+    version = newest_version(files)
+    if version is None:
+        raise CannotRead(f"{files.root} has no version yet: the first run that publishes one is not done")
+    schema = parse_schema(version.schema)
+    batch = Batch(tuple(file.path for file in version.files), schema, version.rows, version.published)
+    batches = (batch,) if batch.paths else ()
+    return Source(files.root, version.folder, version.table.file_format, schema, batches, is_result=True)
+
+
+def _frame(spark: SparkSession, source: Source, batches: Sequence[Batch], tagged: bool = False) -> DataFrame:
+    """The rows of batches; `tagged`: and where each of them lies, as _FILE and _ROW."""
+    groups: dict[Schema, list[str]] = {}
+    for batch in batches:
+        groups.setdefault(batch.schema, []).extend(batch.paths)
+    if not groups:
+        # As what is read from files: each column may hold nulls.
+        columns = tuple(replace(column, nullable=True) for column in source.schema.columns)
+        return spark.createDataFrame([], str(Schema(columns)))
+    first, *others = groups.items()
+    frame = _load(spark, source, *first, tagged)
+    for schema, paths in others:
+        frame = frame.unionAll(_load(spark, source, schema, paths, tagged))
+    return frame
+
+
+def _load(
+    spark: SparkSession, source: Source, written: Schema, paths: Sequence[str], tagged: bool
+) -> DataFrame:
+    """The rows in files, which have the columns of `written`, with the columns of the source."""
+    from pyspark.errors import AnalysisException
+    from pyspark.sql import functions as F
+
+    reader = (
+        spark.read.format(source.file_format)
+        .schema(str(written))
+        .options(**read_options(source.file_format))
+        .option("basePath", f"{source.root}/{source.base}".rstrip("/"))
+        # With other values of the session's own these would leave committed rows out without a word.
+        .options(ignoreCorruptFiles="false", ignoreMissingFiles="false", recursiveFileLookup="false")
+    )
+    with _few_listing_tasks(spark, len(paths)):
+        try:
+            loaded = reader.load([f"{source.root}/{path}" for path in paths])
+        except AnalysisException as error:
+            if error.getCondition() != "PATH_NOT_FOUND":
+                raise
+            raise CannotRead(
+                f"a file of a committed batch is gone: {error}. `squall table {source.root} --verify` names all"
+            ) from error
+    columns = [
+        F.lit(None).cast(str(column.type)).alias(column.name)
+        if written.column(column.name) is None
+        else loaded[quoted(column.name)]
+        for column in source.schema.columns
+    ]
+    if tagged:
+        metadata = loaded.metadataColumn("_metadata")
+        columns += [
+            metadata["file_name"].alias(_FILE),
+            _row_in_file(metadata, source.file_format).alias(_ROW),
+        ]
+    return loaded.select(*columns)
+
+
+@contextmanager
+def _few_listing_tasks(spark: SparkSession, files: int) -> Iterator[None]:
+    """Have Spark look at these files in few tasks. Of Spark Connect's server, which looks later, nothing is changed."""
+    if files <= _LISTING_TASKS or not hasattr(spark, "_jvm"):
+        yield
+        return
+    with _listing:
+        before = spark.conf.get(_LISTING_SETTING) or str(_LISTING_TASKS)
+        spark.conf.set(_LISTING_SETTING, min(int(before), _LISTING_TASKS))
+        try:
+            yield
+        finally:
+            spark.conf.set(_LISTING_SETTING, before)
+
+
+def _row_in_file(metadata: Column, file_format: str) -> Column:
+    """What orders the rows of one file as they lie there."""
+    from pyspark.sql import functions as F
+
+    if file_format == "parquet":
+        return metadata["row_index"]
+    # The rows of a split are read one after the other by one task.
+    return F.struct(metadata["file_block_start"], F.monotonically_increasing_id())
+
+
+def _first_rows(
+    spark: SparkSession,
+    source: Source,
+    inside: Sequence[Batch],
+    before: Sequence[Batch],
+    names: Sequence[str],
+) -> DataFrame:
+    """Of the rows `inside` those with a key that no row `before` has, and of those with one key the first."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    rows = _frame(spark, source, inside, tagged=True)
+    rows = rows.join(F.broadcast(_places(spark, inside)), _FILE, "left")
+    place = F.struct(_PLACE, _ROW)
+    columns = [rows[quoted(name)] for name in names]
+    # A row with a null in its key is the only one of its group.
+    group = Window.partitionBy(*columns, F.when(_any_null(columns), place))
+    ranked = rows.withColumn(_RANK, F.row_number().over(group.orderBy(place)))
+    first = ranked.where(F.col(_RANK) == 1).select(*(quoted(name) for name in source.schema.names))
+    if not before:
+        return first
+    earlier = _frame(spark, source, before)
+    return first.join(earlier, [first[quoted(name)] == earlier[quoted(name)] for name in names], "left_anti")
+
+
+def _places(spark: SparkSession, batches: Sequence[Batch]) -> DataFrame:
+    """Each file's place in the order of commits, by its name: a batch's name is in it, so no two are alike."""
+    from pyspark.sql import functions as F
+
+    names = [path.rpartition("/")[2] for batch in batches for path in batch.paths]
+    text = json.dumps([{_FILE: name, _PLACE: place} for place, name in enumerate(names)])
+    return spark.range(0, 1, 1, 1).select(
+        F.inline(F.from_json(F.lit(text), f"array<struct<{_FILE} string, {_PLACE} int>>"))
+    )
+
+
+def key_names(schema: Schema, key: Sequence[str] | str) -> list[str]:
+    """The columns of a key as the schema spells them; `CannotRead` when one is none, or cannot be compared."""
+    wanted = [key] if isinstance(key, str) else list(key)
+    if not wanted:
+        raise CannotRead("key is empty: name the columns that are equal in a row and its replays")
+    names = []
+    for name in wanted:
+        column = schema.column(name) if isinstance(name, str) else None
+        if column is None:
+            raise CannotRead(f"key names {name!r}, which is no column; there are {', '.join(schema.names)}")
+        if _has_map(column.type):
+            raise CannotRead(
+                f"key names {column.name!r}, which is {column.type}: Spark does not compare maps"
+            )
+        names.append(column.name)
+    return names
+
+
+def _has_map(kind: Type) -> bool:
+    inner = [kind.element] if isinstance(kind, Array) else []
+    if isinstance(kind, Struct):
+        inner = [field.type for field in kind.fields]
+    return isinstance(kind, Map) or any(map(_has_map, inner))
+
+
+def _any_null(columns: Sequence[Column]) -> Column:
+    """Whether one of the columns is null."""
+    found = columns[0].isNull()
+    for column in columns[1:]:
+        found = found | column.isNull()
+    return found

@@ -1,0 +1,276 @@
+"""What there is to tell of a table: numbers from its manifest, and whether its files are what the manifest says.
+
+The summary reads the manifest alone, so it costs the same for rows of any number. `verify` reads every file.
+Must not know: how any of it is shown, Spark.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Final
+
+from squall_io.spark.manifest.entries import DataFile, Entry
+from squall_io.spark.manifest.envelopes import UnreadableRecord
+from squall_io.spark.manifest.files import FileMissing, Files, FilesError, FileStatus, FilesUnavailable
+from squall_io.spark.manifest.layout import DATA_PREFIX, FOLDER, TABLE, BatchName, batch_of
+from squall_io.spark.manifest.state import State, read_state
+from squall_io.spark.manifest.sweep import staged_batches
+from squall_io.spark.manifest.tables import RESULTS, Table, latest_schema, read_table
+from squall_io.spark.results.versions import Version, kept_versions
+from squall_io.spark.rows.schema import Schema, parse_schema
+
+#: Files that are read at once: each is mostly waiting for the file system.
+_AT_ONCE: Final = 8
+
+#: Called with the number of files that were read, of all, and their bytes.
+Progress = Callable[[int, int, int], object]
+
+
+@dataclass(frozen=True)
+class WriterSummary:
+    """What one component of one topology has committed."""
+
+    topology: str
+    component: str
+    batches: int
+    rows: int
+    size: int
+    last_commit: float
+
+
+@dataclass(frozen=True)
+class PartitionSummary:
+    """The files below one partition directory; "" in a table that is not partitioned."""
+
+    path: str
+    files: int
+    size: int
+
+
+@dataclass(frozen=True)
+class TableSummary:
+    """What a table holds, in numbers. Of a reprocessed table they are its newest version's."""
+
+    root: str
+    table: Table
+    schema: Schema | None
+    """The newest; None: nothing has been written yet."""
+    rows: int
+    files: int
+    size: int
+    """Bytes of those files."""
+    partitions: tuple[PartitionSummary, ...]
+    last_commit: float | None
+    """Seconds since 1970, by the clocks of those that wrote."""
+    first_commit: float | None
+    stream: StreamSummary | None
+    """What only the batches of a stream have; None: it is a reprocessed table."""
+    versions: tuple[Version, ...] = ()
+    """Those of a reprocessed table whose files are there, the newest first."""
+    unreadable: tuple[UnreadableRecord, ...] = ()
+    """Records that cannot be read; the rows of their batches are missing from the numbers above."""
+
+
+@dataclass(frozen=True)
+class StreamSummary:
+    """What there is to tell of the batches of a stream."""
+
+    schemas: int
+    """How many schemas there have been."""
+    batches: int
+    writers: tuple[WriterSummary, ...]
+    replaced: int
+    """Batches whose rows are in the files of another one."""
+    abandoned: int
+    """Batches of superseded owners, which do not count."""
+    uncertain: int
+    """Batches that may turn out not to count: their task has a new owner, which has not said so yet, and we may only read."""
+    writing: int
+    """Batches that are being written, or were when their topology ended."""
+    leftover: int
+    """Staging folders of batches that are done or abandoned: the next owner of their task sweeps them, if there is one."""
+    checkpoint: int
+    """The newest checkpoint's number; 0: there is none yet."""
+    loose: int
+    """Batches that are not in it."""
+
+
+def table_summary(files: Files) -> TableSummary:
+    """Look at the manifest; `NoTable`, `UnreadableRecord`, and what `Files` raises."""
+    table = read_table(files)
+    return _of_result(files, table) if table.holds == RESULTS else _of_stream(files, table)
+
+
+def _of_stream(files: Files, table: Table) -> TableSummary:
+    staged = staged_batches(files)
+    state = read_state(files)
+    schema = latest_schema(files)
+    entries = state.entries
+    commits = [entry.committed for entry in entries]
+    writing = sum(_under_way(batch, state) for batch in staged)
+    stream = StreamSummary(
+        schemas=0 if schema is None else schema.number,
+        batches=len(entries),
+        writers=tuple(_writers(entries)),
+        replaced=len(state.replaced),
+        abandoned=len(state.abandoned),
+        uncertain=len(state.uncertain),
+        writing=writing,
+        leftover=len(staged) - writing,
+        checkpoint=state.checkpoint.number,
+        loose=len(state.uncovered) + len(state.uncertain),
+    )
+    return TableSummary(
+        files.root,
+        table,
+        None if schema is None else schema.schema,
+        rows=sum(entry.rows for entry in entries),
+        files=sum(len(entry.files) for entry in entries),
+        size=sum(entry.size for entry in entries),
+        partitions=tuple(_partitions((file for entry in entries for file in entry.files), "")),
+        first_commit=min(commits, default=None),
+        last_commit=max(commits, default=None),
+        stream=stream,
+        unreadable=state.unreadable,
+    )
+
+
+def _of_result(files: Files, table: Table) -> TableSummary:
+    versions = kept_versions(files)
+    if not versions:
+        return TableSummary(files.root, table, None, 0, 0, 0, (), None, None, None)
+    newest = versions[0]
+    return TableSummary(
+        files.root,
+        newest.table,
+        parse_schema(newest.schema),
+        rows=newest.rows,
+        files=len(newest.files),
+        size=newest.size,
+        partitions=tuple(_partitions(newest.files, newest.folder)),
+        first_commit=versions[-1].published,
+        last_commit=newest.published,
+        stream=None,
+        versions=tuple(versions),
+    )
+
+
+def _under_way(batch: BatchName, state: State) -> bool:
+    """Whether its owner may still be at work on it: nobody came after it, and it is not committed."""
+    return batch.epoch >= state.claims.newest(batch.seat) and batch not in state.counted
+
+
+def _writers(entries: Iterable[Entry]) -> Iterator[WriterSummary]:
+    found: dict[tuple[str, str], list[Entry]] = defaultdict(list)
+    for entry in entries:
+        found[entry.topology, entry.component].append(entry)
+    for (topology, component), own in sorted(found.items()):
+        yield WriterSummary(
+            topology,
+            component,
+            batches=len(own),
+            rows=sum(entry.rows for entry in own),
+            size=sum(entry.size for entry in own),
+            last_commit=max(entry.committed for entry in own),
+        )
+
+
+def _partitions(files: Iterable[DataFile], below: str) -> Iterator[PartitionSummary]:
+    """The partition directories below a folder of the table."""
+    found: dict[str, list[int]] = defaultdict(list)
+    for file in files:
+        found[file.path.rpartition("/")[0].removeprefix(below).lstrip("/")].append(file.size)
+    for path, sizes in sorted(found.items()):
+        yield PartitionSummary(path, len(sizes), sum(sizes))
+
+
+@dataclass(frozen=True)
+class FileProblem:
+    """A committed file that is not as the manifest says."""
+
+    path: str
+    of: str
+    """What it is a file of: `batch words-1.store.0.1.7`."""
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.path} {self.why} ({self.of})"
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What reading every file has shown."""
+
+    files: int
+    size: int
+    problems: tuple[FileProblem, ...] = ()
+    strays: tuple[str, ...] = ()
+    """Files of rows that are no committed batch's: who reads by the manifest does not see them, others do."""
+    unreadable: tuple[UnreadableRecord, ...] = ()
+
+
+def verify(files: Files, progress: Progress = lambda done, total, size: None) -> Verification:
+    """Read every committed file, or those of every version that is kept, and compare: is it there, its size, its digest."""
+    if read_table(files).holds == RESULTS:
+        versions = kept_versions(files)
+        return _compare(
+            files, [(f"version {each.number}", file) for each in versions for file in each.files], progress
+        )
+    state = read_state(files)
+    # Listed after the state, so every file of its batches is there.
+    listed = [status.path for status in files.walk("") if _is_data(status)]
+    known = {file.path for entry in (*state.entries, *state.replaced) for file in entry.files}
+    wanted = [(f"batch {entry.batch}", file) for entry in state.entries for file in entry.files]
+    strays = sorted(path for path in listed if path not in known and _is_stray(path, state))
+    return replace(_compare(files, wanted, progress), strays=tuple(strays), unreadable=state.unreadable)
+
+
+def _compare(files: Files, wanted: Sequence[tuple[str, DataFile]], progress: Progress) -> Verification:
+    """Read these files, several at once."""
+    problems: list[FileProblem] = []
+    size = 0
+    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="squall-verify") as pool:
+        found = pool.map(lambda each: _wrong(files, each[1]), wanted)
+        try:
+            for done, ((of, file), why) in enumerate(zip(wanted, found), start=1):
+                if why:
+                    problems.append(FileProblem(file.path, of, why))
+                size += file.size
+                progress(done, len(wanted), size)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)  # Ctrl-C does not wait for what is only to come
+            raise
+    return Verification(len(wanted), size, tuple(problems))
+
+
+def _is_data(status: FileStatus) -> bool:
+    """Whether it is a file in the table's Hive layout that the sink has named."""
+    hidden = status.path.startswith(f"{FOLDER}/")
+    return not (status.is_folder or hidden) and status.name.startswith(DATA_PREFIX)
+
+
+def _is_stray(path: str, state: State) -> bool:
+    """Whether a file that no entry names is left over; not one that is on its way into the manifest."""
+    batch = batch_of(path.rpartition("/")[2])
+    return batch is None or not _under_way(batch, state)
+
+
+def _wrong(files: Files, file: DataFile) -> str:
+    """What is wrong with a file; "" when nothing is."""
+    try:
+        if files.digest(file.path) == file.digest:
+            return ""
+        [there] = [status for status in files.list(file.path.rpartition("/")[0]) if status.path == file.path]
+    except (FileMissing, ValueError):
+        return "is missing"
+    except FilesUnavailable as error:
+        files.exists(TABLE)  # when the file system as a whole is away, that is the error
+        return f"cannot be read: {error}"
+    except FilesError as error:
+        return f"cannot be read: {error}"
+    if there.size != file.size:
+        return f"has {there.size:,} bytes instead of {file.size:,}"
+    return "has other content: its digest does not fit"

@@ -1,0 +1,278 @@
+"""Runs one task of a component over all of its input: the worker's own task object, without a worker around it.
+
+`prepare`, `execute` for every tuple, one `tick` if the bolt ticks, `end_of_input`, `cleanup`; what it emits goes by the
+topology's groupings. Time stands still meanwhile (`Context.now`), so that a task which is run again does the same again; and
+so the interval of a batch bolt never passes, only its size counts. Coroutines are awaited so many at a time as the bolt allows,
+and what they did is carried out in the order of their tuples, for the same reason.
+Trees are kept for one thing: a root says which source row a tuple was made of, so that an error can name it.
+Must not know: Spark, Arrow.
+"""
+
+from __future__ import annotations
+
+import gc
+import tempfile
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
+from operator import attrgetter
+from random import Random
+from typing import Final
+
+from squall_io.spark.replay.notes import Totals
+from squall_io.spark.replay.plan import ReplayPlan
+from squall_io.spark.replay.problems import ReplayFailed
+from squall_io.spark.replay.records import (
+    BEGIN,
+    ERRORS,
+    TOTALS,
+    Record,
+    Tuples,
+    arrived,
+    decode,
+    sent_by_partition,
+)
+from squall_io.spark.replay.sending import Sender, add_output, values_text
+from squall_io.spark.rows.checker import RowChecker
+from topology_api import Failure, SquallError
+from topology_api.tuples import Source, Tuple
+from worker.async_bolt_task import AsyncBoltTask
+from worker.bolt_task import BoltTask
+from worker.build import Surroundings, build_task
+from worker.outbox import Outbox
+from worker.reports import ErrorReport, describe
+from worker.runners import AsyncThread
+from worker.task import Limits
+from worker.timers import tick_interval
+
+#: A run ends after so many emissions, so that what waits to be sent is bounded.
+_EMITS: Final = 8192
+#: As a worker has it: tuples come and go by the thousand, and there is nothing to find among them.
+_COLLECTIONS: Final = (10_000, 10, 10)
+
+
+def run_tasks(
+    plan: ReplayPlan, records: Iterable[Record], checkers: Mapping[int, RowChecker]
+) -> Iterator[Record]:
+    """Run the tasks whose records these are: sorted as records are, those of a task together and none elsewhere."""
+    before = gc.get_threshold()
+    gc.set_threshold(*_COLLECTIONS)
+    try:
+        for target, own in groupby(records, key=attrgetter("target")):
+            yield from run_task(plan, target, own, checkers)
+    finally:
+        gc.set_threshold(*before)
+
+
+def run_task(
+    plan: ReplayPlan, target: int, records: Iterable[Record], checkers: Mapping[int, RowChecker]
+) -> Iterator[Record]:
+    """Run one task from its beginning to its end."""
+    with tempfile.TemporaryDirectory(prefix="squall-replay-") as directory:
+        run = TaskRun(plan, target, directory, checkers)
+        try:
+            for record in records:
+                run.take(record)
+                yield from run.sender.take()
+            run.end()
+        finally:
+            run.close()
+        run.sender.finish()
+        yield from run.sender.take()
+
+
+class SameEdges(Random):
+    """What edges are drawn from: all of them are 1. Nobody hears of a tree's end here, and small numbers need not be made."""
+
+    def randbytes(self, n: int) -> bytes:
+        return (b"\x01" + bytes(7)) * (n // 8)
+
+
+class TaskRun:
+    """One task under way."""
+
+    def __init__(
+        self, plan: ReplayPlan, target: int, directory: str, checkers: Mapping[int, RowChecker]
+    ) -> None:
+        component, index = plan.place_of[target]
+        self.plan = plan
+        self.target = target
+        self.directory = directory
+        self.totals = Totals(component, target)
+        self.sender = Sender(plan, target, plan.heir_of(component), self.totals, index, checkers)
+        self.sources: dict[tuple[int, int], Source] = {}
+        self.task: BoltTask | None = None
+        #: Nothing is executed any more: it failed, or too much of it did.
+        self.given_up = False
+        self.arrived = threading.Event()
+        self.calls = AsyncThread(f"replay-{component}")
+        #: The failure that was told of last, and the report of the error behind it.
+        self.told: tuple[Failure, ErrorReport | None] | None = None
+        #: Reports of the task that are noted already.
+        self.noted = 0
+
+    # Input.
+
+    def take(self, record: Record) -> None:
+        """One record: the beginning, a note to pass on, or tuples."""
+        if record.stream == BEGIN:
+            self.begin()
+        elif record.stream in (ERRORS, TOTALS):
+            self.sender.put(self.sender.heir, record.stream, bytes(arrived(record)))
+        elif not self.given_up:
+            try:
+                tuples = decode(arrived(record))
+            except Exception as error:  # of the user's own classes
+                key = self.plan.streams[record.stream]
+                self.fail_for_good(f"tuples of {str(key)!r} cannot be unpickled here: {describe(error)}")
+                return
+            self.execute(self.source(record), tuples)
+
+    def begin(self) -> None:
+        """Make the task and prepare it."""
+        component, index = self.plan.place_of[self.target]
+        ground = Surroundings(
+            self.plan.for_worker(self.directory), lambda: self.plan.now, self.arrived.set, self.calls
+        )
+        try:
+            task = build_task(ground, self.target, component, index)
+        except SquallError as error:
+            return self.fail_for_good(str(error))
+        assert isinstance(task, BoltTask)
+        task.limits = Limits(task.limits.frame, task.limits.window, task.limits.high, _EMITS)
+        task.on_failure = self.failed
+        task.emitter.random = SameEdges()
+        for key in self.plan.outputs.values():
+            if key.component == component:
+                add_output(task.emitter.outputs[key.stream])
+        self.task = task
+        task.start()
+        if task.abandoned is not None:
+            task.reports.clear()
+            return self.fail_for_good(task.abandoned.render())
+        self.collect(task)
+
+    def source(self, record: Record) -> Source:
+        """Where the tuples of a record come from."""
+        found = self.sources.get((record.stream, record.sender))
+        if found is None:
+            key = self.plan.streams[record.stream]
+            partition = sent_by_partition(record.sender)
+            tasks = self.plan.tasks_of[key.component]
+            task = record.sender if partition is None else tasks[partition % len(tasks)]
+            fields = self.plan.fields_of(key)
+            found = self.sources[record.stream, record.sender] = Source(
+                key.component, task, key.stream, fields
+            )
+        return found
+
+    def execute(self, source: Source, tuples: Tuples) -> None:
+        """Give the task a batch and run it until it has done with it."""
+        task = self.task
+        if task is None:
+            raise ReplayFailed(
+                f"tuples reached task {self.target} of {self.totals.component!r} before it had begun"
+            )
+        box = Outbox(source, self.target)
+        box.rows, box.roots, box.more = tuples.rows, tuples.roots, tuples.more
+        box.edges = [0] * len(tuples.rows)
+        task.inbox.append(box.take(len(tuples.rows)))
+        self.run(task)
+
+    # Running.
+
+    def run(self, task: BoltTask) -> None:
+        """Run the task as long as there is something to do."""
+        while not self.given_up:
+            if task.wants_run():
+                task.run()
+                self.collect(task)
+            elif isinstance(task, AsyncBoltTask) and task.in_flight:
+                self.await_calls(task)
+            else:
+                return
+
+    def await_calls(self, task: AsyncBoltTask) -> None:
+        """Wait until all calls under way have ended, and put them into the order of their tuples."""
+        while len(task.over) < len(task.in_flight):
+            self.arrived.wait()
+            self.arrived.clear()
+        place = {number: at for at, number in enumerate(task.in_flight)}
+        ended = sorted(task.over, key=lambda call: place[id(call)])
+        task.over.clear()
+        task.over.extend(ended)
+
+    def collect(self, task: BoltTask, everything: bool = False) -> None:
+        """Take what a run left: errors, and tuples that are worth sending. What trackers would hear goes nowhere."""
+        task.xors.take(1)
+        task.done.clear()
+        task.failures.clear()
+        task.touched.clear()
+        crashed = task.crashing()
+        self.note_reports(task.reports[self.noted :])
+        task.reports.clear()
+        self.noted = 0
+        task.emitter.dirty = self.sender.drain(task.emitter.dirty, everything)
+        if crashed:
+            self.fail_for_good(f"topology.on.error is crash: {self.totals.first[-1]}")
+        elif self.sender.too_many:
+            self.given_up = True
+
+    def end(self) -> None:
+        """The input has ended: a last batch, a tick, `end_of_input`, and everything is sent."""
+        task = self.task
+        if task is None or self.given_up:
+            return
+        if task.hurry():
+            self.run(task)
+        if tick_interval(task):
+            task.tick_due = True
+            self.run(task)
+        task.end_due = True
+        self.run(task)
+
+    def close(self) -> None:
+        """Clean up, and say what was counted."""
+        task = self.task
+        if task is not None:
+            task.close()
+            totals = self.totals
+            totals.executed, totals.failed = task.executed, task.failed
+            totals.emitted = task.emitter.emitted
+            totals.unsettled = task.executed - task.acked - task.failed
+            self.collect(task, everything=True)
+        self.calls.stop()
+
+    # Errors.
+
+    def fail_for_good(self, text: str) -> None:
+        """The task cannot go on, and so the job cannot give a result."""
+        self.given_up = True
+        self.totals.fatal = self.totals.fatal or text
+
+    def failed(self, tup: Tuple, failure: Failure) -> None:
+        """A tuple failed: by an error, which was reported just before, or by the user's word."""
+        task = self.task
+        assert task is not None
+        if self.told is None or self.told[0] is not failure:
+            fresh = task.reports[self.noted :]
+            self.note_reports(fresh[:-1])
+            self.noted = len(task.reports)
+            self.told = failure, fresh[-1] if fresh else None
+        report = self.told[1]
+        roots = [tup._root, *(root for root, _ in tup._more)]
+        values = values_text(tup.values)
+        if report is None:
+            self.sender.fail(task.method, tup._source, values, roots, failure.error)
+        else:
+            self.sender.fail(report.call, tup._source, values, roots, report.text, trace_of(report))
+
+    def note_reports(self, reports: list[ErrorReport]) -> None:
+        """Errors that no tuple failed by: of `tick`, say, or of a call whose tuple was settled before."""
+        for report in reports:
+            self.sender.fail(report.call, None, report.tuple_text, [], report.text, trace_of(report))
+
+
+def trace_of(report: ErrorReport) -> str:
+    """Where an error comes from, in lines."""
+    return "\n".join(report.frames) or report.place

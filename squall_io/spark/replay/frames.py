@@ -1,0 +1,200 @@
+"""A replay as DataFrames: records go through Spark, and every task of a component runs in a Python worker of Spark's.
+
+    source frame -> records -> (shuffled by target, sorted) -> a component's tasks -> records -> ... -> rows
+
+Spark moves records, each of some thousand tuples. All records of a task meet in one partition, which may hold several tasks;
+the first of each is its beginning, so that a task without input runs too.
+The functions here run on the driver; those named `in_worker` run in Spark's workers, where Squall must be installed.
+Must not know: what tasks do, when frames are computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import reduce
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final
+
+from squall_io.spark.replay.component_task import run_tasks
+from squall_io.spark.replay.notes import ErrorNote, decode_errors
+from squall_io.spark.replay.output_blobs import from_blob, to_blobs
+from squall_io.spark.replay.plan import ReplayPlan, StreamKey
+from squall_io.spark.replay.records import BEGIN, ERRORS, NOBODY, Buffer, Checked, Record, Row, arrived
+from squall_io.spark.replay.source_rows import route_rows
+from squall_io.spark.rows.checker import RowChecker
+from squall_io.spark.rows.plain import plain_rows
+from squall_io.spark.rows.schema import Schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+RECORDS: Final = "target int, stream int, sender bigint, seq bigint, blob binary"
+ERROR_ROWS: Final = (
+    "component string, task int, `index` int, call string, stream string, `values` string, error string, traceback string,"
+    " sources array<struct<source: string, partition: int, row: bigint>>"
+)
+#: Bytes of records that go from a Python worker to Spark at once.
+_AT_ONCE: Final = 4 << 20
+
+Batches = Iterator["pa.RecordBatch"]
+
+
+# Stages.
+
+
+def source_records(frame: DataFrame, plan: ReplayPlan, key: StreamKey) -> DataFrame:
+    """The rows of a source on their way to the tasks of its readers."""
+    from pyspark.sql import functions as sql
+
+    def in_worker(batches: Batches) -> Batches:
+        first = next(batches, None)
+        if first is None:
+            return
+        partition = first.column(first.num_columns - 1)[0].as_py()
+        yield from to_arrow(route_rows(plan, key, partition, map(rows_of, chain([first], batches))))
+
+    # Spark looks columns up by their names again, so these have names that neither need quotes nor are the same.
+    names = plan.fields_of(key)
+    fields = [sql.col(always_quoted(name)).alias(f"field{place}") for place, name in enumerate(names)]
+    # A column of its own: what the task says of itself there is its place in the whole stage, with other inputs before it.
+    return frame.select(*fields, sql.spark_partition_id().alias("partition")).mapInArrow(in_worker, RECORDS)
+
+
+def component_records(
+    spark: SparkSession,
+    plan: ReplayPlan,
+    step: str,
+    inputs: Sequence[DataFrame],
+    schemas: Mapping[StreamKey, Schema],
+) -> DataFrame:
+    """What the tasks of a component send, of the records that are for them."""
+    from pyspark.sql import functions as sql
+
+    tasks = plan.tasks_of[step]
+    first, count = tasks[0], len(tasks)
+    wanted = {plan.number_of[key]: schema for key, schema in schemas.items() if key.component == step}
+
+    def in_worker(batches: Batches) -> Batches:
+        checkers = {number: RowChecker(schema) for number, schema in wanted.items()}
+        return to_arrow(run_tasks(plan, from_arrow(batches), checkers))
+
+    beginnings = spark.range(first, first + count, 1, 1).select(
+        sql.col("id").cast("int").alias("target"),
+        sql.lit(BEGIN).alias("stream"),
+        sql.lit(-1).cast("bigint").alias("sender"),
+        sql.lit(-1).cast("bigint").alias("seq"),
+        sql.lit(b"").cast("binary").alias("blob"),
+    )
+    own = [frame.where(sql.col("target").between(first, first + count - 1)) for frame in inputs]
+    together = reduce(lambda one, other: one.unionAll(other), own, beginnings)
+    placed = together.repartitionById(count, sql.col("target") - sql.lit(first))
+    return placed.sortWithinPartitions("target", "stream", "sender", "seq").mapInArrow(in_worker, RECORDS)
+
+
+# What comes out.
+
+
+def output_rows(records: DataFrame, plan: ReplayPlan, key: StreamKey, schema: Schema) -> DataFrame:
+    """The tuples of an output as rows of its schema."""
+
+    def in_worker(batches: Batches) -> Batches:
+        checker = RowChecker(schema)
+        for record in from_arrow(batches):
+            yield from from_blob(arrived(record), checker)
+
+    return noted(records, plan.number_of[key]).mapInArrow(in_worker, str(schema))
+
+
+def error_rows(records: Sequence[DataFrame], plan: ReplayPlan) -> DataFrame:
+    """The errors that were noted."""
+    sources = [str(key) for key in plan.sources]
+
+    def in_worker(batches: Batches) -> Batches:
+        for record in from_arrow(batches):
+            yield errors_to_arrow(decode_errors(arrived(record)), sources)
+
+    every = reduce(lambda one, other: one.unionAll(other), (noted(each, ERRORS) for each in records))
+    return every.mapInArrow(in_worker, ERROR_ROWS)
+
+
+def noted(records: DataFrame, stream: int) -> DataFrame:
+    """The records that are for nobody, of one stream or of one kind of note."""
+    from pyspark.sql import functions as sql
+
+    return records.where((sql.col("target") == NOBODY) & (sql.col("stream") == stream))
+
+
+# Arrow.
+
+
+def from_arrow(batches: Iterable[pa.RecordBatch]) -> Iterator[Record]:
+    """The records in Arrow batches; blobs are not copied."""
+    for batch in batches:
+        numbers = [batch.column(place).to_pylist() for place in range(4)]
+        blobs = batch.column(4)
+        for place, (target, stream, sender, seq) in enumerate(zip(*numbers)):
+            yield Record(target, stream, sender, seq, memoryview(blobs[place].as_buffer()))
+
+
+def to_arrow(records: Iterable[Record]) -> Batches:
+    """Records as Arrow batches of bearable size."""
+    import pyarrow as pa
+
+    names = list(Record._fields)
+    types = [pa.int32(), pa.int32(), pa.int64(), pa.int64(), pa.binary()]
+
+    def batch() -> pa.RecordBatch:
+        columns = [pa.array(column, kind) for column, kind in zip(zip(*waiting), types)]
+        return pa.RecordBatch.from_arrays(columns, names)
+
+    waiting: list[tuple[int, int, int, int, Buffer]] = []
+    size = 0
+    for target, stream, sender, seq, blob in records:
+        for each in to_blobs(blob) if isinstance(blob, Checked) else (blob,):
+            waiting.append((target, stream, sender, seq, each))
+            size += len(each)
+            if size >= _AT_ONCE:
+                yield batch()
+                waiting, size = [], 0
+    if waiting:
+        yield batch()
+
+
+def rows_of(batch: pa.RecordBatch) -> list[Row]:
+    """The rows of a source as tuples of plain values, as `CommittedRows` emits them. The last column is the partition."""
+    return list(plain_rows(batch.columns[:-1], batch.num_rows))
+
+
+def errors_to_arrow(notes: Sequence[ErrorNote], sources: Sequence[str]) -> pa.RecordBatch:
+    """Errors as rows of `ERROR_ROWS`."""
+    import pyarrow as pa
+
+    origin = pa.struct([("source", pa.string()), ("partition", pa.int32()), ("row", pa.int64())])
+    types = {"task": pa.int32(), "index": pa.int32(), "sources": pa.list_(origin)}
+    columns: dict[str, list[Any]] = {
+        "component": [note.component for note in notes],
+        "task": [note.task for note in notes],
+        "index": [note.index for note in notes],
+        "call": [note.call for note in notes],
+        "stream": [note.stream for note in notes],
+        "values": [printable(note.values) for note in notes],
+        "error": [printable(note.error) for note in notes],
+        "traceback": [printable(note.traceback) for note in notes],
+        "sources": [
+            [{"source": sources[at.source], "partition": at.partition, "row": at.row} for at in note.sources]
+            for note in notes
+        ],
+    }
+    arrays = [pa.array(column, types.get(name, pa.string())) for name, column in columns.items()]
+    return pa.RecordBatch.from_arrays(arrays, list(columns))
+
+
+def printable(text: str | None) -> str | None:
+    """A text without lone surrogates, which UTF-8 has no bytes for."""
+    return None if text is None else text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def always_quoted(name: str) -> str:
+    """A column's name for an expression, where a dot would mean a field of a struct."""
+    return "`" + name.replace("`", "``") + "`"

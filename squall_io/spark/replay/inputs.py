@@ -1,0 +1,108 @@
+"""What a path given as a source means: a table of Squall's, whose committed rows are read, or files that others have written.
+
+Must not know: topologies, command lines.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from squall_io.spark.manifest.files import Files, FilesRefused
+from squall_io.spark.manifest.tables import NoTable
+from squall_io.spark.reading.committed import Choice, choose
+from squall_io.spark.reading.moments import Span
+from squall_io.spark.results.versions import Input
+from topology_api import SquallError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+#: How a path ends -> what reads it. Spark unpacks what is compressed by itself.
+_FORMATS: Final = {
+    ".parquet": "parquet",
+    ".orc": "orc",
+    ".json": "json",
+    ".jsonl": "json",
+    ".ndjson": "json",
+    ".csv": "csv",
+}
+_PACKED: Final = (".gz", ".bz2", ".zst", ".snappy", ".lz4")
+
+
+class UnreadableSource(SquallError):
+    """A source that cannot be read as asked."""
+
+
+@dataclass(frozen=True)
+class TableSource:
+    """Committed rows."""
+
+    choice: Choice
+    span: Span
+
+    @property
+    def read(self) -> Input:
+        """What is read, as a version tells it."""
+        choice = self.choice
+        return Input(choice.source.root, choice.snapshot, choice.rows, self.span.since, self.span.until)
+
+    def frame(self, spark: SparkSession, fields: Sequence[str]) -> DataFrame:
+        """Its rows."""
+        return self.choice.frame(spark)
+
+
+@dataclass(frozen=True)
+class FileSource:
+    """Files of a format that Spark reads, or of lines of text."""
+
+    path: str
+    file_format: str
+
+    @property
+    def read(self) -> Input:
+        """What is read: nobody knows whether such files are the same as the last time, so they never are."""
+        return Input(self.path, secrets.token_hex(8))
+
+    def frame(self, spark: SparkSession, fields: Sequence[str]) -> DataFrame:
+        """Its rows; lines of text are the only field of the stream."""
+        reader = spark.read
+        if self.file_format == "csv":
+            reader = reader.option("header", "true")
+        frame = reader.format(self.file_format).load(self.path)
+        if self.file_format != "text":
+            return frame
+        if len(fields) != 1:
+            raise UnreadableSource(
+                f"{self.path} is read as lines of text, and the stream has {len(fields)} fields ({', '.join(fields)}); a name"
+                f" that ends in {', '.join(_FORMATS)} is read as such"
+            )
+        return frame.toDF(*fields)
+
+
+def source_at(files: Files, path: str, span: Span) -> TableSource | FileSource:
+    """What a path means; `UnreadableSource` where there is nothing, and what reading a table's manifest raises."""
+    try:
+        return TableSource(choose(files, span.since, span.until), span)
+    except (NoTable, FilesRefused):
+        # a file is refused as a folder; what must not be read Spark will not read either
+        pass
+    if span:
+        raise UnreadableSource(
+            f"{path} is no table of Squall's, so nobody knows what was committed when: leave --since and --until away"
+        )
+    if not files.exists(""):
+        raise UnreadableSource(
+            f"there is nothing at {path}: give a table of Squall's, a file, or a folder of files"
+        )
+    return FileSource(path, format_of(path))
+
+
+def format_of(path: str) -> str:
+    """How files are read, by how their name ends."""
+    name = path.rstrip("/").lower()
+    for suffix in _PACKED:
+        name = name.removesuffix(suffix)
+    return next((kind for suffix, kind in _FORMATS.items() if name.endswith(suffix)), "text")

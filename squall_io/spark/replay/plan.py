@@ -1,0 +1,340 @@
+"""What of a topology a replay runs: the components that the outputs depend on. What cannot be is refused by name.
+
+Plain values and decisions over them; a `ReplayPlan` travels to every task of the job.
+Must not know: Spark, user code, tuples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Final, NamedTuple
+
+from squall_io.spark.replay.problems import CannotReplay
+from squall_io.spark.replay.records import MOST_SOURCES
+from topology_api import Topology
+from topology_api.graph import Edge, cycles
+from topology_api.options import defaults, json_copy
+from topology_api.topology import DEAD_LETTERS, ComponentSpec
+from topology_api.wording import listed, nearest, shown, typed
+from worker.plan import WorkerPlan
+
+#: Settings of a stream that mean nothing to a replay.
+_SET_ASIDE: Final[Mapping[str, object]] = {"topology.auto.task.hooks": [], "topology.debug": False}
+DEFAULT: Final = "default"
+
+
+class StreamKey(NamedTuple):
+    """A stream of a component."""
+
+    component: str
+    stream: str
+
+    def __str__(self) -> str:
+        return self.component if self.stream == DEFAULT else f"{self.component}:{self.stream}"
+
+
+@dataclass(frozen=True)
+class ReplayPlan:
+    """What is run, on what, for what."""
+
+    topology: Topology
+    """With the routes to what is run, and the direct ones."""
+    steps: tuple[str, ...]
+    """The bolts that are run; one stands behind all that it reads from."""
+    given: Mapping[str, StreamKey]
+    """The streams that frames stand for, by what the caller calls them; not all of them need be of use."""
+    sources: tuple[StreamKey, ...]
+    """Those that are."""
+    outputs: Mapping[str, StreamKey]
+    """The streams that become frames, by what the caller calls them."""
+    max_errors: int | None
+    """None: any number of tuples may fail."""
+    now: float
+    """What time it is in all tasks, in seconds since 1970: time stands still in a replay."""
+    topology_id: str = ""
+
+    @cached_property
+    def streams(self) -> tuple[StreamKey, ...]:
+        """All streams that carry tuples somewhere; the position of one is its number."""
+        inner = [
+            StreamKey(entry.source, entry.stream)
+            for step in self.steps
+            for entry in self.component(step).inputs
+        ]
+        return tuple(dict.fromkeys([*self.sources, *inner, *self.outputs.values()]))
+
+    @cached_property
+    def number_of(self) -> Mapping[StreamKey, int]:
+        """The number of each stream."""
+        return {key: number for number, key in enumerate(self.streams)}
+
+    @cached_property
+    def tasks(self) -> tuple[tuple[int, str, int], ...]:
+        """(task, component, index) of every task of the topology, numbered as a cluster numbers them."""
+        rows = ((spec.id, index) for spec in self.topology.components for index in range(spec.parallelism))
+        return tuple((task, component, index) for task, (component, index) in enumerate(rows, 1))
+
+    @cached_property
+    def place_of(self) -> Mapping[int, tuple[str, int]]:
+        """The component and the index of each task."""
+        return {task: (component, index) for task, component, index in self.tasks}
+
+    @cached_property
+    def tasks_of(self) -> Mapping[str, list[int]]:
+        """The tasks of each component, ascending."""
+        found: dict[str, list[int]] = {spec.id: [] for spec in self.topology.components}
+        for task, component, _ in self.tasks:
+            found[component].append(task)
+        return found
+
+    @cached_property
+    def running(self) -> frozenset[int]:
+        """The tasks of the components that are run."""
+        return frozenset(task for step in self.steps for task in self.tasks_of[step])
+
+    def component(self, name: str) -> ComponentSpec:
+        """The spec of a component."""
+        return self.topology.component(name)
+
+    def fields_of(self, key: StreamKey) -> tuple[str, ...]:
+        """The names of a stream's values."""
+        return self.component(key.component).outputs[key.stream].fields
+
+    def inputs_of(self, step: str) -> tuple[StreamKey, ...]:
+        """The streams that a component reads, each once."""
+        entries = self.component(step).inputs
+        return tuple(dict.fromkeys(StreamKey(entry.source, entry.stream) for entry in entries))
+
+    def readers_of(self, key: StreamKey) -> list[str]:
+        """The components run that read a stream."""
+        return [step for step in self.steps if key in self.inputs_of(step)]
+
+    def is_output(self, component: str) -> bool:
+        """Whether a stream of a component becomes a frame."""
+        return any(key.component == component for key in self.outputs.values())
+
+    def heir_of(self, key: StreamKey | str) -> int:
+        """The task that passes on what a source or a component has to note, or -1: it is read from its own frame."""
+        if isinstance(key, StreamKey):
+            heirs = self.readers_of(key)
+        else:
+            heirs = (
+                []
+                if self.is_output(key)
+                else [
+                    step for step in self.steps if any(read.component == key for read in self.inputs_of(step))
+                ]
+            )
+        return self.tasks_of[heirs[0]][0] if heirs else -1
+
+    def for_worker(self, directory: str) -> WorkerPlan:
+        """The plan as the worker's cores take it: one in which every other task is somewhere else."""
+        ground = {**defaults(), **self.topology.conf}
+        confs: dict[str, Mapping[str, Any]] = {
+            spec.id: json_copy({**ground, **spec.conf, **_SET_ASIDE}) for spec in self.topology.components
+        }
+        return WorkerPlan(
+            worker="replay",
+            topology=self.topology,
+            tasks=self.tasks,
+            worker_of={task: "elsewhere" for task, _, _ in self.tasks},
+            conf=json_copy({**ground, **_SET_ASIDE}),
+            component_confs=confs,
+            directory=directory,
+            topology_id=self.topology_id,
+        )
+
+
+def plan_replay(
+    topology: Topology,
+    sources: Iterable[str],
+    outputs: Sequence[str],
+    max_errors: int | None,
+    now: float,
+    topology_id: str = "",
+) -> ReplayPlan:
+    """What is to be run so that the outputs come out; `CannotReplay` with all problems."""
+    problems: list[str] = []
+    given = keys_of(topology, sources, "source", problems)
+    wanted = keys_of(topology, outputs, "output", problems)
+    problems += [problem for key in given.values() for problem in source_problems(topology, key)]
+    problems += [problem for key in wanted.values() for problem in output_problems(topology, key)]
+    if len(given) > MOST_SOURCES:
+        problems.append(f"there are {len(given)} sources, and at most {MOST_SOURCES} are possible")
+    if max_errors is not None and (type(max_errors) is not int or max_errors < 0):
+        problems.append(
+            f"max_errors is {typed(max_errors)}: give a whole number from 0, or None for any number of errors"
+        )
+    if not outputs:
+        problems.append("outputs is empty: name the components whose tuples are wanted")
+    if not problems:
+        needed = find_needed(topology, set(given.values()), wanted.values(), problems)
+        problems += cycle_problems(topology, needed, set(given.values()))
+    if problems:
+        raise CannotReplay(topology.name, problems)
+    steps = in_order(topology, needed)
+    read = {
+        StreamKey(entry.source, entry.stream) for step in steps for entry in topology.component(step).inputs
+    }
+    return ReplayPlan(
+        pruned(topology, needed),
+        tuple(steps),
+        given,
+        tuple(key for key in given.values() if key in read),
+        wanted,
+        max_errors,
+        now,
+        topology_id,
+    )
+
+
+# What was asked for
+
+
+def keys_of(topology: Topology, names: Iterable[str], what: str, problems: list[str]) -> dict[str, StreamKey]:
+    """The streams that are meant by `component` or `component:stream`; what means none is a problem."""
+    found: dict[str, StreamKey] = {}
+    for name in names:
+        key = key_of(topology, name, what, problems)
+        if key in found.values():
+            problems.append(f"{what} {name!r}: stream {key.stream!r} of {key.component!r} is given twice")  # type: ignore[union-attr]
+        elif key is not None:
+            found[name] = key
+    return found
+
+
+def key_of(topology: Topology, name: object, what: str, problems: list[str]) -> StreamKey | None:
+    """The stream that one name means: a component alone stands for its default stream, or the only one that it has."""
+    if not isinstance(name, str):
+        problems.append(f"{what} {shown(name)}: write 'component' or 'component:stream'")
+        return None
+    component, colon, stream = name.partition(":")
+    known = [spec.id for spec in topology.components]
+    if component not in known:
+        near = nearest(component, known) or f" (there are: {listed(known)})"
+        problems.append(f"{what} {name!r}: there is no component {component!r}{near}")
+        return None
+    streams = list(topology.component(component).outputs)
+    own = [each for each in streams if each != DEAD_LETTERS]
+    if not colon:
+        stream = own[0] if len(own) == 1 else DEFAULT
+    if stream in streams:
+        return StreamKey(component, stream)
+    if not own:
+        problems.append(
+            f"{what} {name!r}: {component!r} emits nothing; a replay runs no sinks, ask for what they read"
+        )
+    else:
+        helps = nearest(stream, own) or f" (it has: {listed(own)})"
+        problems.append(f"{what} {name!r}: component {component!r} has no stream {stream!r}{helps}")
+    return None
+
+
+def source_problems(topology: Topology, key: StreamKey) -> Iterator[str]:
+    """Why a frame cannot stand for a stream."""
+    if topology.component(key.component).outputs[key.stream].direct:
+        yield f"source {str(key)!r}: stream {key.stream!r} is direct, and no row of a frame says for which task it is"
+
+
+def output_problems(topology: Topology, key: StreamKey) -> Iterator[str]:
+    """Why a stream cannot become a frame."""
+    spec = topology.component(key.component)
+    if spec.kind == "spout":
+        yield f"output {str(key)!r}: {key.component!r} is a spout, which a replay does not run: its tuples are the source"
+        return
+    stream = spec.outputs[key.stream]
+    if stream.direct:
+        yield (
+            f"output {str(key)!r}: stream {key.stream!r} is direct, so each of its tuples is for one task of a reader; ask for"
+            " what its readers emit"
+        )
+    if not stream.fields:
+        yield f"output {str(key)!r}: stream {key.stream!r} has no fields, so there are no columns"
+    folded = [name.lower() for name in stream.fields]
+    for name in dict.fromkeys(each for each in folded if folded.count(each) > 1):
+        yield f"output {str(key)!r}: several of its fields are called {name!r} when case is ignored, as Spark does"
+
+
+# What that needs
+
+
+def find_needed(
+    topology: Topology, given: set[StreamKey], wanted: Iterable[StreamKey], problems: list[str]
+) -> set[str]:
+    """The bolts that the outputs depend on, up to the streams that are given."""
+    needed: set[str] = set()
+    ahead = [key.component for key in wanted]
+    missing: dict[StreamKey, list[str]] = {}
+    while ahead:
+        component = ahead.pop()
+        if component in needed:
+            continue
+        needed.add(component)
+        for entry in topology.component(component).inputs:
+            key = StreamKey(entry.source, entry.stream)
+            if key in given:
+                continue
+            if topology.component(entry.source).kind == "spout":
+                missing.setdefault(key, []).append(component)
+            else:
+                ahead.append(entry.source)
+    for key, readers in missing.items():
+        what = (
+            "which a replay knows nothing of: give a frame, empty if need be"
+            if key.stream == DEAD_LETTERS
+            else "a spout"
+        )
+        problems.append(
+            f"no source is given for {str(key)!r} ({what}), which {listed(sorted(readers))} reads"
+        )
+    for name in sorted({key.component for key in given} & needed):
+        problems.append(
+            f"{name!r} is given as a source, and must be run as well for what else is read from it; give all of its streams"
+        )
+    return needed
+
+
+def cycle_problems(topology: Topology, needed: set[str], given: set[StreamKey]) -> Iterator[str]:
+    """The cycles among what is to be run."""
+    edges = [
+        Edge(target=spec.id, source=entry.source, stream=entry.stream)
+        for spec in topology.components
+        if spec.id in needed
+        for entry in spec.inputs
+        if StreamKey(entry.source, entry.stream) not in given
+    ]
+    for members in cycles([spec.id for spec in topology.components if spec.id in needed], edges):
+        yield (
+            f"{listed(members)} form a cycle, which a batch job cannot run: give a stream of it as a source, or ask for what"
+            " lies before it"
+        )
+
+
+def in_order(topology: Topology, needed: set[str]) -> list[str]:
+    """The components so that each stands behind those it reads from; in order of declaration where that does not say."""
+    left = [spec for spec in topology.components if spec.id in needed]
+    done: list[str] = []
+    while left:
+        waiting = {spec.id for spec in left}
+        ready = [spec for spec in left if not any(entry.source in waiting for entry in spec.inputs)]
+        done += [spec.id for spec in ready]
+        left = [spec for spec in left if spec not in ready]
+    return done
+
+
+def pruned(topology: Topology, needed: set[str]) -> Topology:
+    """The topology with the code of what is run alone, and the routes to it. Direct routes to others stay, since a bolt that
+    names a task of theirs does nothing wrong; nothing is sent along them."""
+
+    def without_routes(spec: ComponentSpec) -> ComponentSpec:
+        if spec.id in needed:
+            return spec
+        return replace(spec, inputs=tuple(entry for entry in spec.inputs if entry.grouping.kind == "direct"))
+
+    return replace(
+        topology,
+        components=tuple(map(without_routes, topology.components)),
+        pickles={name: topology.pickles[name] for name in topology.pickles if name in needed},
+    )

@@ -1,0 +1,268 @@
+"""From the outboxes of a task to records: which tuples go together, and what becomes of values that cannot travel.
+
+Must not know: Spark, how outboxes are filled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from squall_io.spark.replay.inference import Conflict, kinds_of, merge_all, schema_of
+from squall_io.spark.replay.notes import FIRST, ErrorNote, Totals, encode_errors
+from squall_io.spark.replay.plan import ReplayPlan, StreamKey
+from squall_io.spark.replay.records import (
+    ERRORS,
+    MOST_BYTES,
+    MOST_ROWS,
+    MOST_TUPLES,
+    NOBODY,
+    TOTALS,
+    Buffer,
+    Checked,
+    More,
+    Record,
+    Row,
+    Tuples,
+    Unpicklable,
+    dumps,
+    encode_all,
+    origin_of,
+)
+from squall_io.spark.rows.checker import Columns, RowChecker
+from topology_api.tuples import Source
+from worker.emitter import short
+from worker.outbox import Outbox
+from worker.router import Output, Route
+
+#: Errors that wait to be noted.
+_ERRORS_AT_ONCE: Final = 100
+#: Tuples that an outbox gathers as long as nobody knows how large they are.
+_FIRST: Final = 64
+#: Rows that are looked at to know that.
+_LOOKED_AT: Final = 8
+
+
+class OutputRoute(Route):
+    """To the frame that an output is."""
+
+    __slots__ = ("box", "boxes")
+
+    def __init__(self, box: Outbox) -> None:
+        self.box = box
+        self.boxes = [box]
+
+    def pick(self, row: Row) -> Outbox:
+        return self.box
+
+
+class Sender:
+    """What one task, or one partition of a source, sends: records in order, and the notes beside them."""
+
+    def __init__(
+        self,
+        plan: ReplayPlan,
+        sender: int,
+        heir: int,
+        totals: Totals,
+        index: int,
+        checkers: Mapping[int, RowChecker],
+    ) -> None:
+        """`heir`: the task that its notes are handed to; `checkers`: of the output streams that have a schema, by
+        number."""
+        self.plan = plan
+        self.sender = sender
+        self.heir = heir
+        self.totals = totals
+        self.index = index
+        self.checkers = checkers
+        self.seq = 0
+        self.records: list[Record] = []
+        self.errors: list[ErrorNote] = []
+        #: By output stream without a schema: what checks rows of the types that were seen.
+        self.found: dict[int, RowChecker] = {}
+        #: Tuples that an outbox gathers, for a task and for an output: fewer of large ones.
+        self.least = self.least_rows = _FIRST
+
+    def take(self) -> list[Record]:
+        """The records since the last time."""
+        records, self.records = self.records, []
+        return records
+
+    def drain(self, dirty: list[Outbox], everything: bool = False) -> list[Outbox]:
+        """Send what is in outboxes that have gathered enough, or have anything; the others."""
+        left = []
+        for box in dirty:
+            least = self.least_rows if box.target == NOBODY else self.least
+            if len(box.rows) < least and not everything:
+                left.append(box)
+                continue
+            batch = box.take(len(box.rows))
+            if box.target == NOBODY:
+                self.put_out(box.source, Tuples(batch.rows, batch.roots, batch.more))
+            elif box.target in self.plan.running:
+                self.send(box.source, box.target, batch.rows, batch.roots, batch.more)
+        return left
+
+    def send(self, source: Source, target: int, rows: list[Row], roots: list[int], more: More) -> None:
+        """Send tuples to a task that is run."""
+        stream = self.plan.number_of[StreamKey(source.component, source.stream)]
+        try:
+            blobs = encode_all(rows, roots, more)
+        except Unpicklable:
+            rows, roots, more = self.without(unpicklable(source, rows), source, rows, roots, more)
+            blobs = encode_all(rows, roots, more) if rows else []
+        for blob in blobs:
+            self.put(target, stream, blob)
+        if blobs:
+            size = max(1, sum(map(len, blobs)) // len(rows))
+            self.least = max(1, min(MOST_TUPLES, MOST_BYTES // 4 // size))
+
+    def put_out(self, source: Source, tuples: Tuples) -> None:
+        """Hand tuples over to the frame that an output is; each that does not fit is an error of its emitter's."""
+        stream = self.plan.number_of[StreamKey(source.component, source.stream)]
+        start = 0
+        while start < len(tuples.rows):
+            rows = tuples.rows[start : start + self.least_rows]
+            checker = self.checker_of(stream, source, rows)
+            if checker is None:  # the job fails by it
+                return
+            columns, bad = checker.split(rows)
+            for at, why in bad:
+                more = tuples.more.get(start + at, ())
+                trees = [tuples.roots[start + at], *(root for root, _ in more)]
+                self.fail("emit", source, values_text(rows[at]), trees, why)
+            start += len(rows)
+            if columns.rows:
+                self.put(NOBODY, stream, Checked(columns, checker))
+                self.least_rows = max(1, min(MOST_ROWS, MOST_BYTES // 4 // size_of(columns)))
+
+    def put(self, target: int, stream: int, blob: Buffer | Checked) -> None:
+        """One record."""
+        self.records.append(Record(target, stream, self.sender, self.seq, blob))
+        self.seq += 1
+
+    def checker_of(self, stream: int, source: Source, rows: list[Row]) -> RowChecker | None:
+        """What checks rows of an output: by its schema, or, without one, by these rows' types, which are noted; None when
+        there is no schema for them."""
+        checker = self.checkers.get(stream)
+        if checker is None and stream not in self.totals.conflicts:
+            try:
+                checker = self.note_kinds(stream, source.fields, rows)
+            except Conflict as conflict:
+                self.totals.conflicts[stream] = str(conflict)
+        return checker
+
+    def note_kinds(self, stream: int, fields: Sequence[str], rows: list[Row]) -> RowChecker:
+        """Note the types of an output's rows; what checks rows of these types."""
+        kinds = kinds_of(fields, rows)
+        known = self.totals.kinds.get(stream)
+        if known is not None:
+            kinds = merge_all(fields, known, kinds)
+        if known != kinds:
+            self.totals.kinds[stream] = kinds
+            self.found[stream] = RowChecker(schema_of(fields, kinds))
+        return self.found[stream]
+
+    def without(
+        self,
+        bad: list[tuple[int, str]],
+        source: Source,
+        rows: list[Row],
+        roots: list[int],
+        more: More,
+    ) -> tuple[list[Row], list[int], More]:
+        """The other tuples; each bad one is an error of its emitter's."""
+        for at, why in bad:
+            trees = [roots[at], *(root for root, _ in more.get(at, ()))]
+            self.fail("emit", source, values_text(rows[at]), trees, why)
+        left = [at for at in range(len(rows)) if at not in {at for at, _ in bad}]
+        place = {old: new for new, old in enumerate(left)}
+        kept = {place[at]: pairs for at, pairs in more.items() if at in place}
+        return [rows[at] for at in left], [roots[at] for at in left], kept
+
+    def fail(
+        self,
+        call: str,
+        source: Source | None,
+        values: str | None,
+        roots: list[int],
+        error: str | None,
+        trace: str = "",
+    ) -> None:
+        """Note an error of the task's."""
+        totals = self.totals
+        stream = None if source is None else str(StreamKey(source.component, source.stream))
+        origins = tuple(origin_of(root) for root in dict.fromkeys(roots) if root > 0)
+        note = ErrorNote(
+            totals.component, totals.task, self.index, call, stream, values, error, trace, origins
+        )
+        totals.errors += 1
+        if len(totals.first) < FIRST:
+            totals.first.append(note.text)
+        self.errors.append(note)
+        if len(self.errors) >= _ERRORS_AT_ONCE:
+            self.note_errors()
+
+    def note_errors(self) -> None:
+        """Send the errors that wait."""
+        if self.errors:
+            self.put(self.heir, ERRORS, encode_errors(self.errors))
+            self.errors = []
+
+    @property
+    def too_many(self) -> bool:
+        """Whether this task alone has more errors than the whole job may have."""
+        most = self.plan.max_errors
+        return most is not None and self.totals.errors > most
+
+    def finish(self) -> None:
+        """Send the notes, last of all."""
+        self.note_errors()
+        self.put(self.heir, TOTALS, dumps(self.totals))
+
+
+def size_of(columns: Columns) -> int:
+    """Bytes that a row has, about: as a pickle, looking at a few."""
+    some = range(0, columns.rows, -(-columns.rows // _LOOKED_AT))
+    sizes = [len(dumps([values[at] for values in columns.values])) for at in some]
+    return sum(sizes) // len(sizes)
+
+
+def unpicklable(source: Source, rows: Sequence[Row]) -> list[tuple[int, str]]:
+    """The rows that cannot be pickled, each with the field at fault."""
+    found = []
+    for at, row in enumerate(rows):
+        for name, value in zip(source.fields, row):
+            why = why_unpicklable(value)
+            if why is not None:
+                found.append(
+                    (
+                        at,
+                        f"field {name!r} of stream {source.stream!r} cannot be pickled, and so not reach another task: {why}",
+                    )
+                )
+                break
+    return found
+
+
+def why_unpicklable(value: Any) -> str | None:
+    """Why a value does not become a pickle, None when it does."""
+    try:
+        dumps(value)
+    except Unpicklable as error:
+        return str(error)
+    return None
+
+
+def values_text(row: Row) -> str:
+    """The values of a tuple, for people."""
+    return short(row, 1000)
+
+
+def add_output(output: Output) -> None:
+    """Let a stream's tuples go into a frame as well. By a route that is asked, as a stream with one reader has: the emitter's
+    short way is open to it, and not to a tuple that goes to fixed outboxes."""
+    output.picked.append(OutputRoute(Outbox(output.source, NOBODY)))
+    output.only, output.key = None, -1  # what was noted of the routes before
+    output.shorten()

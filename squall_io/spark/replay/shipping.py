@@ -1,0 +1,131 @@
+"""The user's own modules, on their way to Spark's workers: components are pickled, and their classes by name.
+
+What a topology's pickles name is followed to the files that the driver has imported it from; beside these, whatever else the
+driver has imported from the same folder goes along, since one imports the other. An import that has not run yet is not seen:
+its file is named by the caller.
+Must not know: what is done with them.
+"""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import io
+import os
+import pickletools
+import shutil
+import sys
+import sysconfig
+import tempfile
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Final
+from weakref import WeakKeyDictionary
+
+from topology_api import Topology
+from worker.reports import OURS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+#: What lies there is on Spark's workers as well, or is for its administrators to put there.
+_INSTALLED: Final = tuple(
+    os.path.join(os.path.realpath(sysconfig.get_path(name)), "")
+    for name in ("stdlib", "platstdlib", "purelib", "platlib")
+)
+#: Where Squall itself lies; in the same spelling as what is held against it.
+_OURS: Final = tuple(os.path.join(os.path.realpath(folder), "") for folder in OURS)
+
+
+def modules_of(topology: Topology) -> dict[str, Path]:
+    """Place in an archive -> file, of the modules of the user's that the topology's components need."""
+    named = {name for pickle in topology.pickles.values() for name in names_in(pickle)}
+    for spec in topology.components:
+        for entry in spec.inputs:
+            named.update(names_in(entry.grouping.custom) if entry.grouping.custom else ())
+    roots = {root for name in named if (root := root_of(name)) is not None}
+    found = {}
+    for name in list(sys.modules):
+        place = place_of(name)
+        if place is not None and root_of(name) in roots:
+            found[place] = Path(sys.modules[name].__file__ or "")
+    return found
+
+
+def names_in(pickle: bytes) -> set[str]:
+    """The modules that a pickle names: every text in it that is one which has been imported here."""
+    texts = (argument for _, argument, _ in pickletools.genops(pickle) if isinstance(argument, str))
+    # Older protocols write "module name" as one text.
+    return {word for text in texts for word in (text, text.partition(" ")[0]) if word in sys.modules}
+
+
+def file_of(name: str) -> str | None:
+    """The file of a module of the user's; None for Squall's, an installed one, or one without a file."""
+    module = sys.modules.get(name)
+    file = getattr(module, "__file__", None)
+    if name == "__main__" or not isinstance(file, str) or not file.endswith(".py"):
+        return None
+    real = os.path.realpath(file)
+    if real.startswith((*_INSTALLED, *_OURS)) or "site-packages" in Path(real).parts:
+        return None
+    return real
+
+
+def place_of(name: str) -> str | None:
+    """Where the import of a module of the user's would look for it in an archive."""
+    file = file_of(name)
+    if file is None:
+        return None
+    parts = name.split(".")
+    if os.path.basename(file) == "__init__.py":
+        parts.append("__init__")
+    return "/".join(parts) + ".py"
+
+
+def root_of(name: str) -> str | None:
+    """The folder that the import of a module of the user's began in; None: it is not the user's, or was loaded by hand under
+    a name that no import would find."""
+    file, place = file_of(name), place_of(name)
+    if file is None or place is None or not file.endswith(os.sep + place.replace("/", os.sep)):
+        return None
+    return file[: -len(place) - 1]
+
+
+class Shipping:
+    """The archives of this process. Spark fetches them when its workers start, so they stay until the process ends."""
+
+    def __init__(self) -> None:
+        self._folder: Path | None = None
+        self._given: WeakKeyDictionary[SparkSession, set[str]] = WeakKeyDictionary()
+
+    def ship(self, spark: SparkSession, modules: Mapping[str, Path]) -> None:
+        """Give a session's workers these modules, if they have not got them yet."""
+        if not modules:
+            return
+        data = archive_of(modules)
+        name = f"squall-replay-{hashlib.sha256(data).hexdigest()[:16]}.zip"
+        given = self._given.setdefault(spark, set())
+        if name in given:
+            return
+        if self._folder is None:
+            self._folder = Path(tempfile.mkdtemp(prefix="squall-replay-"))
+            atexit.register(shutil.rmtree, self._folder, ignore_errors=True)
+        (self._folder / name).write_bytes(data)
+        spark.addArtifacts(str(self._folder / name), pyfile=True)
+        given.add(name)
+
+
+SHIPPING: Final = Shipping()
+
+
+def archive_of(modules: Mapping[str, Path]) -> bytes:
+    """Modules as an archive that Python imports from; the same ones are always the same bytes."""
+    folders = {str(above) for place in modules for above in PurePosixPath(place).parents} - {"."}
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+        for folder in sorted(folders):  # without an entry of its own, a folder is no package
+            archive.writestr(zipfile.ZipInfo(f"{folder}/"), b"")
+        for place in sorted(modules):
+            archive.writestr(zipfile.ZipInfo(place), modules[place].read_bytes(), zipfile.ZIP_DEFLATED)
+    return made.getvalue()

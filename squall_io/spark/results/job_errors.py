@@ -1,0 +1,166 @@
+"""What went wrong in a Spark job of the user's, in their terms: what Spark says of a query, and the error of their own function
+with its file and line, out of the traceback that a Python worker sent, or of what it left when it died.
+
+A job reads and writes, in one and the same task. When storage or the network has failed it, Spark's own words say at what.
+When Java itself has ended, whatever Py4J and PySpark make of that says nothing to anybody.
+Must not know: tables, what the job was for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from traceback import walk_tb
+from typing import Final
+
+from squall_io.spark.sink.errors import WRITE, reason_of, text_of
+from topology_api import SquallError
+
+_TRACEBACK: Final = "Traceback (most recent call last):"
+_FRAME: Final = re.compile(r'^  File "([^"]+)", line (\d+), in (.+)$', re.MULTILINE)
+#: What Spark says of a Python worker that is gone, and what `faulthandler` has left of it, if it was asked to: a stack with
+#: the innermost frame first.
+_DIED: Final = re.compile(r"Python worker exited unexpectedly \(crashed\)(?:: (Fatal Python error: .+))?")
+_FAULT_FRAME: Final = re.compile(r'^  File "([^"]+)", line (\d+) in (.+)$', re.MULTILINE)
+_FAULTHANDLER: Final = "spark.sql.execution.pyspark.udf.faulthandler.enabled"
+#: Frames of these are PySpark's, or of what it runs on.
+_NOT_THEIRS: Final = re.compile(r"[/\\]pyspark[/\\]|site-packages|pyspark\.zip|^<frozen|lib[/\\]python3")
+#: What a task was at, by the condition that Spark names and the words of its message, with the path.
+_AT: Final = re.compile(
+    r"\[(FAILED_READ_FILE|TASK_WRITE_FAILED)\b[\w.]*\] .*? (?:reading file|writing rows to) (.+?)\.(?:\s|$)",
+    re.MULTILINE,
+)
+#: How Py4J begins when it got no answer, or an exception of Java's, of which it has a trace then.
+_CALLING: Final = "An error occurred while calling"
+_NO_JAVA: Final = (
+    "the Java process that Spark's driver runs in has ended, or does not answer: it was killed, as for want of memory, or"
+    " crashed\n  more memory for it: --conf spark.driver.memory=4g"
+)
+_CALLS: Final = {"FAILED_READ_FILE": "Spark cannot read", "TASK_WRITE_FAILED": WRITE}
+#: What has failed where Spark does not say at what.
+_STORAGE: Final = "storage or the network failed"
+_LONGEST: Final = 400
+
+
+def reason_in(error: BaseException) -> str | None:
+    """An error of Spark's in a line or two, for people; None: it is none of Spark's."""
+    if _java_is_gone(error):
+        return _NO_JAVA
+    if not _is_sparks(error):
+        return None
+    text = text_of(error)
+    worker = _of_dead_worker(text) or _from_worker(text)
+    if worker is not None:
+        return worker
+    if text.startswith("[") or _has_condition(error):
+        return _short(_first_paragraph(text))
+    return reason_of(error, _call_in(text))
+
+
+@contextmanager
+def told_by(make: Callable[[str, Exception], SquallError]) -> Iterator[None]:
+    """What Spark raises meanwhile becomes the error that `make` makes of the reason for people, and of what was raised."""
+    try:
+        yield
+    except SquallError:
+        raise
+    except Exception as error:
+        reason = reason_in(error)
+        if reason is None:
+            raise
+        raise make(reason, error) from None
+
+
+def worker_died(error: BaseException) -> bool:
+    """Whether Spark says that a Python worker is gone, without a word of its own."""
+    return _DIED.search(text_of(error)) is not None
+
+
+def _is_sparks(error: BaseException) -> bool:
+    """Whether it is of Spark's, or of what carries its calls."""
+    return type(error).__module__.partition(".")[0] in ("pyspark", "py4j", "grpc")
+
+
+def _java_is_gone(error: BaseException | None) -> bool:
+    """Whether a call of Py4J's got no answer, which the error tells of, or one of Spark's that came of it."""
+    while error is not None:
+        kind = type(error).__name__
+        if kind == "Py4JNetworkError" or (isinstance(error, OSError) and _is_of_py4js_code(error)):
+            return True
+        if not _is_sparks(error):
+            return False
+        text = text_of(error) if kind == "Py4JError" else ""
+        if text.startswith(_CALLING) and "Trace:" not in text:
+            return True
+        error = error.__context__
+    return False
+
+
+def _is_of_py4js_code(error: BaseException) -> bool:
+    """Whether Py4J's code has raised it, as it does an error of the connection."""
+    frames = list(walk_tb(error.__traceback__))
+    return bool(frames) and str(frames[-1][0].f_globals.get("__name__")).partition(".")[0] == "py4j"
+
+
+def _has_condition(error: BaseException) -> bool:
+    """Whether Spark has a name for it, and so words for people."""
+    with suppress(Exception):  # Java is asked, and may be what has died
+        return bool(getattr(error, "getCondition", lambda: None)())
+    return False
+
+
+def _call_in(text: str) -> str:
+    """What Spark was at when storage failed it: the innermost of what it tells."""
+    told = _AT.findall(text)
+    if not told:
+        return _STORAGE
+    condition, path = told[-1]
+    return f"{_CALLS[condition]} {path}"
+
+
+def _of_dead_worker(text: str) -> str | None:
+    """That a Python worker has died, and what may help; None: none has. The closed connection that Spark tells of too is but
+    the consequence."""
+    found = _DIED.search(text)
+    if found is None:
+        return None
+    what = "a Python worker of Spark's died: it was killed, as for want of memory, ended itself, or crashed in a library"
+    if found[1] is None:
+        return (
+            f"{what}\n  fewer tasks at a time leave more memory to each (--master 'local[1]');"
+            f" --conf {_FAULTHANDLER}=true tells the line of a crash"
+        )
+    frames = _FAULT_FRAME.findall(text, found.end())
+    theirs = [frame for frame in frames if not _NOT_THEIRS.search(frame[0])] or frames
+    place = "".join(f"\n  at {file}:{line}, in {name}" for file, line, name in theirs[:1])
+    return f"a Python worker of Spark's died: {_short(found[1])}{place}"
+
+
+def _from_worker(text: str) -> str | None:
+    """The error that a Python worker sent, with the user's own line; None: there is none."""
+    start = text.rfind(_TRACEBACK)
+    if start < 0:
+        return None
+    trace = text[start + len(_TRACEBACK) :]
+    frames = [frame for frame in _FRAME.findall(trace) if not _NOT_THEIRS.search(frame[0])]
+    said = [line for line in trace.splitlines() if line.strip() and not line.startswith((" ", "\t"))]
+    what = said[0] if said else "an error"
+    if not frames:
+        return _short(what)
+    file, line, name = frames[-1]
+    return f"{_short(what)}\n  at {file}:{line}, in {name}"
+
+
+def _first_paragraph(text: str) -> str:
+    """What Spark says of a query, without the plan that follows."""
+    lines: list[str] = []
+    for line in text.splitlines():
+        if not line.strip() or line.startswith(("'", "+-", "== ", "JVM stacktrace")):
+            break
+        lines.append(line.strip())
+    return " ".join(lines).rstrip(";") or text.strip().partition("\n")[0]
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."

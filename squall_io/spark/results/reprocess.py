@@ -1,0 +1,137 @@
+"""Reprocessing: committed rows go through a job of the user's, and its result becomes the newest version of another table.
+
+What is read is settled by the manifest before Spark is asked, and a digest of it, of the job and of how its result is written
+names the run: a run whose result is the newest version already is not made again.
+Must not know: command lines, terminals, how the job was found.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from squall_io.spark.manifest.envelopes import digest_of
+from squall_io.spark.reading.committed import Choice
+from squall_io.spark.reading.moments import Span
+from squall_io.spark.results.publishing import Output, Result, publish_frame
+from squall_io.spark.results.versions import Input, Published, Run
+from squall_io.spark.stores.paths import LOCAL, authority_of, check_path, folder_of, scheme_of
+from topology_api import SquallError
+from topology_api.wording import typed
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+#: The name by which SQL knows the rows.
+ROWS = "rows"
+
+
+class WrongResult(SquallError):
+    """What a job has returned is no frame."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is done with the rows."""
+
+    name: str
+    """What people call it."""
+    code: str
+    """A digest of its text."""
+    apply: Callable[[SparkSession, DataFrame], Any]
+    modules: tuple[ModuleType, ...] = ()
+    """The user's modules that functions of it may need where Spark works."""
+
+    @classmethod
+    def of_sql(cls, text: str) -> Job:
+        """The job that is one query of `rows`."""
+
+        def apply(spark: SparkSession, rows: DataFrame) -> DataFrame:
+            rows.createOrReplaceTempView(ROWS)
+            return spark.sql(text)
+
+        return cls(f"--sql {text}", digest_of(text.encode()), apply)
+
+
+def overlap(one: str, other: str) -> str | None:
+    """Why two tables cannot lie at these paths; None: they can."""
+    ones, others = _place(one), _place(other)
+    if ones == others:
+        return f"both are {one}"
+    if ones[:2] == others[:2]:
+        for inner, outer in ((one, other), (other, one)):
+            if _place(inner)[2].startswith(f"{_place(outer)[2]}/"):
+                return f"{inner} lies in {outer}"
+    return None
+
+
+def _place(path: str) -> tuple[str, str, str]:
+    path = check_path(path)
+    scheme, folder = scheme_of(path), folder_of(path)
+    return scheme, authority_of(path), os.path.realpath(folder) if scheme == LOCAL else folder
+
+
+def run_of(job: Job, choice: Choice, span: Span, output: Output, again: bool = False) -> Run:
+    """What a job computes of what was chosen; `again`: a run that is like no other, though all be the same."""
+    settings: dict[str, Any] = {}
+    if choice.key:
+        settings["key"] = list(choice.key)
+    if again:
+        settings["again"] = secrets.token_hex(8)
+    read = Input(choice.source.root, choice.snapshot, choice.rows, span.since, span.until)
+    return Run("reprocess", job.name, job.code, (read,), settings, output.table)
+
+
+def reprocess(
+    job: Job,
+    choice: Choice,
+    run: Run,
+    output: Output,
+    session: Callable[[], SparkSession],
+    cancel: Callable[[], None] = lambda: None,
+) -> Published:
+    """Have the job's result be the newest version of the output; `session` is not called when it is already.
+
+    `cancel` has Spark give up what it is doing.
+    """
+
+    def make() -> DataFrame:
+        spark = session()
+        _send_along(job.modules)
+        quieten()
+        return _frame_of(job, job.apply(spark, choice.frame(spark)))
+
+    return publish_frame(Result(output, run, make), cancel)
+
+
+def quieten() -> None:
+    """Keep PySpark from logging each error of a query with its Java stack trace, and Py4J each call that was interrupted: a
+    command tells of both in a sentence."""
+    from pyspark.logger import PySparkLogger
+
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
+
+
+def _send_along(modules: Iterable[ModuleType]) -> None:
+    """Have functions of these modules travel to Spark's workers whole, not by their names: the files are not there."""
+    from pyspark.cloudpickle import register_pickle_by_value
+
+    for module in modules:
+        register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+
+
+def _frame_of(job: Job, made: Any) -> DataFrame:
+    """What a job has returned, if it is a frame."""
+    from pyspark.sql import DataFrame
+
+    if isinstance(made, DataFrame):
+        return made
+    hint = "; is there a 'return' at its end?" if made is None else ""
+    raise WrongResult(f"{job.name}: it returned {typed(made)}, and must return a DataFrame{hint}")

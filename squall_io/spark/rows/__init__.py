@@ -1,0 +1,1 @@
+"""Rows of Spark tables without Spark: schemas, types, values, file formats, Arrow tables."""

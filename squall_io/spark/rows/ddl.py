@@ -1,0 +1,315 @@
+"""Spark's DDL text of a schema, `"word string, count bigint NOT NULL"`, read without Spark.
+
+So that a schema is judged where a topology is submitted, where there may be neither Java nor PySpark. What is accepted here
+Spark reads in the same way; some of what Spark takes is refused, with what to write instead.
+Must not know: tables, rows, formats.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final, NamedTuple, NoReturn, TypeVar
+
+from squall_io.spark.rows.types import (
+    MAX_PRECISION,
+    SIMPLE,
+    Array,
+    Column,
+    Decimal,
+    Map,
+    SchemaError,
+    Simple,
+    Struct,
+    Type,
+    same_name,
+)
+from topology_api.wording import nearest, shown, typed
+
+MAX_COLUMNS: Final = 10_000
+MAX_DEPTH: Final = 32
+"""Types within types: what Python's, Spark's and the formats' own recursions bear easily."""
+
+_ALIASES: Final = {
+    "byte": "tinyint",
+    "short": "smallint",
+    "integer": "int",
+    "long": "bigint",
+    "real": "float",
+    "timestamp_ltz": "timestamp",
+}
+_DECIMALS: Final = frozenset({"decimal", "dec", "numeric"})
+_REFUSED: Final = {
+    "char": "Spark writes it as a string and does not keep its length: declare a string",
+    "character": "Spark writes it as a string and does not keep its length: declare a string",
+    "varchar": "Spark writes it as a string and does not keep its length: declare a string",
+    "interval": "files do not keep it: declare the length as a bigint, in a unit that the name says",
+    "variant": "few formats and readers know it: declare a string of JSON, or a struct",
+    "void": "no format stores it: leave the column out",
+    "null": "no format stores it: leave the column out",
+    "object": "no format stores it: declare binary, and pickle the value yourself",
+    "time": "few formats and readers know it: declare a bigint of microseconds, or a string",
+    "geometry": "few formats and readers know it: declare binary in a format of your choice, such as WKB",
+    "geography": "few formats and readers know it: declare binary in a format of your choice, such as WKB",
+    "bool": "write boolean",
+    "text": "write string",
+    "str": "write string",
+    "bytes": "write binary",
+    "datetime": "write timestamp (an instant), timestamp_ntz (without a zone) or date",
+}
+_AFTER_TYPE: Final = {
+    "default": "files keep no default: give the value in the tuple",
+    "generated": "files keep no rule for it: compute the value in the topology",
+    "collate": "files keep no collation: leave COLLATE out",
+    "null": "a column may hold nulls unless NOT NULL stands behind its type: leave NULL out",
+}
+_KNOWN: Final = frozenset({*SIMPLE, *_ALIASES, *_DECIMALS, "array", "map", "struct"})
+
+_TOKEN: Final = re.compile(
+    r"""(?P<space>[ \t\r\n]+|--[^\r\n]*|/\*(?!\+).*?\*/)
+    |(?P<quoted>`(?:[^`]|``)*`)
+    |(?P<text>'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*")
+    |(?P<word>[A-Za-z0-9_]+)
+    |(?P<sign>[<>(),:])""",
+    re.VERBOSE | re.DOTALL,
+)
+_ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[01][0-7]{2}|.)", re.DOTALL)
+_LETTERS: Final = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": r"\%", "_": r"\_"}
+_SHOWN: Final = 50
+"""Characters on each side of the place that an error shows."""
+
+T = TypeVar("T")
+
+
+class _Token(NamedTuple):
+    kind: str
+    text: str
+    at: int
+
+
+def parse_columns(ddl: object) -> tuple[Column, ...]:
+    """The columns that a DDL text declares; `SchemaError` with the place and what helps."""
+    if not isinstance(ddl, str):
+        raise SchemaError(
+            f"the schema is {typed(ddl)}: give Spark's DDL text, such as 'word string, count bigint'"
+        )
+    try:
+        ddl.encode()
+    except UnicodeEncodeError:
+        raise SchemaError(f"the schema {shown(ddl)} cannot be encoded as UTF-8") from None
+    return _Parser(ddl).columns()
+
+
+class _Parser:
+    """One reading of one text."""
+
+    def __init__(self, ddl: str) -> None:
+        self._ddl = ddl
+        self._tokens = list(self._split())
+        self._next = 0
+
+    def columns(self) -> tuple[Column, ...]:
+        if self._peek().kind == "end":
+            raise SchemaError("the schema is empty: declare at least one column, such as 'word string'")
+        columns = self._list(lambda: self._column(0), "end", "")
+        self._distinct(columns)
+        return tuple(column for column, _ in columns)
+
+    # Tokens
+
+    def _split(self) -> list[_Token]:
+        tokens, at = [], 0
+        while at < len(self._ddl):
+            found = _TOKEN.match(self._ddl, at)
+            if found is None:
+                self._unknown_character(at)
+            if found.lastgroup != "space":
+                tokens.append(_Token(str(found.lastgroup), found.group(), at))
+            at = found.end()
+        return [*tokens, _Token("end", "", len(self._ddl))]
+
+    def _unknown_character(self, at: int) -> NoReturn:
+        character = self._ddl[at]
+        if character in "`'\"":
+            self._fail(at, f"the quote {character} is never closed")
+        self._fail(at, f"{character!r} is not expected: a name with other characters than letters, digits and '_' "
+                       "needs back quotes, `like this`")  # fmt: skip
+
+    def _peek(self) -> _Token:
+        return self._tokens[self._next]
+
+    def _take(self) -> _Token:
+        token = self._tokens[self._next]
+        self._next += token.kind != "end"
+        return token
+
+    def _is_word(self, *words: str) -> bool:
+        """The next tokens are these words, in any case: they are taken."""
+        ahead = self._tokens[self._next : self._next + len(words)]
+        if [(token.kind, token.text.lower()) for token in ahead] != [("word", word) for word in words]:
+            return False
+        self._next += len(words)
+        return True
+
+    def _sign(self, sign: str, of: str) -> None:
+        token = self._take()
+        if token.text != sign or token.kind != "sign":
+            self._fail(token.at, f"{self._said(token)} stands where {sign!r} of {of} is expected")
+
+    def _list(self, item: Callable[[], T], closing: str, of: str) -> list[T]:
+        """Items with commas between them, and what closes the list: a sign, or "end"."""
+        items = [item()]
+        while True:
+            if len(items) > MAX_COLUMNS:
+                self._fail(self._peek().at, f"there are more than {MAX_COLUMNS} columns")
+            token = self._take()
+            if token.kind == "sign" and token.text == ",":
+                items.append(item())
+            elif closing in (token.kind, token.text):
+                return items
+            else:
+                ends = "a comma or the end" if closing == "end" else f"a comma or the {closing!r} of {of}"
+                self._fail(token.at, f"{self._said(token)} stands where {ends} is expected")
+
+    # What is declared
+
+    def _column(self, depth: int) -> tuple[Column, int]:
+        """A column, and where it stands."""
+        token = self._take()
+        name = self._name(token)
+        if self._peek().text == ":":
+            self._take()
+        kind = self._type(name, depth)
+        nullable = not self._is_word("not", "null")
+        comment = self._text(self._take()) if self._is_word("comment") else None
+        following = self._peek()
+        if following.kind == "word":
+            why = _AFTER_TYPE.get(following.text.lower())
+            if why is not None:
+                self._fail(following.at, f"{following.text.upper()} of column {name!r} is refused: {why}")
+            if following.text.lower() == "not":
+                self._fail(following.at, "NOT NULL stands between a column's type and its COMMENT")
+        return Column(name, kind, nullable, comment), token.at
+
+    def _name(self, token: _Token) -> str:
+        if token.kind == "quoted":
+            if token.text == "``":
+                self._fail(token.at, "the name between the back quotes is empty")
+            if "\0" in token.text:
+                self._fail(token.at, "a name holds no NUL character")
+            return token.text[1:-1].replace("``", "`")
+        if token.kind != "word":
+            self._fail(token.at, f"{self._said(token)} stands where the name of a column is expected")
+        if token.text[0].isdigit():
+            self._fail(token.at, f"a name that begins with a digit needs back quotes: `{token.text}`")
+        return token.text
+
+    def _text(self, token: _Token) -> str:
+        if token.kind != "text":
+            self._fail(
+                token.at, f"{self._said(token)} stands where the text of COMMENT, in quotes, is expected"
+            )
+        quote = token.text[0]
+        # A doubled quote is one quote, but for one that is escaped.
+        inside = re.sub(rf"\\.|{quote}{quote}", lambda found: found.group().replace(quote * 2, quote),
+                        token.text[1:-1], flags=re.DOTALL)  # fmt: skip
+        try:
+            text = _ESCAPE.sub(lambda found: _unescaped(found.group(1)), inside)
+            text.encode()
+        except (ValueError, OverflowError):
+            self._fail(token.at, "the text of COMMENT holds an escape that is no character")
+        return text
+
+    def _type(self, name: str, depth: int) -> Type:
+        token = self._take()
+        word = token.text.lower()
+        if token.kind != "word":
+            self._fail(token.at, f"{self._said(token)} stands where the type of {name!r} is expected")
+        if word in _REFUSED:
+            self._fail(token.at, f"the type {token.text} of {name!r} is refused: {_REFUSED[word]}")
+        if word not in _KNOWN:
+            self._fail(token.at, f"{token.text!r} is no type of Spark's{nearest(word, sorted(_KNOWN))}")
+        if depth > MAX_DEPTH:
+            self._fail(token.at, f"types are nested more than {MAX_DEPTH} deep")
+        if word in _DECIMALS:
+            return self._decimal()
+        if word == "array":
+            self._sign("<", word)
+            element = self._type(f"{name}[]", depth + 1)
+            self._sign(">", word)
+            return Array(element)
+        if word == "map":
+            return self._map(name, depth)
+        if word == "struct":
+            self._sign("<", word)
+            fields = self._list(lambda: self._column(depth + 1), ">", word)
+            self._distinct(fields)
+            return Struct(tuple(column for column, _ in fields))
+        if self._peek().text == "(":
+            self._fail(self._peek().at, f"the type {token.text} takes nothing in parentheses")
+        return Simple(_ALIASES.get(word, word))
+
+    def _map(self, name: str, depth: int) -> Map:
+        self._sign("<", "map")
+        at = self._peek().at
+        key = self._type(f"{name}'s keys", depth + 1)
+        if isinstance(key, (Array, Map, Struct)) or key in (Simple("float"), Simple("double")):
+            self._fail(
+                at, f"{key} makes no key of a map: take a string, a whole number, a decimal, binary or a date"
+            )
+        self._sign(",", "map")
+        value = self._type(f"{name}'s values", depth + 1)
+        self._sign(">", "map")
+        return Map(key, value)
+
+    def _decimal(self) -> Decimal:
+        if self._peek().text != "(":
+            return Decimal(10, 0)
+        at = self._take().at
+        numbers = self._list(self._number, ")", "decimal")
+        precision, scale = numbers[0], numbers[1] if len(numbers) > 1 else 0
+        if len(numbers) > 2 or not 1 <= precision <= MAX_PRECISION or scale > precision:
+            self._fail(at, f"a decimal takes its number of digits, 1 to {MAX_PRECISION}, and how many of them stand behind "
+                           "the point: decimal(10,2)")  # fmt: skip
+        return Decimal(precision, scale)
+
+    def _number(self) -> int:
+        token = self._take()
+        if not token.text.isdecimal() or len(token.text) > 9:
+            self._fail(token.at, f"{self._said(token)} stands where a number of digits is expected")
+        return int(token.text)
+
+    # Problems
+
+    def _distinct(self, columns: list[tuple[Column, int]]) -> None:
+        known: dict[str, str] = {}
+        for column, at in columns:
+            other = known.get(same_name(column.name))
+            known[same_name(column.name)] = column.name
+            if other is not None:
+                what = (
+                    "twice" if other == column.name else f"besides {other!r}, and Spark does not look at case"
+                )
+                self._fail(at, f"{column.name!r} is declared {what}")
+
+    def _said(self, token: _Token) -> str:
+        return "the end" if token.kind == "end" else shown(token.text)
+
+    def _fail(self, at: int, why: str) -> NoReturn:
+        raise SchemaError(_placed(self._ddl, at, why))
+
+
+def _unescaped(escape: str) -> str:
+    if len(escape) == 1:
+        return _LETTERS.get(escape, escape)
+    return chr(int(escape[1:], 16) if escape[0] in "uU" else int(escape, 8))
+
+
+def _placed(ddl: str, at: int, why: str) -> str:
+    """An error with its place: line and column, and the line itself with a mark below."""
+    line, start = ddl.count("\n", 0, at) + 1, ddl.rfind("\n", 0, at) + 1
+    left = max(start, at - _SHOWN)
+    piece = ddl[left : at + _SHOWN].partition("\n")[0]
+    text = "".join(character if character.isprintable() else " " for character in piece)
+    place = f"line {line}, column {at - start + 1}"
+    return f"the schema cannot be read at {place}: {why}\n  {text}\n  {' ' * (at - left)}^"

@@ -1,0 +1,203 @@
+"""The file formats of a table: Spark's options for writing and reading each, so that what is read is what was written.
+
+Spark's own defaults lose things: CSV takes an empty line for no row and cuts microseconds off, JSON takes a broken line for
+nulls. With the options here every row comes back as it was, and what a format cannot keep is refused: a type when the sink
+is made (`format_problems`), a value in its row (`unkept`, which checker.py asks). Tests hold Spark to it, with generated rows.
+Must not know: sessions, paths, manifests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from typing import Any, Final
+
+from squall_io.spark.rows.schema import Array, Column, Map, Schema, Simple, Struct, Type
+from squall_io.spark.rows.types import WHOLE, same_name
+from topology_api.wording import listed, nearest, shown, typed
+
+#: How Spark names the folder of a partition whose value is null; it reads the empty string and this text as null, too.
+NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
+#: How CSV says null, as Hive does. Spark's own way, nothing at all, makes a null in a single column an empty line: no row.
+CSV_NULL: Final = "\\N"
+
+#: The longest name of a folder that HDFS and local file systems take, in bytes.
+_LONGEST_NAME: Final = 255
+#: What Spark writes as %XX in the names of partitions' folders, besides control characters (ExternalCatalogUtils).
+_ESCAPED: Final = frozenset("\"#%'*/:=?\\\x7f{[]^") | {chr(code) for code in range(1, 32)}
+#: Days that the calendar left out when it was reformed; orc reads each of them as the first one after.
+_ORC_GAP: Final = (date(1582, 10, 5), date(1582, 10, 14))
+_ORC_GAP_TEXT: Final = "orc has no 5 to 14 October 1582"
+_PARTITION_TYPES: Final = frozenset({*WHOLE, "boolean", "string", "date"})
+
+_TIMES: Final = {
+    "timeZone": "UTC",
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+#: For reading: a file that does not fit fails the query instead of giving rows of nulls.
+_STRICT: Final = {"mode": "FAILFAST", "columnNameOfCorruptRecord": "_squall_no_such_column"}
+_CSV: Final = {
+    **_TIMES,
+    "header": "true",
+    "escape": '"',
+    "nullValue": CSV_NULL,
+    "ignoreLeadingWhiteSpace": "false",
+    "ignoreTrailingWhiteSpace": "false",
+}
+
+
+@dataclass(frozen=True)
+class FileFormat:
+    """One format, by the name that Spark knows it by."""
+
+    compressions: tuple[str, ...]
+    """Those that need nothing but Spark itself; the first is the default."""
+    write: Mapping[str, str] = field(default_factory=dict)
+    read: Mapping[str, str] = field(default_factory=dict)
+    by_name: bool = True
+    """Columns are found by their names; False: by their places, so a file is read with the schema that it was written with."""
+
+
+FORMATS: Final[Mapping[str, FileFormat]] = {
+    "parquet": FileFormat(("snappy", "zstd", "gzip", "lz4_raw", "none")),
+    "orc": FileFormat(("snappy", "zstd", "zlib", "lz4", "none")),
+    "json": FileFormat(
+        ("none", "gzip", "bzip2", "deflate"),
+        write=_TIMES,
+        read={**_TIMES, **_STRICT, "maxStringLen": str(2**31 - 1)},
+    ),
+    "csv": FileFormat(
+        ("none", "gzip", "bzip2", "deflate"),
+        write=_CSV,
+        read={**_CSV, **_STRICT, "multiLine": "true", "lineSep": "\n"},
+        by_name=False,
+    ),
+}
+
+
+def write_options(file_format: str, compression: str | None = None) -> dict[str, str]:
+    """Spark's options for writing a format; None: its default compression."""
+    known = FORMATS[file_format]
+    return {**known.write, "compression": compression or known.compressions[0]}
+
+
+def read_options(file_format: str) -> dict[str, str]:
+    """Spark's options for reading a format."""
+    return dict(FORMATS[file_format].read)
+
+
+def format_problems(
+    schema: Schema, file_format: object, partition_by: Sequence[object] = (), compression: object = None
+) -> list[str]:
+    """Everything that is wrong with a schema in a format, partitioned and compressed so; each in a sentence."""
+    known = FORMATS.get(file_format) if isinstance(file_format, str) else None
+    if known is None:
+        near = nearest(file_format, FORMATS) if isinstance(file_format, str) else ""
+        problems = [f"format is {typed(file_format)}: take one of {listed(FORMATS)}{near}"]
+    else:
+        problems = [
+            problem
+            for column in schema.columns
+            for problem in _column_problems(str(file_format), column.name, column)
+        ]
+        if compression is not None and compression not in known.compressions:
+            problems.append(
+                f"compression is {typed(compression)}: {file_format} takes one of {listed(known.compressions)}"
+            )
+    return [*problems, *_partition_problems(schema, partition_by)]
+
+
+def _type_problems(file_format: str, path: str, kind: Type) -> Iterable[str]:
+    """Why a format cannot keep the type of the column or field at `path`."""
+    here = f"column {path!r} is {kind}, which {file_format} cannot keep"
+    if file_format == "csv" and (isinstance(kind, (Array, Map, Struct)) or kind == Simple("binary")):
+        yield f"{here}: take parquet, orc or json, or declare a string and write the value as text"
+        return
+    if file_format == "json" and isinstance(kind, Map) and kind.key != Simple("string"):
+        yield f"{here}: the keys of its objects are strings"
+    if file_format == "orc" and kind == Simple("timestamp"):
+        yield (
+            f"{here}: it would be read shifted where Java has another time zone; take parquet, or declare "
+            "timestamp_ntz and give times in UTC without a tzinfo"
+        )
+    if isinstance(kind, Array):
+        yield from _type_problems(file_format, f"{path}[]", kind.element)
+    elif isinstance(kind, Map):
+        yield from _type_problems(file_format, f"{path}'s keys", kind.key)
+        yield from _type_problems(file_format, f"{path}'s values", kind.value)
+    elif isinstance(kind, Struct):
+        for each in kind.fields:
+            yield from _column_problems(file_format, f"{path}.{each.name}", each)
+
+
+def _column_problems(file_format: str, path: str, column: Column) -> Iterable[str]:
+    if file_format == "orc" and "`" in column.name:
+        yield f"column {path!r} has a back quote in its name, which orc cannot keep: give it another name"
+    yield from _type_problems(file_format, path, column.type)
+
+
+def _partition_problems(schema: Schema, partition_by: Sequence[object]) -> Iterable[str]:
+    seen: set[str] = set()
+    for name in partition_by:
+        column = schema.column(name) if isinstance(name, str) else None
+        if column is None:
+            yield f"partition_by names {shown(name)}, and the schema has no such column{_meant(name, schema)}"
+            continue
+        if column.name.startswith("."):
+            yield (
+                f"partition_by names {column.name!r}, and readers of Spark's and Hive's pass over folders whose names begin"
+                " with '.': give the column another name"
+            )
+        if same_name(column.name) in seen:
+            yield f"partition_by names {column.name!r} twice"
+        seen.add(same_name(column.name))
+        if not (isinstance(column.type, Simple) and column.type.name in _PARTITION_TYPES):
+            yield (
+                f"partition_by names {column.name!r}, which is {column.type}: folders keep whole numbers, strings, "
+                "dates and booleans; add such a column, as the day of a timestamp"
+            )
+    if len(seen) == len(schema.columns):
+        yield "partition_by names all columns: one at least must remain for the files"
+
+
+def _meant(name: object, schema: Schema) -> str:
+    """What may be meant by a name that is no column's."""
+    if not isinstance(name, str):
+        return ""
+    several = [part.strip() for part in name.split(",")]
+    if len(several) > 1 and all(map(schema.column, several)):
+        return f"; for several columns give a list: {several}"
+    return nearest(name, schema.names)
+
+
+def unkept(file_format: str, partition: str | None) -> dict[str, Callable[[Any], str | None]]:
+    """By the names of simple types: what says why a value of the type is lost, or None for one that is kept.
+
+    partition: the column's name if it is one that the table is partitioned by.
+    """
+    if partition is not None:
+        prefix = _folder_size(partition) + len("=")
+        return {"string": lambda value: _lost_in_folder(prefix, value)}
+    if file_format == "csv":
+        return {"string": lambda value: "csv takes it for null" if value == CSV_NULL else None}
+    if file_format == "orc":
+        return {"date": lambda value: _ORC_GAP_TEXT if _ORC_GAP[0] <= value <= _ORC_GAP[1] else None}
+    return {}
+
+
+def _lost_in_folder(prefix: int, value: str) -> str | None:
+    if value in ("", NULL_PARTITION):
+        return "a partition's folder cannot tell it from null: give None, or another text"
+    if "\0" in value:
+        return "a partition's folder has no NUL character in its name"
+    size = prefix + _folder_size(value)
+    if size > _LONGEST_NAME:
+        return f"its partition's folder would have a name of {size} bytes, more than {_LONGEST_NAME}"
+    return None
+
+
+def _folder_size(text: str) -> int:
+    """Bytes of a text in the name of a partition's folder."""
+    return len(text.encode()) + 2 * sum(character in _ESCAPED for character in text)

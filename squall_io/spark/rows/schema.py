@@ -1,0 +1,91 @@
+"""The schema of a table's rows: parsed from Spark's DDL text, compared, and merged as it grows.
+
+Columns may be added; nothing else about a table changes, so that every row that was ever written can be read by the latest
+schema. Must not know: PySpark, rows, files.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from squall_io.spark.rows.ddl import parse_columns
+from squall_io.spark.rows.types import (
+    Array,
+    Column,
+    Decimal,
+    Map,
+    SchemaError,
+    Simple,
+    Struct,
+    Type,
+    same_name,
+)
+
+__all__ = [
+    "Array",
+    "Column",
+    "Decimal",
+    "Map",
+    "Schema",
+    "SchemaError",
+    "Simple",
+    "Struct",
+    "Type",
+    "merge",
+    "parse_schema",
+]
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The columns of a table, in order. Its text is DDL that Spark parses to the same."""
+
+    columns: tuple[Column, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns' names, in order."""
+        return tuple(column.name for column in self.columns)
+
+    def column(self, name: str) -> Column | None:
+        """The column of this name, whatever its case: Spark does not look at it."""
+        wanted = same_name(name)
+        return next((column for column in self.columns if same_name(column.name) == wanted), None)
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, self.columns))
+
+
+def parse_schema(ddl: str) -> Schema:
+    """The schema that Spark's DDL text declares, `"word string, count bigint"`; `SchemaError`."""
+    return Schema(parse_columns(ddl))
+
+
+def merge(old: Schema, new: Schema) -> tuple[Schema, list[str]]:
+    """The old schema with the new one's columns in it, and what stands against it; with problems, the old one as it was.
+
+    Columns keep the old order and spelling, new ones follow. A column that may hold nulls from now on is fine; one that
+    may no longer is not, since rows with nulls may be there.
+    """
+    problems: list[str] = []
+    columns = [_merged(column, new.column(column.name), problems) for column in old.columns]
+    for column in new.columns:
+        if old.column(column.name) is None:
+            columns.append(column)
+            if not column.nullable:
+                problems.append(
+                    f"column {column.name!r} is new and NOT NULL, but the rows that are there have no value for it"
+                )
+    return (old, problems) if problems else (Schema(tuple(columns)), [])
+
+
+def _merged(old: Column, new: Column | None, problems: list[str]) -> Column:
+    if new is None:
+        if not old.nullable:
+            problems.append(f"column {old.name!r} is NOT NULL and is missing in the wanted schema")
+        return old
+    if old.type != new.type:
+        problems.append(f"column {old.name!r} is {old.type}, and {new.type} is wanted")
+    elif old.nullable and not new.nullable:
+        problems.append(f"column {old.name!r} may hold nulls, and NOT NULL is wanted")
+    return Column(old.name, old.type, old.nullable or new.nullable, old.comment)

@@ -1,0 +1,340 @@
+"""One value of a row: whether a column's type takes it, and as what plain Python value.
+
+Nothing is rounded, cut or guessed: a value that is not exactly of the type is refused, with its place in the row (`tags[3]`,
+`who.age`), what it is and what was expected. NumPy's and pandas' scalars are taken for what they hold; neither is imported.
+Must not know: columns of many rows (checker.py), Arrow, why a format loses a value (formats.py says so through `Rules`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+from collections.abc import Callable, Mapping
+from datetime import date, datetime, timezone
+from decimal import Context, Inexact, InvalidOperation
+from decimal import Decimal as Number
+from typing import Any, Final
+
+from squall_io.spark.rows.types import WHOLE, Array, Decimal, Map, Simple, Struct, Type
+from topology_api.wording import listed, nearest, shown, typed
+
+#: By the name of a simple type: says why a value of it would be lost where it is written, or None.
+Rules = Mapping[str, Callable[[Any], "str | None"]]
+#: Takes a value that is not None, and gives the plain one; `BadValue`.
+Convert = Callable[[Any], Any]
+
+_FLOAT32: Final = struct.Struct("<f")
+
+
+class BadValue(Exception):
+    """A value that its type does not take. `path` is its place below the value that was asked about."""
+
+    def __init__(self, why: str, path: str = "") -> None:
+        super().__init__(why, path)
+        self.why = why
+        self.path = path
+
+    def within(self, step: str) -> BadValue:
+        """The same, seen from the value around it."""
+        return BadValue(self.why, step + self.path)
+
+
+def converter(kind: Type, rules: Rules) -> Convert:
+    """What converts values of a type."""
+    if isinstance(kind, Array):
+        return _array(kind, converter(kind.element, rules))
+    if isinstance(kind, Map):
+        return _map(kind, converter(kind.key, rules), converter(kind.value, rules))
+    if isinstance(kind, Struct):
+        return _struct(kind, rules)
+    if isinstance(kind, Decimal):
+        return _decimal(kind)
+    convert = _whole(kind.name) if kind.name in WHOLE else _SIMPLE[kind.name]
+    rule = rules.get(kind.name)
+    return convert if rule is None else _kept(convert, rule)
+
+
+def _refused(value: object, kind: object, more: str = "") -> BadValue:
+    name = kind.name if isinstance(kind, Simple) else kind
+    return BadValue(f"{typed(value)} is no {name}{more}")
+
+
+def _kept(convert: Convert, rule: Callable[[Any], str | None]) -> Convert:
+    def kept(value: Any) -> Any:
+        plain = convert(value)
+        why = rule(plain)
+        if why is not None:
+            raise BadValue(f"{typed(value)}: {why}")
+        return plain
+
+    return kept
+
+
+def _unboxed(value: Any) -> Any:
+    """What a scalar of NumPy's holds; any other value as it is. (Its dates hold more than Python's can, and stay.)"""
+    kind = type(value)
+    if kind in (int, str, float):
+        return value
+    if kind.__module__ == "numpy" and kind.__name__ not in ("ndarray", "datetime64", "timedelta64"):
+        return value.item()
+    return value
+
+
+# Numbers
+
+
+def _boolean(value: Any) -> bool:
+    plain = _unboxed(value)
+    if type(plain) is not bool:
+        raise _refused(value, "boolean")
+    return plain
+
+
+def _whole(name: str) -> Convert:
+    least, greatest = WHOLE[name]
+
+    def whole(value: Any) -> int:
+        plain = _unboxed(value)
+        if not isinstance(plain, int) or isinstance(plain, bool):
+            raise _refused(value, name)
+        plain = int.__index__(plain)
+        if not least <= plain <= greatest:
+            raise BadValue(f"{typed(value)} is out of range for {name}: {least} to {greatest}")
+        return plain
+
+    return whole
+
+
+def _double(value: Any) -> float:
+    return _floating(value, "double")
+
+
+def _float(value: Any) -> float:
+    plain = _floating(value, "float")
+    try:
+        (narrow,) = _FLOAT32.unpack(_FLOAT32.pack(plain))
+    except OverflowError:
+        raise BadValue(f"{typed(value)} is out of range for float: declare a double") from None
+    if isinstance(_unboxed(value), int) and narrow != plain:
+        raise _refused(value, "float", ": it would be rounded")
+    return plain
+
+
+def _floating(value: Any, name: str) -> float:
+    plain = _unboxed(value)
+    if isinstance(plain, float):
+        return float.__float__(plain)
+    if not isinstance(plain, int) or isinstance(plain, bool):
+        raise _refused(value, name)
+    try:
+        result = float(plain)
+    except OverflowError:
+        raise BadValue(f"{typed(value)} is out of range for {name}") from None
+    if result != plain:
+        raise _refused(value, name, ": it would be rounded")
+    return result
+
+
+def exactly(kind: Decimal) -> Callable[[Number], Number]:
+    """What brings a finite decimal to a type's scale: `Inexact` and `InvalidOperation` tell those that do not fit."""
+    context = Context(prec=kind.precision, traps=[Inexact, InvalidOperation])
+    unit = Number(1).scaleb(-kind.scale)
+    return lambda number: number.quantize(unit, context=context)
+
+
+def _decimal(kind: Decimal) -> Convert:
+    scaled = exactly(kind)
+
+    def decimal(value: Any) -> Number:
+        plain = _unboxed(value)
+        if isinstance(plain, int) and not isinstance(plain, bool):
+            plain = Number(int.__index__(plain))
+        if not isinstance(plain, Number) or not plain.is_finite():
+            raise _refused(value, kind)
+        try:
+            return scaled(plain)
+        except Inexact:
+            raise _refused(value, kind, f": more than {kind.scale} digits behind the point") from None
+        except InvalidOperation:
+            more = f": more than {kind.precision - kind.scale} digits before the point"
+            raise _refused(value, kind, more) from None
+
+    return decimal
+
+
+# Text and bytes
+
+
+def _string(value: Any) -> str:
+    if not isinstance(value, str):
+        raise _refused(value, "string")
+    plain = str.__str__(value)  # of a member of an Enum, too, its value
+    try:
+        plain.encode()
+    except UnicodeEncodeError:
+        raise BadValue(f"{typed(value)} holds half a surrogate pair, which is no text in UTF-8") from None
+    return plain
+
+
+def _binary(value: Any) -> bytes:
+    if not isinstance(value, (bytes, bytearray)):
+        raise _refused(value, "binary")
+    return bytes(memoryview(value))
+
+
+# Times
+
+
+def _date(value: Any) -> date:
+    plain = value.item() if _is_datetime64(value) and value.dtype.name == "datetime64[D]" else value
+    if not isinstance(plain, date) or isinstance(plain, datetime):
+        more = ": give its date()" if isinstance(plain, datetime) else ""
+        raise _refused(value, "date", more)
+    return date(plain.year, plain.month, plain.day)
+
+
+def _timestamp(value: Any) -> datetime:
+    if _is_datetime64(value):
+        raise _refused(value, "timestamp", ": it has no time zone; give a datetime with a tzinfo")
+    plain = _plain_datetime(value, "timestamp")
+    if plain.utcoffset() is None:
+        way_out = ": it has no time zone; give it a tzinfo, or declare timestamp_ntz"
+        raise _refused(value, "timestamp", way_out)
+    try:
+        return plain.astimezone(timezone.utc)
+    except OverflowError:
+        raise BadValue(
+            f"{typed(value)} is out of range for timestamp: in UTC its year is not 1 to 9999"
+        ) from None
+
+
+def _timestamp_ntz(value: Any) -> datetime:
+    if _is_datetime64(value):
+        micros = value.astype("datetime64[us]")
+        plain = micros.item()
+        if not isinstance(plain, datetime) or micros != value:
+            raise _refused(value, "timestamp_ntz", ": microseconds of the years 1 to 9999 are kept")
+        return plain
+    plain = _plain_datetime(value, "timestamp_ntz")
+    if plain.tzinfo is not None:
+        way_out = ": it has a tzinfo; declare timestamp, or give its replace(tzinfo=None)"
+        raise _refused(value, "timestamp_ntz", way_out)
+    return plain
+
+
+def _is_datetime64(value: Any) -> bool:
+    kind = type(value)
+    return kind.__module__ == "numpy" and kind.__name__ == "datetime64"
+
+
+def _plain_datetime(value: Any, name: str) -> datetime:
+    if type(value) is datetime:
+        return value
+    if not isinstance(value, datetime) or value != value:  # pandas' NaT is a datetime, and equals nothing
+        more = ": a datetime is expected" if isinstance(value, date) else ""
+        raise _refused(value, name, more)
+    if getattr(value, "nanosecond", 0):
+        raise _refused(value, name, ": it is finer than microseconds")
+    clock = value.hour, value.minute, value.second, value.microsecond
+    return datetime(value.year, value.month, value.day, *clock, value.tzinfo, fold=value.fold)
+
+
+_SIMPLE: Final[Mapping[str, Convert]] = {
+    "boolean": _boolean,
+    "float": _float,
+    "double": _double,
+    "string": _string,
+    "binary": _binary,
+    "date": _date,
+    "timestamp": _timestamp,
+    "timestamp_ntz": _timestamp_ntz,
+}
+
+# Values of values
+
+
+def _is_numpy_list(value: Any) -> bool:
+    kind = type(value)
+    return kind.__module__ == "numpy" and kind.__name__ == "ndarray" and value.ndim == 1
+
+
+def _array(kind: Array, element: Convert) -> Convert:
+    def array(value: Any) -> list[Any]:
+        if not isinstance(value, (list, tuple)) and not _is_numpy_list(value):
+            raise _refused(value, kind, ": a list or a tuple is expected")
+        plain: list[Any] = []
+        try:
+            for each in value:
+                plain.append(None if each is None else element(each))
+        except BadValue as bad:
+            raise bad.within(f"[{len(plain)}]") from None
+        return plain
+
+    return array
+
+
+def _map(kind: Map, convert_key: Convert, convert_value: Convert) -> Convert:
+    def mapped(value: Any) -> list[tuple[Any, Any]]:
+        if type(value) is not dict and not isinstance(value, Mapping):
+            raise _refused(value, kind, ": a dict is expected")
+        plain: list[tuple[Any, Any]] = []
+        for key, each in value.items():
+            if key is None:
+                raise BadValue("None is no key of a map")
+            try:
+                plain_key = convert_key(key)
+            except BadValue as bad:
+                raise bad.within(f"'s key {shown(key)}") from None
+            try:
+                plain.append((plain_key, None if each is None else convert_value(each)))
+            except BadValue as bad:
+                raise bad.within(f"[{shown(key)}]") from None
+        # 1 and True, or a date and NumPy's of the same day, may be two keys of a dict and one of the map.
+        if len({key for key, _ in plain}) != len(plain):
+            raise BadValue(f"{typed(value)} holds a key twice")
+        return plain
+
+    return mapped
+
+
+def _struct(kind: Struct, rules: Rules) -> Convert:
+    fields = [(field.name, field.nullable, converter(field.type, rules)) for field in kind.fields]
+    names = {field.name: None for field in kind.fields}
+
+    def struct_of(value: Any) -> dict[str, Any]:
+        given = value if type(value) is dict else _named(value, kind)
+        if not given.keys() <= names.keys():
+            unknown = next(name for name in given if name not in names)
+            near = nearest(unknown, names) if isinstance(unknown, str) else ""
+            more = f"which the struct has not{near}; it has {listed(names)}"
+            raise BadValue(f"{typed(value)} has {shown(unknown)}, {more}")
+        plain: dict[str, Any] = {}
+        for name, nullable, convert in fields:
+            each = given.get(name)
+            if each is None:
+                if not nullable:
+                    raise BadValue("None, where NOT NULL is declared", f".{name}")
+                plain[name] = None
+                continue
+            try:
+                plain[name] = convert(each)
+            except BadValue as bad:
+                raise bad.within(f".{name}") from None
+        return plain
+
+    return struct_of
+
+
+def _named(value: Any, kind: Struct) -> Mapping[str, Any]:
+    """The values of a struct by their names, whatever of the ways to give one was used."""
+    if isinstance(value, Mapping):
+        return value
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    if not isinstance(value, tuple):
+        raise _refused(value, kind, ": a dict, a tuple or a dataclass is expected")
+    own = getattr(value, "_fields", None) or getattr(value, "__fields__", None)  # a namedtuple, Spark's Row
+    names = own or [field.name for field in kind.fields]
+    if len(value) != len(names):
+        raise BadValue(f"{typed(value)} has {len(value)} values, and {kind} has {len(names)}")
+    return dict(zip(names, value))

@@ -1,0 +1,139 @@
+"""What Spark needs on a machine: Java, PySpark and pyarrow, each of a version that works; one clear sentence where not.
+
+Must not know: sessions, tables.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Final
+
+from topology_api import SquallError
+
+__all__ = ["NotInstalled", "find_java", "java_version", "require_packages", "require_spark", "version_in"]
+
+#: The oldest Java that Spark 4 runs on.
+OLDEST_JAVA: Final = 17
+#: The release of PySpark that all of this is tested with.
+PYSPARK: Final = "4.3"
+#: What brings PySpark, pandas and pyarrow in versions that fit each other. (No package registry has Squall: what goes by its
+#: name there is somebody else's.)
+INSTALL: Final = "pip install '.[spark]' in the folder of Squall's checkout"
+_INSTALL_JAVA: Final = (
+    f"install a Java runtime of version {OLDEST_JAVA} or newer, such as Debian's openjdk-17-jre-headless"
+)
+#: Seconds after which `java -version` is taken to hang.
+_PATIENCE: Final = 30.0
+_VERSION: Final = re.compile(r'version "([0-9][^"]*)"')
+
+
+class NotInstalled(SquallError):
+    """Spark cannot run on this machine: something is missing, or of a version that does not work."""
+
+
+def find_java(environ: Mapping[str, str]) -> Path:
+    """The Java that Spark will start: of JAVA_HOME if that is set, else of PATH; `NotInstalled`."""
+    home = environ.get("JAVA_HOME", "")
+    if home:
+        java = Path(home, "bin", "java")
+        if not os.access(java, os.X_OK) or java.is_dir():
+            raise NotInstalled(
+                f"JAVA_HOME is {home!r}, and there is no program {java}: set JAVA_HOME to a Java installation, or unset it"
+                " and let Java be found on PATH"
+            )
+        return java
+    found = shutil.which("java", path=environ.get("PATH", os.defpath))
+    if found is None:
+        raise NotInstalled(
+            f"Spark needs Java, and there is none: JAVA_HOME is not set and PATH has no java; {_INSTALL_JAVA}"
+        )
+    return Path(found)
+
+
+def version_in(text: str) -> int | None:
+    """The number of a Java release in what `java -version` prints; None: there is none."""
+    found = _VERSION.search(text)
+    if found is None:
+        return None
+    numbers = [int(number) for number in re.findall(r"[0-9]+", found.group(1))[:2]]
+    return numbers[1] if numbers[0] == 1 and len(numbers) > 1 else numbers[0]  # "1.8.0_292" is Java 8
+
+
+def java_version(java: Path) -> int:
+    """The release of a Java; `NotInstalled` when it does not run, or does not say."""
+    try:
+        done = subprocess.run(
+            [java, "-version"], stdin=subprocess.DEVNULL, capture_output=True, timeout=_PATIENCE, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise NotInstalled(f"{java} does not run: {error}; {_INSTALL_JAVA}") from None
+    text = (done.stderr + done.stdout).decode(errors="replace")
+    version = version_in(text)
+    if version is None:
+        said = next((line for line in text.splitlines() if line.strip()), "nothing")
+        raise NotInstalled(f"`{java} -version` does not name a version; it says: {said}; {_INSTALL_JAVA}")
+    return version
+
+
+def require_java(environ: Mapping[str, str]) -> None:
+    """See to it that there is a Java that Spark runs on; `NotInstalled`."""
+    java = find_java(environ)
+    version = java_version(java)
+    if version < OLDEST_JAVA:
+        whose = "of JAVA_HOME" if environ.get("JAVA_HOME") else "the first one on PATH"
+        raise NotInstalled(
+            f"Spark needs Java {OLDEST_JAVA} or newer, and {java} ({whose}) is Java {version}; {_INSTALL_JAVA}, and set"
+            " JAVA_HOME to it"
+        )
+
+
+def require_packages() -> None:
+    """See to it that PySpark and pyarrow are installed, in versions that work; `NotInstalled`."""
+    problems = []
+    version = _version_of("pyspark")
+    if version is None:
+        problems.append("PySpark is not installed")
+    elif version.split(".")[:2] != PYSPARK.split("."):
+        problems.append(f"PySpark is of version {version}, and Squall works with {PYSPARK}.x")
+    problems += [f"{name} is not installed" for name in ("pyarrow", "pandas") if _version_of(name) is None]
+    if problems:
+        raise NotInstalled(f"Spark cannot be used from this Python: {'; '.join(problems)}: {INSTALL}")
+
+
+def _version_of(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def spark_home_problem(environ: Mapping[str, str]) -> str | None:
+    """What is wrong with SPARK_HOME: PySpark starts the Spark that lies there, which must be of its own version."""
+    home = environ.get("SPARK_HOME", "")
+    if not home:
+        return None
+    found = sorted(Path(home, "jars").glob("spark-core_*.jar"))
+    if not found:
+        return f"SPARK_HOME is {home!r}, where there is no Spark (no jars/spark-core_*.jar): unset it"
+    version = found[0].stem.partition("_")[2].partition("-")[2]
+    if version.split(".")[:2] == PYSPARK.split("."):
+        return None
+    return (
+        f"SPARK_HOME is {home!r}, where there is Spark {version}, and Squall works with {PYSPARK}.x: unset it"
+    )
+
+
+def require_spark(environ: Mapping[str, str] | None = None) -> None:
+    """See to it that a Spark driver can be started here; `NotInstalled`."""
+    environ = os.environ if environ is None else environ
+    require_packages()
+    problem = spark_home_problem(environ)
+    if problem is not None:
+        raise NotInstalled(problem)
+    require_java(environ)

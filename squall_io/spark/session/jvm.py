@@ -1,0 +1,235 @@
+"""The Java process that a Spark driver, or a Hadoop file system, runs in: started quietly, watched, and ended with this one.
+
+PySpark has a function for it as well; it forks with Python code between fork and exec, which can deadlock in a process with
+threads, hands settings that are secret to the command line, and lets Java write to this process's own output.
+
+Java names local files by the locale that it finds at its start; in the C locale each letter beyond ASCII becomes a "?", in the
+folder of a partition, say. So it gets one in which it names them as this Python does (`locale_for_java`).
+Must not know: sessions, tables.
+"""
+
+from __future__ import annotations
+
+import locale
+import logging
+import os
+import re
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+
+from squall_io.spark.session.java import require_spark
+from topology_api import SquallError
+
+_log = logging.getLogger(__name__)
+
+#: Seconds that Java may take until it answers: 2 to 4 on a machine that is not busy.
+_START_SECONDS: Final = 120.0
+#: Seconds that it may take to end before it is killed.
+_END_SECONDS: Final = 3.0
+#: How often the start looks whether Java answers.
+_LOOK_SECONDS: Final = 0.05
+#: Lines of its output that are kept, to say why it ended.
+_KEPT_LINES: Final = 200
+#: Settings that are not for the command line, which every user of the machine can read; Spark's own rule.
+_SECRET: Final = re.compile(r"(?i)secret|password|token|access[.]?key")
+#: Lines of Spark's log, "26/11/21 18:25:52 WARN NativeCodeLoader: ...", and the level that they have in ours. What concerns a
+#: user comes as an error of ours, with its reason; so nothing of this is above INFO.
+_LINE: Final = re.compile(r"^\d\d/\d\d/\d\d \d\d:\d\d:\d\d(?:\.\d+)? (TRACE|DEBUG|INFO|WARN|ERROR|FATAL) ")
+_LEVELS: Final = {"WARN": logging.INFO, "ERROR": logging.INFO, "FATAL": logging.INFO}
+#: PySpark takes where to connect to from this process's environment: one at a time, or it is another Java's.
+_connecting: Final = threading.Lock()
+
+
+class JavaFailed(SquallError):
+    """Java, or Spark in it, did not start."""
+
+
+class JavaProcess:
+    """A Java process with Py4J's server in it. It ends by itself when this process does, however that ends."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self.process = process
+        self.lines: deque[str] = deque(maxlen=_KEPT_LINES)
+        #: Py4J's, once it answers.
+        self.gateway: Any = None
+        self._reader = threading.Thread(target=self._read, name=f"squall-jvm-{process.pid}", daemon=True)
+        self._reader.start()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process runs."""
+        return self.process.poll() is None
+
+    def stop(self) -> None:
+        """End the process, at once or nearly so. Nothing happens if it has ended."""
+        assert self.process.stdin is not None
+        with suppress(BrokenPipeError):
+            self.process.stdin.close()  # it reads there, and ends with it
+        try:
+            self.process.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        # Not before: a new connection, as of a thread that has none yet, waits for the word of a Java that may be frozen.
+        if self.gateway is not None:
+            with suppress(Exception):  # there is nobody to take it; on this side it is closed
+                self.gateway.shutdown()
+        self._reader.join(_END_SECONDS)
+
+    def why(self) -> str:
+        """What its output says of its end, in a line or two."""
+        lines = tuple(self.lines)  # at once: it may go on writing
+        said = [line.strip() for line in lines if line.strip() and not line.startswith("\tat ")]
+        thrown = [line for line in said if "Exception" in line]
+        return " / ".join((thrown or said)[-3:]) or "it said nothing"
+
+    def logged(self) -> str:
+        """The last error in its log; "" if there is none."""
+        lines = tuple(self.lines)
+        errors = [line for line in lines if (found := _LINE.match(line)) and found.group(1) == "ERROR"]
+        return _LINE.sub("", errors[-1]) if errors else ""
+
+    def _read(self) -> None:
+        """Pass what it writes on to the log."""
+        assert self.process.stdout is not None
+        level = logging.DEBUG
+        with self.process.stdout as output:
+            for raw in output:
+                line = raw.decode(errors="replace").rstrip()
+                found = _LINE.match(line)
+                if found is not None:
+                    level = _LEVELS.get(found.group(1), logging.DEBUG)
+                self.lines.append(line)
+                _log.log(level, "%s", line)
+
+
+def start_jvm(
+    conf: Mapping[str, str],
+    environ: Mapping[str, str] | None = None,
+    progress: Callable[[], None] = lambda: None,
+) -> JavaProcess:
+    """Start Java with Spark's classes and connect to it; `NotInstalled`, `JavaFailed`. `environ`: added to ours."""
+    require_spark()
+    _quieten_py4j()
+    from pyspark.find_spark_home import _find_spark_home
+
+    command = [str(Path(_find_spark_home(), "bin", "spark-submit"))]
+    for name, value in conf.items():
+        if not is_secret(name):
+            command += ["--conf", f"{name}={value}"]
+    with tempfile.TemporaryDirectory(prefix="squall-jvm-") as folder:
+        connection = Path(folder, "connection")
+        with _connecting:
+            inherited = dict(os.environ)
+        env = {
+            **inherited,
+            **locale_for_java(sys.getfilesystemencoding(), locale.nl_langinfo(locale.CODESET)),
+            **(environ or {}),
+            "SPARK_CONNECT_MODE": "0",
+            "_PYSPARK_DRIVER_CONN_INFO_PATH": str(connection),
+        }
+        try:
+            process = subprocess.Popen(
+                [*command, "pyspark-shell"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                env=env,
+                start_new_session=True,  # Ctrl-C in the terminal is for us
+            )
+        except OSError as error:
+            raise JavaFailed(f"Spark's Java process cannot be started: {error}") from None
+        java = JavaProcess(process)
+        try:
+            _await_connection(java, connection, progress)
+            java.gateway = _connect(java, *_read_connection(connection.read_bytes()))
+            java.gateway.proc = process  # where PySpark has it of those that it starts
+        except BaseException:
+            java.process.kill()
+            java.stop()
+            raise
+    return java
+
+
+def locale_for_java(file_names: str, codeset: str) -> dict[str, str]:
+    """What Java's environment needs so that it names files as Python does: `file_names` is Python's encoding of them, `codeset`
+    the locale's. Python takes UTF-8 even where the locale is C."""
+    if file_names.lower() == "utf-8" != codeset.lower():
+        return {"LC_ALL": "C.UTF-8"}
+    return {}
+
+
+def _await_connection(java: JavaProcess, connection: Path, progress: Callable[[], None]) -> None:
+    """Wait until Java has written where it listens (it renames the file into place)."""
+    deadline = time.monotonic() + _START_SECONDS
+    while not connection.is_file():
+        if not java.alive:
+            java._reader.join(_END_SECONDS)
+            raise JavaFailed(
+                f"Spark's Java process ended with code {java.process.returncode} as it started: {java.why()}"
+            )
+        if time.monotonic() > deadline:
+            raise JavaFailed(f"Spark's Java process does not answer after {_START_SECONDS:g} s: {java.why()}")
+        progress()
+        time.sleep(_LOOK_SECONDS)
+
+
+def _read_connection(data: bytes) -> tuple[int, str]:
+    """Port and secret, as Spark writes them."""
+    port, length = struct.unpack(">ii", data[:8])
+    return port, data[8 : 8 + length].decode()
+
+
+def _connect(java: JavaProcess, port: int, secret: str) -> Any:
+    """PySpark's own way to connect to a Java process that runs already."""
+    from py4j.protocol import Py4JError
+    from pyspark.java_gateway import launch_gateway
+
+    with _connecting, environment({"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}):
+        try:
+            return launch_gateway()  # type: ignore[no-untyped-call]
+        except (Py4JError, OSError) as error:
+            raise JavaFailed(f"Spark's Java process has gone as it started ({error}): {java.why()}") from None
+
+
+def _quieten_py4j() -> None:
+    """Py4J tells of each connection that it closes, and logs the traceback of each call that its dead Java does not answer to
+    the root logger; the error says it too."""
+    if logging.getLogger("py4j").level == logging.NOTSET:
+        logging.getLogger("py4j").setLevel(logging.WARNING)
+    root = logging.getLogger()
+    if _no_py4j not in root.filters:
+        root.addFilter(_no_py4j)
+
+
+def _no_py4j(record: logging.LogRecord) -> bool:
+    return f"{os.sep}py4j{os.sep}" not in record.pathname
+
+
+def is_secret(name: str) -> bool:
+    """Whether a setting's value is for nobody's eyes, by its name."""
+    return _SECRET.search(name) is not None
+
+
+@contextmanager
+def environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Environment variables of this process, for a while."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

@@ -1,0 +1,1 @@
+"""SparkSink: a batch bolt that brings rows into a table, each committed batch exactly once."""

@@ -1,0 +1,179 @@
+"""What an error on the way of a batch into the table means: try again, give the batch up, or nobody knows.
+
+Spark's errors come as a stack trace of Java; the classes in it decide, as they do for file systems
+(`stores.hadoop_errors`). The JVM is not asked: it may be what has died.
+Must not know: sessions, batches.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from typing import Final
+
+from squall_io.spark.manifest.claims import Superseded
+from squall_io.spark.manifest.commit import BatchConflict, BatchLost
+from squall_io.spark.manifest.files import FilesError, FilesRefused, FilesUnavailable
+from squall_io.spark.session.java import NotInstalled
+from squall_io.spark.session.jvm import JavaFailed
+from squall_io.spark.session.wishes import NoServer
+from squall_io.spark.stores.hadoop_errors import Thrown, causes_in, error_of
+from topology_api import SquallError
+
+__all__ = ["WRITE", "NotCommitted", "Verdict", "reason_of", "text_of", "verdict_on"]
+
+#: How an error of Spark Connect begins, "(java.io.EOFException) End of File": its trace may be missing.
+_CONNECT: Final = re.compile(r"\A\s*\(((?:[a-z][\w]*\.)+[A-Z][\w$]*)\) ")
+#: Where the classes live of what goes wrong with storage and the network.
+_OUTSIDE: Final = (
+    "java.io.",
+    "java.net.",
+    "java.nio.channels.",
+    "java.nio.file.",
+    "javax.net.",
+    "javax.security.sasl.",
+    *(f"org.apache.hadoop.{package}." for package in ("fs", "hdfs", "io.retry", "ipc", "net", "security")),
+)
+#: Of java.io only these are: its other classes say that an object, a text or a class is not what it should be.
+_OUTSIDE_IO: Final = frozenset(
+    f"java.io.{name}"
+    for name in (
+        "EOFException",
+        "FileNotFoundException",
+        "IOException",
+        "InterruptedIOException",
+        "SyncFailedException",
+        "UncheckedIOException",
+    )
+)
+#: And of java.net all but these.
+_NO_NETWORK: Final = frozenset({"java.net.MalformedURLException", "java.net.URISyntaxException"})
+#: What executors throw that do not have the driver's classes.
+_OTHER_CLASSES: Final = ("java.io.InvalidClassException", "java.io.StreamCorruptedException")
+#: What Spark says when those who worked for it are gone.
+_GONE: Final = re.compile(
+    r"ExecutorLostFailure|executor (?:driver )?(?:lost|exited)|FetchFailed|[Ss]topped SparkContext|shut ?down"
+    r"|UNAVAILABLE|RETRIES_EXCEEDED|SESSION_(?:NOT_FOUND|CHANGED|CLOSED)"
+)
+#: What gRPC says of calls that no second try makes right.
+_SENSELESS: Final = re.compile(
+    r"INVALID_ARGUMENT|UNAUTHENTICATED|PERMISSION_DENIED|UNIMPLEMENTED|RESOURCE_EXHAUSTED|OUT_OF_RANGE"
+)
+#: What gRPC says of a call to a Spark Connect server, among much else.
+_DETAILS: Final = re.compile(r'^\s*details = "(.+)"$', re.MULTILINE)
+#: Spark's own wrappings, which say nothing of the reason.
+_WRAPPING: Final = ("org.apache.spark.", "py4j.")
+#: What has failed, when it was the storage that a batch goes to.
+WRITE: Final = "Spark cannot write"
+_LONGEST: Final = 400
+
+
+class NotCommitted(SquallError):
+    """What a sink has to do outside was given up: a batch is not in the table, or the table was not opened."""
+
+
+class Verdict(Enum):
+    """What to do after an error."""
+
+    AGAIN = "again"
+    """Try again, for as long as it takes: something outside is away."""
+    REFUSED = "refused"
+    """Trying again is of no use until somebody changes something."""
+    UNKNOWN = "unknown"
+    """Try a few times."""
+
+
+def verdict_on(error: BaseException) -> Verdict:
+    """What an error means. Without end is waited only for storage that is away, and for a Spark that is."""
+    if isinstance(error, FilesUnavailable):
+        return Verdict.AGAIN
+    if isinstance(error, BatchLost):
+        # It may have been an accident; whoever deletes or hides the files of each batch goes on with it.
+        return Verdict.UNKNOWN
+    if isinstance(error, (FilesRefused, BatchConflict, Superseded, NotInstalled)):
+        return Verdict.REFUSED
+    if isinstance(error, (JavaFailed, NoServer, ConnectionError)):
+        return Verdict.AGAIN
+    if isinstance(error, SquallError):
+        # Files that are missing, or there already, are what no waiting explains.
+        return Verdict.UNKNOWN if isinstance(error, FilesError) else Verdict.REFUSED
+    module = type(error).__module__.partition(".")[0]
+    if module not in ("py4j", "pyspark", "grpc"):
+        return Verdict.UNKNOWN
+    meaning = _meaning(error)
+    if meaning is not None:
+        return verdict_on(meaning)
+    text = _trace_of(error)
+    if any(map(_is_no_storage, _causes_of(error))):
+        return Verdict.UNKNOWN
+    if module == "grpc":
+        return Verdict.UNKNOWN if _SENSELESS.search(text) else Verdict.AGAIN
+    # Py4J has an error without a trace where Java has not answered.
+    no_answer = type(error).__name__ in ("Py4JError", "Py4JNetworkError") and "Trace:" not in text
+    return Verdict.AGAIN if no_answer or _GONE.search(text) else Verdict.UNKNOWN
+
+
+def reason_of(error: BaseException, call: str = WRITE) -> str:
+    """An error in one line, for people. call: what has failed, when it was storage or the network."""
+    if isinstance(error, SquallError):
+        return str(error)
+    meaning = _meaning(error, call)
+    if meaning is not None:
+        return str(meaning)
+    causes = [cause for cause in _causes_of(error) if not cause.classes[0].startswith(_WRAPPING)]
+    if causes:
+        name = causes[-1].classes[0]
+        help_ = (
+            "; have its executors the same Spark and Java as this worker?" if name in _OTHER_CLASSES else ""
+        )
+        return _short(f"Spark: {causes[-1].message} ({_plain(name)})") + help_
+    text = text_of(error)
+    if details := _DETAILS.search(text):
+        return _short(f"Spark Connect: {details.group(1)}")
+    first = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    return _short(f"{type(error).__name__}: {first}" if first else type(error).__name__)
+
+
+def _meaning(error: BaseException, call: str = WRITE) -> FilesError | None:
+    """The error of a file system, or of the network, that made a Spark job fail; None: it was nothing of the kind."""
+    causes = _causes_of(error)
+    if any(map(_is_no_storage, causes)):
+        return None
+    outside = [cause for cause in causes if cause.classes[0].startswith(_OUTSIDE)]
+    return error_of(call, outside[::-1]) if outside else None
+
+
+def _causes_of(error: BaseException) -> list[Thrown]:
+    """The exceptions of Java that an error tells of, from the outermost to the innermost."""
+    return causes_in(_CONNECT.sub(r"\1: ", _trace_of(error)))
+
+
+def _is_no_storage(cause: Thrown) -> bool:
+    """Whether its class looks like one of storage or network, and is none."""
+    name = cause.classes[0]
+    return name in _NO_NETWORK or (name.startswith("java.io.") and name not in _OUTSIDE_IO)
+
+
+def text_of(error: BaseException) -> str:
+    """What an error says; "" when Java would have to be asked, and is gone."""
+    try:
+        return str(error)
+    except Exception:
+        return ""
+
+
+def _trace_of(error: BaseException) -> str:
+    """What an error says, with the trace of the JVM; without asking the JVM, if it can be had so."""
+    trace = getattr(error, "_stackTrace", None)
+    if isinstance(trace, str):
+        return trace
+    trace = getattr(error, "_stacktrace", None)  # Spark Connect's, without the first message
+    return f"{text_of(error)}\n{trace}" if isinstance(trace, str) else text_of(error)
+
+
+def _plain(name: str) -> str:
+    return name.rpartition(".")[2].rpartition("$")[2]
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."

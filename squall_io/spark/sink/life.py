@@ -1,0 +1,397 @@
+"""A sink's task as the owner of its seat in a table: opens the table, commits batches, tries again while something is away.
+
+A batch that was begun to be published may be in the table, whatever was answered: from then on it is never given up, since its
+tuples would be replayed and their rows be there twice. Before that, what no patience helps against ends it. A seat that was
+claimed for nobody, by a sweep that took this task for ended, is taken back.
+Must not know: tuples.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from logging import Logger
+from typing import TYPE_CHECKING, Final
+
+from squall_io.spark.manifest.claims import Superseded, require_owner, take_back, take_over
+from squall_io.spark.manifest.commit import BatchCommit, BatchConflict, BatchLost, Owner, is_data
+from squall_io.spark.manifest.envelopes import UnreadableRecord
+from squall_io.spark.manifest.files import FilesError
+from squall_io.spark.manifest.layout import BatchName, Seat
+from squall_io.spark.manifest.state import has_counted
+from squall_io.spark.manifest.sweep import delete_leftovers, sweep, sweep_gone
+from squall_io.spark.manifest.tables import ROWS, NumberedSchema, Table, agree_on_schema, open_table
+from squall_io.spark.manifest.upkeep import checkpoint_if_due
+from squall_io.spark.rows.schema import Schema
+from squall_io.spark.session.beat import Beat
+from squall_io.spark.session.jvm import JavaFailed
+from squall_io.spark.session.sessions import SessionLease, is_broken, shared_session
+from squall_io.spark.session.wishes import Wish
+from squall_io.spark.sink.errors import NotCommitted, Verdict, reason_of, verdict_on
+from squall_io.spark.sink.retries import STOPPED, Retries
+from squall_io.spark.sink.settings import SinkSettings
+from squall_io.spark.sink.writing import TableWriter, WriteAs
+from squall_io.spark.stores import Store, open_files
+from topology_api import Context
+
+if TYPE_CHECKING:
+    import pyarrow
+    from pyspark.sql import SparkSession
+
+__all__ = ["SinkLife"]
+
+#: Seconds for which the start tries to reach what is away, before the worker starts anew.
+START_SECONDS: Final = 30.0
+#: Batches of one task between two looks whether a checkpoint is due.
+_CHECKPOINT_EVERY: Final = 20
+
+
+@dataclass
+class _Batch:
+    """A batch on its way."""
+
+    name: BatchName
+    rows: int
+    #: Spark's jobs for it so far.
+    attempts: int = 0
+    #: What goes on after Spark has written it; None: Spark has not.
+    commit: BatchCommit | None = None
+    #: Its entry may be in the table.
+    in_doubt: bool = False
+
+
+class SinkLife:
+    """What one task of a sink has outside. `open` first; all of it is called in the task's thread."""
+
+    def __init__(self, settings: SinkSettings, context: Context, at: Callable[[str], None]) -> None:
+        self._settings = settings
+        self._context = context
+        self._log: Logger = context.log
+        self._progress = context.progress
+        self._at = at
+        self._seat = Seat.of(context.topology_id, context.component, context.index)
+        self._whose = f"{socket.gethostname()}, process {os.getpid()}"
+        self._lease: SessionLease | None = None
+        self._files: Store | None = None
+        self._agreed: NumberedSchema | None = None
+        self._owner: Owner | None = None
+        self._writer: TableWriter | None = None
+        #: The session that `_files` and `_writer` were made with.
+        self._session: SparkSession | None = None
+        #: A call has failed: it is to be seen whether the session still works.
+        self._suspect = False
+        #: Our epoch is over: the seat is to be taken back, if it is nobody's.
+        self._ended = False
+        self._superseded: Superseded | None = None
+        self._token = secrets.token_hex(8)
+        self._number = 0
+        self._retries: Retries | None = None
+
+    @property
+    def schema(self) -> Schema:
+        """The table's schema, with which rows are written."""
+        assert self._agreed is not None
+        return self._agreed.schema
+
+    @property
+    def trouble(self) -> float:
+        """Seconds for which the batch in hand has been waiting for something that is away; 0: nothing is."""
+        retries = self._retries
+        return 0.0 if retries is None else retries.trouble
+
+    # Opening.
+
+    def open(self) -> None:
+        """Start Spark, open the table, take the seat over and clear up after its last owner.
+
+        `NotCommitted`: what is away is away for too long. A mistake comes as it is: `TableMismatch`, `FilesRefused`, ...
+        """
+        try:
+            retries = self._new_retries(f"the table {self._settings.path} cannot be opened", START_SECONDS)
+            for step, doing in (
+                (self._borrow, "Spark starts"),
+                (self._reach, "the table is opened"),
+                (self._agree, "the table is opened"),
+                (self._take_over, "the table is opened"),
+                (self._sweep, "what was left is deleted"),
+                (self._warm_up, "Spark's first write"),
+            ):
+                self._progress(doing)
+                self._insist(step, retries)
+            retries.succeeded(f"the table {self._settings.path} is open")
+            self._progress("")
+        except BaseException:
+            self.close()
+            raise
+
+    def _insist(self, step: Callable[[], None], retries: Retries) -> None:
+        """Take a step of the opening, again and again if need be."""
+        while True:
+            try:
+                with Beat(self._progress):
+                    self._mend()
+                    step()
+                return
+            except Exception as error:
+                never_was = self._lease is None and isinstance(error, JavaFailed)
+                if never_was or verdict_on(error) is Verdict.REFUSED:
+                    raise
+                self._suspect = True
+                retries.failed(error)
+
+    def _borrow(self) -> None:
+        """Get a session."""
+        settings = self._settings
+        self._lease = shared_session(settings.master, settings.conf, self._log, self._progress)
+
+    def _reach(self) -> None:
+        """Open the file system."""
+        self._at("open")
+        assert self._lease is not None
+        session = self._lease.session
+        self._files = open_files(self._settings.path, session=session, conf=self._settings.conf)
+        self._session = session
+
+    def _agree(self) -> None:
+        """Make the table, or see that it is the one that is meant."""
+        self._at("table")
+        settings = self._settings
+        open_table(self._store, Table(ROWS, settings.file_format, settings.partition_by))
+        self._agreed = agree_on_schema(self._store, settings.schema)
+
+    def _take_over(self) -> None:
+        """Become the owner of the seat."""
+        self._at("claim")
+        context = self._context
+        epoch = take_over(self._store, self._seat, context.incarnation, self._whose, time.time())
+        self._owner = Owner(
+            self._seat,
+            epoch,
+            context.topology,
+            context.topology_id,
+            context.component,
+            context.incarnation,
+        )
+
+    def _sweep(self) -> None:
+        """Delete what earlier owners have left."""
+        self._at("sweep")
+        context, owner = self._context, self._own
+        swept = sweep(self._store, self._seat, owner.epoch)
+        swept += sweep_gone(
+            self._store, self._seat, context.parallelism, context.incarnation, self._whose, time.time()
+        )
+        if swept:
+            self._log.info("deleted %d files of batches that were never committed", swept)
+
+    def _warm_up(self) -> None:
+        """Have Spark write a row that nobody gets: a session's first write takes seconds."""
+        self._at("warm")
+        name = BatchName(self._seat, self._own.epoch, 0)
+        writer = self._make_writer()
+        started = time.monotonic()
+        writer.warm_up(f"{self._store.root}/{name.attempt(1)}")
+        self._require_found(name)
+        self._store.delete(name.staging)
+        self._writer = writer
+        self._log.info(
+            "writes to %s, epoch %d of %s (Spark's first write took %.1f s)",
+            self._store.root,
+            self._own.epoch,
+            self._seat,
+            time.monotonic() - started,
+        )
+
+    def _require_found(self, name: BatchName) -> None:
+        """See to it that what Spark has just written is found here; `NotCommitted`, or `Superseded` if a new owner swept it."""
+        folder = name.attempt(1)
+        if any(is_data(status, len(folder) + 1) for status in self._store.walk(folder)):
+            return
+        require_owner(self._store, self._seat, self._own.epoch)
+        master = Wish.of(self._settings.master, self._settings.conf).place
+        raise NotCommitted(
+            f"Spark (master {master}) has written a row to {self._store.root}/{folder}, it says, and no file of it is there:"
+            " Spark's executors write to another file system than this worker's, or to other places in it. Give a path that all"
+            " hosts share (hdfs://...), or a master local[N]; and no output committer of your own in conf"
+        )
+
+    # Committing.
+
+    def commit(self, rows: pyarrow.Table) -> BatchCommit:
+        """Bring rows into the table as one batch; its commit, to be tidied up after when the tuples are acked.
+
+        `Superseded`; `NotCommitted`: the batch is not there.
+        """
+        if self._superseded is not None:
+            raise self._superseded
+        self._number += 1
+        batch = _Batch(BatchName(self._seat, self._own.epoch, self._number), rows.num_rows)
+        retries = self._new_retries(f"batch {batch.name} of {batch.rows} rows is not in {self._store.root}")
+        self._retries = retries
+        try:
+            while True:
+                try:
+                    with Beat(self._progress):
+                        commit = self._try(batch, rows)
+                    retries.succeeded(f"batch {batch.name} is in {self._store.root}")
+                    return commit
+                except Superseded as error:
+                    if self._ended:  # and it cannot be taken back
+                        self._superseded = error
+                        self._log.error("%s", error)
+                        raise
+                    self._ended = True
+                except Exception as error:
+                    self._suspect = True
+                    if isinstance(error, BatchLost):
+                        batch.commit = None
+                    hopeless = isinstance(error, (BatchConflict, UnreadableRecord))
+                    retries.failed(error, in_doubt=batch.in_doubt and not hopeless)
+        except NotCommitted:
+            if not batch.in_doubt:
+                self._drop(batch)
+            raise
+        finally:
+            self._retries = None
+
+    def tidy(self, commit: BatchCommit) -> None:
+        """Delete what a batch has left in its staging folder, and make a checkpoint if one is due.
+
+        What goes wrong is logged: the batch counts, and the next owner clears up.
+        """
+        try:
+            with Beat(self._progress):
+                commit.clear()
+                if self._number % _CHECKPOINT_EVERY == 0:
+                    self._at("checkpoint")
+                    checkpoint_if_due(self._store)
+        except Exception as error:
+            self._suspect = True
+            self._log.warning(
+                "batch %s is committed; clearing up after it: %s", commit.name, reason_of(error)
+            )
+
+    def close(self) -> None:
+        """Give everything back. May be called twice."""
+        files, self._files = self._files, None
+        lease, self._lease = self._lease, None
+        writer, self._writer = self._writer, None
+        self._session = None
+        try:
+            if writer is not None:
+                writer.close()
+            if files is not None:
+                files.close()
+        finally:
+            if lease is not None:
+                lease.release()
+
+    def _try(self, batch: _Batch, rows: pyarrow.Table) -> BatchCommit:
+        """Go on with a batch where it is."""
+        self._mend()
+        if self._ended:
+            self._take_back(batch)
+        if batch.name.epoch != self._own.epoch and self._counts_or_is_anew(batch):
+            assert batch.commit is not None
+            batch.commit.files = self._store
+            return batch.commit
+        if batch.commit is None:
+            batch.attempts += 1
+            self._at("write")
+            assert self._writer is not None and self._agreed is not None
+            self._writer.write(rows, f"{self._store.root}/{batch.name.attempt(batch.attempts)}")
+            batch.commit = BatchCommit(
+                self._store,
+                self._own,
+                batch.name,
+                batch.rows,
+                self._agreed.number,
+                attempt=batch.attempts,
+                at=lambda step: self._step(batch, step),
+            )
+        batch.commit.files = self._store  # which may be another one since the last try
+        batch.commit.run()
+        return batch.commit
+
+    def _step(self, batch: _Batch, step: str) -> None:
+        if self._context.stopped and not batch.in_doubt:  # its tuples have failed, and are emitted again
+            raise NotCommitted(STOPPED)
+        batch.in_doubt |= step == "publish"
+        self._at(step)
+
+    def _take_back(self, batch: _Batch) -> None:
+        """Become the owner of the seat anew, in the next epoch; `Superseded`: another task is it."""
+        self._step(batch, "claim")
+        context, ended = self._context, self._own.epoch
+        epoch = take_back(
+            self._store, self._seat, ended, context.incarnation, self._whose, time.time(), self._token
+        )
+        self._owner = replace(self._own, epoch=epoch)
+        self._number = 0
+        self._ended = False
+        self._log.warning(
+            "epoch %d of %s was ended, as if this task were gone (squall table --sweep, which takes for ended what has written"
+            " nothing for --older-than seconds); it goes on in epoch %d",
+            ended,
+            self._seat,
+            epoch,
+        )
+
+    def _counts_or_is_anew(self, batch: _Batch) -> bool:
+        """Whether a batch of an epoch of ours that is over counts; if not, it is a batch of this epoch now, to be written."""
+        if batch.in_doubt and has_counted(self._store, batch.name):
+            return True
+        batch.in_doubt = False
+        self._step(batch, "sweep")
+        sweep(self._store, self._seat, self._own.epoch)
+        self._number += 1
+        batch.name = BatchName(self._seat, self._own.epoch, self._number)
+        batch.attempts = 0
+        batch.commit = None
+        return False
+
+    def _drop(self, batch: _Batch) -> None:
+        """Delete what there is of a batch that was given up, as far as that is possible now."""
+        with suppress(FilesError):
+            delete_leftovers(self._store, batch.name, ())
+
+    def _mend(self) -> None:
+        """After a failure: see whether the sessions work, and get others if not."""
+        if not self._suspect or self._lease is None:
+            return
+        session, writer = self._session, self._writer
+        if session is not None and (self._lease.session is not session or is_broken(session)):
+            self._lease.renew(session)
+            if self._files is not None:
+                self._files.close()
+            self._reach()
+        elif writer is None or not is_broken(writer.session):
+            writer = None
+        if writer is not None:
+            writer.close()
+            self._writer = self._make_writer()
+        self._suspect = False
+
+    def _make_writer(self) -> TableWriter:
+        assert self._lease is not None
+        settings = self._settings
+        write_as = WriteAs(settings.file_format, settings.partition_by, settings.compression)
+        return TableWriter(self._lease.session, self.schema, write_as)
+
+    def _new_retries(self, what: str, limit: float | None = None) -> Retries:
+        return Retries(what, self._log, self._progress, limit, lambda: self._context.stopped)
+
+    @property
+    def _store(self) -> Store:
+        assert self._files is not None
+        return self._files
+
+    @property
+    def _own(self) -> Owner:
+        assert self._owner is not None
+        return self._owner

@@ -1,0 +1,158 @@
+"""What a SparkSink is told by its arguments, and all that is wrong with them: known where the topology is built, without Spark.
+
+Must not know: sessions, file systems, tuples.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from squall_io.spark.rows.formats import format_problems
+from squall_io.spark.rows.schema import Schema, SchemaError, parse_schema
+from squall_io.spark.session.places import place_problems, settings_in
+from squall_io.spark.session.wishes import Wish, wish_problem
+from squall_io.spark.stores.paths import InvalidPath, check_table_path
+from topology_api import Fields, InvalidConfig
+from topology_api.values import MAX_SECONDS, number_problem
+from topology_api.wording import listed, nearest, shown, typed
+
+__all__ = ["SinkSettings", "missing_fields", "settings_of"]
+
+LARGEST_BATCH: Final = 10_000_000
+
+
+@dataclass(frozen=True)
+class SinkSettings:
+    """Arguments that were found right."""
+
+    path: str
+    schema: Schema
+    file_format: str
+    partition_by: tuple[str, ...]
+    compression: str | None
+    master: str | None
+    conf: Mapping[str, str]
+
+
+def settings_of(
+    path: object,
+    schema: object,
+    file_format: object,
+    partition_by: object,
+    batch_size: object,
+    batch_interval: object,
+    master: object,
+    conf: object,
+    compression: object,
+) -> SinkSettings:
+    """The settings that the arguments make; `InvalidConfig` names everything that is wrong with them."""
+    problems: list[str] = []
+    where = _path_of(path, problems)
+    parsed = _schema_of(schema, problems)
+    by = _names_of(partition_by, problems)
+    if parsed is not None:
+        problems += format_problems(parsed, file_format, by, compression)
+    problems += _batch_problems(batch_size, batch_interval)
+    settings = _conf_of(conf, problems)
+    if master is None or isinstance(master, str):
+        problems += place_problems(master, settings, writes=[where] if where else [])
+    else:
+        problems.append(f"master is {typed(master)}: give it as Spark takes it, 'local[2]'")
+    if problems or parsed is None:
+        raise InvalidConfig(problems, f"a SparkSink to {shown(path)}")
+    by = tuple(column.name for name in by if (column := parsed.column(name)) is not None)
+    return SinkSettings(
+        where,
+        parsed,
+        str(file_format),
+        by,
+        None if compression is None else str(compression),
+        master if isinstance(master, str) else None,
+        settings,
+    )
+
+
+def missing_fields(schema: Schema, inputs: Mapping[tuple[str, str], Fields]) -> Iterator[str]:
+    """What streams lack of the schema's columns, a sentence each."""
+    for (component, stream), fields in inputs.items():
+        missing = [name for name in schema.names if name not in fields]
+        if missing:
+            near = nearest(missing[0], fields)
+            yield (
+                f"its schema names {listed(missing)}, which the tuples of {component!r}, stream {stream!r}, do not have: their"
+                f" fields are {listed(fields)}{near}"
+            )
+
+
+def neighbour_problems(own: SinkSettings, earlier: Mapping[str, SinkSettings]) -> Iterator[str]:
+    """Why a sink cannot be in one topology with sinks that were declared before it, a sentence each."""
+    from squall_io.spark.results.reprocess import overlap  # here: it brings much that no sink needs
+
+    for component, other in earlier.items():
+        wishes = Wish.of(other.master, other.conf), Wish.of(own.master, own.conf)
+        if wish_problem(*wishes) is not None:
+            yield (
+                f"it wants {wishes[1]}, and {component!r} wants {wishes[0]}: a worker has one Spark session, and both may come"
+                " to one worker, so give them the same master and conf"
+            )
+        table, others = (own.file_format, own.partition_by), (other.file_format, other.partition_by)
+        if own.path == other.path:
+            if table != others:
+                yield f"{component!r} writes to {own.path} as well, with another format or partition_by; give another path"
+        elif (problem := overlap(own.path, other.path)) is not None and "lies in" in problem:
+            yield f"its table and that of {component!r} are in each other's way: {problem}; give another path"
+
+
+def _path_of(path: object, problems: list[str]) -> str:
+    if not isinstance(path, (str, os.PathLike)):
+        problems.append(
+            f"path is {typed(path)}: give the table's path as text, 'hdfs://host:9000/warehouse/counts'"
+        )
+        return ""
+    try:
+        return check_table_path(path)
+    except InvalidPath as problem:
+        problems.append(str(problem))
+        return ""
+
+
+def _schema_of(schema: object, problems: list[str]) -> Schema | None:
+    if not isinstance(schema, str):
+        problems.append(f"schema is {typed(schema)}: give Spark's DDL text, 'word string, count bigint'")
+        return None
+    try:
+        return parse_schema(schema)
+    except SchemaError as problem:
+        problems.append(f"schema: {problem}")
+        return None
+
+
+def _names_of(names: object, problems: list[str]) -> tuple[str, ...]:
+    if isinstance(names, str):
+        return (names,)
+    if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
+        problems.append(f"partition_by is {typed(names)}: give a list of the schema's names")
+        return ()
+    return tuple(names)
+
+
+def _batch_problems(size: object, interval: object) -> Iterator[str]:
+    if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= LARGEST_BATCH:
+        yield f"batch_size is {typed(size)}: give a number of rows, at least 1 and at most {LARGEST_BATCH}"
+    problem = number_problem(interval, 0, MAX_SECONDS, "seconds", above=True)
+    if problem is not None:
+        yield f"batch_interval {problem}"
+
+
+def _conf_of(conf: object, problems: list[str]) -> dict[str, str]:
+    if conf is None:
+        return {}
+    if not isinstance(conf, Mapping):
+        problems.append(
+            f"conf is {typed(conf)}: give Spark's settings as a dict, {{'spark.executor.memory': '2g'}}"
+        )
+        return {}
+    return settings_in(conf, problems)

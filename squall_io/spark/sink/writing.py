@@ -1,0 +1,119 @@
+"""Spark writes a batch: an Arrow table goes to a folder, in the table's format and partitions.
+
+Measured with local[2], 100,000 rows of three columns to local files: 277 ms as `createDataFrame(table).write` comes, which
+takes the rows through the driver and writes two files; 133 ms with one Arrow batch that goes straight to one task, and one
+file (`WRITE_CONF`).
+Must not know: manifests, topologies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from squall_io.spark.rows.formats import write_options
+from squall_io.spark.rows.schema import Schema
+from squall_io.spark.stores.gateway import is_classic
+
+if TYPE_CHECKING:
+    import pyarrow
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
+
+__all__ = ["TableWriter", "WriteAs", "writing_session"]
+
+#: Rows of a file; of Spark's own kind and of Squall's.
+_ROWS_OF_A_FILE: Final = 250_000
+#: What the session that writes has besides the user's settings. It is one of its own (`newSession`), so that a session that the
+#: user made keeps its own.
+WRITE_CONF: Final = {
+    # One Arrow batch is one task and one file: small files are what HDFS is worst at. A huge batch is several.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": str(_ROWS_OF_A_FILE),
+    "spark.sql.execution.arrow.localRelationThreshold": "0",
+    "spark.sql.session.timeZone": "UTC",
+    # Dates and times are written as what they are, whatever their century.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInWrite": "CORRECTED",
+    # Of Hadoop: see sessions.DEFAULTS.
+    "mapreduce.fileoutputcommitter.algorithm.version": "2",
+    "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+    "dfs.client.block.write.locateFollowingBlock.initial.delay.ms": "10",
+}
+#: And with Spark Connect: rows of up to so many bytes go with the call that writes them, and it takes 128 MiB. Those that are
+#: sent before, which is Spark's way beyond 1 MiB, a server keeps until the session's end.
+CONNECT_CONF: Final = {"spark.sql.session.localRelationCacheThreshold": str(64 << 20)}
+
+
+@dataclass(frozen=True)
+class WriteAs:
+    """How a table's files are written."""
+
+    file_format: str
+    partition_by: Sequence[str]
+    compression: str | None
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        """Spark's options."""
+        return write_options(self.file_format, self.compression)
+
+
+def writing_session(session: SparkSession) -> SparkSession:
+    """A session of the same driver to write with."""
+    if is_classic(session):
+        own, conf = session.newSession(), WRITE_CONF
+    else:
+        from squall_io.spark.session.connect import copied
+
+        own, conf = copied(session), {**WRITE_CONF, **CONNECT_CONF}
+    for name, value in conf.items():
+        own.conf.set(name, value)
+    return own
+
+
+class TableWriter:
+    """Writes batches with one session of its own, until it is closed."""
+
+    def __init__(self, session: SparkSession, schema: Schema, write_as: WriteAs) -> None:
+        self.session = writing_session(session)
+        self._write_as = write_as
+        self._columns = schema
+        self._schema = self._spark_schema(schema)
+
+    def write(self, rows: pyarrow.Table, folder: str) -> None:
+        """Write rows to a folder, by its whole path; what is there is replaced."""
+        self._save(rows, self._schema, folder)
+
+    def close(self) -> None:
+        """End the session, which a server would keep for an hour."""
+        if not is_classic(self.session):
+            from squall_io.spark.session.connect import discard
+
+            discard(self.session)
+
+    def warm_up(self, folder: str) -> None:
+        """Write a row of nulls: a session's first write takes seconds, of loading classes."""
+        import pyarrow
+
+        from squall_io.spark.rows.arrow import arrow_schema
+
+        loose = Schema(tuple(replace(column, nullable=True) for column in self._columns.columns))
+        schema = arrow_schema(loose)
+        row = pyarrow.table([pyarrow.nulls(1, field.type) for field in schema], schema=schema)
+        self._save(row, self._spark_schema(loose), folder)
+
+    def _save(self, rows: pyarrow.Table, schema: StructType, folder: str) -> None:
+        frame = self.session.createDataFrame(rows, schema)
+        if not is_classic(self.session):  # a server makes as many parts as it has processors
+            frame = frame.coalesce(-(-rows.num_rows // _ROWS_OF_A_FILE))
+        writer = frame.write.mode("overwrite").format(self._write_as.file_format)
+        writer = writer.options(**self._write_as.options)
+        if self._write_as.partition_by:
+            writer = writer.partitionBy(*self._write_as.partition_by)
+        writer.save(folder)
+
+    def _spark_schema(self, schema: Schema) -> StructType:
+        """A schema as Spark has it."""
+        return self.session.createDataFrame([], str(schema)).schema

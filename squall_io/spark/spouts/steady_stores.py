@@ -1,0 +1,172 @@
+"""Stores for tasks that read for months: all of a process share one small JVM, and get another one when it has died.
+
+A task that only reads needs no Spark, only Hadoop's client; so it has no part in the session that a sink in the same worker may
+have, nor in its settings.
+Must not know: what files hold, spouts.
+"""
+
+from __future__ import annotations
+
+import builtins
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from squall_io.spark.manifest.files import Files, FileStatus, FilesUnavailable
+from squall_io.spark.stores import WEBHDFS, Store, check_path, open_files
+from squall_io.spark.stores.paths import LOCAL, scheme_of
+
+if TYPE_CHECKING:
+    from squall_io.spark.stores.gateway import Jvm
+
+_Result = TypeVar("_Result")
+_Key = tuple[tuple[str, str], ...]
+
+
+@dataclass
+class _Shared:
+    """A JVM of this process, and how many stores use it."""
+
+    jvm: Jvm
+    users: int = 0
+
+
+_lock: Final = threading.Lock()
+#: By the settings that they were started with.
+_shared: Final[dict[_Key, _Shared]] = {}
+
+
+def open_steady(path: str, conf: Mapping[str, str]) -> Store:
+    """The store at a path, which goes on after the end of its JVM; what `open_files` raises."""
+    scheme = scheme_of(check_path(path))
+    if scheme == LOCAL or (scheme == "hdfs" and WEBHDFS in conf):
+        return open_files(path, conf=conf)
+    return SteadyStore(path, conf)
+
+
+def _borrow(conf: Mapping[str, str]) -> _Shared:
+    """The JVM for these settings, started if there is none that lives."""
+    from squall_io.spark.stores.gateway import Jvm
+
+    key = tuple(sorted(conf.items()))
+    with _lock:
+        shared = _shared.get(key)
+        if shared is None or _has_ended(shared.jvm):
+            shared = _shared[key] = _Shared(Jvm.own(conf))
+        shared.users += 1
+        return shared
+
+
+def _give_back(shared: _Shared) -> None:
+    """One store less uses it; the last one ends it."""
+    with _lock:
+        shared.users -= 1
+        if shared.users:
+            return
+        for key, each in list(_shared.items()):
+            if each is shared:
+                del _shared[key]
+        shared.jvm.close()
+
+
+def _has_ended(jvm: Jvm) -> bool:
+    return jvm.gateway.proc.poll() is not None
+
+
+class SteadyStore:
+    """`Files` by Hadoop's client in the shared JVM; when that has died, the next call is made to a new one."""
+
+    def __init__(self, path: str, conf: Mapping[str, str]) -> None:
+        self._path = path
+        self._conf = dict(conf)
+        self._lock = threading.Lock()
+        self._shared: _Shared | None = None
+        self._store: Store | None = None
+        self._closed = False
+        self._opened()
+
+    @property
+    def root(self) -> str:
+        """The whole path."""
+        return check_path(self._path)
+
+    def list(self, folder: str) -> builtins.list[FileStatus]:
+        """What lies in a folder, by name."""
+        return self._call(lambda files: files.list(folder))
+
+    def walk(self, folder: str) -> builtins.list[FileStatus]:
+        """What lies in a folder and below it, by path."""
+        return self._call(lambda files: files.walk(folder))
+
+    def exists(self, path: str) -> bool:
+        """Whether there is such a file or folder."""
+        return self._call(lambda files: files.exists(path))
+
+    def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
+        """A file's bytes."""
+        return self._call(lambda files: files.read(path, offset, length))
+
+    def digest(self, path: str) -> str:
+        """`sha256:<hex>` of a file's bytes."""
+        return self._call(lambda files: files.digest(path))
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        """Make a file, unless there is one."""
+        return self._call(lambda files: files.put_if_absent(path, data))
+
+    def replace(self, path: str, data: bytes) -> None:
+        """Make a file, or replace the one that is there."""
+        self._call(lambda files: files.replace(path, data))
+
+    def move_if_absent(self, source: str, target: str) -> bool:
+        """Rename a file, unless there is one of the new name."""
+        return self._call(lambda files: files.move_if_absent(source, target))
+
+    def delete(self, path: str) -> None:
+        """Delete a file, or a folder with all that it holds."""
+        self._call(lambda files: files.delete(path))
+
+    def close(self) -> None:
+        """Give the JVM back."""
+        with self._lock:
+            self._closed = True
+            self._drop()
+
+    def __enter__(self) -> SteadyStore:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
+
+    def _call(self, call: Callable[[Files], _Result]) -> _Result:
+        try:
+            return call(self._opened())
+        except FilesUnavailable:
+            with self._lock:
+                if self._shared is not None and _has_ended(self._shared.jvm):
+                    self._drop()
+            raise
+
+    def _opened(self) -> Store:
+        with self._lock:
+            if self._closed:
+                raise FilesUnavailable(f"cannot ask {self._path}: it was closed")
+            if self._store is None:
+                self._shared = _borrow(self._conf)
+                try:
+                    self._store = open_files(self._path, jvm=self._shared.jvm.lent(), conf=self._conf)
+                except BaseException:
+                    self._drop()
+                    raise
+            return self._store
+
+    def _drop(self) -> None:
+        store, self._store = self._store, None
+        shared, self._shared = self._shared, None
+        if store is not None:
+            with suppress(Exception):  # its JVM may be gone, in any state
+                store.close()
+        if shared is not None:
+            _give_back(shared)

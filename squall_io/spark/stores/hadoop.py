@@ -1,0 +1,161 @@
+"""`Files` by Hadoop's client in a JVM: HDFS, and whatever else Spark can reach.
+
+Renames are those of `FileContext`, without and with OVERWRITE, which HDFS does in one step. (`FileSystem.rename` would move a
+file *into* a folder of the target's name, and does not say why it did nothing.)
+Must not know: what files hold, how the JVM was started.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from typing import Any, Final
+
+from squall_io.spark.manifest.files import FileMissing, FilesRefused, FileStatus
+from squall_io.spark.stores.gateway import Jvm
+from squall_io.spark.stores.java_calls import told
+from squall_io.spark.stores.paths import authority_of, folder_of, scheme_of
+from squall_io.spark.stores.renaming import RenamingFiles
+from squall_io.spark.stores.statuses import decode_statuses
+
+#: Bytes cross to Python as text: so many at once, whatever a file's size.
+_SLICE: Final = 1 << 20
+
+
+class HadoopFiles(RenamingFiles):
+    """The file system that Hadoop has at a table's path. `read_only`: why nothing may be written to it."""
+
+    def __init__(self, path: str, jvm: Jvm, *, read_only: str | None = None) -> None:
+        super().__init__(path)
+        self._jvm = jvm
+        self._read_only = read_only
+        with self._told("open", ""):
+            # Each name that is asked for is a question to the JVM, each part of it one.
+            java = jvm.java
+            hadoop = java.org.apache.hadoop
+            self._path = hadoop.fs.Path
+            self._digests = java.org.apache.commons.codec.digest.DigestUtils
+            self._writable = hadoop.io.Writable
+            self._writables = hadoop.io.WritableUtils
+            self._copy = java.java.lang.System.arraycopy
+            self._require_host()
+            uri = self._at("").toUri()
+            self._context = hadoop.fs.FileContext.getFileContext(uri, jvm.configuration)
+            option = hadoop.fs.Options.Rename
+            self._plain = jvm.gateway.new_array(option, 0)
+            self._over = jvm.gateway.new_array(option, 1)
+            self._over[0] = option.OVERWRITE
+            # An instance of our own: those that Hadoop shares have the settings of whoever came first. The last thing that may
+            # fail here, since Hadoop keeps it until it is closed.
+            self._system = hadoop.fs.FileSystem.newInstance(uri, jvm.configuration)
+
+    def list(self, folder: str) -> builtins.list[FileStatus]:
+        """What lies in a folder, by name."""
+        try:
+            with self._told("list", folder):
+                statuses = self._statuses(folder, self._system.listStatus(self._at(folder)))
+                name = (folder or self._root).rpartition("/")[2]
+                if len(statuses) == 1 and statuses[0].name == name:
+                    self._require_folder(folder)  # it may be a file, which Hadoop lists as being in itself
+        except FileMissing:
+            return []
+        return statuses
+
+    def exists(self, path: str) -> bool:
+        """Whether there is such a file or folder."""
+        with self._told("look for", path):
+            return bool(self._system.exists(self._at(path)))
+
+    def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
+        """A file's bytes."""
+        with self._told("read", path), self._opened(path) as stream:
+            if offset and stream.skip(offset) < offset:  # a file system may skip less for no reason
+                if offset >= self._system.getFileStatus(self._at(path)).getLen():
+                    return b""
+                stream.seek(offset)
+            slices = []
+            left = length
+            while left is None or left > 0:
+                wanted = _SLICE if left is None else min(left, _SLICE)
+                slices.append(bytes(stream.readNBytes(wanted)))
+                if len(slices[-1]) < wanted:
+                    break
+                left = None if left is None else left - wanted
+            return b"".join(slices)
+
+    def digest(self, path: str) -> str:
+        """`sha256:<hex>` of a file's bytes, which stay in the JVM."""
+        with self._told("read", path), self._opened(path) as stream:
+            return f"sha256:{self._digests.sha256Hex(stream)}"
+
+    def delete(self, path: str) -> None:
+        """Delete a file, or a folder with all that it holds."""
+        with self._told("delete", path):
+            self._require_writable()
+            self._system.delete(self._at(path), True)
+
+    def close(self) -> None:
+        """End the connections, and the JVM if it is our own."""
+        with suppress(Exception):  # the JVM may be gone already, in any state
+            self._system.close()
+        self._jvm.close()
+
+    def _at(self, path: str) -> Any:
+        return self._path(f"{self._root}/{path}" if path else self._root)
+
+    def _statuses(self, folder: str, found: Any) -> builtins.list[FileStatus]:
+        """Java's array of statuses, in Python."""
+        number = len(found)
+        writables = self._jvm.gateway.new_array(self._writable, number)
+        self._copy(found, 0, writables, 0, number)  # py4j wants the very type of a parameter
+        return decode_statuses(folder, self._writables.toByteArray(writables), number)
+
+    @contextmanager
+    def _opened(self, path: str) -> Iterator[Any]:
+        stream = self._system.open(self._at(path))
+        try:
+            yield stream
+        finally:
+            with suppress(Exception):  # what was read was read
+                stream.close()
+
+    def _require_writable(self) -> None:
+        if self._read_only is not None:
+            raise FilesRefused(f"cannot write to {self._root}: {self._read_only}")
+
+    def _require_folder(self, folder: str) -> None:
+        if not self._system.getFileStatus(self._at(folder)).isDirectory():
+            raise FilesRefused(f"{self._what('list', folder)}: it is a file; give another path")
+
+    def _require_host(self) -> None:
+        """See to it that the path names a host, or that Hadoop's configuration does."""
+        default = str(self._jvm.configuration.get("fs.defaultFS"))
+        scheme = scheme_of(self._root)
+        if authority_of(self._root) == "" and scheme != scheme_of(default):
+            raise FilesRefused(
+                f"cannot open {self._root}: it names no host, and Hadoop's own file system here (fs.defaultFS) is"
+                f" {default}; write {scheme}://host:port{folder_of(self._root)}, or set spark.hadoop.fs.defaultFS"
+            )
+
+    def _write(self, path: str, data: bytes) -> None:
+        with self._told("write", path):
+            self._require_writable()
+            stream = self._system.create(self._at(path), True)
+            try:
+                stream.write(bytearray(data))
+            finally:
+                stream.close()
+
+    def _rename(self, source: str, target: str, over: bool) -> None:
+        with self._told("rename", source, f" to {self._root}/{target}"):
+            self._require_writable()
+            self._context.rename(self._at(source), self._at(target), self._over if over else self._plain)
+
+    def _make_folder(self, path: str) -> None:
+        with self._told("make folder", path):
+            self._system.mkdirs(self._at(path))
+
+    def _told(self, call: str, path: str, rest: str = "") -> AbstractContextManager[None]:
+        """Turn what Java says into the errors of `Files`."""
+        return told(self._what(call, path) + rest)

@@ -1,0 +1,140 @@
+"""What Hadoop's errors mean: a table of its exception classes, for the Java client and for WebHDFS.
+
+Classes decide; texts are for people. What is not in the table may pass by itself: `FilesUnavailable`.
+Must not know: how an exception came here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from squall_io.spark.manifest.files import FileMissing, FilesError, FilesRefused, FilesUnavailable
+
+
+class FileTaken(FilesError):
+    """There is something of that name already. Stores turn it into their answer."""
+
+
+@dataclass(frozen=True)
+class Thrown:
+    """An exception of Java, without its causes."""
+
+    classes: Sequence[str]
+    """The full name of its class, then those of the classes above it."""
+    message: str
+
+
+_PERMISSION: Final = "give the worker's user (HADOOP_USER_NAME) permission on this folder, or another path"
+_NO_HOST: Final = "is the host's name right?"
+_QUOTA: Final = "the quota of a folder above is used up"
+_FILE_ABOVE: Final = "a file lies where a folder must be; give another path"
+_NAME: Final = "give another path"
+_LOCALE: Final = (
+    "if it has letters beyond ASCII, the Java of this Spark was started in a locale without them: start it with"
+    " LC_ALL=C.UTF-8"
+)
+_UP: Final = "is HDFS running there, and are host and port right?"
+_SLOW: Final = "it has not answered in time"
+_SIGN_IN: Final = "this cluster wants a sign-in that the worker has not made"
+
+#: By class: what it means, and what helps.
+_KNOWN: Final[dict[str, tuple[type[FilesError], str]]] = {
+    "java.io.FileNotFoundException": (FileMissing, ""),
+    "java.nio.file.NoSuchFileException": (FileMissing, ""),
+    "org.apache.hadoop.fs.FileAlreadyExistsException": (FileTaken, ""),
+    "java.nio.file.FileAlreadyExistsException": (FileTaken, ""),
+    "org.apache.hadoop.fs.permission.AccessControlException": (FilesRefused, _PERMISSION),
+    "org.apache.hadoop.security.AccessControlException": (FilesRefused, _PERMISSION),
+    "java.nio.file.AccessDeniedException": (FilesRefused, _PERMISSION),
+    "java.nio.file.InvalidPathException": (FilesRefused, _LOCALE),
+    "java.lang.SecurityException": (FilesRefused, _SIGN_IN),
+    "javax.security.sasl.SaslException": (FilesRefused, _SIGN_IN),
+    "org.apache.hadoop.security.KerberosAuthException": (FilesRefused, _SIGN_IN),
+    "java.net.UnknownHostException": (FilesRefused, _NO_HOST),
+    "java.security.cert.CertificateException": (
+        FilesRefused,
+        "is its certificate for this name, and signed by an authority that this machine trusts?",
+    ),
+    "org.apache.hadoop.hdfs.protocol.FSLimitException": (FilesRefused, _NAME),
+    "org.apache.hadoop.hdfs.protocol.QuotaExceededException": (FilesRefused, _QUOTA),
+    # WebHDFS names an exception's own class alone.
+    "org.apache.hadoop.hdfs.protocol.NSQuotaExceededException": (FilesRefused, _QUOTA),
+    "org.apache.hadoop.hdfs.protocol.DSQuotaExceededException": (FilesRefused, _QUOTA),
+    "org.apache.hadoop.hdfs.protocol.FSLimitException$PathComponentTooLongException": (FilesRefused, _NAME),
+    "org.apache.hadoop.fs.ParentNotDirectoryException": (FilesRefused, _FILE_ABOVE),
+    "org.apache.hadoop.fs.PathIsNotDirectoryException": (FilesRefused, _FILE_ABOVE),
+    "org.apache.hadoop.fs.InvalidPathException": (FilesRefused, _NAME),
+    "org.apache.hadoop.fs.viewfs.NotInMountpointException": (FilesRefused, _NAME),
+    "org.apache.hadoop.fs.UnsupportedFileSystemException": (
+        FilesRefused,
+        "is the scheme right, and are the jars of its file system in Spark's class path?",
+    ),
+    "java.net.ConnectException": (FilesUnavailable, _UP),
+    "java.net.NoRouteToHostException": (FilesUnavailable, _UP),
+    "java.net.SocketTimeoutException": (FilesUnavailable, _SLOW),
+    "org.apache.hadoop.net.ConnectTimeoutException": (FilesUnavailable, _UP),
+    "java.io.EOFException": (FilesUnavailable, "the connection has ended in the middle"),
+    "org.apache.hadoop.hdfs.server.namenode.SafeModeException": (
+        FilesUnavailable,
+        "HDFS takes no changes while its NameNode is in safe mode (hdfs dfsadmin -safemode get)",
+    ),
+    "org.apache.hadoop.ipc.RetriableException": (FilesUnavailable, ""),
+    "org.apache.hadoop.ipc.StandbyException": (
+        FilesUnavailable,
+        "this NameNode is not the active one: give the name of the service instead of a host",
+    ),
+}
+
+#: Classes that say little: they count only if none of their causes says more.
+_VAGUE: Final[dict[str, tuple[type[FilesError], str]]] = {
+    "java.lang.IllegalArgumentException": (FilesRefused, ""),
+    "java.lang.UnsupportedOperationException": (FilesRefused, ""),
+    "java.lang.ClassNotFoundException": (
+        FilesRefused,
+        "are the jars of this file system in Spark's class path?",
+    ),
+    "java.lang.NoClassDefFoundError": (
+        FilesRefused,
+        "are the jars of this file system in Spark's class path?",
+    ),
+}
+
+#: "Caused by: java.io.IOException: No space left on device", the same at the beginning of a trace, and what a NameNode has
+#: thrown: "Caused by: org.apache.hadoop.ipc.RemoteException(java.io.IOException): File /a could only be written to 0 of ...".
+_CAUSE: Final = re.compile(
+    r"^(?:: |Caused by: |py4j\.protocol\.Py4JJavaError: )?((?:[a-z][\w]*\.)+[A-Z][\w$]*)(?:\(([\w.$]+)\))?(?:: (.*))?$",
+    re.MULTILINE,
+)
+#: The only word of a NameNode for several things, in an exception without a class of its own.
+_NO_DATA_NODE: Final = "could only be written to 0 of"
+_LONGEST: Final = 300
+
+
+def error_of(what: str, chain: Sequence[Thrown]) -> FilesError:
+    """The error of a call, `what` says which ("cannot read hdfs://..."), that ended with an exception and its causes."""
+    for table in (_KNOWN, _VAGUE):
+        for thrown in chain:
+            for name in thrown.classes:
+                if name in table:
+                    kind, help_ = table[name]
+                    return kind(_text(what, thrown, help_))
+    help_ = "there is no DataNode that runs and has room" if _NO_DATA_NODE in chain[0].message else ""
+    return FilesUnavailable(_text(what, chain[0], help_))
+
+
+def causes_in(trace: str) -> list[Thrown]:
+    """The exceptions that a stack trace of Java names, from the outermost to the innermost."""
+    return [Thrown((found[2] or found[1],), found[3] or "") for found in _CAUSE.finditer(trace)]
+
+
+def _text(what: str, thrown: Thrown, help_: str) -> str:
+    """One line: the call, the class and what it said, and what helps."""
+    lines = thrown.message.strip().splitlines()
+    said = lines[0].partition("; For more details see:")[0].strip() if lines else ""
+    if len(said) > _LONGEST:
+        said = said[: _LONGEST - 3] + "..."
+    name = thrown.classes[0].rpartition(".")[2].rpartition("$")[2]
+    return what + ": " + (f"{said} ({name})" if said else name) + (f"; {help_}" if help_ else "")

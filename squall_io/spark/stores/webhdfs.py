@@ -1,0 +1,236 @@
+"""`Files` on HDFS by WebHDFS, plain HTTP without a JVM: for Spark Connect.
+
+Renames are those with the option NONE or OVERWRITE. Bytes go to and come from the DataNodes, whose addresses the NameNode
+gives; so these must be reachable from here.
+Signs in by a user's name alone: a cluster with Kerberos refuses it.
+Must not know: what files hold, Spark.
+"""
+
+from __future__ import annotations
+
+import builtins
+import getpass
+import hashlib
+import http
+import http.client
+import json
+import os
+import socket
+import ssl
+import string
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+from urllib.parse import quote, urlencode, urlsplit
+
+from squall_io.spark.manifest.files import FileMissing, FilesError, FilesRefused, FileStatus, FilesUnavailable
+from squall_io.spark.stores.hadoop_errors import Thrown, error_of
+from squall_io.spark.stores.paths import folder_of
+from squall_io.spark.stores.renaming import RenamingFiles
+
+_PREFIX: Final = "/webhdfs/v1"
+#: Seconds until a connection that says nothing is given up.
+_PATIENCE: Final = 30.0
+_SLICE: Final = 1 << 20
+#: What Java calls an error of a connection.
+_NO_ANSWER: Final[dict[type[Exception], str]] = {
+    ConnectionRefusedError: "java.net.ConnectException",
+    TimeoutError: "java.net.SocketTimeoutException",
+    socket.gaierror: "java.net.UnknownHostException",
+    ssl.SSLCertVerificationError: "java.security.cert.CertificateException",
+}
+_SIGN_IN: Final = "this cluster wants a sign-in (Kerberos?), which WebHDFS does not do here"
+
+
+class WebHdfsFiles(RenamingFiles):
+    """HDFS below one table, by WebHDFS at an address: HOST:PORT, or with http:// or https:// before it."""
+
+    def __init__(self, path: str, address: str, *, user: str | None = None) -> None:
+        super().__init__(path)
+        self._folder = folder_of(path)
+        self._base = base_of(address)
+        self._user = user or os.environ.get("HADOOP_USER_NAME") or _user()
+
+    def list(self, folder: str) -> builtins.list[FileStatus]:
+        """What lies in a folder, by name."""
+        what = self._what("list", folder)
+        try:
+            answer = self._ask(what, "GET", folder, "LISTSTATUS")
+        except FileMissing:
+            return []
+        found = self._part(what, answer, "FileStatuses", "FileStatus")
+        if len(found) == 1 and not found[0]["pathSuffix"]:
+            raise FilesRefused(f"{what}: it is a file; give another path")
+        return sorted((_status(folder, fields) for fields in found), key=lambda status: status.path)
+
+    def exists(self, path: str) -> bool:
+        """Whether there is such a file or folder."""
+        try:
+            self._ask(self._what("look for", path), "GET", path, "GETFILESTATUS")
+        except FileMissing:
+            return False
+        return True
+
+    def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
+        """A file's bytes."""
+        if length == 0:
+            return b""
+        return b"".join(self._content(path, offset, length))
+
+    def digest(self, path: str) -> str:
+        """`sha256:<hex>` of a file's bytes."""
+        found = hashlib.sha256()
+        for data in self._content(path, 0, None):
+            found.update(data)
+        return f"sha256:{found.hexdigest()}"
+
+    def delete(self, path: str) -> None:
+        """Delete a file, or a folder with all that it holds."""
+        self._ask(self._what("delete", path), "DELETE", path, "DELETE", recursive="true")
+
+    def close(self) -> None:
+        """There is nothing to close: each call has a connection of its own."""
+
+    def _write(self, path: str, data: bytes) -> None:
+        what = self._what("write", path)
+        answer = self._ask(what, "PUT", path, "CREATE", overwrite="true", noredirect="true")
+        with _sent(what, "PUT", _location(what, answer), data):
+            pass
+
+    def _rename(self, source: str, target: str, over: bool) -> None:
+        what = f"{self._what('rename', source)} to {self._root}/{target}"
+        option = "OVERWRITE" if over else "NONE"
+        destination = f"{self._folder}/{target}"
+        self._ask(what, "PUT", source, "RENAME", destination=destination, renameoptions=option)
+
+    def _make_folder(self, path: str) -> None:
+        self._ask(self._what("make folder", path), "PUT", path, "MKDIRS")
+
+    def _content(self, path: str, offset: int, length: int | None) -> Iterator[bytes]:
+        """A file's bytes in slices."""
+        what = self._what("read", path)
+        try:
+            yield from self._slices(what, path, offset, length)
+        except FileMissing:
+            raise
+        except FilesError:
+            # An offset behind the end is an error there; of a file that is there, that is nothing to read.
+            if not offset:
+                raise
+            answer = self._ask(what, "GET", path, "GETFILESTATUS")
+            if offset < self._part(what, answer, "FileStatus", "length"):
+                raise
+
+    def _slices(self, what: str, path: str, offset: int, length: int | None) -> Iterator[bytes]:
+        part = {"offset": str(offset)} if length is None else {"offset": str(offset), "length": str(length)}
+        answer = self._ask(what, "GET", path, "OPEN", noredirect="true", **part)
+        with _sent(what, "GET", _location(what, answer), None) as response:
+            while data := response.read(_SLICE):
+                yield data
+            if response.length:
+                raise http.client.IncompleteRead(b"", response.length)  # as `read(_SLICE)` does not
+
+    def _ask(self, what: str, method: str, path: str, op: str, **arguments: str) -> Any:
+        """The NameNode's answer to a call."""
+        where = quote(f"{_PREFIX}{self._folder}{'/' if path else ''}{path}")
+        query = urlencode({"op": op, "user.name": self._user, **arguments}, quote_via=quote)
+        with _sent(what, method, f"{self._base}{where}?{query}", None) as response:
+            body = response.read()
+        try:
+            return json.loads(body) if body else {}
+        except ValueError:
+            raise self._no_webhdfs(what) from None
+
+    def _part(self, what: str, answer: Any, *names: str) -> Any:
+        """What an answer has under these names, one inside the other."""
+        try:
+            for name in names:
+                answer = answer[name]
+        except (KeyError, TypeError):
+            raise self._no_webhdfs(what) from None
+        return answer
+
+    def _no_webhdfs(self, what: str) -> FilesRefused:
+        return FilesRefused(
+            f"{what}: {self._base} does not answer as WebHDFS does; is it the NameNode's web address?"
+        )
+
+
+def base_of(address: str) -> str:
+    """An address as people write it, with its scheme and nothing behind it."""
+    base = urlsplit(address if "://" in address else f"http://{address}")
+    try:
+        known = base.scheme in ("http", "https") and bool(base.hostname) and base.port != 0
+    except ValueError:  # the port is no number
+        known = False
+    if not known or base.path.strip("/") or base.query:
+        raise FilesRefused(
+            f"{address!r} is no address of WebHDFS: write HOST:PORT, http://... or https://..."
+        )
+    return f"{base.scheme}://{base.netloc}"
+
+
+def _user() -> str:
+    """The name by which this process is known to the machine."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError, ImportError):
+        raise FilesRefused(
+            "WebHDFS wants a user's name, and this process has none: set HADOOP_USER_NAME"
+        ) from None
+
+
+@contextmanager
+def _sent(what: str, method: str, url: str, data: bytes | None) -> Iterator[http.client.HTTPResponse]:
+    """The answer to a request, open; the error that it stands for if it is none."""
+    parts = urlsplit(url)
+    make = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    connection = make(parts.netloc, timeout=_PATIENCE)
+    try:
+        # A NameNode gives the addresses of DataNodes with letters that HTTP does not take.
+        target = quote(f"{parts.path}?{parts.query}", safe=string.printable)
+        connection.request(method, target, body=data, headers={"Content-Type": "application/octet-stream"})
+        response = connection.getresponse()
+        if response.status >= 300:
+            raise _failure(what, response.status, response.read())
+        yield response
+    except (OSError, http.client.HTTPException) as error:
+        raise _unreachable(what, parts.netloc, error) from None
+    finally:
+        connection.close()
+
+
+def _unreachable(what: str, server: str, error: Exception) -> Exception:
+    """The error of a call to which there was no answer, or half of one."""
+    names = (name for kind, name in _NO_ANSWER.items() if isinstance(error, kind))
+    return error_of(what, [Thrown([next(names, type(error).__name__)], f"{server}: {error}")])
+
+
+def _failure(what: str, status: int, body: bytes) -> Exception:
+    """The error that an answer stands for."""
+    try:
+        remote = json.loads(body)["RemoteException"]
+        thrown = Thrown([str(remote["javaClassName"])], str(remote.get("message") or ""))
+    except (ValueError, KeyError, TypeError):
+        kind = FilesRefused if status < 500 else FilesUnavailable
+        return kind(
+            f"{what}: HTTP status {status}"
+            + ("; " + _SIGN_IN if status == http.HTTPStatus.UNAUTHORIZED else "")
+        )
+    return error_of(what, [thrown])
+
+
+def _location(what: str, answer: Any) -> str:
+    """Where a file's bytes go to or come from."""
+    try:
+        return str(answer["Location"])
+    except (KeyError, TypeError):
+        raise FilesRefused(f"{what}: WebHDFS names no DataNode; Hadoop 2.8 or newer is needed") from None
+
+
+def _status(folder: str, fields: Any) -> FileStatus:
+    is_folder = fields["type"] == "DIRECTORY"
+    path = f"{folder}/{fields['pathSuffix']}" if folder else fields["pathSuffix"]
+    return FileStatus(
+        path, 0 if is_folder else fields["length"], is_folder, fields["modificationTime"] / 1000
+    )

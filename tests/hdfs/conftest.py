@@ -1,0 +1,49 @@
+"""The HDFS that the tests of this folder share, and a path in it for each of them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.hdfs_servers import HdfsServer
+
+_paths = itertools.count(1)
+#: Seconds for one of these tests, with the start of the daemons if it is the first one.
+_LIMIT = 400
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Daemons take their time on a machine under load."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent) and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(_LIMIT))
+
+
+@pytest.fixture(scope="session")
+def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsServer]:
+    """An HDFS with two DataNodes for all tests that do it no harm; see `troubled_hdfs`."""
+    with HdfsServer(tmp_path_factory.mktemp("hdfs")) as server:
+        yield server
+
+
+@pytest.fixture
+def hdfs_path(hdfs: HdfsServer) -> str:
+    """A whole path of this test alone, where nothing lies yet."""
+    return f"{hdfs.url}/test-{next(_paths)}/table"
+
+
+@pytest.fixture
+def troubled_hdfs(hdfs: HdfsServer) -> Iterator[HdfsServer]:
+    """The same one for a test that kills, freezes or restarts its processes: they are all up again when it has ended. (The
+    tests of this folder run one after the other; a server of its own would cost each of them 20 seconds.)"""
+    yield hdfs
+    for daemon in (hdfs.namenode, *hdfs.datanodes):
+        if daemon.running:
+            daemon.thaw()
+        else:
+            daemon.kill()
+            daemon.start()
+    hdfs.wait_ready()

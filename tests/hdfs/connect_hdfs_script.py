@@ -1,0 +1,59 @@
+"""A sink that writes to HDFS by a Spark Connect server, for test_sink_connect_hdfs.
+
+`python -m tests.hdfs.connect_hdfs_script SERVER TABLE WEBHDFS FOLDER`: it makes the file FOLDER/now as it begins to write its
+second batch, goes on when there is FOLDER/killed, and writes what it found as JSON to FOLDER/found.json.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from local_cluster import bolt_run
+from local_cluster.testing import run_bolt
+from squall_io.spark import SparkSink, read_committed
+from squall_io.spark.manifest.state import read_state
+from squall_io.spark.reading.summary import verify
+from squall_io.spark.session.sessions import shared_session
+from squall_io.spark.sink import bolt as sink
+from squall_io.spark.stores import WEBHDFS, open_files
+from tests.zookeeper_servers import eventually
+
+GIVEN = [(number, "Zürich") for number in range(30)]
+
+
+def main(server: str, table: str, webhdfs: str, folder: Path) -> None:
+    """Store rows in three batches, and read them."""
+    steps: list[str] = []
+
+    def at(step: str) -> None:
+        steps.append(step)
+        if step == "write" and steps.count("write") == 2:
+            (folder / "now").touch()
+            eventually((folder / "killed").exists)
+
+    sink.at_step = at
+    bolt_run.TIMEOUT = 250.0
+    conf = {WEBHDFS: webhdfs, "spark.hadoop.dfs.replication": "2"}
+    bolt = SparkSink(
+        table, "number int, place string", partition_by="place", batch_size=10, master=server, conf=conf
+    )
+    acked = run_bolt(bolt, GIVEN, source_fields=("number", "place")).acked()
+    with shared_session(server, {"spark.hadoop.dfs.replication": "2"}) as lease:
+        lease.session.conf.set(WEBHDFS, webhdfs)
+        rows = sorted(map(tuple, read_committed(lease.session, table).collect()))
+    with open_files(table, conf=conf) as files:
+        verified = verify(files)
+        batches = len(read_state(files).entries)
+    found = {
+        "acked": acked == GIVEN,
+        "stored": rows == GIVEN,
+        "problems": [*map(str, (*verified.problems, *verified.strays, *verified.unreadable))],
+        "batches": batches,
+    }
+    (folder / "found.json").write_text(json.dumps({**found, "writes": steps.count("write")}))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], sys.argv[3], Path(sys.argv[4]))

@@ -1,0 +1,181 @@
+"""Tasks of a SparkSink without a worker around them, which tests kill, freeze and supersede at every step and every call.
+
+    task = Task(path, restart=1)
+    task.at = lambda step: ...       # called before each step that the sink takes outside; `Killed` ends the task there
+    task.on_call = lambda call: ...  # the same for each call of the file system
+    task.loses = first_of_each()     # answers of the file system that are lost: it has done what it was asked for
+    task.prepare()
+    task.write(7)                    # batch 7: all of its rows
+
+A task that raised `Killed` is never used again: what is left of it is what a killed process leaves. Then `check` compares what
+was acked with what is in the table.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from squall_io.spark import SparkSink, read_committed
+from squall_io.spark.manifest.layout import DATA_PREFIX, FOLDER, STAGING, TMP
+from squall_io.spark.manifest.state import read_state, require_readable
+from squall_io.spark.sink import bolt as sink
+from squall_io.spark.sink import life as sink_life
+from squall_io.spark.sink.writing import TableWriter
+from squall_io.spark.stores import Store, open_files
+from tests.squall_io.lost_answers import Loses, LosingFiles, none
+from topology_api import Context
+from topology_api.tuples import UNTRACKED, Source, Tuple
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SCHEMA = "batch int, row int, part string"
+SOURCE = Source("words", 1, "default", ("batch", "row", "part"))
+#: Rows of a batch, in three partitions: so a batch has three files.
+ROWS = 30
+
+_of_thread = threading.local()
+
+
+class Killed(BaseException):
+    """The process was killed here."""
+
+
+def rows_of(batch: int) -> list[Tuple]:
+    """The rows of a batch, as tuples that belong to no tree."""
+    made = []
+    for row in range(ROWS):
+        tup = Tuple.__new__(Tuple)
+        values = (batch, row, "abc"[row % 3])
+        tup._source, tup._values, tup._root, tup._xor, tup._more = SOURCE, values, UNTRACKED, 0, ()
+        made.append(tup)
+    return made
+
+
+class Task:
+    """One task of a sink, as a worker of an incarnation would run it."""
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        topology: str = "words",
+        index: int = 0,
+        parallelism: int = 1,
+        restart: int = 0,
+        **arguments: Any,
+    ) -> None:
+        self.at: Callable[[str], None] = lambda step: None
+        self.on_call: Callable[[str], None] = lambda call: None
+        self.loses: Loses = none
+        #: Calls of the file system whose answers were lost.
+        self.lost: list[str] = []
+        self.progressed = 0
+        self._sink = SparkSink(path, SCHEMA, partition_by="part", **arguments)
+        self._context = self._make_context(topology, index, parallelism, restart)
+
+    def _make_context(self, topology: str, index: int, parallelism: int, restart: int) -> Context:
+        return Context(
+            topology=topology, topology_id=f"{topology}-1", component="store", task=index + 1, index=index,
+            parallelism=parallelism, incarnation=(1, restart), conf={}, tasks=lambda component: [],
+            log=logging.getLogger("sink"), metrics=cast(Any, Metrics()), resources={}, directory=lambda: "",
+            now=lambda: 0.0, random=random.Random(0), wake=lambda: None, progress=self._progress,
+        )  # fmt: skip
+
+    def _progress(self, why: str | None) -> None:
+        self.progressed += 1
+
+    def prepare(self) -> Task:
+        """As a worker calls it; `Killed`, and what the sink raises."""
+        with self._in_charge():
+            self._sink.prepare(self._context)
+        return self
+
+    def write(self, batch: int) -> None:
+        """Bring a batch into the table: it is acked when this returns."""
+        with self._in_charge():
+            self._sink.execute_batch(rows_of(batch))
+
+    def cleanup(self) -> None:
+        """As a worker calls it in the end."""
+        self._sink.cleanup()
+
+    @contextmanager
+    def _in_charge(self) -> Iterator[None]:
+        _of_thread.task = self
+        try:
+            yield
+        finally:
+            _of_thread.task = None
+
+
+class Metrics:
+    """Metrics that nobody looks at."""
+
+    def counter(self, name: str) -> Metrics:
+        return self
+
+    def gauge(self, name: str, function: Callable[[], float]) -> None: ...
+
+    def add(self, count: int = 1) -> None: ...
+
+
+class WatchedStore(LosingFiles):
+    """A store that tells its task of each call before it is made, and loses answers to it."""
+
+    def __init__(self, store: Store, task: Task) -> None:
+        super().__init__(store, self._told)
+        self._task = task
+        self.lost = task.lost
+
+    def _told(self, call: str, path: str, number: int) -> bool:
+        self._task.on_call(call)
+        return self._task.loses(call, path, number)
+
+
+@contextmanager
+def watched() -> Iterator[None]:
+    """While this lasts, tasks are told of their steps and calls; and there are so many of them that none warms up."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sink, "at_step", lambda step: _of_thread.task.at(step))
+        patch.setattr(
+            sink_life,
+            "open_files",
+            lambda *args, **more: WatchedStore(open_files(*args, **more), _of_thread.task),
+        )
+        patch.setattr(TableWriter, "warm_up", lambda writer, folder: None)
+        patch.setattr(sink_life.SinkLife, "_require_found", lambda life, name: None)
+        yield
+
+
+def check(spark: SparkSession, path: str, acked: set[int], offered: set[int]) -> Counter[int]:
+    """Whether the table holds what it must, and nothing else; how often each batch is in it."""
+    rows: dict[int, int] = dict(read_committed(spark, path).groupBy("batch").count().collect())
+    assert not any(number % ROWS for number in rows.values()), f"batches that are not whole: {rows}"
+    counts = Counter({batch: number // ROWS for batch, number in rows.items()})
+    assert acked <= set(counts), f"acked, and not in the table: {sorted(acked - set(counts))}"
+    assert set(counts) <= offered
+    once = read_committed(spark, path, key=["batch", "row"]).groupBy("batch").count().collect()
+    assert dict(once) == dict.fromkeys(counts, ROWS)
+    check_nothing_is_left(path, spark)
+    return counts
+
+
+def check_nothing_is_left(path: str, spark: SparkSession) -> None:
+    """Whether the table's folder holds the files of its batches, and no others."""
+    with open_files(path, session=spark) as files:
+        state = require_readable(files, read_state(files))
+        wanted = {file.path for entry in state.entries for file in entry.files}
+        found = {status.path for status in files.walk("") if status.name.startswith(DATA_PREFIX)}
+        assert {name for name in found if not name.startswith(FOLDER)} == wanted
+        assert [status.path for folder in (STAGING, TMP) for status in files.walk(folder)] == []
+        for entry in state.entries:
+            assert [files.digest(file.path) for file in entry.files] == [file.digest for file in entry.files]

@@ -1,0 +1,191 @@
+"""The whole way of the documentation, on a cluster and a real HDFS: each step by the command that a user types."""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from local_cluster.testing import complete_topology
+from squall.process_stat import all_processes
+from squall_io.spark.results.versions import kept_versions
+from squall_io.spark.stores import open_files
+from tests.hdfs_servers import HdfsServer
+from tests.spark_classes import small_java
+from tests.squall_cli.run_process import ROOT, environment
+from tests.zookeeper_servers import eventually
+from topology_api import TopologyBuilder
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+SAMPLE = ROOT / "tests" / "examples" / "flights_sample.csv"
+#: Seconds for one command: the longest ones start a Spark, on a machine under load.
+CAP = 200.0
+
+
+class Commands:
+    """`squall ...` in processes of their own. `folder` is their home, by which all that they start is found again."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.variables = environment(
+            HOME=str(folder), TMPDIR=str(folder), SPARK_LOCAL_IP="127.0.0.1", JAVA_TOOL_OPTIONS=small_java()
+        )
+
+    def start(self, log: Path, *arguments: str) -> subprocess.Popen[bytes]:
+        """Start one that goes on."""
+        with log.open("wb") as said:
+            return subprocess.Popen(
+                [sys.executable, "-m", "squall_cli", *arguments],
+                env=self.variables,
+                cwd=ROOT,
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=said,
+            )
+
+    def run(self, *arguments: str) -> str:
+        """Run one that must do well; what it said on stdout."""
+        done = subprocess.run(
+            [sys.executable, "-m", "squall_cli", *arguments],
+            env=self.variables,
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=CAP,
+            check=False,
+        )
+        assert done.returncode == 0, f"squall {' '.join(arguments)}:\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+    def ask(self, *arguments: str) -> dict[str, Any]:
+        """The same with --json."""
+        answer: dict[str, Any] = json.loads(self.run(*arguments, "--json"))
+        return answer
+
+    def left(self) -> list[int]:
+        """Processes whose home is the folder, or that were given a path in it."""
+        found, folder = [], os.fsencode(self.folder)
+        for stat in all_processes():
+            try:
+                arguments = Path(f"/proc/{stat.pid}/cmdline").read_bytes()
+                variables = Path(f"/proc/{stat.pid}/environ").read_bytes()
+            except OSError:
+                continue
+            if stat.living and (folder + b"/" in arguments or b"HOME=" + folder + b"\0" in variables):
+                found.append(stat.pid)
+        return found
+
+
+@contextmanager
+def dev_cluster(folder: Path) -> Iterator[Commands]:
+    """A `squall dev` and commands that ask it. No process of it is left afterwards: that is checked, and seen to."""
+    commands, log = Commands(folder), folder / "dev.log"
+    process = commands.start(log, "dev", "--listen", "127.0.0.1:0", "--slots", "1")
+    try:
+        eventually(lambda: "Ctrl-C ends it" in log.read_text() or process.poll() is not None, CAP)
+        assert process.poll() is None, log.read_text()
+        commands.variables["SQUALL_NIMBUS"] = (
+            log.read_text().partition("Nimbus at ")[2].partition(",")[0].strip()
+        )
+        yield commands
+        process.terminate()
+        assert process.wait(CAP) == 0, log.read_text()
+        eventually(lambda: not commands.left(), CAP)
+    finally:
+        process.kill()
+        process.wait(CAP)
+        for pid in commands.left():
+            os.kill(pid, signal.SIGKILL)
+
+
+def rows_of(path: str) -> list[dict[str, Any]]:
+    """The rows of a result that was published once; times in seconds."""
+    from pyarrow import parquet
+
+    with open_files(path) as files:
+        [version] = kept_versions(files)
+        assert [status.name for status in files.list("_squall/results")] == [version.attempt]
+        assert [files.digest(file.path) for file in version.files] == [file.digest for file in version.files]
+        tables = [parquet.read_table(io.BytesIO(files.read(file.path))) for file in version.files]
+    return [{**row, "hour": row["hour"].timestamp()} for table in tables for row in table.to_pylist()]
+
+
+def counted(rows: list[dict[str, Any]]) -> Counter[tuple[Any, ...]]:
+    names = ("hour", "carrier", "flights", "cancelled", "minutes")
+    return Counter(tuple(row[name] for name in names) for row in rows)
+
+
+def recounted_by_a_loop() -> Counter[tuple[Any, ...]]:
+    """What examples/reprocess_recount.py says of the sample."""
+    totals: dict[Any, list[int]] = defaultdict(lambda: [0, 0, 0])
+    with open(SAMPLE, newline="") as file:
+        for flight in csv.DictReader(file):
+            hour = datetime.fromisoformat(flight["time_hour"].replace("Z", "+00:00")).timestamp()
+            counts = totals[hour, flight["carrier"]]
+            counts[0] += 1
+            counts[1] += flight["dep_delay"] == "NA"
+            counts[2] += max(0 if flight["dep_delay"] == "NA" else int(flight["dep_delay"]), 0)
+    return Counter((*key, *counts) for key, counts in totals.items())
+
+
+def streamed_alone(example: Any) -> Counter[tuple[Any, ...]]:
+    """What the example's own bolt emits of the sample, late rows with it, without a cluster and without Spark."""
+    builder = TopologyBuilder("alone")
+    flights = builder.set_spout("flights", example.Flights(str(SAMPLE)))
+    builder.set_bolt("delays", example.DelaysByHour(), parallelism=2).fields_grouping(flights, "carrier")
+    emitted = complete_topology(builder.build()).emitted("delays")
+    return Counter((hour.timestamp(), *rest) for hour, *rest in emitted)
+
+
+def test_flights_are_stored_by_a_cluster_verified_counted_again_and_replayed(
+    hdfs: HdfsServer, hdfs_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    example = importlib.import_module("flights")
+    flights, delays = f"{hdfs_path}/flights", f"{hdfs_path}/delays"
+    recounted, replayed = f"{hdfs_path}-recounted", f"{hdfs_path}-replayed"
+    with dev_cluster(tmp_path) as squall:
+        assert squall.left(), "and not so afterwards"
+        patient = ("-o", "topology.message.timeout.secs=300")  # so that a slow machine brings no replays
+        squall.run(
+            *("submit", "--wait", *patient, "examples/flights.py", "--", hdfs_path, str(SAMPLE), "local[1]")
+        )
+        eventually(lambda: squall.ask("status", "flights")["state"] == "COMPLETED", CAP)
+        for table, rows in ((flights, 200), (delays, streamed_alone(example).total())):
+            said = squall.run("table", table, "--verify")
+            assert said.startswith(f"{table}: batches of a stream, parquet")
+            assert f"\n{rows} rows in " in said
+            assert said.rstrip().endswith("all as committed")
+        squall.run("kill", "flights", "--wait")  # what is stored needs no cluster
+
+    small = ["--master", "local[1]", "--conf", "spark.sql.shuffle.partitions=1"]
+    recount = ["reprocess", "examples/reprocess_recount.py", "--input", flights, "--output", recounted]
+    recount += ["--key", "id", *small]
+    outcome = squall.ask(*recount)
+    assert (outcome["published"], outcome["version"], outcome["rows_in"]) == (True, 1, 200)
+    assert squall.ask(*recount)["published"] is False
+    assert counted(rows_of(recounted)) == recounted_by_a_loop()
+
+    replay = ["replay", "examples/flights.py", "--source", f"flights={flights}"]
+    replay += ["--output", f"delays={replayed}", *small, "--json", "--", hdfs_path]
+    outcome = json.loads(squall.run(*replay))
+    assert (outcome["errors"], outcome["outputs"]["delays"]["version"]) == (0, 1)
+    assert counted(rows_of(replayed)) == streamed_alone(example)
+    assert "verified 1 file" in squall.run("table", replayed, "--verify")
+    assert json.loads(squall.run(*replay))["outputs"]["delays"]["published"] is False
+    assert squall.left() == []

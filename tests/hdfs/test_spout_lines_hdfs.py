@@ -1,0 +1,98 @@
+"""HdfsLines on a real HDFS: what its daemons and the JVM between go through costs time, and no line."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from local_cluster import LocalCluster
+from squall_io.spark import HdfsLines
+from squall_io.spark.spouts import steady_stores
+from squall_io.spark.stores import open_files
+from tests.hdfs_servers import HdfsServer
+from tests.zookeeper_servers import eventually
+from topology_api import Bolt, Topology, TopologyBuilder, Tuple
+
+pytestmark = pytest.mark.slow
+
+FILES, LINES = 30, 40
+
+
+class Keep(Bolt):
+    """Writes the lines that it gets to a file, not too fast: 1,200 of them take some seconds."""
+
+    def __init__(self, path: Path, secs: float = 0.004) -> None:
+        self.path = path
+        self.secs = secs
+
+    def execute(self, tup: Tuple) -> None:
+        time.sleep(self.secs)
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(tup["line"] + "\n")
+
+
+def topology(path: str, keep: Path) -> Topology:
+    builder = TopologyBuilder("reader", conf={"topology.max.spout.pending": 100})
+    builder.set_spout("lines", HdfsLines(path, split_bytes=1024), parallelism=2)
+    builder.set_bolt("keep", Keep(keep)).shuffle_grouping("lines")
+    return builder.build()
+
+
+@pytest.fixture
+def book(hdfs: HdfsServer, hdfs_path: str) -> str:
+    """A folder of small files: the NameNode is asked again and again."""
+    with open_files(hdfs_path, conf={"squall.webhdfs.address": hdfs.webhdfs}) as files:
+        for number in range(FILES):
+            text = "".join(f"{number}/{line} {'x' * 20}\n" for line in range(LINES))
+            assert files.put_if_absent(f"{number:02}.txt", text.encode())
+    return hdfs_path
+
+
+def kept(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+
+
+def wait_for(path: Path, lines: int) -> None:
+    eventually(lambda: len(kept(path)) >= lines)
+
+
+def freeze_and_thaw(hdfs: HdfsServer) -> None:
+    hdfs.namenode.freeze()
+    time.sleep(3)
+    hdfs.namenode.thaw()
+
+
+def restart(hdfs: HdfsServer) -> None:
+    hdfs.namenode.restart()
+
+
+def kill_datanode(hdfs: HdfsServer) -> None:
+    hdfs.datanodes[0].kill()
+
+
+def kill_jvm(hdfs: HdfsServer) -> None:
+    (shared,) = steady_stores._shared.values()
+    os.kill(shared.jvm.gateway.proc.pid, signal.SIGKILL)
+
+
+def test_each_line_is_read_once_whatever_happens_to_hdfs_and_to_the_jvm(
+    troubled_hdfs: HdfsServer, book: str, tmp_path: Path
+) -> None:
+    faults: list[Callable[[HdfsServer], None]] = [kill_jvm, freeze_and_thaw, kill_datanode, restart]
+    path = tmp_path / "kept"
+    with LocalCluster() as cluster:
+        cluster.submit(topology(book, path))
+        for number, fault in enumerate(faults):
+            wait_for(path, 200 * (number + 1))
+            fault(troubled_hdfs)
+        cluster.wait("reader", timeout=180)
+        status = cluster.status("reader")
+    expected = sorted(f"{number}/{line} {'x' * 20}" for number in range(FILES) for line in range(LINES))
+    assert sorted(kept(path)) == expected
+    assert not status.components["lines"].failed
+    assert not steady_stores._shared, "the last store that was closed has ended the JVM"

@@ -1,0 +1,59 @@
+"""`squall table` on HDFS: in a JVM of its own that only asks for files, without a Spark session; also to sweep."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from squall_io.spark.manifest.layout import TABLE
+from squall_io.spark.manifest.tables import FolderTaken
+from squall_io.spark.stores import open_files
+from tests.hdfs_servers import HdfsServer
+from tests.spark.batches import SinkTask
+from tests.squall_cli.run_process import environment
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_table_on_hdfs_is_told_of_swept_and_its_files_are_verified(
+    hdfs: HdfsServer, hdfs_path: str
+) -> None:
+    with open_files(hdfs_path) as files:
+        files.put_if_absent("day=1/theirs.txt", b"of others")
+        with pytest.raises(FolderTaken, match=r"has files already \(day=1/theirs\.txt\)"):
+            SinkTask(files, "word string, day string", partition_by=["day"])
+        assert not files.exists(TABLE)
+        files.delete("day=1")
+        ended = SinkTask(files, "word string, day string", partition_by=["day"], topology="ended").next_name()
+        files.put_if_absent(f"{ended.attempt(1)}/day=1/a.txt", b"left")
+        files.put_if_absent(f"day=1/{ended.data_file(1, 0, '.txt')}", b"moved")
+        task = SinkTask(files, "word string, day string", partition_by=["day"])
+        task.put({"day=1/a.txt": b"12345", "day=2/a.txt": b"1"}, rows=7)
+        gone, _ = task.put({"day=2/a.txt": b"123", "day=2/b.txt": b"1"}, rows=3).files
+        files.delete(gone.path)
+        files.put_if_absent("squall-stray.parquet", b"of nobody")
+    done = subprocess.run(  # in a process of its own, so that its JVM has to end with it
+        [sys.executable, "-m", "squall_cli", "table", hdfs_path, "--verify", "--sweep", "--older-than", "0"],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.stdout.startswith(f"{hdfs_path}: batches of a stream, parquet, partitioned by day\n")
+    assert "10 rows in 2 batches, 4 files, 10 bytes" in done.stdout
+    assert re.search(r"(?m)^day=2 +3 +5 bytes$", done.stdout)
+    assert re.search(r"(?m)^ended-1 +1 +2 +9 bytes +2", done.stdout)
+    assert "deleted: 2 files of 1 batch, 9 bytes\n" in done.stdout
+    assert "verified 4 files, 10 bytes: 3 as committed\n" in done.stdout
+    assert done.stdout.endswith("  - squall-stray.parquet\n")
+    assert (done.returncode, done.stderr.splitlines()) == (
+        1,
+        [
+            "squall table: 1 file not as committed:",
+            f"  - {gone.path} is missing (batch words-1.store.0.1.2)",
+        ],
+    )

@@ -1,0 +1,112 @@
+"""What a process does with Spark Connect, for test_sink_connect: `python -m tests.spark.connect_script FOLDER`.
+
+It starts the server itself, since it kills it while a batch is written. Writes what it found as JSON to FOLDER/found.json.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+from click.testing import CliRunner
+
+from local_cluster.testing import run_bolt
+from squall_cli.main import squall
+from squall_io.spark import SparkSink, read_committed
+from squall_io.spark.rows.schema import parse_schema
+from squall_io.spark.session.sessions import SessionMismatch, shared_session
+from squall_io.spark.session.wishes import NoServer, NoSession, Wish
+from squall_io.spark.sink.writing import WriteAs
+from tests.spark.connect_servers import ConnectServer
+from tests.spark.random_rows import rows_of
+from tests.spark.sessions_script import store_numbers
+from tests.spark.test_formats import SCHEMAS, numbered, round_trip
+
+#: Rows of a batch that Spark Connect would send ahead of the call that writes them, and keep.
+MANY = 60_000
+
+
+def refusals(url: str) -> dict[str, str]:
+    """What is said when no session can be had."""
+    said = {}
+    wrong = {
+        "address": Wish.of("sc://", {}),
+        "setting": Wish.of(url, {"spark.driver.memory": "1g"}),
+        "server": Wish.of("sc://127.0.0.1:1/;token=hidden", {}),
+    }
+    for name, wish in wrong.items():
+        try:
+            shared_session(wish.master, wish.conf)
+        except (NoServer, NoSession) as error:
+            said[name] = f"{type(error).__name__}: {error}"
+    return said
+
+
+def formats(session: Any, folder: Path) -> list[str]:
+    """What became another value on its way through a session."""
+    found = []
+    for file_format, text in SCHEMAS.items():
+        schema = parse_schema(text)
+        rows = numbered(rows_of(schema, 60, seed=3))
+        found += round_trip(session, folder / file_format, WriteAs(file_format, (), None), schema, rows)
+    return found
+
+
+def store_many(url: str, table: Path, session: Any) -> tuple[int, int, int]:
+    """Store a batch of some megabytes: tuples that were acked, rows that are there, files."""
+    given = [(number, f"word {number}" * 8) for number in range(MANY)]
+    bolt = SparkSink(str(table), "number int, word string", batch_size=MANY, batch_interval=60, master=url)
+    acked = len(run_bolt(bolt, given, source_fields=("number", "word")).acked())
+    return acked, read_committed(session, str(table)).count(), len(list(table.glob("*.parquet")))
+
+
+def reprocess(url: str, folder: Path) -> dict[str, Any]:
+    """Have the command reprocess the numbers by the session that there is; what it says."""
+    tables = ["--input", str(folder / "numbers"), "--output", str(folder / "places")]
+    query = "select place, count(*) as numbers from rows group by place"
+    arguments = ["reprocess", "--sql", query, *tables, "--master", url, "--json"]
+    done = CliRunner().invoke(squall, arguments, prog_name="squall")
+    assert done.exit_code == 0, done.output
+    outcome: dict[str, Any] = json.loads(done.stdout)
+    return outcome
+
+
+def main(folder: Path) -> None:
+    """Have sinks store rows by a server, and the server killed."""
+    found: dict[str, Any] = {}
+    server = ConnectServer(folder)
+    try:
+        server.start()
+        found["refused"] = refusals(server.url)
+        with shared_session(server.url) as lease:
+            try:
+                shared_session("local[1]")
+            except SessionMismatch as error:
+                found["mismatch"] = str(error)
+            found["differences"] = formats(lease.session, folder)
+            found["many"] = store_many(server.url, folder / "many", lease.session)
+            first = lease.session
+            back = threading.Thread(target=server.start)
+
+            def trouble() -> None:
+                server.kill()
+                back.start()
+
+            found["settled"] = store_numbers(folder / "numbers", server.url, {}, trouble)
+            back.join()
+            lease.renew(first)
+            found["renewed"] = lease.session is not first
+            rows = read_committed(lease.session, str(folder / "numbers"), key="number").collect()
+            found["numbers"] = sorted(row["number"] for row in rows)
+            found["reprocessed"] = reprocess(server.url, folder)
+            found["counted"] = read_committed(lease.session, str(folder / "numbers")).count()
+    finally:
+        server.kill()
+    (folder / "found.json").write_text(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

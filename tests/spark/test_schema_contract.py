@@ -1,0 +1,71 @@
+"""What the parser of schemas takes, Spark's own takes for the same; Arrow's types are those that Spark maps its own to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from squall_io.spark.rows.arrow import arrow_schema
+from squall_io.spark.rows.schema import Schema, SchemaError, parse_schema
+from tests.squall_io.spark_schemas import SCHEMAS, as_spark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.slow
+
+#: Texts that parsers could take for different things. Those that Squall refuses are not looked at, but some must be left.
+NASTY = (
+    "a int", "a: int", "a: int, b string", "a INT not NULL, B STRING NOT null COMMENT 'x'", "a struct<b int, c: string>",
+    "a struct<b: int NOT NULL COMMENT 'q', c string>", "a array<array<int>>", "a map<string,map<int,decimal>>",
+    "a dec(5), b numeric(3,2), c decimal", "a decimal( 05 , 02 )", "a decimal(38,38)", "`a``b` int", "`a b` int", "` ` int",
+    "a byte, b short, c integer, d long, e real", "a timestamp_ltz, b timestamp, c timestamp_ntz", "a struct<a:int>not null",
+    "a int comment 'it''s'", 'a int comment "it""s"', 'a int comment "it\'s"', r"a int comment 'a\'b'",
+    'a int comment \'b""c\'',
+    r"a int comment 'a\nb\tc\\d\0e\Zf\%g\_h\u00e9\U0001F600\101\q'", "a int comment 'line\nbreak'", "a int comment ''",
+    r"a int comment 'a\u00'", r"a int comment '\400'", r"a int comment '\1'", r"a int comment '\0012'", "a int comment '\\\n'",
+    "a int comment'x'", "a map<string,int>comment'x'", "a int -- comment\n, b string", "a /* x */ int", "/**/a int", "a int--",
+    "a int not /*x*/ null", "a  \t\r\nint", "not int", "null int", "comment string comment 'c'", "array int, map int", "_ int",
+    "struct struct<struct: struct<a:int>>", "timestamp timestamp, date date, interval int, select int, default int",
+    "table int, from string, where int, order int, exists int, collate int, decimal decimal, string string, true int, int int",
+    "a /* x /* y */ z */ int", "a int comment r'x'", "a int comment 'a' 'b'", "a int comment 'x' comment 'y'", "a int,",
+    "a\u00a0int", "é int", "a.b int", "a: : int", "a int;", "a /*+ x */ int", "not not null", r"a int comment 'x\'",
+)  # fmt: skip
+
+
+def as_read_by_spark(ddl: str) -> object:
+    from pyspark.sql.types import StructType
+
+    return StructType.fromDDL(ddl).jsonValue()
+
+
+@given(SCHEMAS)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_spark_reads_the_text_of_any_schema_as_what_it_is(spark: SparkSession, schema: Schema) -> None:
+    assert as_read_by_spark(str(schema)) == as_spark(schema)
+
+
+def test_what_squall_takes_spark_takes_for_the_same(spark: SparkSession) -> None:
+    taken = {}
+    for ddl in NASTY:
+        try:
+            taken[ddl] = parse_schema(ddl)
+        except SchemaError:
+            continue
+
+    assert len(taken) >= 45
+    for ddl, schema in taken.items():
+        assert (ddl, as_read_by_spark(ddl)) == (ddl, as_spark(schema))
+        assert (ddl, as_read_by_spark(str(schema))) == (ddl, as_spark(schema))
+
+
+@given(SCHEMAS)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_arrows_types_are_those_that_spark_maps_its_own_to(spark: SparkSession, schema: Schema) -> None:
+    from pyspark.sql.pandas.types import to_arrow_schema
+    from pyspark.sql.types import StructType
+
+    spark_schema = cast("StructType", StructType.fromDDL(str(schema)))
+    assert arrow_schema(schema).equals(to_arrow_schema(spark_schema, timezone="UTC"))

@@ -1,0 +1,104 @@
+"""A process with two Javas, Spark's and a small one that only asks file systems: each answers for its own exceptions."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from squall_io.spark.manifest.files import FileMissing, FilesRefused, FilesUnavailable
+from squall_io.spark.session.jvm import _connect
+from squall_io.spark.stores.gateway import Jvm
+from squall_io.spark.stores.hadoop import HadoopFiles
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.slow
+
+#: Objects that are made in Spark's Java, under the names that the exceptions of the small one will have.
+HELD = 400
+
+
+@pytest.fixture(scope="module")
+def small() -> Iterator[Jvm]:
+    own = Jvm.own({})
+    yield own
+    own.close()
+
+
+def number(held: Any) -> int:
+    """What Py4J calls an object: o12 is the 12th of its Java."""
+    return int(held._get_object_id().removeprefix("o"))
+
+
+def test_an_exception_of_one_java_is_not_asked_of_the_other(
+    spark: SparkSession, small: Jvm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PySpark asks the session's Java of every exception, and there the name of another Java's is that of some list."""
+    from pyspark import SparkContext
+
+    files = HadoopFiles(f"file://{tmp_path}/t", small.lent())
+    files.put_if_absent("a", b"1")
+    lists: Any = spark.sparkContext._gateway.jvm.java.util  # type: ignore[union-attr]
+    held = [lists.ArrayList() for _ in range(HELD)]
+    while number(small.java.java.util.ArrayList()) < number(held[0]):
+        pass
+    with pytest.raises(FileMissing, match=r"/t/b.*\(FileNotFoundException\)"):
+        files.read("b")
+    with pytest.raises(FilesRefused, match="a file lies where a folder must be"):
+        files.put_if_absent("a/b", b"1")
+    assert not files.put_if_absent("a", b"2") and files.list("c") == []
+    assert number(small.java.java.util.ArrayList()) < number(held[-1]), "else the names were those of nothing"
+    # And once there is no session any more, there is nobody whom PySpark could ask.
+    monkeypatch.setattr(SparkContext, "_jvm", None)
+    monkeypatch.setattr(SparkContext, "_gateway", None)
+    with pytest.raises(FileMissing, match=r"/t/b.*\(FileNotFoundException\)"):
+        files.read("b")
+
+
+def test_a_stopped_session_is_named(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spark.sparkContext, "_jsc", None)
+    with pytest.raises(FilesUnavailable, match="Spark's session was stopped"):
+        Jvm.of_session(spark)
+
+
+def test_two_javas_that_start_at_once_are_connected_to_one_after_the_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """PySpark takes where to connect to from the environment, which all threads share."""
+    from pyspark import java_gateway
+
+    both = threading.Barrier(2)
+
+    def launch() -> tuple[str, str]:
+        port = os.environ["PYSPARK_GATEWAY_PORT"]
+        with suppress(threading.BrokenBarrierError):
+            both.wait(0.3)  # until the other one is here as well, which it must not be
+        return port, os.environ["PYSPARK_GATEWAY_PORT"]
+
+    unused: Any = None
+    monkeypatch.setattr(java_gateway, "launch_gateway", launch)
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(lambda port: _connect(unused, port, "secret"), (1, 2)))
+    assert found == [("1", "1"), ("2", "2")]
+    assert both.broken and "PYSPARK_GATEWAY_PORT" not in os.environ
+
+
+def test_a_java_that_is_frozen_is_ended_by_a_thread_that_never_asked_it(small: Jvm) -> None:
+    process = small.gateway.proc
+    os.kill(process.pid, signal.SIGSTOP)
+    ending = threading.Thread(target=small.close, daemon=True)
+    ending.start()
+    try:
+        ending.join(60)
+        assert not ending.is_alive() and process.poll() is not None
+    finally:
+        process.kill()

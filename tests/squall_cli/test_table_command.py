@@ -1,0 +1,257 @@
+"""`squall table` says what a table holds, and its exit status whether all of it is as it was committed."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from squall_cli.main import squall
+from squall_io.spark.manifest.tables import RESULTS, Table, open_table
+from squall_io.spark.results.versions import Attempt, Input, Run, begin, publish
+from squall_io.spark.stores import Store, open_files
+from tests.spark.batches import SinkTask
+from tests.squall_cli.run_process import environment
+
+SCHEMA = "word string, count bigint, day string"
+MOMENT = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Iterator[Store]:
+    with open_files(str(tmp_path / "counts")) as opened:
+        yield opened
+
+
+@pytest.fixture
+def folder(files: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a table with two batches; commands run beside it."""
+    task = SinkTask(files, SCHEMA, partition_by=["day"])
+    task.put({"day=1/a.txt": b"x" * 1500, "day=2/a.txt": b"x" * 500}, rows=1200, committed=1e9)
+    task.put({"day=2/a.txt": b"x"}, rows=34, committed=1.1e9)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "counts"
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(squall, ["table", *arguments], prog_name="squall")
+
+
+def test_a_table_is_told_of_with_its_writers_and_partitions(folder: Path) -> None:
+    result = run("counts")
+    assert (result.exit_code, result.stderr) == (0, "")
+    told = re.sub(r"\d+d ago", "AGO", re.sub(MOMENT, "MOMENT", result.stdout))
+    assert told.splitlines() == [
+        f"file://{folder}: batches of a stream, parquet, partitioned by day",
+        f"schema 1: {SCHEMA}",
+        "",
+        "1,234 rows in 2 batches, 3 files, 2.0 kB; committed last on MOMENT, AGO",
+        "",
+        "TOPOLOGY  COMPONENT  BATCHES   ROWS    SIZE  LAST COMMIT",
+        "words     store            2  1,234  2.0 kB  MOMENT",
+        "",
+        "PARTITION  FILES       SIZE",
+        "day=1          1     1.5 kB",
+        "day=2          2  501 bytes",
+    ]
+
+
+def test_what_is_not_counted_or_not_done_is_told_of_below(files: Store, folder: Path) -> None:
+    old = SinkTask(files, SCHEMA, partition_by=["day"], incarnation=(2, 0))
+    files.put_if_absent(f"{old.next_name().attempt(1)}/part", b"left")
+    new = SinkTask(files, SCHEMA, partition_by=["day"], incarnation=(3, 0))
+    files.put_if_absent(f"{new.next_name().attempt(1)}/part", b"on its way")
+    assert run("counts").stdout.splitlines()[-2:] == [
+        "1 batch is being written, or was when its topology ended (--sweep)",
+        "0 batches do not count, of tasks that had been replaced; 1 folder of leftovers will be swept by the next start of"
+        " their task, or by --sweep",
+    ]
+
+
+def test_of_many_partitions_the_last_are_shown_and_json_has_all(files: Store, tmp_path: Path) -> None:
+    SinkTask(files, SCHEMA, partition_by=["day"]).put({f"day={day:03}/a.txt": b"x" for day in range(30)})
+    shown = run(str(tmp_path / "counts")).stdout
+    assert "day=029" in shown and "day=010" in shown and "day=009" not in shown
+    assert "and 10 partitions before them (--json has all)" in shown
+    assert len(json.loads(run(str(tmp_path / "counts"), "--json").stdout)["partitions"]) == 30
+
+
+def test_a_table_without_rows_is_told_of_too(files: Store, tmp_path: Path) -> None:
+    SinkTask(files, SCHEMA)
+    result = run(str(tmp_path / "counts"), "--verify")
+    assert result.exit_code == 0
+    assert result.stdout.splitlines()[1:] == [
+        f"schema 1: {SCHEMA}",
+        "",
+        "Nothing has been committed yet.",
+        "",
+        "verified 0 files, 0 bytes: all as committed",
+    ]
+
+
+def test_a_reprocessed_table_is_told_of_by_its_versions(files: Store, tmp_path: Path) -> None:
+    open_table(files, Table(RESULTS, "orc", ()))
+    assert run(str(tmp_path / "counts")).stdout.endswith("\nNothing has been published yet.\n")
+    for number in (1, 2):
+        reads = (Input("/in", "sha256:0"),)
+        as_orc = Table(RESULTS, "orc", ())
+        run_of = Run("reprocess", f"job{number}.py", f"sha256:{number}", reads, table=as_orc)
+        attempt = begin(files, run_of)
+        assert isinstance(attempt, Attempt)
+        files.put_if_absent(f"{attempt.rows}/part-0.orc", b"123")
+        publish(files, attempt, run_of, rows=number * 10, schema="n int")
+    told = re.sub(MOMENT, "MOMENT", run(str(tmp_path / "counts")).stdout).splitlines()
+    assert told[0].endswith(": versions of a result, orc, not partitioned")
+    assert told[1] == "schema: n int"
+    assert told[3].startswith("20 rows in 1 file, 3 bytes; published on MOMENT, ")
+    assert [line.split() for line in told[5:]] == [
+        ["VERSION", "MADE", "BY", "ROWS", "FILES", "SIZE", "PUBLISHED"],
+        ["2", "job2.py", "20", "1", "3", "bytes", "MOMENT"],
+        ["1", "job1.py", "10", "1", "3", "bytes", "MOMENT"],
+    ]
+    versions = json.loads(run(str(tmp_path / "counts"), "--json").stdout)["versions"]
+    assert [each["version"] for each in versions] == [2, 1]
+
+
+def test_files_as_they_were_committed_are_verified(folder: Path) -> None:
+    result = run("counts", "--verify")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout.endswith("\n\nverified 3 files, 2.0 kB: all as committed\n")
+
+
+def test_a_file_that_is_not_as_committed_is_named_and_ends_it_with_1(files: Store, folder: Path) -> None:
+    gone, changed = sorted(folder.glob("day=*/squall-*"))[:2]
+    gone.unlink()
+    changed.write_bytes(b"y" + changed.read_bytes()[1:])
+    (folder / "squall-stray.parquet").write_bytes(b"")
+    result = run("counts", "--verify")
+    assert result.exit_code == 1
+    assert "verified 3 files, 2.0 kB: 1 as committed\n" in result.stdout
+    assert result.stdout.endswith(
+        "1 file of no committed batch, which only readers without the manifest see:\n  - squall-stray.parquet\n"
+    )
+    first, *named = result.stderr.splitlines()
+    assert first == "squall table: 2 files not as committed:"
+    assert sorted(named) == sorted(
+        [
+            f"  - {gone.relative_to(folder)} is missing (batch words-1.store.0.1.1)",
+            f"  - {changed.relative_to(folder)} has other content: its digest does not fit (batch"
+            f" {changed.name.removeprefix('squall-').rpartition('-1-')[0]})",
+        ]
+    )
+    assert run("counts").exit_code == 0
+
+
+def test_of_very_many_problems_the_first_are_named_and_json_has_all(files: Store, tmp_path: Path) -> None:
+    SinkTask(files, SCHEMA).put({f"{number:03}.txt": b"x" for number in range(60)})
+    for path in (tmp_path / "counts").glob("squall-*"):
+        path.unlink()
+    result = run(str(tmp_path / "counts"), "--verify")
+    assert result.stderr.splitlines()[-1] == "  - and 10 more (--json has all)"
+    as_json = run(str(tmp_path / "counts"), "--verify", "--json")
+    assert (as_json.exit_code, len(json.loads(as_json.stdout)["verified"]["problems"])) == (1, 60)
+
+
+def test_a_record_that_cannot_be_read_is_named_and_the_rest_is_told(folder: Path) -> None:
+    broken = sorted((folder / "_squall" / "commits").iterdir())[0]
+    broken.write_bytes(broken.read_bytes()[:40])
+    result = run("counts")
+    assert result.exit_code == 1
+    assert "34 rows in 1 batch, 1 file" in result.stdout
+    assert result.stderr.startswith(
+        f"squall table: the manifest of file://{folder} has 1 record that cannot be read:\n"
+        f"  - _squall/commits/{broken.name} is truncated or damaged"
+    )
+    [problem] = json.loads(run("counts", "--json").stdout)["unreadable"]
+    assert problem["path"] == f"_squall/commits/{broken.name}"
+
+
+def test_a_table_of_a_newer_squall_is_refused_by_its_record(folder: Path) -> None:
+    (folder / "_squall" / "table.json").write_text('{"kind": "table", "format": 99, "digest": ""}')
+    result = run("counts")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == (
+        f"squall table: the manifest of file://{folder} has 1 record that cannot be read:\n"
+        "  - _squall/table.json has format 99; this Squall reads formats up to 1: read it with a newer Squall\n"
+    )
+
+
+def test_where_there_is_no_table_it_says_so(tmp_path: Path) -> None:
+    result = run(str(tmp_path / "nothing"))
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith(f"squall table: there is no Squall table at file://{tmp_path}/nothing: ")
+    assert not (tmp_path / "nothing").exists()
+
+
+def test_names_that_are_escape_sequences_do_nothing(files: Store, tmp_path: Path) -> None:
+    SinkTask(files, "`a\x1b[2J` int", topology="t\x1b[2J").put({"a.txt": b"1"})
+    assert "\x1b" not in run(str(tmp_path / "counts"), "--verify").stdout
+
+
+def test_json_has_what_the_tables_have(folder: Path) -> None:
+    answer = json.loads(run("counts", "--json", "--verify").stdout)
+    assert answer["partitions"] == [
+        {"path": "day=1", "files": 1, "bytes": 1500},
+        {"path": "day=2", "files": 2, "bytes": 501},
+    ]
+    assert answer["writers"] == [
+        {
+            "topology": "words",
+            "component": "store",
+            "batches": 2,
+            "rows": 1234,
+            "bytes": 2001,
+            "last_commit": 1.1e9,
+        }
+    ]
+    assert answer["verified"] == {"files": 3, "bytes": 2001, "problems": [], "strays": []}
+    expected = {
+        "path": f"file://{folder}",
+        "holds": "rows",
+        "format": "parquet",
+        "partition_by": ["day"],
+        "schema": SCHEMA,
+        "rows": 1234,
+        "batches": 2,
+        "files": 3,
+        "bytes": 2001,
+        "first_commit": 1e9,
+        "last_commit": 1.1e9,
+        "checkpoint": 0,
+        "loose": 2,
+        "leftover": 0,
+        "unreadable": [],
+    }
+    assert {name: answer[name] for name in expected} == expected
+
+
+def test_a_table_of_this_machine_needs_no_spark(folder: Path) -> None:
+    """Also where PySpark is not installed: nothing of it is looked for."""
+    code = (
+        "import sys; sys.modules['pyspark'] = sys.modules['py4j'] = sys.modules['pyarrow'] = None\n"
+        "from squall_cli.main import main; main(['table', sys.argv[1], '--verify'])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(folder)],
+        env=environment(JAVA_HOME="/nowhere"),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "all as committed" in done.stdout
+
+
+def test_a_key_that_is_no_column_is_refused_before_spark_is_started(folder: Path) -> None:
+    result = run("counts", "--key", "words")
+    assert result.exit_code == 1
+    assert result.stderr == (
+        "squall table: key names 'words', which is no column; there are word, count, day\n"
+    )

@@ -1,0 +1,285 @@
+"""A table in memory with everybody who works on it: owners of seats, Spark's jobs, readers, makers of checkpoints.
+
+What a run must keep is checked at each look of a reader (`World.checked_look`) and in the end (`World.settle`). The world says
+what happens, not in which order: a `Gate` from outside does (`step`), and may freeze, kill, or lose answers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final, Protocol, TypeVar
+
+from squall_io.spark.manifest.claims import Superseded, take_over
+from squall_io.spark.manifest.commit import BatchCommit, BatchLost, Owner
+from squall_io.spark.manifest.entries import Entry
+from squall_io.spark.manifest.envelopes import digest_of
+from squall_io.spark.manifest.files import Files, FilesRefused, FilesUnavailable
+from squall_io.spark.manifest.layout import FOLDER, STAGING, TMP, BatchName, Seat, batch_of, claim_of
+from squall_io.spark.manifest.state import State, read_state
+from squall_io.spark.manifest.sweep import sweep, sweep_gone
+from squall_io.spark.manifest.upkeep import checkpoint_if_due
+from tests.squall_io.memory_files import HDFS, Gate, Manners, MemoryFiles, MemoryStore, Step, straight
+
+T = TypeVar("T")
+
+TOPOLOGY: Final = "counts-1-1700000000"
+SINK: Final = "sink"
+#: What a batch's rows are: one file in each of these directories.
+DIRECTORIES: Final = ("day=1", "day=2")
+#: Others' things, which nobody may touch: another topology's, another component's, of names that look alike.
+OTHERS: Final = {
+    f"{STAGING}/counts-2-1700000000.sink.0.1.1/1/day=1/part-00000-x.parquet": b"theirs 1",
+    f"{STAGING}/{TOPOLOGY}.sink2.0.1.1/1/day=1/part-00000-x.parquet": b"theirs 2",
+    f"{STAGING}/notes.txt": b"a person's",
+    "day=1/squall-counts-2-1700000000.sink.0.1.1-1-00000.parquet": b"theirs 3",
+    f"day=1/squall-{TOPOLOGY}.sink2.0.1.1-1-00000.parquet": b"theirs 4",
+    f"day=1/squall-{TOPOLOGY}.sink.0.1.10-1-00000.parquet": b"of a batch that looks like batch 1",
+    "day=1/old.parquet": b"a person's rows",
+    f"{TMP}/counts-2-1700000000.sink.0.1.1.json.0123": b"theirs 5",
+    f"{TMP}/1.json.0123": b"of a checkpoint that somebody makes",
+}
+
+
+class Broken(AssertionError):
+    """The protocol has not kept a promise."""
+
+
+def seat(index: int = 0) -> Seat:
+    """The seat of one of the sink's tasks."""
+    return Seat.of(TOPOLOGY, SINK, index)
+
+
+class Store(Protocol):
+    """What lies in the store, past `Files`."""
+
+    @property
+    def files(self) -> Mapping[str, bytes]:
+        """What each file holds."""
+
+    @property
+    def folders(self) -> Collection[str]:
+        """The paths of all folders."""
+
+    def write(self, path: str, data: bytes) -> None:
+        """Make a file with its folders, or replace it."""
+
+    def remove(self, path: str) -> None:
+        """Delete a file."""
+
+
+@dataclass
+class World:
+    """The store, and what is known of it from outside."""
+
+    manners: Manners = HDFS
+    store: Store = field(default_factory=MemoryStore)
+    #: Batches that were acked, with their entries; batches that a look which is over has counted.
+    acked: dict[BatchName, Entry] = field(default_factory=dict)
+    seen: set[BatchName] = field(default_factory=set)
+    #: What Spark's jobs that died have still to write: whoever calls one writes one file.
+    orphans: list[Callable[[], None]] = field(default_factory=list)
+    #: How many jobs Spark has had.
+    jobs: int = 0
+    time: float = 1_700_000_000.0
+
+    def __post_init__(self) -> None:
+        for path, data in OTHERS.items():
+            self.store.write(path, data)
+
+    def files(self, gate: Gate = straight) -> Files:
+        """The store as an actor sees it."""
+        assert isinstance(self.store, MemoryStore)
+        return MemoryFiles(self.store, gate, self.manners)
+
+    def wall(self) -> float:
+        """A clock that goes on."""
+        self.time += 1.0
+        return self.time
+
+    # What actors do
+
+    def owner(
+        self,
+        gate: Gate,
+        index: int = 0,
+        incarnation: tuple[int, int] = (1, 0),
+        batches: int = 1,
+        parallelism: int = 1,
+        job: Callable[[], str] = lambda: "good",
+        checkpoint: bool = False,
+    ) -> None:
+        """A sink's task from its start on: takes over, sweeps, commits batches, each until it is acked; or is superseded."""
+        files = self.files(gate)
+        try:
+            epoch = again(lambda: take_over(files, seat(index), incarnation, "host:1", self.time))
+            again(lambda: sweep(files, seat(index), epoch))
+            again(lambda: sweep_gone(files, seat(index), parallelism, incarnation, "host:1", self.time))
+            for number in range(1, batches + 1):
+                self.commit(files, index, epoch, number, incarnation, job)
+                if checkpoint:
+                    self.checkpoint(gate)
+        except Superseded:
+            pass
+
+    def commit(
+        self,
+        files: Files,
+        index: int,
+        epoch: int,
+        number: int,
+        incarnation: tuple[int, int] = (1, 0),
+        job: Callable[[], str] = lambda: "good",
+    ) -> Entry:
+        """One batch of an owner, until it is acked."""
+        owner = Owner(seat(index), epoch, "counts", TOPOLOGY, SINK, incarnation)
+        name = BatchName(owner.seat, epoch, number)
+        attempt = 0
+        while True:
+            attempt += 1
+            if not self.spark(files, name, attempt, job()):
+                continue
+            commit = BatchCommit(files, owner, name, len(DIRECTORIES), 1, attempt, wall=self.wall)
+            try:
+                entry = again(commit.run)
+            except BatchLost:
+                continue
+            self.acked[name] = entry
+            again(commit.clear)
+            return entry
+
+    def spark(self, files: Files, name: BatchName, attempt: int, how: str) -> bool:
+        """Spark writes a batch; whether the job succeeds. How: "good", or "orphan": it fails, and a part of it goes on."""
+        self.jobs += 1
+        folder = name.attempt(attempt)
+        again(
+            lambda: files.replace(f"{folder}/_temporary/0/part-00000.parquet", b"what Spark has not finished")
+        )
+        writes = [
+            (
+                f"{folder}/{directory}/part-00000-{attempt}-c000.snappy.parquet",
+                _rows(name, attempt, directory),
+            )
+            for directory in DIRECTORIES
+        ]
+        for number, (path, data) in enumerate(writes):
+            if how == "orphan" and number == 1:
+                self.orphans.append(partial(self.store.write, path, data))
+                return False
+            again(partial(files.replace, path, data))
+        return True
+
+    def reader(self, gate: Gate, looks: int = 1, may_write: bool = True) -> None:
+        """Somebody who looks at the table."""
+        for _ in range(looks):
+            self.checked_look(gate if may_write else _read_only(gate))
+
+    def checked_look(self, gate: Gate = straight) -> State:
+        """A look at the table, which must show what was acked, and what others have seen, before it began."""
+        acked, seen = dict(self.acked), set(self.seen)
+        files = self.files(gate)
+        state = again(lambda: read_state(files))
+        self._check(state, acked, seen)
+        self.seen |= state.counted - set(state.uncertain)
+        return state
+
+    def checkpoint(self, gate: Gate) -> None:
+        """Somebody who makes a checkpoint."""
+        files = self.files(gate)
+        with suppress(FilesUnavailable):  # the sink logs it, and comes by again
+            checkpoint_if_due(files)
+
+    # What must hold
+
+    def _check(self, state: State, acked: dict[BatchName, Entry], seen: set[BatchName]) -> None:
+        if state.unreadable:
+            raise Broken(f"unreadable: {[str(problem) for problem in state.unreadable]}")
+        entries = (*state.entries, *state.replaced)
+        if len({entry.batch for entry in entries}) != len(entries):
+            raise Broken(f"a batch is there twice: {sorted(str(entry.batch) for entry in entries)}")
+        for batch in acked:
+            if batch not in state.counted:
+                raise Broken(f"{batch} was acked and does not count")
+        for batch in seen - state.counted:
+            raise Broken(f"{batch} has counted and does not count any more")
+        for entry in entries:
+            self._check_whole(entry)
+            if entry.batch in acked and entry.content != acked[entry.batch].content:
+                raise Broken(f"{entry.batch} is another one than the one that was acked")
+
+    def _check_whole(self, entry: Entry) -> None:
+        """All rows of the batch are there once."""
+        rows: list[str] = []
+        attempts: set[int] = set()
+        for file in entry.files:
+            data = self.store.files.get(file.path)
+            if data is None:
+                raise Broken(f"{entry.batch} counts, and its file {file.path} is gone")
+            if (digest_of(data), len(data)) != (file.digest, file.size):
+                raise Broken(f"{entry.batch} counts, and its file {file.path} has other content")
+            record = json.loads(data)
+            rows.append(record["directory"])
+            attempts.add(record["attempt"])
+            if record["batch"] != str(entry.batch) or file.path.rpartition("/")[0] != record["directory"]:
+                raise Broken(f"{entry.batch} has the rows of {record}")
+        if sorted(rows) != sorted(DIRECTORIES) or len(attempts) != 1:
+            raise Broken(f"{entry.batch} has rows {rows} of attempts {attempts}")
+
+    def settle(self, seats: int) -> None:
+        """Let new owners take over everything, with nobody else at work; then nothing but the table may be left."""
+        files = self.files()
+        for index in range(seats):
+            epoch = take_over(files, seat(index), (99, 0), "host:9", self.time)
+            sweep(files, seat(index), epoch)
+        self.check_swept()
+
+    def check_swept(self) -> None:
+        """Nothing but the table is left, once a checkpoint is made."""
+        files = self.files()
+        state = self.checked_look()
+        checkpoint_if_due(files)
+        after = self.checked_look()
+        if after.entries != state.entries:
+            raise Broken(f"a checkpoint has changed what is there: {state.entries} {after.entries}")
+        self._check_leftovers(after)
+
+    def _check_leftovers(self, state: State) -> None:
+        kept = {file.path for entry in state.entries for file in entry.files}
+        for path, data in OTHERS.items():
+            if self.store.files.get(path) != data:
+                raise Broken(f"{path} is somebody else's, and was touched")
+        for path in sorted({*self.store.files, *self.store.folders} - kept - set(OTHERS)):
+            name = path.rpartition("/")[2]
+            ours = batch_of(name) if path.startswith((f"{STAGING}/", f"{FOLDER}/commits/")) else None
+            if path in self.store.files and not path.startswith(f"{FOLDER}/"):
+                raise Broken(f"{path} is left, and no batch that counts has it")
+            if ours is not None and ours.seat.component == SINK and ours.seat.topology_id == TOPOLOGY:
+                raise Broken(f"{path} is left")
+            stem = name.rpartition(".")[0]
+            if path.startswith(f"{TMP}/") and (batch_of(stem) or claim_of(stem)):
+                raise Broken(f"{path} is left")
+
+
+def _rows(name: BatchName, attempt: int, directory: str) -> bytes:
+    return json.dumps({"batch": str(name), "attempt": attempt, "directory": directory}).encode()
+
+
+def again(call: Callable[[], T]) -> T:
+    """Try until the store answers."""
+    while True:
+        try:
+            return call()
+        except FilesUnavailable:
+            continue
+
+
+def _read_only(gate: Gate) -> Gate:
+    def refusing(step: Step, effect: Callable[[], T]) -> T:
+        if step.writes:
+            raise FilesRefused(f"{step.call} {step.path}: permission denied")
+        return gate(step, effect)
+
+    return refusing

@@ -1,0 +1,248 @@
+"""`Files` in memory, over a store that several actors share. Each call is made of steps; before each a gate may interfere.
+
+    store = MemoryStore()
+    files = MemoryFiles(store)                      # the plain one
+    frozen = MemoryFiles(store, gate=my_gate)       # my_gate(step, effect) does it, or not, or later, or raises
+
+What real stores do piece by piece is done in pieces here: a listing comes in two pages, a folder tree folder by folder, a
+file that is put is a temporary one first; `manners` says whether a rename is one step (HDFS) or a link and an unlink
+(local files), and whether a folder is deleted at once or file by file.
+"""
+
+from __future__ import annotations
+
+import builtins
+import hashlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final, Protocol, TypeVar
+
+from squall_io.spark.manifest.files import FileMissing, FilesRefused, FileStatus, FilesUnavailable
+from squall_io.spark.manifest.layout import TMP
+
+T = TypeVar("T")
+
+ROOT: Final = "memory://store/table"
+
+
+@dataclass(frozen=True)
+class Step:
+    """What is about to happen to the store."""
+
+    call: str
+    """The method of `Files`, and the part of it: "put_if_absent: rename"."""
+    path: str
+    writes: bool = False
+
+
+class Gate(Protocol):
+    """Called before each step with what would do it; gives what the step gives, or raises."""
+
+    def __call__(self, step: Step, effect: Callable[[], T]) -> T: ...
+
+
+def straight(step: Step, effect: Callable[[], T]) -> T:
+    """The gate that lets everything through."""
+    return effect()
+
+
+@dataclass(frozen=True)
+class Manners:
+    """How a store does what may be done in one step or in several."""
+
+    rename_by_link: bool = False
+    delete_by_piece: bool = False
+
+
+#: A rename is a step, and so is the deletion of a folder.
+HDFS: Final = Manners()
+#: As `squall_io.spark.stores.local` does it.
+LOCAL: Final = Manners(rename_by_link=True, delete_by_piece=True)
+
+
+@dataclass
+class MemoryStore:
+    """Files and folders. Each method is atomic."""
+
+    files: dict[str, bytes] = field(default_factory=dict)
+    folders: set[str] = field(default_factory=lambda: {""})
+    modified: dict[str, float] = field(default_factory=dict)
+    clock: float = 1_000_000.0
+    #: Every file that was deleted, and what it held: (path, data), in order.
+    deleted: list[tuple[str, bytes]] = field(default_factory=list)
+    _temporary: int = 0
+
+    def temporary(self, path: str) -> str:
+        """A name for a file that is not finished."""
+        self._temporary += 1
+        return f"{TMP}/{path.rpartition('/')[2]}.{self._temporary:016x}"
+
+    def make_folders(self, path: str) -> None:
+        """Make the folders that a path needs."""
+        while (path := path.rpartition("/")[0]) and path not in self.folders:
+            if path in self.files:
+                raise FilesRefused(f"make folder {ROOT}/{path}: a file lies where a folder must be")
+            self.folders.add(path)
+
+    def write(self, path: str, data: bytes) -> None:
+        """Make a file, or replace it."""
+        if path in self.folders:
+            raise FilesRefused(f"write {ROOT}/{path}: a folder lies where a file must be")
+        self.make_folders(path)
+        self.files[path] = data
+        self.clock += 1.0
+        self.modified[path] = self.clock
+
+    def remove(self, path: str) -> None:
+        """Delete a file."""
+        if path in self.files:
+            self.deleted.append((path, self.files.pop(path)))
+
+    def remove_below(self, path: str) -> None:
+        """Delete a folder with all that it holds, or a file."""
+        for each in [each for each in self.files if each == path or each.startswith(f"{path}/")]:
+            self.remove(each)
+        self.folders -= {each for each in self.folders if each == path or each.startswith(f"{path}/")}
+
+    def rename(self, source: str, target: str, path: str, keep_source: bool = False) -> bool:
+        """Give a file another name, unless there is one; `path` is what an error names."""
+        if source not in self.files:
+            raise FileMissing(f"rename {ROOT}/{path}: there is no such file")
+        self.make_folders(target)
+        if target in self.files or target in self.folders:
+            return False
+        self.files[target] = self.files[source]
+        self.modified[target] = self.modified[source]
+        if not keep_source:
+            del self.files[source]
+        return True
+
+    def status(self, path: str) -> FileStatus:
+        """What a listing shows of a file or folder."""
+        if path in self.folders:
+            return FileStatus(path, 0, is_folder=True)
+        return FileStatus(path, len(self.files[path]), modified=self.modified[path])
+
+    def children(self, folder: str) -> list[str]:
+        """The paths of what lies in a folder, in order."""
+        if folder in self.files:
+            raise FilesRefused(f"list {ROOT}/{folder}: it is a file")
+        start = f"{folder}/" if folder else ""
+        found: Iterable[str] = (*self.files, *self.folders)
+        below = (path for path in found if path and path.startswith(start))
+        return sorted(path for path in below if "/" not in path[len(start) :])
+
+
+class MemoryFiles:
+    """`Files` over a store in memory, as one actor sees it."""
+
+    def __init__(
+        self,
+        store: MemoryStore | None = None,
+        gate: Gate = straight,
+        manners: Manners = HDFS,
+    ) -> None:
+        self.store = MemoryStore() if store is None else store
+        self._gate = gate
+        self._manners = manners
+
+    @property
+    def root(self) -> str:
+        """Where it says that it is."""
+        return ROOT
+
+    def list(self, folder: str) -> builtins.list[FileStatus]:
+        """What lies in a folder, in two pages."""
+
+        def first() -> tuple[builtins.list[FileStatus], str]:
+            paths = self.store.children(folder)
+            half = paths[: (len(paths) + 1) // 2]
+            return [self.store.status(path) for path in half], half[-1] if half else ""
+
+        def second(last: str) -> builtins.list[FileStatus]:
+            return [self.store.status(path) for path in self.store.children(folder) if path > last]
+
+        page, last = self._do("list: first page", folder, first)
+        if not page:
+            return []
+        return page + self._do("list: second page", folder, lambda: second(last))
+
+    def walk(self, folder: str) -> builtins.list[FileStatus]:
+        """What lies in a folder and below it, folder by folder."""
+        found: builtins.list[FileStatus] = []
+        left = [folder]
+        while left:
+            here = left.pop()
+            page = self._do("walk", here, partial(self._page, here))
+            found += page
+            left += [status.path for status in page if status.is_folder]
+        return sorted(found, key=lambda status: status.path)
+
+    def _page(self, folder: str) -> builtins.list[FileStatus]:
+        return [self.store.status(path) for path in self.store.children(folder)]
+
+    def exists(self, path: str) -> bool:
+        """Whether there is such a file or folder."""
+        return self._do("exists", path, lambda: path in self.store.files or path in self.store.folders)
+
+    def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
+        """A file's bytes."""
+        data = self._do("read", path, lambda: self._data(path))
+        return data[offset : None if length is None else offset + length]
+
+    def digest(self, path: str) -> str:
+        """The digest of a file's bytes."""
+        data = self._do("digest", path, lambda: self._data(path))
+        return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        """Make a file: a temporary one, which is renamed."""
+        written = self.store.temporary(path)
+        self._do("put_if_absent: write", written, lambda: self.store.write(written, data), writes=True)
+        put = self._do(
+            "put_if_absent: rename", path, lambda: self._rename_temporary(written, path), writes=True
+        )
+        if not put:
+            self._do("put_if_absent: clean", written, lambda: self.store.remove(written), writes=True)
+        return put
+
+    def replace(self, path: str, data: bytes) -> None:
+        """Make a file or replace it."""
+        self._do("replace", path, lambda: self.store.write(path, data), writes=True)
+
+    def move_if_absent(self, source: str, target: str) -> bool:
+        """Rename a file."""
+        if source in self.store.folders:
+            raise FilesRefused(f"rename {ROOT}/{source}: it is a folder")
+        by_link = self._manners.rename_by_link
+
+        def rename() -> bool:
+            return self.store.rename(source, target, source, keep_source=by_link)
+
+        moved = self._do("move_if_absent", target, rename, writes=True)
+        if moved and by_link:
+            self._do("move_if_absent: unlink", source, lambda: self.store.remove(source), writes=True)
+        return moved
+
+    def delete(self, path: str) -> None:
+        """Delete a file, or a folder with all that it holds."""
+        if self._manners.delete_by_piece:
+            for each in sorted(each for each in self.store.files if each.startswith(f"{path}/")):
+                self._do("delete: file", each, partial(self.store.remove, each), writes=True)
+        self._do("delete", path, lambda: self.store.remove_below(path), writes=True)
+
+    def _data(self, path: str) -> bytes:
+        try:
+            return self.store.files[path]
+        except KeyError:
+            raise FileMissing(f"read {ROOT}/{path}: there is no such file") from None
+
+    def _rename_temporary(self, written: str, path: str) -> bool:
+        try:
+            return self.store.rename(written, path, path)
+        except FileMissing:
+            raise FilesUnavailable(f"write {ROOT}/{path}: its temporary file is gone") from None
+
+    def _do(self, call: str, path: str, effect: Callable[[], T], writes: bool = False) -> T:
+        return self._gate(Step(call, path, writes), effect)

@@ -1,0 +1,223 @@
+"""A sink's task with nothing real around it: a store in memory, a Spark that is made up, and time that passes when it waits.
+
+    world = SinkWorld()
+    life = world.life()
+    life.open()
+    life.tidy(life.commit(world.rows(3)))
+
+`world.gate` may make calls to the store fail, `world.spark_trouble` writes of Spark, `world.dead` sessions.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from squall_io.spark.manifest.files import FilesUnavailable
+from squall_io.spark.manifest.state import State, read_state
+from squall_io.spark.rows.schema import parse_schema
+from squall_io.spark.sink import life as sink_life
+from squall_io.spark.sink.life import SinkLife
+from squall_io.spark.sink.retries import Retries
+from squall_io.spark.sink.settings import SinkSettings
+from tests.squall_io.memory_files import ROOT, Gate, MemoryFiles, MemoryStore, Step, straight
+from topology_api import Context
+
+SCHEMA = "word string, count bigint"
+
+
+class Killed(BaseException):
+    """The process is gone: nothing of ours catches this."""
+
+
+class OpenedFiles(MemoryFiles):
+    """`Files` in memory, as `open_files` gives them."""
+
+    closed = False
+
+    def close(self) -> None:
+        """It is told by the tests."""
+        self.closed = True
+
+
+class MadeUpWriter:
+    """Spark, as far as a sink sees it: writes one file to a folder."""
+
+    def __init__(self, world: SinkWorld, session: object) -> None:
+        self.world = world
+        self.given = session
+        #: One of its own, which may be dead alone.
+        self.session = object()
+        self.closed = False
+        world.writers.append(self)
+
+    def close(self) -> None:
+        """It is told by the tests."""
+        self.closed = True
+
+    def warm_up(self, folder: str) -> None:
+        """Write something."""
+        self.write(self.world.rows(1), folder)
+
+    def write(self, rows: Any, folder: str) -> None:
+        """Write rows as text, unless something is to go wrong: then what was half written stays there."""
+        world = self.world
+        assert folder.startswith(f"{ROOT}/")
+        place = f"{folder.removeprefix(f'{ROOT}/')}/part-00000-{len(world.written)}.txt"
+        world.written.append(folder)
+        if not world.elsewhere:
+            world.store.write(place, rows.text)
+        if world.spark_trouble:
+            raise world.spark_trouble.pop(0)
+        if self.session in world.dead or self.given in world.dead:
+            raise ConnectionRefusedError("nobody listens")
+
+
+class MadeUpLease:
+    """The shared session, made up."""
+
+    def __init__(self, world: SinkWorld) -> None:
+        self.world = world
+        self.session: object = world.new_session()
+        self.released = False
+
+    def renew(self, broken: object) -> object:
+        """Another session."""
+        if self.session is broken:
+            self.session = self.world.new_session()
+        return self.session
+
+    def release(self) -> None:
+        """It is told by the tests."""
+        self.released = True
+
+
+class SinkWorld:
+    """What is around the tasks of one sink."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.store = MemoryStore()
+        self.gate: Gate = straight
+        self.sessions: list[object] = []
+        self.dead: set[object] = set()
+        self.leases: list[MadeUpLease] = []
+        self.opened: list[OpenedFiles] = []
+        #: The folders that Spark was to write to.
+        self.written: list[str] = []
+        self.spark_trouble: list[Exception] = []
+        #: What Spark writes comes to where nobody here sees it.
+        self.elsewhere = False
+        self.writers: list[MadeUpWriter] = []
+        #: What is raised in place of a session.
+        self.no_session: list[Exception] = []
+        self.steps: list[str] = []
+        self.at: Callable[[str], None] = lambda step: None
+        #: The newest life's.
+        self.context = SimpleNamespace()
+        self.time = 1000.0
+        self.progress = 0
+        #: What was said last that is waited for.
+        self.waits_for = ""
+        monkeypatch.setattr(sink_life, "shared_session", self._shared_session)
+        monkeypatch.setattr(sink_life, "open_files", self._open_files)
+        monkeypatch.setattr(sink_life, "is_broken", lambda session: session in self.dead)
+        monkeypatch.setattr(sink_life, "TableWriter", lambda session, *_: MadeUpWriter(self, session))
+        monkeypatch.setattr(sink_life, "Retries", self._retries)
+
+    def life(
+        self,
+        incarnation: tuple[int, int] = (1, 0),
+        index: int = 0,
+        parallelism: int = 1,
+        schema: str = SCHEMA,
+    ) -> SinkLife:
+        """A task of the sink, not opened yet."""
+        settings = SinkSettings("/table", parse_schema(schema), "parquet", (), None, None, {})
+        self.context = context = SimpleNamespace(
+            topology="words",
+            topology_id="words-1",
+            component="store",
+            index=index,
+            parallelism=parallelism,
+            incarnation=incarnation,
+            log=logging.getLogger("tests.sink"),
+            progress=self._note_progress,
+            stopped=False,
+        )
+        return SinkLife(settings, cast(Context, context), self._at)
+
+    def rows(self, count: int, text: str = "rows") -> Any:
+        """What stands for an Arrow table."""
+        return SimpleNamespace(num_rows=count, text=text.encode())
+
+    def state(self) -> State:
+        """What the table holds."""
+        return read_state(MemoryFiles(self.store))
+
+    def left(self) -> set[str]:
+        """Files of the store that are neither of the manifest nor named by it."""
+        named = {file.path for entry in self.state().entries for file in entry.files}
+        ours = (
+            "_squall/commits/",
+            "_squall/claims/",
+            "_squall/schemas/",
+            "_squall/table.json",
+            "_squall/checkpoints/",
+        )
+        return {path for path in self.store.files if path not in named and not path.startswith(ours)}
+
+    def new_session(self) -> object:
+        """A session, made up."""
+        self.sessions.append(object())
+        return self.sessions[-1]
+
+    def _note_progress(self, why: str | None = None) -> None:
+        self.progress += 1
+        self.waits_for = self.waits_for if why is None else why
+
+    def _at(self, step: str) -> None:
+        self.steps.append(step)
+        self.at(step)
+
+    def _shared_session(self, *_: object) -> MadeUpLease:
+        if self.no_session:
+            raise self.no_session.pop(0)
+        self.leases.append(MadeUpLease(self))
+        return self.leases[-1]
+
+    def _open_files(self, path: str, *, session: object, conf: Mapping[str, str]) -> OpenedFiles:
+        def gate(step: Step, effect: Callable[[], Any]) -> Any:
+            if session in self.dead:
+                raise FilesUnavailable(f"{step.call} {path}: the JVM is gone")
+            return self.gate(step, effect)
+
+        self.opened.append(OpenedFiles(self.store, gate))
+        return self.opened[-1]
+
+    def _retries(
+        self,
+        what: str,
+        log: logging.Logger,
+        progress: Callable[[str], None],
+        limit: float | None,
+        stopped: Callable[[], bool],
+    ) -> Retries:
+        def sleep(seconds: float) -> None:
+            self.time += seconds
+
+        return Retries(what, log, progress, limit, stopped, now=lambda: self.time, sleep=sleep)
+
+
+@contextmanager
+def gated(world: SinkWorld, gate: Gate) -> Iterator[None]:
+    """The world with this gate, for a while."""
+    before, world.gate = world.gate, gate
+    try:
+        yield
+    finally:
+        world.gate = before

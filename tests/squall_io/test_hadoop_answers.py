@@ -1,0 +1,191 @@
+"""What Hadoop's answers mean, without Hadoop: exceptions by their classes, file statuses, WebHDFS answers that are none."""
+
+from __future__ import annotations
+
+import http.client
+import http.server
+import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from squall_io.spark.manifest.files import (
+    FileMissing,
+    FilesError,
+    FilesRefused,
+    FileStatus,
+    FilesUnavailable,
+)
+from squall_io.spark.session.jvm import JavaFailed
+from squall_io.spark.stores import gateway
+from squall_io.spark.stores.hadoop_errors import FileTaken, Thrown, error_of
+from squall_io.spark.stores.statuses import decode_statuses
+from squall_io.spark.stores.webhdfs import WebHdfsFiles
+
+IO = "java.io.IOException"
+
+
+def thrown(*classes: str, message: str = "") -> Thrown:
+    return Thrown([*classes, IO, "java.lang.Exception"], message)
+
+
+@pytest.mark.parametrize(
+    "chain, kind",
+    [
+        ([thrown("java.io.FileNotFoundException")], FileMissing),
+        ([thrown("org.apache.hadoop.fs.FileAlreadyExistsException")], FileTaken),
+        ([thrown("org.apache.hadoop.security.AccessControlException")], FilesRefused),
+        ([thrown("org.apache.hadoop.hdfs.server.namenode.SafeModeException")], FilesUnavailable),
+        ([thrown("java.net.ConnectException", "java.net.SocketException")], FilesUnavailable),
+        ([thrown("java.lang.IllegalArgumentException")], FilesRefused),
+        ([thrown("of.nobody.KnownException")], FilesUnavailable),
+        # a class that says little gives way to its cause, and one that is not known to a class above it
+        ([thrown("java.lang.RuntimeException"), thrown("java.net.UnknownHostException")], FilesRefused),
+        (
+            [thrown("java.lang.IllegalArgumentException"), thrown("java.net.SocketTimeoutException")],
+            FilesUnavailable,
+        ),
+        (
+            [
+                thrown(
+                    "org.apache.hadoop.hdfs.protocol.NewQuotaException",
+                    "org.apache.hadoop.hdfs.protocol.QuotaExceededException",
+                )
+            ],
+            FilesRefused,
+        ),
+    ],
+)
+def test_the_class_of_an_exception_says_whether_trying_again_helps(
+    chain: list[Thrown], kind: type[FilesError]
+) -> None:
+    assert type(error_of("cannot list x", chain)) is kind
+
+
+def test_the_text_of_an_error_is_one_line_with_call_reason_and_what_helps() -> None:
+    message = (
+        "Call From a to b failed: Connection refused; For more details see:  http://wiki\n\tat java.net\n"
+    )
+    error = error_of("cannot list hdfs://b/t", [thrown("java.net.ConnectException", message=message)])
+    assert str(error) == (
+        "cannot list hdfs://b/t: Call From a to b failed: Connection refused (ConnectException);"
+        " is HDFS running there, and are host and port right?"
+    )
+    assert "(Odd)" not in str(error_of("cannot list x", [Thrown(["a.b.Out$Odd"], "")]))
+    assert str(error_of("cannot list x", [Thrown(["a.b.Out$Odd"], "")])) == "cannot list x: Odd"
+    assert len(str(error_of("cannot list x", [Thrown([IO], "y" * 9_999)]))) < 400
+
+
+def test_no_datanode_is_said_in_words_that_help() -> None:
+    message = "File /a could only be written to 0 of the 1 minReplication nodes."
+    error = error_of("cannot write x", [Thrown([IO], message)])
+    assert type(error) is FilesUnavailable
+    assert str(error).endswith("there is no DataNode that runs and has room")
+
+
+def varint(number: int) -> bytes:
+    out = b""
+    while number > 0x7F:
+        out += bytes([number & 0x7F | 0x80])
+        number >>= 7
+    return out + bytes([number])
+
+
+def status_bytes(kind: int, path: str, size: int, modified: int) -> bytes:
+    name = path.encode()
+    message = b"\x08" + varint(kind) + b"\x12" + varint(len(name)) + name + b"\x18" + varint(size)
+    message += b"\x22\x02\x08\x01"  # a message inside
+    message += b"\x38" + varint(modified) + b"\x49" + bytes(8) + b"\x55" + bytes(4)  # fixed 64 and 32
+    return len(message).to_bytes(4, "big") + message
+
+
+def test_statuses_are_read_as_hadoop_writes_them_and_padding_is_not() -> None:
+    data = status_bytes(2, "hdfs://h:1/t/d/größe=ü; x", 3_000_000_000, 1_700_000_000_123)
+    data += status_bytes(1, "hdfs://h:1/t/d/a", 0, 5_000)
+    assert decode_statuses("d", data + bytes(100), 2) == [
+        FileStatus("d/a", 0, True, 5.0),
+        FileStatus("d/größe=ü; x", 3_000_000_000, False, 1_700_000_000.123),
+    ]
+    assert [status.path for status in decode_statuses("", data, 2)] == ["a", "größe=ü; x"]
+    assert decode_statuses("d", bytes(32), 0) == []
+
+
+@contextmanager
+def serving(status: int, body: bytes) -> Iterator[str]:
+    """A server that answers everything alike, but that of "/data" it gives 5 bytes of 9."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            cut = self.path.startswith("/data")
+            answer = b"12345" if cut else body.replace(b"HERE", b"127.0.0.1:%d" % server.server_port)
+            self.send_response(status)
+            self.send_header("Content-Length", str(9 if cut else len(answer)))
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield f"127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.mark.parametrize(
+    "status, body, kind, text",
+    [
+        (200, b"<html>the UI of something else</html>", FilesRefused, "does not answer as WebHDFS does"),
+        (200, b'{"FileStatuses": "of something else"}', FilesRefused, "does not answer as WebHDFS does"),
+        (200, b"", FilesRefused, "does not answer as WebHDFS does"),
+        (401, b"<html>Kerberos</html>", FilesRefused, "HTTP status 401; this cluster wants a sign-in"),
+        (404, b"not here", FilesRefused, "HTTP status 404"),
+        (503, b"overloaded", FilesUnavailable, "HTTP status 503"),
+        (403, b'{"RemoteException": "?"}', FilesRefused, "HTTP status 403"),
+    ],
+)
+def test_what_is_no_webhdfs_is_named(status: int, body: bytes, kind: type[FilesError], text: str) -> None:
+    with serving(status, body) as address:
+        files = WebHdfsFiles("hdfs://h:1/t", address, user="u")
+        with pytest.raises(kind, match=f"cannot list hdfs://h:1/t/a: .*{text}"):
+            files.list("a")
+
+
+def test_a_file_that_ends_early_is_not_taken_for_a_whole_one() -> None:
+    with serving(200, b'{"Location": "http://HERE/data"}') as address:
+        files = WebHdfsFiles("hdfs://h:1/t", address, user="u")
+        for call in (files.read, files.digest):
+            with pytest.raises(FilesUnavailable, match=r"cannot read hdfs://h:1/t/a: .*\(IncompleteRead\)"):
+                call("a")
+
+
+def test_a_certificate_that_is_not_trusted_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    def connect(connection: object) -> None:
+        raise ssl.SSLCertVerificationError("self-signed certificate")
+
+    monkeypatch.setattr(http.client.HTTPSConnection, "connect", connect)
+    files = WebHdfsFiles("hdfs://h:1/t", "https://h:9871", user="u")
+    with pytest.raises(FilesRefused, match=r"h:9871: .*self-signed certificate.* signed by an authority"):
+        files.exists("a")
+
+
+@pytest.mark.parametrize("address", ["", "host:port", "ftp://host:1", "http://host:1/webhdfs", "http://"])
+def test_what_is_no_address_is_refused(address: str) -> None:
+    with pytest.raises(FilesRefused, match="is no address of WebHDFS"):
+        WebHdfsFiles("hdfs://h:1/t", address)
+
+
+def test_a_jvm_that_does_not_start_is_an_error_of_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(conf: object) -> None:
+        raise JavaFailed("Spark's Java process ended with code 1 as it started: no memory")
+
+    monkeypatch.setattr(gateway, "start_jvm", start)
+    with pytest.raises(FilesUnavailable, match=r"no JVM can be had to ask file systems: .* no memory"):
+        gateway.Jvm.own({})

@@ -1,0 +1,249 @@
+"""What a table holds, also when something of its manifest cannot be read: that is named, and all else is there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeVar
+
+import pytest
+
+from squall_io.spark.manifest import checkpoints
+from squall_io.spark.manifest.checkpoints import write_next
+from squall_io.spark.manifest.claims import take_over
+from squall_io.spark.manifest.entries import Entry, decode_entry, encode_entry
+from squall_io.spark.manifest.envelopes import FORMAT, seal
+from squall_io.spark.manifest.files import FileMissing, FilesRefused
+from squall_io.spark.manifest.layout import COMMITS, BatchName, Seat, claim_path, fence_path
+from squall_io.spark.manifest.state import State, UnreadableManifest, read_state, require_readable
+from squall_io.spark.manifest.sweep import sweep
+from tests.squall_io.commit_world import World, seat
+from tests.squall_io.memory_files import MemoryFiles, Step
+
+T = TypeVar("T")
+
+
+def table(batches: int, world: World | None = None) -> World:
+    """A table with batches 1, 2, ... of epoch 1."""
+    world = world or World()
+    files = world.files()
+    epoch = take_over(files, seat(), (1, 0), "host:1", 0.0)
+    for number in range(1, batches + 1):
+        world.commit(files, 0, epoch, number)
+    return world
+
+
+def numbers(state: State) -> list[int]:
+    """The numbers of the batches that count."""
+    return [entry.batch.number for entry in state.entries]
+
+
+def named(state: State) -> list[str]:
+    """The records that cannot be read."""
+    return [problem.path for problem in state.unreadable]
+
+
+def newer(data: bytes) -> bytes:
+    """The same record, of a newer format."""
+    return json.dumps({**json.loads(data), "format": FORMAT + 1}).encode()
+
+
+def test_what_was_committed_is_there_the_oldest_first() -> None:
+    world = table(3)
+    state = read_state(world.files())
+    assert numbers(state) == [1, 2, 3]
+    assert state.entries == tuple(world.acked.values()) == state.uncovered
+    assert require_readable(world.files(), state) is state
+
+
+def test_a_table_without_batches_holds_nothing() -> None:
+    state = read_state(MemoryFiles())
+    assert (state.entries, state.abandoned, state.unreadable, state.checkpoint.number) == ((), (), (), 0)
+
+
+@pytest.mark.parametrize("damage", [lambda data: data[:40], newer], ids=["truncated", "newer"])
+def test_an_entry_that_cannot_be_read_is_named_and_the_others_are_there(
+    damage: Callable[[bytes], bytes],
+) -> None:
+    world = table(3)
+    files, path = world.files(), BatchName(seat(), 1, 2).commit
+    files.replace(path, damage(files.read(path)))
+    state = read_state(files)
+    assert (numbers(state), named(state)) == ([1, 3], [path])
+    with pytest.raises(UnreadableManifest, match=rf"has 1 record that cannot be read:\n  - {path} "):
+        require_readable(files, state)
+    assert len(state.uncovered) == 2  # and no checkpoint takes it in
+
+
+def test_a_fence_that_cannot_be_read_is_named_and_other_epochs_are_there() -> None:
+    world = table(2)
+    files = world.files()
+    epoch = take_over(files, seat(), (2, 0), "host:2", 0.0)
+    world.commit(files, 0, epoch, 1)
+    files.replace(fence_path(seat(), 2), b"")
+    state = read_state(files)
+    assert [(entry.batch.epoch, entry.batch.number) for entry in state.entries] == [(2, 1)]
+    assert named(state) == [fence_path(seat(), 2)]
+    assert state.abandoned == ()  # nobody knows
+    files.delete(fence_path(seat(), 2))  # then it is made anew from what is there
+    assert len(read_state(files).entries) == 3
+
+
+def test_nothing_is_swept_while_something_cannot_be_read() -> None:
+    world = table(2)
+    files = world.files()
+    world.spark(files, BatchName(seat(), 1, 3), 1, "good")
+    path = BatchName(seat(), 1, 2).commit
+    whole = files.read(path)
+    files.replace(path, whole[:-30])
+    epoch = take_over(files, seat(), (2, 0), "host:2", 0.0)
+    before = dict(world.store.files)
+    assert sweep(files, seat(), epoch) == 0
+    assert world.store.files == before
+    files.replace(path, whole)
+    sweep(files, seat(), epoch)
+    assert not files.exists(BatchName(seat(), 1, 3).staging)
+    assert numbers(world.checked_look()) == [1, 2]
+
+
+def with_checkpoints(monkeypatch: pytest.MonkeyPatch, batches: int = 6, each: int = 3) -> World:
+    """A table all of whose batches are in checkpoints, in parts of two."""
+    monkeypatch.setattr(checkpoints, "PART", 2)
+    world = World()
+    files = world.files()
+    epoch = take_over(files, seat(), (1, 0), "host:1", 0.0)
+    for number in range(1, batches + 1):
+        world.commit(files, 0, epoch, number)
+        if number % each == 0:
+            state = read_state(files)
+            assert write_next(files, state.checkpoint, state.uncovered)
+    assert read_state(files).uncovered == ()
+    return world
+
+
+def test_a_damaged_part_of_a_checkpoint_is_named_and_the_other_parts_are_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = with_checkpoints(monkeypatch)
+    files = world.files()
+    part = read_state(files).checkpoint.parts[0].path
+    files.replace(part, files.read(part)[:-4])
+    state = read_state(files)
+    assert (numbers(state), named(state)) == ([3, 4, 5, 6], [part])
+
+
+def test_a_part_of_a_checkpoint_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = with_checkpoints(monkeypatch)
+    files = world.files()
+    part = read_state(files).checkpoint.parts[1].path
+    files.delete(part)
+    state = read_state(files)
+    assert (numbers(state), named(state)) == ([1, 2, 5, 6], [part])
+    assert "2 entries were in it" in str(state.unreadable[0])
+
+
+@pytest.mark.parametrize("damage", [lambda data: data[:40], newer], ids=["truncated", "newer"])
+def test_a_checkpoint_that_cannot_be_read_is_named_and_the_one_before_it_is_used(
+    monkeypatch: pytest.MonkeyPatch, damage: Callable[[bytes], bytes]
+) -> None:
+    world = with_checkpoints(monkeypatch)
+    files = world.files()
+    path = "_squall/checkpoints/2.json"
+    files.replace(path, damage(files.read(path)))
+    state = read_state(files)
+    assert (numbers(state), named(state)) == ([1, 2, 3], [path])
+    world.commit(files, 0, 1, 7)
+    state = read_state(files)
+    assert numbers(state) == [1, 2, 3, 7]
+    before = dict(world.store.files)
+    assert not write_next(files, state.checkpoint, state.uncovered)
+    assert world.store.files == before
+
+
+def test_files_of_people_in_the_folders_of_the_manifest_are_passed_over() -> None:
+    world = table(1)
+    files = world.files()
+    for path in (
+        f"{COMMITS}/README.txt",
+        f"{COMMITS}/a.b.00.1.1.json",
+        f"{COMMITS}/a.b.0.1.1",
+        f"{COMMITS}/squall-a.b.0.1.1-1-00000.json",
+        "_squall/checkpoints/01.json",
+        "_squall/claims/a.b.0.01.claim.json",
+    ):
+        files.replace(path, b"?")
+    state = read_state(files)
+    assert (numbers(state), named(state), state.abandoned) == ([1], [], ())
+
+
+def test_batches_of_a_topology_called_squall_something_are_found() -> None:
+    files = MemoryFiles()
+    entry = next(iter(table(1).acked.values()))
+    of_another_name = Entry(
+        **{**entry.__dict__, "batch": BatchName(Seat.of("squall-counts-1-1700000000", "sink", 0), 1, 1)}
+    )
+    files.put_if_absent(of_another_name.batch.commit, encode_entry(of_another_name))
+    assert read_state(files).entries == (of_another_name,)
+
+
+def test_batches_that_another_one_has_taken_in_are_apart() -> None:
+    world = table(3)
+    files = world.files()
+    path = BatchName(seat(), 1, 3).commit
+    third = decode_entry(files.read(path), path)
+    taken_in = tuple(str(BatchName(seat(), 1, number)) for number in (1, 2))
+    files.replace(path, encode_entry(Entry(**{**third.__dict__, "replaces": taken_in})))
+    state = read_state(files)
+    assert numbers(state) == [3]
+    assert [entry.batch.number for entry in state.replaced] == [1, 2]
+    assert len(state.counted) == 3
+
+
+def test_who_may_only_read_takes_all_for_counted_and_says_so() -> None:
+    world = table(2)
+    files = world.files()
+    files.put_if_absent(
+        claim_path(seat(), 2), seal("claim", {"incarnation": [2, 0], "owner": "h", "since": 0})
+    )
+
+    def refusing(step: Step, effect: Callable[[], T]) -> T:
+        if step.writes:
+            raise FilesRefused(f"{step.call}: permission denied")
+        return effect()
+
+    state = read_state(world.files(refusing))
+    assert numbers(state) == [1, 2]
+    assert [batch.number for batch in state.uncertain] == [1, 2]
+    assert state.uncovered == ()  # a checkpoint takes in only what counts for certain
+    assert read_state(files).uncertain == ()
+    assert files.exists(fence_path(seat(), 2))  # whoever may write has made it
+
+
+def test_a_fence_that_is_there_and_may_not_be_read_is_an_error_and_makes_nothing_count() -> None:
+    world = table(1)
+    files = world.files()
+    take_over(files, seat(), (2, 0), "h", 0.0)
+    late = replace(read_state(files).entries[0], batch=BatchName(seat(), 1, 9))
+    files.put_if_absent(late.batch.commit, encode_entry(late))
+    assert numbers(read_state(files)) == [1]
+
+    def refusing(step: Step, effect: Callable[[], T]) -> T:
+        if step.call == "read" and step.path == fence_path(seat(), 2):
+            raise FilesRefused(f"{step.call}: the host's name is not known at the moment")
+        return effect()
+
+    with pytest.raises(FilesRefused, match="at the moment"):
+        read_state(world.files(refusing))
+
+
+def test_an_entry_that_always_goes_away_is_an_error_in_the_end() -> None:
+    world = table(1)
+
+    def never_there(step: Step, effect: Callable[[], T]) -> T:
+        if step.call == "read":
+            raise FileMissing(step.path)
+        return effect()
+
+    with pytest.raises(FileMissing, match=COMMITS):
+        read_state(world.files(never_there))

@@ -1,0 +1,70 @@
+"""Replays: what travels between tasks comes out as it went in, and a root says which source row it was."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from squall_io.spark.replay.problems import ReplayFailed
+from squall_io.spark.replay.records import (
+    MOST_TUPLES,
+    More,
+    Origin,
+    Unpicklable,
+    decode,
+    encode,
+    encode_all,
+    first_root,
+    origin_of,
+    partition_sender,
+    sent_by_partition,
+)
+
+values = st.one_of(
+    st.none(), st.integers(), st.text(), st.binary(), st.floats(allow_nan=False), st.lists(st.text())
+)
+
+
+@given(st.integers(0, 4), st.data())
+def test_tuples_come_out_as_they_went_in(width: int, data: st.DataObject) -> None:
+    rows = data.draw(st.lists(st.tuples(*[values] * width), max_size=20))
+    roots = data.draw(st.lists(st.integers(0, 2**63 - 1), min_size=len(rows), max_size=len(rows)))
+    more: More = {0: ((5, 6), (7, 8))} if rows else {}
+    tuples = decode(encode(rows, roots, more))
+    assert (tuples.rows, tuples.roots, tuples.more) == (rows, roots, more)
+
+
+@given(st.integers(1, 4 * MOST_TUPLES))
+def test_many_tuples_are_several_blobs_in_order(count: int) -> None:
+    rows = [(number,) for number in range(count)]
+    more: More = {number: ((number, 1),) for number in range(0, count, 7)}
+    parts = [decode(blob) for blob in encode_all(rows, [row[0] for row in rows], more)]
+    assert all(len(part.rows) <= MOST_TUPLES for part in parts)
+    assert [row for part in parts for row in part.rows] == rows
+    assert [root for part in parts for root in part.roots] == [row[0] for row in rows]
+    found = {part.rows[at][0]: pairs for part in parts for at, pairs in part.more.items()}
+    assert found == more
+
+
+def test_what_cannot_be_pickled_says_so() -> None:
+    with pytest.raises(Unpicklable, match="generator"):
+        encode([((value for value in [1]),)], [0], {})
+
+
+@given(st.integers(0, 127), st.integers(0, 2**20 - 1), st.integers(0, 2**36 - 2))
+def test_a_root_is_the_place_of_a_source_row(source: int, partition: int, row: int) -> None:
+    root = first_root(source, partition) + row
+    assert 0 < root < 2**63
+    assert origin_of(root) == Origin(source, partition, row)
+
+
+def test_too_many_partitions_are_refused() -> None:
+    with pytest.raises(ReplayFailed, match="coalesce"):
+        first_root(0, 2**20)
+
+
+@given(st.integers(0, 200), st.integers(0, 2**20))
+def test_a_sender_is_a_partition_or_a_task(stream: int, partition: int) -> None:
+    assert sent_by_partition(partition_sender(stream, partition)) == partition
+    assert sent_by_partition(partition) is None

@@ -1,0 +1,355 @@
+"""Files that come while HdfsLines reads, or before it is submitted again: each is read once, by the task that it belongs to."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from local_cluster import LocalCluster
+from squall_io.spark import HdfsLines
+from squall_io.spark.manifest.envelopes import UnreadableRecord
+from squall_io.spark.manifest.files import FilesUnavailable
+from squall_io.spark.spouts import file_list, lines
+from squall_io.spark.spouts.arrivals import Arrivals
+from squall_io.spark.spouts.file_list import FileList, FoundFile
+from squall_io.spark.spouts.reading_task import RETRY_SECONDS
+from squall_io.spark.spouts.splits import UnreadableFile, source_of
+from squall_io.spark.stores import open_files
+from tests.squall_io.memory_files import MemoryFiles, MemoryStore
+from topology_api import Bolt, Topology, TopologyBuilder, Tuple
+
+#: Long enough for two looks in a row, and what comes of them.
+A_WHILE = 4 * lines.LOOK_SECONDS
+
+
+class Keep(Bolt):
+    """Adds each line to a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def execute(self, tup: Tuple) -> None:
+        with self.path.open("a") as file:
+            file.write(tup["line"] + "\n")
+
+
+@pytest.fixture
+def inbox(tmp_path: Path) -> Path:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    return folder
+
+
+def put(folder: Path, name: str, count: int = 30) -> list[str]:
+    """A file that is there as a whole at once."""
+    found = [f"{name} {line} {'x' * line}" for line in range(count)]
+    folder.mkdir(exist_ok=True)
+    (folder / f"_{name}").write_text("".join(f"{line}\n" for line in found))
+    (folder / f"_{name}").rename(folder / name)
+    return found
+
+
+def kept(folder: Path) -> Counter[str]:
+    path = folder.parent / "kept"
+    return Counter(path.read_text().splitlines()) if path.exists() else Counter()
+
+
+def write(path: Path, text: str, at: float) -> None:
+    """A file that was written at this time."""
+    path.write_text(text)
+    os.utime(path, (at, at))
+
+
+@contextmanager
+def arrivals_of(inbox: Path) -> Iterator[Arrivals]:
+    """What one task knows of the files of an inbox."""
+    with open_files(str(inbox.parent)) as files, open_files(str(inbox.parent / "positions")) as positions:
+        yield Arrivals(files, source_of(str(inbox)), positions, 1024)
+
+
+def topology(inbox: Path, tasks: int = 2, path: str | None = None, **arguments: object) -> Topology:
+    builder = TopologyBuilder("reader")
+    spout = HdfsLines(path or str(inbox), split_bytes=1024, **arguments)  # type: ignore[arg-type]
+    builder.set_spout("lines", spout, parallelism=tasks)
+    builder.set_bolt("keep", Keep(inbox.parent / "kept")).shuffle_grouping("lines")
+    return builder.build()
+
+
+def test_files_that_come_to_a_followed_folder_are_read_once_and_the_topology_goes_on(inbox: Path) -> None:
+    expected = Counter(put(inbox, "a"))
+    with LocalCluster(simulated_time=True) as cluster:
+        cluster.submit(topology(inbox, follow=True))
+        for name in ("b", "c", "d"):
+            cluster.advance(A_WHILE)
+            assert kept(inbox) == expected
+            expected += Counter(put(inbox, name) + put(inbox, f"{name}0"))
+        cluster.advance(A_WHILE)
+        assert kept(inbox) == expected
+        assert cluster.status("reader").state == "ACTIVE" and not cluster.status("reader").errors
+
+
+@pytest.mark.parametrize("path", ["", "/*.log"])
+def test_a_folder_that_is_empty_or_not_there_yet_can_be_followed(inbox: Path, path: str) -> None:
+    inbox.rmdir()
+    with LocalCluster(simulated_time=True) as cluster:
+        cluster.submit(topology(inbox, path=f"{inbox}{path}", follow=True))
+        cluster.advance(A_WHILE)
+        expected = Counter(put(inbox, "a.log"))
+        cluster.advance(A_WHILE)
+        assert kept(inbox) == expected and not cluster.status("reader").errors
+
+
+@pytest.mark.parametrize("follow", [False, True])
+def test_a_topology_that_is_submitted_again_reads_what_has_come_since_and_nothing_twice(
+    inbox: Path, tmp_path: Path, follow: bool
+) -> None:
+    expected: Counter[str] = Counter()
+    for life in range(3):
+        expected += Counter(put(inbox, f"life{life}", 50))
+        with LocalCluster(simulated_time=True) as cluster:
+            positions = str(tmp_path / "positions")
+            cluster.submit(topology(inbox, life + 1, follow=follow, positions=positions))
+            cluster.advance(A_WHILE)
+            assert cluster.status("reader").state == ("ACTIVE" if follow else "COMPLETED")
+            cluster.kill("reader", wait_secs=0)
+            cluster.advance(A_WHILE)
+        assert kept(inbox) == expected
+        if life == 1:
+            (inbox / "life0").unlink()  # what was read may go
+
+
+def test_a_topology_that_is_submitted_again_when_all_was_read_and_taken_away_has_nothing_to_do(
+    inbox: Path, tmp_path: Path
+) -> None:
+    expected = Counter(put(inbox, "a"))
+    for _ in range(2):
+        with LocalCluster(simulated_time=True) as cluster:
+            cluster.submit(topology(inbox, positions=str(tmp_path / "positions")))
+            cluster.advance(A_WHILE)
+            assert cluster.status("reader").state == "COMPLETED"
+        assert kept(inbox) == expected
+        (inbox / "a").unlink(missing_ok=True)
+
+
+def test_what_was_read_to_its_end_can_be_followed_later(inbox: Path, tmp_path: Path) -> None:
+    expected = Counter(put(inbox, "a"))
+    for life, follow in enumerate((False, True, False)):
+        with LocalCluster(simulated_time=True) as cluster:
+            cluster.submit(topology(inbox, follow=follow, positions=str(tmp_path / "positions")))
+            cluster.advance(A_WHILE)
+        assert kept(inbox) == expected
+        expected += Counter(put(inbox, f"after life {life}"))
+
+
+def test_a_file_that_is_being_written_is_taken_when_it_has_come_to_rest(inbox: Path) -> None:
+    with arrivals_of(inbox) as arrivals:
+        assert arrivals.begin(None) == []
+        for size in range(4):
+            write(inbox / "slow", "x" * size, at=100)
+            (inbox / "copied._COPYING_").write_text("half")
+            assert arrivals.look(tells=True, now=0) == []
+        write(inbox / "slow", "yyy", at=101)  # the same size, and not the same
+        assert arrivals.look(tells=True, now=0) == []
+        assert arrivals.look(tells=True, now=0) == [FoundFile("in/slow", 3, 1024, 101.0)]
+        assert arrivals.look(tells=True, now=0) == [] and not arrivals.problems
+
+
+def test_a_file_that_another_of_the_same_size_replaces_is_told_of_with_the_time(inbox: Path) -> None:
+    write(inbox / "a", "old\n", at=1_700_000_000)
+    with arrivals_of(inbox) as arrivals:
+        snapshot = arrivals.snapshot(now=0)
+        assert not arrivals.problems
+        (inbox / "a").unlink()
+        write(inbox / "a", "new\n", at=1_700_000_060)
+        assert arrivals.snapshot(now=0) == snapshot
+        (problem,) = arrivals.problems
+        assert f"{inbox}/a was written again at 2023-11-14 22:14:20+00:00, and has 4 bytes as before" in str(
+            problem
+        )
+
+
+def test_a_file_that_grows_on_and_on_is_told_of_again_ever_more_seldom_and_one_that_rests_is_not(
+    inbox: Path,
+) -> None:
+    for name in ("grows", "rests"):
+        write(inbox / name, "x", at=1)
+    with arrivals_of(inbox) as arrivals:
+        arrivals.snapshot(now=0)
+        write(inbox / "rests", "xx", at=2)
+        told = []
+        for now in range(10_000, 30_000, 5):
+            write(inbox / "grows", "x" * (now % 1000 + 2), at=now)
+            arrivals.look(tells=True, now=now)
+            told += [(now, str(problem)) for problem in arrivals.problems]
+            arrivals.problems.clear()
+    assert sum("/rests has 2 bytes, and had 1" in text for _, text in told) == 1
+    times = [now for now, text in told if "/grows has " in text]
+    assert len(told) == 1 + len(times)
+    waits = [after - before for before, after in pairwise(times)]
+    assert times[0] == 10_000 and waits[:6] == [60, 120, 240, 480, 960, 1920] and set(waits[6:]) == {3600}
+
+
+def test_what_was_added_while_a_file_was_not_told_of_is_told_in_the_end(inbox: Path) -> None:
+    write(inbox / "a", "x", at=1)
+    with arrivals_of(inbox) as arrivals:
+        arrivals.snapshot(now=0)
+        told = []
+        for now in (0, 5, 10, 59, 60, 65, 1000):
+            write(inbox / "a", "x" * min(now + 2, 12), at=min(now + 2, 12))
+            arrivals.look(tells=True, now=now)
+            told += [(now, str(problem).split(":")[1].split("/in/")[1]) for problem in arrivals.problems]
+            arrivals.problems.clear()
+    assert told == [(0, "a has 2 bytes, and had 1"), (60, "a has 12 bytes, and had 1")]
+
+
+def test_a_link_to_a_folder_is_no_file_to_read_and_one_that_is_named_is_followed(inbox: Path) -> None:
+    elsewhere = inbox.parent / "elsewhere"
+    expected = Counter(put(elsewhere, "there"))
+    (elsewhere / "circle").symlink_to(elsewhere)
+    (inbox / "link").symlink_to(elsewhere)
+    (inbox / "below").mkdir()
+    (inbox / "below" / "self").symlink_to(inbox)
+    for path, lines_there in ((inbox, Counter(put(inbox, "here"))), (inbox / "link", expected)):
+        with LocalCluster(simulated_time=True) as cluster:
+            cluster.submit(topology(inbox, path=str(path), follow=True))
+            cluster.advance(A_WHILE + 2 * RETRY_SECONDS)
+            assert kept(inbox) == lines_there and not cluster.status("reader").errors
+        (inbox.parent / "kept").unlink()
+
+
+def test_a_file_that_has_grown_since_and_one_that_cannot_be_read_are_told_of_once_and_others_are_read(
+    inbox: Path,
+) -> None:
+    expected = Counter(put(inbox, "a"))
+    (inbox / "b.zst").write_bytes(b"packed")
+    with LocalCluster(simulated_time=True) as cluster:
+        cluster.submit(topology(inbox, follow=True))
+        cluster.advance(A_WHILE)
+        with (inbox / "a").open("a") as file:
+            file.write("more\n")
+        cluster.advance(A_WHILE)
+        expected += Counter(put(inbox, "c"))
+        cluster.advance(A_WHILE)
+        packed, grown = sorted((error.text for error in cluster.status("reader").errors), key=len)
+        assert kept(inbox) == expected
+    assert "b.zst is not read: it is packed" in packed
+    assert f"/in/a has {os.path.getsize(inbox / 'a')} bytes, and had " in grown and "rename them" in grown
+
+
+def test_a_damaged_file_does_not_hold_up_those_that_come(inbox: Path) -> None:
+    (inbox / "bad.gz").write_bytes(b"this is no gzip")
+    with LocalCluster(simulated_time=True) as cluster:
+        cluster.submit(topology(inbox, tasks=1, follow=True))
+        cluster.advance(A_WHILE)
+        expected = Counter(put(inbox, "good"))
+        cluster.advance(A_WHILE)
+        assert kept(inbox) == expected
+        (error,) = cluster.status("reader").errors
+        assert "bad.gz cannot be read: it is damaged" in error.text
+        assert 1 < error.times <= 1 + 2 * A_WHILE / RETRY_SECONDS, "it is tried again, and not all the time"
+
+
+def test_a_single_file_cannot_be_followed_and_says_so(inbox: Path) -> None:
+    put(inbox, "a")
+    with LocalCluster(simulated_time=True) as cluster:
+        cluster.submit(topology(inbox, path=f"{inbox}/a", follow=True))
+        cluster.advance(A_WHILE)
+        assert "/in/a is a file: what comes to a folder" in str(cluster.last_status("reader").error)
+
+
+# How tasks agree on the list.
+
+
+def some(*names: str) -> list[FoundFile]:
+    return [FoundFile(name, 10, 4) for name in names]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whatever_tasks_find_and_whatever_gets_lost_their_lists_are_beginnings_of_one(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_list, "WHOLE", 5)
+    rounds, store = random.Random(seed), MemoryStore()
+    other = FileList(MemoryFiles(store))
+
+    def gate(step, effect):  # type: ignore[no-untyped-def]
+        verdict = rounds.choice(["", "", "", "", "before", "after", "other"])
+        if verdict == "before":
+            raise FilesUnavailable("as the test has it")
+        if verdict == "other" and step.writes and rounds.random() < 0.5:
+            other.add(some(f"other{rounds.randrange(60)}"))  # in the middle of the call
+        result = effect()
+        if verdict == "after":
+            raise FilesUnavailable("the answer was lost")
+        return result
+
+    tasks = [FileList(MemoryFiles(store, gate=gate)) for _ in range(3)]
+    for number in range(120):
+        place = rounds.randrange(3)
+        if rounds.random() < 0.2:
+            tasks[place] = FileList(MemoryFiles(store, gate=gate))
+        try:
+            tasks[place].add(some(*(f"file{name}" for name in rounds.sample(range(number + 3), 3))))
+        except FilesUnavailable:
+            continue
+    whole = FileList(MemoryFiles(store))
+    whole.read()
+    assert whole.records >= 10 and len(whole.found) == len(whole.files) >= whole.records
+    for task in (other, *tasks):
+        assert whole.files[: len(task.files)] == task.files
+        task._kept = MemoryFiles(store)
+        task.read()
+        assert task.files == whole.files
+
+
+def test_a_task_that_starts_reads_few_records_and_one_of_a_snapshot_stops_where_it_does() -> None:
+    store, read = MemoryStore(), []
+    for number in range(250):
+        FileList(MemoryFiles(store)).add(some(str(number)))
+
+    def gate(step, effect):  # type: ignore[no-untyped-def]
+        read.append(step)
+        return effect()
+
+    files = FileList(MemoryFiles(store, gate=gate))
+    files.read()
+    assert [file.path for file in files.files] == [str(number) for number in range(250)]
+    assert len(read) < 60
+    for last in (0, 1, 99, 100, 101, 249):
+        snapshot = FileList(MemoryFiles(store))
+        snapshot.read(last)
+        assert (snapshot.records, len(snapshot.files)) == (last, last)
+
+
+def test_a_record_that_does_not_follow_the_ones_before_is_named() -> None:
+    store = MemoryStore()
+    for name in ("a", "b", "c"):
+        FileList(MemoryFiles(store)).add(some(name))
+    store.files["files/2.json"] = store.files["files/3.json"]
+    with pytest.raises(
+        UnreadableRecord, match=r"files/2\.json is no record of a reader's files: .*file 2, and 1"
+    ):
+        FileList(MemoryFiles(store)).read()
+
+
+def test_what_a_submission_reads_is_what_its_first_task_has_found_though_others_find_more(
+    inbox: Path, tmp_path: Path
+) -> None:
+    put(inbox, "a")
+    with open_files(str(tmp_path)) as files, open_files(str(tmp_path / "positions")) as positions:
+        first, second = (Arrivals(files, source_of(str(inbox)), positions, 1024) for _ in range(2))
+        snapshot = first.snapshot(now=0)
+        put(inbox, "b")
+        assert second.snapshot(now=0) != snapshot
+        assert [file.path for file in first.begin(snapshot)] == ["in/a"]
+        assert [file.path for file in second.begin(snapshot)] == ["in/a"]
+        (inbox / "c.zip").write_bytes(b"x")
+        with pytest.raises(UnreadableFile, match=r"in/c\.zip: lines are read from plain files"):
+            second.snapshot(now=0)

@@ -1,0 +1,164 @@
+"""A worker that always has something to do: what waits for idle tasks leaves soon, what waits for busy ones in whole frames."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from squall.transport.credit import SendWindow
+from squall.transport.frames import Batch
+from tests.worker.network_of_workers import InMemory, Net
+from topology_api import Bolt, Failure, Spout, Topology, TopologyBuilder, Tuple
+from worker.links import Links
+from worker.worker import IDLE_FLUSH_PAUSE, IDLE_FLUSH_SECONDS, LONGEST_WAIT_IN_OUTBOX
+
+HERE = {"w1": ["many/0", "rare/0", "work/0", "first/0", "second/0"]}
+APART = {"w1": ["many/0", "rare/0", "work/0", "first/0"], "w2": ["second/0"]}
+#: Seconds that a tuple of the many takes.
+WORK = 0.0001
+
+
+class World:
+    """What the components of one test do and note."""
+
+    def __init__(self) -> None:
+        self.spend: Callable[[float], None] = lambda seconds: None
+        self.now: Callable[[], float] = lambda: 0.0
+        #: Seconds from emission to ack of the rare trees.
+        self.took: list[float] = []
+
+
+#: Components are pickled; this is theirs.
+WORLD = World()
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    fresh = World()
+    monkeypatch.setitem(globals(), "WORLD", fresh)
+    return fresh
+
+
+class Many(Spout):
+    outputs = ("number",)
+
+    def next_tuple(self) -> float | None:
+        self.emit((1,))
+        return 0.0
+
+
+class Rare(Spout):
+    """One tree after the other."""
+
+    outputs = ("number",)
+
+    def open(self, context: Any) -> None:
+        self.under_way = False
+
+    def next_tuple(self) -> float | None:
+        if not self.under_way:
+            self.under_way = True
+            self.emit((1,), message_id=WORLD.now())
+        return 0.001
+
+    def ack(self, message_id: Any) -> None:
+        WORLD.took.append(WORLD.now() - message_id)
+        self.under_way = False
+
+    def fail(self, message_id: Any, failure: Failure) -> None:
+        raise AssertionError(failure)
+
+
+class Work(Bolt):
+    def execute(self, tup: Tuple) -> None:
+        WORLD.spend(WORK)
+
+
+class Pass(Bolt):
+    outputs = ("number",)
+
+    def execute(self, tup: Tuple) -> None:
+        self.emit(tup.values)
+
+
+class End(Bolt):
+    def execute(self, tup: Tuple) -> None:
+        pass
+
+
+def topology() -> Topology:
+    """Many tuples to one bolt; beside them a tree at a time through two others."""
+    builder = TopologyBuilder("busy")
+    builder.set_spout("many", Many())
+    builder.set_spout("rare", Rare())
+    builder.set_bolt("work", Work()).shuffle_grouping("many")
+    builder.set_bolt("first", Pass()).shuffle_grouping("rare")
+    builder.set_bolt("second", End()).shuffle_grouping("first")
+    return builder.build()
+
+
+def run(world: World, hosts: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Let it run for a second; how many tuples the frames for the busy bolt had."""
+    sizes: list[int] = []
+    number = Links.number
+
+    def noted(links: Links, batch: Batch, credited: bool) -> None:
+        if batch.source.component == "many":
+            sizes.append(len(batch.rows))
+        number(links, batch, credited)
+
+    monkeypatch.setattr(Links, "number", noted)
+    net = Net(topology(), hosts, InMemory(rounds=10_000), conf={"topology.max.spout.pending": None})
+    clock: Any = net.clock
+    world.now = clock.now
+    world.spend = lambda seconds: clock.move_to(clock.now() + seconds)
+    net.start()
+    end = clock.now() + 1.0
+    assert net.run(10, lambda: clock.now() >= end)
+    return sizes
+
+
+@pytest.mark.parametrize("hosts", [HERE, APART], ids=["here", "apart"])
+def test_a_tree_of_idle_tasks_does_not_wait_until_outboxes_are_full(
+    world: World, hosts: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes = run(world, hosts, monkeypatch)
+    assert len(world.took) > 20
+    # Two hops and the way back, each with a round of the loop; by the longest wait alone it would be twice that.
+    assert sorted(world.took)[len(world.took) // 2] < LONGEST_WAIT_IN_OUTBOX / 2
+    full = [size for size in sizes if size == max(sizes)]
+    assert len(full) > len(sizes) / 2, sizes
+
+
+def test_looking_for_idle_tasks_takes_a_small_share_of_the_time(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cost, looks = 0.004, [0.0]
+    look = Links.flush
+
+    def slow(links: Links, task: Any, what: Any) -> bool:
+        if what.name == "IDLE":
+            looks.append(world.now())
+            world.spend(cost)
+        return look(links, task, what)
+
+    monkeypatch.setattr(Links, "flush", slow)
+    run(world, HERE, monkeypatch)
+    rounds = [after - before for before, after in pairwise(looks) if after - before > 1.5 * cost]
+    assert len(rounds) > 2
+    assert min(rounds[1:]) >= IDLE_FLUSH_PAUSE * cost > IDLE_FLUSH_SECONDS
+
+
+def test_a_window_is_idle_when_all_that_was_sent_is_confirmed_and_more_may_go() -> None:
+    window = SendWindow(2)
+    assert window.idle
+    window.next_frame()
+    assert not window.idle
+    window.grant(3)
+    assert window.idle
+    window.close()
+    assert not window.idle
+    assert not SendWindow(0).idle
