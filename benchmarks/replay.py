@@ -64,7 +64,7 @@ def plain_loop(lines: Iterable[str]) -> dict[str, int]:
     split, count = Split(), Count()
     count.prepare(None)
     new, of_line, of_word = (
-        object.__new__,
+        Tuple.__new__,
         Source("lines", 1, "default", ("line",)),
         Source("split", 2, "default", ("word",)),
     )

@@ -121,7 +121,7 @@ def tuples(count: int) -> list[Tuple]:
     source = Source("count", 1, "default", ("word", "count", "at"))
     made = []
     for number in range(count):
-        tup = object.__new__(Tuple)
+        tup = Tuple.__new__(Tuple)
         tup._values = (
             chance.choice(words),
             chance.randrange(10**6),

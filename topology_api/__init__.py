@@ -3,6 +3,10 @@
 Only names; each is documented where it is written.
 """
 
+# isort: off
+from topology_api import core_choice as core_choice  # before anything that may be compiled
+# isort: on
+
 from topology_api.builder import BoltDeclarer, Handle, TopologyBuilder
 from topology_api.components import BatchBolt, Bolt, Spout
 from topology_api.context import Context

@@ -10,18 +10,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from random import Random
-from threading import get_ident
 from typing import Any, NoReturn
 
+from squall.transport.id_columns import IdColumn, Ids
 from topology_api import EmitError
 from topology_api.tuples import BOUNDED, SETTLED, Tuple
 from worker.ids import draw_edges
 from worker.outbox import Outbox
-from worker.router import Output, Row
+from worker.router import Output, Route, Row
 from worker.tracker import Emission, Tracker
 
+try:
+    import cython
+except ImportError:
+    from topology_api import plain_cython as cython
+
+if not cython.compiled:
+    from threading import get_ident
+
 #: What `Emitter.anchor` is when there is nothing to anchor to.
-NOTHING: Tuple = object.__new__(Tuple)
+NOTHING: Tuple = Tuple.__new__(Tuple)
 NOTHING._root = 0
 NOTHING._xor = 0
 NOTHING._more = ()
@@ -51,7 +59,7 @@ class Emitter:
         default = outputs.get("default")
         self.default = None if default is None or default.is_direct else default
         self.random = random
-        self.edges: list[int] = []
+        self.edges = Ids()
         #: The outboxes that have something in them: a task may have thousands, and few of them are in use at a time.
         self.dirty: list[Outbox] = []
         #: Calls of emit so far.
@@ -165,6 +173,17 @@ class BoltEmitter(Emitter):
         super().__init__(component, task, outputs, random)
         self.anchor = NOTHING
 
+    @cython.locals(
+        output=Output,
+        row=tuple,
+        anchor=Tuple,
+        root=cython.longlong,
+        route=Route,
+        box=Outbox,
+        rows=list,
+        edges=IdColumn,
+        edge=cython.longlong,
+    )
     def emit(self, values: Any, *, anchors: Any = None, stream: str = "default") -> None:
         """See `topology_api.Bolt.emit`."""
         if get_ident() != self.owner:
@@ -296,6 +315,7 @@ class SpoutEmitter(Emitter):
         #: The time that emissions are stamped with; set before each run of calls.
         self.now = 0.0
 
+    @cython.locals(output=Output, row=tuple, box=Outbox, rows=list)
     def emit(self, values: Any, *, message_id: Any = None, stream: str = "default") -> None:
         """See `topology_api.Spout.emit`."""
         if get_ident() != self.owner:
@@ -334,9 +354,20 @@ class SpoutEmitter(Emitter):
             self.track((message_id, row, output, task, 1, self.now))
         self.emitted += 1
 
+    @cython.locals(
+        output=Output,
+        row=tuple,
+        boxes=list,
+        tracker=Tracker,
+        root=cython.longlong,
+        xor=cython.longlong,
+        edge=cython.longlong,
+        box=Outbox,
+        rows=list,
+    )
     def track(self, emission: Emission) -> None:
         """Open a tree for an emission (the first one, or a replay) and put its row into the outboxes."""
-        _, row, output, task, _, _ = emission
+        row, output, task = emission[1], emission[2], emission[3]
         if task:
             boxes = [output.direct[task]] if output.direct else []
         elif output.picked or output.many:

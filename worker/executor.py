@@ -13,12 +13,16 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from squall.transport.frames import Batch
+from squall.transport.id_columns import IdColumn, view_of
 from topology_api import Failure
-from topology_api.tuples import SETTLED, Tuple
+from topology_api.tuples import SETTLED, Source, Tuple
 from worker.emitter import NOTHING, BoltEmitter
 from worker.xors import XorBatch
 
-new = object.__new__
+try:
+    import cython
+except ImportError:
+    from topology_api import plain_cython as cython
 
 
 class Observer(Protocol):
@@ -49,9 +53,10 @@ class BoltRun(Protocol):
     def ack(self, tup: Tuple) -> None: ...
 
 
+@cython.locals(tup=Tuple)
 def make_tuple(batch: Batch, position: int) -> Tuple:
     """The tuple at one position of a batch."""
-    tup = new(Tuple)
+    tup = Tuple.__new__(Tuple)
     tup._values = batch.rows[position]
     tup._source = batch.source
     tup._root = batch.roots[position]
@@ -60,16 +65,28 @@ def make_tuple(batch: Batch, position: int) -> Tuple:
     return tup
 
 
+@cython.locals(
+    batch=Batch,
+    start=cython.Py_ssize_t,
+    stop=cython.Py_ssize_t,
+    source=Source,
+    rows=list,
+    roots=cython.longlong[::1],
+    edges=cython.longlong[::1],
+    at=cython.Py_ssize_t,
+    tup=Tuple,
+)
 def make_tuples(batch: Batch, start: int, stop: int) -> list[Tuple]:
     """The tuples at these positions: `make_tuple`, without a call for each."""
     source = batch.source
+    rows, roots, edges = batch.rows, view_of(batch.roots), view_of(batch.edges)
     made = []
-    for values, root, edge in zip(batch.rows[start:stop], batch.roots[start:stop], batch.edges[start:stop]):
-        tup = new(Tuple)
-        tup._values = values
+    for at in range(start, min(stop, len(rows))):
+        tup = Tuple.__new__(Tuple)
+        tup._values = rows[at]
         tup._source = source
-        tup._root = root
-        tup._xor = edge
+        tup._root = roots[at]
+        tup._xor = edges[at]
         tup._more = ()
         made.append(tup)
     for position, pairs in batch.more.items():
@@ -93,27 +110,44 @@ def run_batch(task: BoltRun, batch: Batch, stop: int, most_emits: int) -> int:
     return run_general(task, batch, stop, most_emits)
 
 
+@cython.locals(
+    batch=Batch,
+    stop=cython.Py_ssize_t,
+    most_emits=cython.longlong,
+    emitter=BoltEmitter,
+    source=Source,
+    start=cython.Py_ssize_t,
+    rows=list,
+    roots=cython.longlong[::1],
+    edges=cython.longlong[::1],
+    settled_roots=IdColumn,
+    settled_xors=IdColumn,
+    last=cython.longlong,
+    xor=cython.longlong,
+    root=cython.longlong,
+    enough=cython.longlong,
+    at=cython.Py_ssize_t,
+    tup=Tuple,
+)
 def run_basic(task: BoltRun, batch: Batch, stop: int, most_emits: int) -> int:
     """The hot loop: emits are anchored to the tuple, which is acked when `execute` returns."""
     emitter = task.emitter
     execute = task.execute
     source = batch.source
     start = batch.position
-    rows, roots, edges = batch.rows, batch.roots, batch.edges
-    if start or stop < len(rows):
-        rows, roots, edges = rows[start:stop], roots[start:stop], edges[start:stop]
+    rows, roots, edges = batch.rows, view_of(batch.roots), view_of(batch.edges)
     # Written to directly, without XorBatch.add: a call less for each change of tree.
     settled_roots, settled_xors = task.xors.roots, task.xors.xors
     last = 0
     xor = 0
-    done = 0
+    at = start - 1
     enough = emitter.emitted + most_emits
-    for values, root, edge in zip(rows, roots, edges):
-        tup = new(Tuple)
-        tup._values = values
+    for at in range(start, min(stop, len(rows))):
+        tup = Tuple.__new__(Tuple)
+        tup._values = rows[at]
         tup._source = source
-        tup._root = root
-        tup._xor = edge
+        tup._root = roots[at]
+        tup._xor = edges[at]
         tup._more = ()
         emitter.anchor = tup
         try:
@@ -121,7 +155,6 @@ def run_basic(task: BoltRun, batch: Batch, stop: int, most_emits: int) -> int:
         except BaseException as error:
             if task.raised(tup, error):
                 enough = 0
-        done += 1
         root = tup._root  # no longer what it was if the user or an error settled the tuple
         if root == last:
             xor ^= tup._xor
@@ -138,8 +171,8 @@ def run_basic(task: BoltRun, batch: Batch, stop: int, most_emits: int) -> int:
         settled_roots.append(last)
         settled_xors.append(xor)
     emitter.anchor = NOTHING
-    batch.position = start + done
-    return done
+    batch.position = at + 1
+    return at + 1 - start
 
 
 def run_general(task: BoltRun, batch: Batch, stop: int, most_emits: int) -> int:

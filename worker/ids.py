@@ -9,7 +9,9 @@ Must not know: trees, tasks, queues.
 from __future__ import annotations
 
 from random import Random
-from typing import Final
+from typing import Any, Final
+
+from squall.transport.id_columns import Ids, from_raw
 
 SLOT_BITS: Final = 23
 GENERATION_BITS: Final = 24
@@ -42,8 +44,8 @@ def task_of(root: int) -> int:
     return root >> TASK_SHIFT
 
 
-def draw_edges(random: Random) -> list[int]:
+def draw_edges(random: Random) -> Any:
     """A block of random edge ids; none is 0."""
-    block = memoryview(random.randbytes(8 * EDGE_BLOCK)).cast("q").tolist()
+    block = from_raw(random.randbytes(8 * EDGE_BLOCK))
     # A zero comes once in 2**54 blocks: looked for by C, not by a loop.
-    return block if 0 not in block else [edge for edge in block if edge] or [1]
+    return block if 0 not in block else Ids(edge for edge in block if edge) or Ids([1])

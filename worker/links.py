@@ -14,6 +14,7 @@ from enum import Enum, auto
 
 from squall.transport.credit import ReceiveWindow, SendWindow
 from squall.transport.frames import Batch, Frame
+from squall.transport.id_columns import Ids
 from topology_api.tuples import Source
 from worker.bolt_task import BoltTask
 from worker.cycles import CycleWatch
@@ -159,8 +160,8 @@ class Links:
         self.dropped[component] = self.dropped.get(component, 0) + dropped
         batch.more = {new: batch.more[old] for new, old in enumerate(kept) if old in batch.more}
         batch.rows = [batch.rows[position] for position in kept]
-        batch.roots = [batch.roots[position] for position in kept]
-        batch.edges = [batch.edges[position] for position in kept]
+        batch.roots = Ids(batch.roots[position] for position in kept)
+        batch.edges = Ids(batch.edges[position] for position in kept)
         return dropped
 
     def done(self, batch: Batch) -> None:

@@ -8,15 +8,17 @@ Must not know: credit, links, user code.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from squall.transport.credit import FrameLimit
 from squall.transport.frames import NO_MORE, Batch, More
+from squall.transport.id_columns import Ids, as_ids
 from topology_api.tuples import Source
 
 #: What an empty outbox has; never written to.
 NO_ROWS: Final[list[tuple[Any, ...]]] = []
-NO_IDS: Final[list[int]] = []
+NO_IDS: Final = Ids()
 
 
 class Outbox:
@@ -45,15 +47,15 @@ class Outbox:
         # Lists of its own only while it has something in it: two components of 500 tasks have 250,000 outboxes, and a million
         # objects cost the garbage collector more than the tuples do.
         self.rows: list[tuple[Any, ...]] = NO_ROWS
-        self.roots: list[int] = NO_IDS
-        self.edges: list[int] = NO_IDS
+        self.roots = NO_IDS
+        self.edges = NO_IDS
         self.more: More = NO_MORE
 
     def begin(self) -> list[tuple[Any, ...]]:
         """Give an empty outbox lists to append to; its rows."""
         rows = self.rows = []
-        self.roots = []
-        self.edges = []
+        self.roots = Ids()
+        self.edges = Ids()
         return rows
 
     def __len__(self) -> int:
@@ -67,7 +69,7 @@ class Outbox:
             if not self.more:
                 self.more = {}
             first = roots[0][1]
-            self.more[len(self.rows)] = tuple((root, edge ^ first) for root, edge in roots[1:])
+            self.more[len(self.rows)] = tuple([(root, edge ^ first) for root, edge in roots[1:]])
         root, edge = roots[0] if roots else (0, 0)
         self.rows.append(row)
         self.roots.append(root)
@@ -88,6 +90,12 @@ class Outbox:
         batch.cycle = self.cycle
         batch.limit = self.limit
         return batch
+
+    def fill(self, rows: list[tuple[Any, ...]], roots: Sequence[int], more: More) -> None:
+        """Have these tuples wait, in these trees; they have no edges, since nobody tracks them."""
+        self.rows, self.more = rows, more
+        self.roots = as_ids(roots)
+        self.edges = Ids([0] * len(rows))
 
     def held_roots(self) -> set[int]:
         """The trees whose tuples wait here."""

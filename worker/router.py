@@ -67,7 +67,7 @@ class KeyedRoute(Route):
 
     def key(self, row: Row) -> Any:
         """The key of a row: the value of the only field, or a tuple of values."""
-        return row[self.only] if self.only >= 0 else tuple(row[position] for position in self.positions)
+        return row[self.only] if self.only >= 0 else tuple([row[position] for position in self.positions])
 
     def check(self, row: Row) -> None:
         try:

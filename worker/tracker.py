@@ -15,9 +15,19 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
+from squall.transport.id_columns import table_of, view_of
 from topology_api import EmitError, Failure
-from worker.ids import MAX_SLOTS, MIN_SLOTS, SLOT_MASK, first_root, next_root
+from worker.ids import GENERATION_MASK, GENERATION_STEP, MAX_SLOTS, MIN_SLOTS, SLOT_MASK, first_root
 from worker.wheel import TimingWheel
+
+try:
+    import cython
+except ImportError:
+    from topology_api import plain_cython as cython
+
+_SLOT_MASK = cython.declare(cython.longlong, SLOT_MASK)
+_GENERATION_MASK = cython.declare(cython.longlong, GENERATION_MASK)
+_GENERATION_STEP = cython.declare(cython.longlong, GENERATION_STEP)
 
 #: A tracked emission: message id, row, output, task of a direct emission (or 0), attempt (from 1), time of the first emission.
 Emission = tuple[Any, tuple[Any, ...], Any, int, int, float]
@@ -36,6 +46,7 @@ class Tracker:
         "holders",
         "pending",
         "roots",
+        "size",
         "task",
         "untracked",
         "wheel",
@@ -48,8 +59,9 @@ class Tracker:
         self.task = task
         self.generation = generation
         #: Root id of each slot; negative while the slot is free.
-        self.roots: list[int] = []
-        self.xors: list[int] = []
+        self.roots = table_of(())
+        self.xors = table_of(())
+        self.size = 0
         self.emissions: list[Emission | None] = []
         self.free: deque[int] = deque()
         self.wheel = TimingWheel(timeout, now) if timeout is not None else None
@@ -64,41 +76,63 @@ class Tracker:
         #: Emissions with a message id while acking is off: they count as acked at once.
         self.untracked: list[Emission] = []
 
+    @cython.locals(slot=cython.Py_ssize_t, root=cython.longlong)
     def open(self, emission: Emission) -> int:
         """A new tree for an emission; its root id. `start` must follow before anything else."""
         if not self.free:
             self.grow()
         slot = self.free.popleft()
-        root = next_root(-self.roots[slot])
+        root = -self.roots[slot]
+        if root & _GENERATION_MASK == _GENERATION_MASK:  # the next use of the slot, as `ids.next_root` has it
+            root &= ~_GENERATION_MASK
+        else:
+            root += _GENERATION_STEP
         self.roots[slot] = root
         self.emissions[slot] = emission
         self.pending += 1
         return root
 
+    @cython.locals(slot=cython.Py_ssize_t)
     def start(self, root: int, xor: int) -> None:
         """The tree's first edges are out; `xor` of none is 0: nobody reads the stream, the tree is complete."""
-        slot = root & SLOT_MASK
+        slot = root & _SLOT_MASK
         self.xors[slot] = xor
         if xor == 0:
             self.complete(slot)
         elif self.wheel is not None:
             self.wheel.stamp(slot)
 
-    def merge(self, roots: list[int], xors: list[int]) -> None:
+    @cython.locals(
+        table=cython.longlong[::1],
+        values=cython.longlong[::1],
+        root_at=cython.longlong[::1],
+        xor_at=cython.longlong[::1],
+        at=cython.Py_ssize_t,
+        slot=cython.Py_ssize_t,
+        size=cython.Py_ssize_t,
+        root=cython.longlong,
+        xor=cython.longlong,
+    )
+    def merge(self, roots: Any, xors: Any) -> None:
         """Take a batch of XORs. Zero is tested after the batch; late entries change nothing."""
         table, values = self.roots, self.xors
-        size = len(table)
+        size = self.size
+        root_at, xor_at = view_of(roots), view_of(xors)
         zeros = []
-        for root, xor in zip(roots, xors):
-            slot = root & SLOT_MASK
+        for at in range(len(roots)):
+            root = root_at[at]
+            slot = root & _SLOT_MASK
             if slot < size and table[slot] == root:
-                xor ^= values[slot]
+                xor = xor_at[at] ^ values[slot]
                 values[slot] = xor
                 if xor == 0:
                     zeros.append(slot)
         if zeros:
             self.complete_all(zeros)
 
+    @cython.locals(
+        table=cython.longlong[::1], values=cython.longlong[::1], slot=cython.Py_ssize_t, root=cython.longlong
+    )
     def complete_all(self, slots: list[int]) -> None:
         """Of these slots (some perhaps twice), complete those whose tree is zero: `complete`, without a call for each."""
         table, values, emissions = self.roots, self.xors, self.emissions
@@ -123,15 +157,17 @@ class Tracker:
         self.completed.append(emission)
         self.close(slot)
 
+    @cython.locals(slot=cython.Py_ssize_t)
     def fail(self, root: int, failure: Failure) -> None:
         """A tuple of the tree failed, and so the tree; late failures change nothing."""
-        slot = root & SLOT_MASK
-        if slot < len(self.roots) and self.roots[slot] == root:
+        slot = root & _SLOT_MASK
+        if slot < self.size and self.roots[slot] == root:
             emission = self.emissions[slot]
             assert emission is not None
             self.failed.append((emission, failure))
             self.close(slot)
 
+    @cython.locals(root=cython.longlong)
     def close(self, slot: int) -> None:
         """The tree has its verdict: its slot may be used again, with the next generation."""
         root = self.roots[slot]
@@ -151,8 +187,8 @@ class Tracker:
             return
         wheel.set_time(now)
         for root in roots:
-            slot = root & SLOT_MASK
-            if slot < len(self.roots) and self.roots[slot] == root:
+            slot = root & _SLOT_MASK
+            if slot < self.size and self.roots[slot] == root:
                 wheel.stamp(slot)
                 if component is not None and task is not None:
                     self.holders[root] = (component, task)
@@ -189,15 +225,23 @@ class Tracker:
 
     def grow(self) -> None:
         """Make the table larger: at least `MIN_SLOTS`, then twice as large each time."""
-        size = len(self.roots)
+        size = self.size
         more = min(max(size, MIN_SLOTS), MAX_SLOTS - size)
         if more <= 0:
             raise EmitError(
                 f"task {self.task} has {size} trees open, the most there can be: set topology.max.spout.pending"
             )
-        self.roots += [-first_root(self.task, slot, self.generation) for slot in range(size, size + more)]
-        self.xors += [0] * more
-        self.emissions += [None] * more
-        self.free.extend(range(size, size + more))
+        self.add_slots([-first_root(self.task, slot, self.generation) for slot in range(size, size + more)])
+
+    @cython.locals(at=cython.Py_ssize_t)
+    def add_slots(self, roots: list[int]) -> None:
+        """Make the table larger by free slots, of each the negative root id of its last use."""
+        size = self.size
+        # One by one: what the compiler makes of a whole table as an object crashes (Cython 3.3 with nonecheck).
+        self.roots = table_of([self.roots[at] for at in range(size)] + roots)
+        self.xors = table_of([self.xors[at] for at in range(size)] + [0] * len(roots))
+        self.emissions += [None] * len(roots)
+        self.size += len(roots)
+        self.free.extend(range(size, self.size))
         if self.wheel is not None:
-            self.wheel.grow(size + more)
+            self.wheel.grow(self.size)

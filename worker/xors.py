@@ -7,11 +7,21 @@ Must not know: trackers, links.
 
 from __future__ import annotations
 
+from typing import Any
+
+from squall.transport.id_columns import IdColumn, Ids, view_of
 from topology_api.tuples import Tuple
 from worker.ids import TASK_SHIFT
 
-#: XORs for one tracker: parallel lists of roots and values.
-XorColumns = tuple[list[int], list[int]]
+try:
+    import cython
+except ImportError:
+    from topology_api import plain_cython as cython
+
+_TASK_SHIFT = cython.declare(cython.longlong, TASK_SHIFT)
+
+#: XORs for one tracker: columns of roots and values.
+XorColumns = tuple[Any, Any]
 
 
 class XorBatch:
@@ -20,22 +30,25 @@ class XorBatch:
     __slots__ = ("roots", "xors")
 
     def __init__(self) -> None:
-        self.roots: list[int] = []
-        self.xors: list[int] = []
+        self.roots = Ids()
+        self.xors = Ids()
 
     def __bool__(self) -> bool:
         return bool(self.roots)
 
+    @cython.locals(roots=IdColumn, xors=IdColumn)
     def add(self, root: int, xor: int) -> None:
         """Take the XOR of one tuple into the tree `root`."""
         if root <= 0:
             return
-        if self.roots and self.roots[-1] == root:
-            self.xors[-1] ^= xor
+        roots, xors = self.roots, self.xors
+        if roots and roots[-1] == root:
+            xors[-1] ^= xor
         else:
-            self.roots.append(root)
-            self.xors.append(xor)
+            roots.append(root)
+            xors.append(xor)
 
+    @cython.locals(root=cython.longlong, difference=cython.longlong)
     def add_tuple(self, tup: Tuple) -> None:
         """Take a settled tuple into each of its trees."""
         self.add(tup._root, tup._xor)
@@ -45,7 +58,7 @@ class XorBatch:
     def portions(self, most: int) -> list[XorBatch]:
         """All XORs, in batches of at most so many."""
         roots, xors = self.roots, self.xors
-        self.roots, self.xors = [], []
+        self.roots, self.xors = Ids(), Ids()
         found = []
         for at in range(0, len(roots), most):
             portion = XorBatch()
@@ -53,19 +66,38 @@ class XorBatch:
             found.append(portion)
         return found
 
+    @cython.locals(
+        roots=IdColumn,
+        xors=IdColumn,
+        to_roots=IdColumn,
+        to_xors=IdColumn,
+        root_at=cython.longlong[::1],
+        xor_at=cython.longlong[::1],
+        at=cython.Py_ssize_t,
+        root=cython.longlong,
+        task=cython.longlong,
+        last=cython.longlong,
+    )
     def take(self, only: int = 0) -> dict[int, XorColumns]:
         """All XORs by the spout task whose tracker they are for; `only`: that task, when it is the one there is."""
         if not self.roots:
             return {}
         roots, xors = self.roots, self.xors
-        self.roots, self.xors = [], []
+        self.roots, self.xors = Ids(), Ids()
         if only:
             return {only: (roots, xors)}
         taken: dict[int, XorColumns] = {}
-        for root, xor in zip(roots, xors):
-            columns = taken.get(root >> TASK_SHIFT)
-            if columns is None:
-                columns = taken[root >> TASK_SHIFT] = ([], [])
-            columns[0].append(root)
-            columns[1].append(xor)
+        root_at, xor_at = view_of(roots), view_of(xors)
+        last = 0
+        to_roots = to_xors = roots
+        for at in range(len(roots)):
+            root = root_at[at]
+            task = root >> _TASK_SHIFT
+            if task != last:
+                last = task
+                if task not in taken:
+                    taken[task] = (Ids(), Ids())
+                to_roots, to_xors = taken[task]
+            to_roots.append(root)
+            to_xors.append(xor_at[at])
         return taken

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 import msgspec
 
-from squall.transport.columns import ids, raw
 from squall.transport.errors import BadFrame
 from squall.transport.frames import (
     Control,
@@ -22,6 +21,7 @@ from squall.transport.frames import (
     Held,
     More,
 )
+from squall.transport.id_columns import from_raw, raw
 from topology_api import Failure
 
 #: control frames received, tables of XORs, length of the rest.
@@ -67,7 +67,7 @@ def unpack_control(sender: str, body: memoryview) -> tuple[Control, int]:
         at += XOR_HEAD.size
         if len(body) - at < 16 * count:
             raise BadFrame("a control frame that ends in its XORs")
-        control.xors[spout] = (ids(body[at : at + 8 * count]), ids(body[at + 8 * count : at + 16 * count]))
+        control.xors[spout] = (from_raw(body[at : at + 8 * count]), from_raw(body[at + 8 * count : at + 16 * count]))
         at += 16 * count
     if len(body) - at != size:
         raise BadFrame("a control frame whose lengths do not add up")

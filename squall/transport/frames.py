@@ -10,10 +10,12 @@ Must not know: sockets, tasks, user code.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from squall.transport.credit import FrameLimit, ReceiveWindow
+from squall.transport.id_columns import as_ids
 from topology_api import Failure
 from topology_api.tuples import Source
 
@@ -54,15 +56,15 @@ class Batch:
         source: Source,
         target: int,
         rows: list[tuple[Any, ...]],
-        roots: list[int],
-        edges: list[int],
+        roots: Sequence[int],
+        edges: Sequence[int],
         more: More = NO_MORE,
     ) -> None:
         self.source = source
         self.target = target
         self.rows = rows
-        self.roots = roots
-        self.edges = edges
+        self.roots = as_ids(roots)
+        self.edges = as_ids(edges)
         self.more = more
         self.sender = ""
         self.frame = 0
@@ -153,7 +155,7 @@ class Control:
 
     sender: str
     #: XORs of settled tuples by spout task: (roots, xors).
-    xors: dict[int, tuple[list[int], list[int]]] = field(default_factory=dict)
+    xors: dict[int, tuple[Any, Any]] = field(default_factory=dict)
     failures: list[tuple[int, Failure]] = field(default_factory=list)
     #: Absolute grants by destination task: frames up to this number may be sent.
     grants: dict[int, int] = field(default_factory=dict)

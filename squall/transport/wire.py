@@ -16,10 +16,11 @@ from typing import Final
 from zlib import crc32
 
 from squall.transport.carrier import Parts
-from squall.transport.columns import ids, pack_rows, raw, unpack_rows
+from squall.transport.columns import pack_rows, unpack_rows
 from squall.transport.control import pack_more, unpack_more
 from squall.transport.errors import BadFrame, Unencodable
 from squall.transport.frames import NO_MORE, Batch
+from squall.transport.id_columns import Ids, from_raw, raw
 from squall.worker_files import Address, Incarnation
 from topology_api.tuples import Source
 
@@ -177,7 +178,7 @@ def unpack_batch(
         raise BadFrame(f"a batch of {tuples} tuples in {parts} further parts, of which {len(further)} came")
     if at + 16 * tuples + more_size + values_size != len(body):
         raise BadFrame(f"a batch of {len(body)} bytes whose lengths do not add up")
-    roots, edges = ids(body[at : at + 8 * tuples]), ids(body[at + 8 * tuples : at + 16 * tuples])
+    roots, edges = from_raw(body[at : at + 8 * tuples]), from_raw(body[at + 8 * tuples : at + 16 * tuples])
     at += 16 * tuples
     source = find_source(task, stream)
     more = unpack_more(body[at : at + more_size]) if more_size else NO_MORE
@@ -190,7 +191,7 @@ def unpack_batch(
             batch.rows = unpack_rows(codec, values, tuples, len(source.fields))
         except BaseException as error:  # values' classes are the user's, and so is what they raise
             held = batch.held_roots(0)
-            batch.roots, batch.edges, batch.more = [], [], NO_MORE
+            batch.roots, batch.edges, batch.more = Ids(), Ids(), NO_MORE
             why = str(error) if isinstance(error, BadFrame) else f"{type(error).__name__}: {error}"
             raise Undecodable(batch, held, why) from error
     return batch

@@ -34,12 +34,7 @@ CHOICES = st.lists(st.integers(0, 1000), min_size=1, max_size=4)
 def tracker_with(slots: int, task: int = 1) -> Tracker:
     """A tracker whose table has so many slots, to begin with."""
     tracker = Tracker(task, TIMEOUT, 0.0)
-    tracker.roots = [-first_root(task, slot) for slot in range(slots)]
-    tracker.xors = [0] * slots
-    tracker.emissions = [None] * slots
-    tracker.free.extend(range(slots))
-    assert tracker.wheel is not None
-    tracker.wheel.grow(slots)
+    tracker.add_slots([-first_root(task, slot) for slot in range(slots)])
     return tracker
 
 
@@ -285,9 +280,9 @@ def test_what_comes_for_an_earlier_use_of_a_slot_changes_nothing() -> None:
 
 
 def test_the_last_generation_of_a_slot_is_followed_by_the_first() -> None:
-    tracker = tracker_with(slots=1)
+    tracker = Tracker(1, TIMEOUT, 0.0)
     last = first_root(1, 0) + ((1 << GENERATION_BITS) - 1) * MAX_SLOTS
-    tracker.roots = [-last]
+    tracker.add_slots([-last])
     root = tracker.open(emission())
     assert root == next_root(last) == first_root(1, 0)
     tracker.start(root, 3)

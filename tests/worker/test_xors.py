@@ -17,7 +17,7 @@ EDGES = st.integers(-(2**63), 2**63 - 1)
 
 def made(root: int, xor: int, more: tuple[tuple[int, int], ...] = ()) -> Tuple:
     """A tuple as the executor makes it."""
-    tup = object.__new__(Tuple)
+    tup = Tuple.__new__(Tuple)
     tup._values, tup._source = (), Source("split", 1, "default", ())
     tup._root, tup._xor, tup._more = root, xor, more
     return tup

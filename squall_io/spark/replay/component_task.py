@@ -174,8 +174,7 @@ class TaskRun:
                 f"tuples reached task {self.target} of {self.totals.component!r} before it had begun"
             )
         box = Outbox(source, self.target)
-        box.rows, box.roots, box.more = tuples.rows, tuples.roots, tuples.more
-        box.edges = [0] * len(tuples.rows)
+        box.fill(tuples.rows, tuples.roots, tuples.more)
         task.inbox.append(box.take(len(tuples.rows)))
         self.run(task)
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from squall.transport.frames import Batch, Control, Frame
+from squall.transport.id_columns import Ids
 from squall.transport.loopback import Loopback
 from squall.transport.streams import Streams
 from topology_api.tuples import Source
@@ -60,7 +61,7 @@ def test_a_value_that_cannot_be_encoded_fails_its_tuple_at_the_sender_and_the_ot
     loopback.join("w1", sender.append)
     loopback.join("w2", receiver.append)
     sent = batch([("a",), (lambda: None,), ("c",)])
-    sent.roots = [10, 11, 12]
+    sent.roots = Ids([10, 11, 12])
     sent.more = {1: ((20, 5),), 2: ((21, 6),)}
     loopback.send("w2", sent)
     (arrived,) = receiver

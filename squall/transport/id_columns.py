@@ -1,0 +1,202 @@
+"""Columns of root and edge ids, which are signed 64-bit integers: a batch has one of each, so have XORs on their way.
+
+`Ids` is what a column is. In plain Python it is `list`, which nothing that is written in Python comes near. Compiled it is
+`IdColumn`: bare integers side by side, read and written without a Python object for each (measured: 60 ns a tuple).
+Both take `Ids()`, `Ids(iterable)`, `append`, `extend`, `pop`, `len`, indices, slices, iteration and comparison.
+Every access is checked against the bounds. Must not know: what ids mean, batches.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from operator import index
+from sys import byteorder
+from typing import Any, Final
+
+try:
+    import cython
+except ImportError:
+    from topology_api import plain_cython as cython
+
+if not cython.compiled:
+    from array import array
+
+#: Room that a column begins with.
+_ROOM: Final = 16
+
+
+class IdColumn:
+    """A growing column of 64-bit integers, as raw memory."""
+
+    __slots__ = ("count", "items", "room")
+
+    def __init__(self, ids: Iterable[int] = ()) -> None:
+        #: Of `room` items the first `count` are the column's.
+        self.items = array("q", ids)
+        self.count = len(self.items)
+        self.room = self.count
+
+    @cython.locals(count=cython.Py_ssize_t)
+    def append(self, item: int) -> None:
+        """Add an id at the end; one that is no 64-bit integer raises OverflowError or TypeError."""
+        count = self.count
+        if count == self.room:
+            self.grow(count + 1)
+        if cython.compiled:
+            self.items.data.as_longlongs[count] = item  # type: ignore[attr-defined]
+        else:
+            self.items[count] = item
+        self.count = count + 1
+
+    def grow(self, least: int) -> None:
+        """Have room for `least` ids, and for as many again."""
+        room = max(_ROOM, 2 * least)
+        self.items.frombytes(bytes(8 * (room - self.room)))
+        self.room = room
+
+    def get(self, at: int) -> int:
+        """The id at a position from 0 on."""
+        if at < 0 or at >= self.count:
+            raise IndexError(f"position {at} of a column of {self.count} ids")
+        if cython.compiled:
+            return self.items.data.as_longlongs[at]  # type: ignore[attr-defined, no-any-return]
+        return self.items[at]
+
+    def put(self, at: int, item: int) -> None:
+        """Replace the id at a position from 0 on."""
+        if at < 0 or at >= self.count:
+            raise IndexError(f"position {at} of a column of {self.count} ids")
+        if cython.compiled:
+            self.items.data.as_longlongs[at] = item  # type: ignore[attr-defined]
+        else:
+            self.items[at] = item
+
+    @cython.locals(item=cython.longlong)
+    def pop(self) -> int:
+        """Take the last id away."""
+        item = self.get(self.count - 1)
+        self.count -= 1
+        return item
+
+    def used(self) -> array[int]:
+        """The ids as an array of their own."""
+        return self.items[: self.count]
+
+    def tobytes(self) -> bytes:
+        """The ids in the machine's byte order."""
+        return self.used().tobytes()
+
+    def extend(self, ids: Iterable[int]) -> None:
+        """Add ids at the end."""
+        del self.items[self.count :]
+        self.items.extend(ids.used() if isinstance(ids, IdColumn) else array("q", ids))
+        self.count = self.room = len(self.items)
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __bool__(self) -> bool:
+        return self.count > 0
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.used())
+
+    def __getitem__(self, at: Any) -> Any:
+        if isinstance(at, slice):
+            return IdColumn(self.used()[at])
+        return self.get(self.position(at))
+
+    def __setitem__(self, at: Any, item: Any) -> None:
+        if isinstance(at, slice):
+            raise TypeError("ids are replaced one by one")
+        self.put(self.position(at), item)
+
+    def __delitem__(self, at: Any) -> None:
+        left = self.used()
+        del left[at]
+        self.items = left
+        self.count = self.room = len(left)
+
+    def position(self, at: Any) -> int:
+        """A position that may count from the end, counted from 0."""
+        position = index(at)
+        return position + self.count if position < 0 else position
+
+    @cython.locals(position=cython.Py_ssize_t, wanted=cython.longlong)
+    def __contains__(self, item: object) -> bool:
+        if not isinstance(item, int):
+            return False
+        wanted = item
+        for position in range(self.count):
+            if self.get(position) == wanted:
+                return True
+        return False
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, IdColumn):
+            return self.used() == other.used()
+        return self.used().tolist() == other if isinstance(other, list) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"IdColumn({self.used().tolist()})"
+
+    def __reduce__(self) -> Any:
+        return IdColumn, (self.used(),)
+
+
+if cython.compiled:
+    Ids: Any = IdColumn
+else:
+    Ids = list
+
+
+def as_ids(ids: Any) -> Any:
+    """These ids as a column; a column as it is."""
+    return ids if type(ids) is Ids else Ids(ids)
+
+
+def table_of(ids: Iterable[int]) -> Any:
+    """Ids to be read and written by position alone: compiled, as raw memory."""
+    return array("q", ids) if cython.compiled else list(ids)
+
+
+def view_of(ids: Any) -> Any:
+    """The ids to be read by position alone, as fast as may be."""
+    return as_ids(ids).used() if cython.compiled else ids
+
+
+#: Structs of columns of at most so many ids are kept.
+MOST_KEPT: Final = 4096
+
+
+@lru_cache(maxsize=4096)
+def _columns(size: int) -> struct.Struct:
+    return struct.Struct(f"<{size}q")
+
+
+def raw(ids: Any) -> bytes:
+    """Ids as little-endian 64-bit integers (measured, a list of 256: 6.7 µs by a kept Struct, 13.1 by an array)."""
+    if not isinstance(ids, list):
+        return _in_little_endian(ids.used()).tobytes()
+    size = len(ids)
+    return (_columns(size) if size <= MOST_KEPT else struct.Struct(f"<{size}q")).pack(*ids)
+
+
+def from_raw(data: bytes | memoryview) -> Any:
+    """The ids of a raw column."""
+    if byteorder == "little" and not cython.compiled:
+        return memoryview(data).cast("q").tolist()
+    column = array("q")
+    column.frombytes(data)
+    return Ids(_in_little_endian(column))
+
+
+def _in_little_endian(column: array[int]) -> array[int]:
+    """The same column; where the machine's byte order is another one, its bytes swapped."""
+    if byteorder != "little":
+        column.byteswap()
+    return column

@@ -1,0 +1,17 @@
+# What the compiler makes of tuples.py.
+
+
+cdef class Source:
+    cdef public object component
+    cdef public object task
+    cdef public object stream
+    cdef public object fields
+    cdef public dict index
+
+
+cdef class Tuple:
+    cdef public tuple _values
+    cdef public Source _source
+    cdef public long long _root
+    cdef public long long _xor
+    cdef public tuple _more

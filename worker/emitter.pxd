@@ -1,0 +1,42 @@
+# What the compiler makes of emitter.py.
+
+from squall.transport.id_columns cimport IdColumn
+from topology_api.tuples cimport Tuple
+from worker.outbox cimport Outbox
+from worker.router cimport Output, Route
+from worker.tracker cimport Tracker
+
+
+cdef extern from "pythread.h":
+    unsigned long get_ident "PyThread_get_thread_ident" () nogil
+
+
+cdef class Emitter:
+    cdef public object component
+    cdef public object task
+    cdef public dict outputs
+    cdef public Output default
+    cdef public object random
+    cdef public IdColumn edges
+    cdef public list dirty
+    cdef public long long emitted
+    cdef public unsigned long owner
+    cdef public object why_not
+
+    cpdef tuple row(self, values)
+    cpdef int put(self, Outbox box, tuple row, list roots) except -1
+    cpdef long long edge(self) except? -1
+
+
+cdef class BoltEmitter(Emitter):
+    cdef public Tuple anchor
+
+    cpdef list trees(self, anchors)
+    cpdef spread(self, tuple row, list boxes, list anchors)
+
+
+cdef class SpoutEmitter(Emitter):
+    cdef public Tracker tracker
+    cdef public double now
+
+    cpdef track(self, tuple emission)

@@ -1,0 +1,9 @@
+# What the compiler makes of executor.py.
+
+from squall.transport.frames cimport Batch
+from squall.transport.id_columns cimport IdColumn
+from topology_api.tuples cimport Source, Tuple
+from worker.emitter cimport BoltEmitter
+
+
+cpdef Tuple make_tuple(Batch batch, Py_ssize_t position)
