@@ -27,6 +27,7 @@ HOT: Final = (
     "topology_api.tuples",
     "squall.transport.id_columns",
     "squall.transport.frames",
+    "worker.text_hash",
     "worker.ids",
     "worker.xors",
     "worker.outbox",

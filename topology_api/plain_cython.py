@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-__all__ = ["Py_ssize_t", "bint", "compiled", "declare", "locals", "longlong"]
+__all__ = ["Py_ssize_t", "bint", "compiled", "declare", "locals", "longlong", "ulonglong"]
 
 Defined = TypeVar("Defined")
 
@@ -27,6 +27,7 @@ class Kind:
 
 longlong: Final = Kind()
 Py_ssize_t: Final = Kind()
+ulonglong: Final = Kind()
 bint: Final = Kind()
 
 

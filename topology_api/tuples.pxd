@@ -1,14 +1,21 @@
 # What the compiler makes of tuples.py.
 
 
+cimport cython
+
+
+@cython.final
 cdef class Source:
     cdef public object component
     cdef public object task
     cdef public object stream
     cdef public object fields
+    cdef public tuple names
     cdef public dict index
 
 
+@cython.final
+@cython.freelist(64)
 cdef class Tuple:
     cdef public tuple _values
     cdef public Source _source

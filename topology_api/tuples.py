@@ -12,9 +12,15 @@ from __future__ import annotations
 import reprlib
 from collections.abc import Callable, Iterator
 from operator import attrgetter
+from sys import intern
 from typing import Any, Final, NoReturn
 
 from topology_api.fields import Fields
+
+try:
+    import cython
+except ImportError:
+    from topology_api import plain_cython as cython
 
 #: Texts of values for people: large strings and containers are cut before they are written out.
 BOUNDED: Final = reprlib.Repr()
@@ -32,14 +38,16 @@ UNTRACKED = 0
 class Source:
     """Where the tuples of a batch come from: component, task and stream, and the names of the stream's fields."""
 
-    __slots__ = ("component", "fields", "index", "stream", "task")
+    __slots__ = ("component", "fields", "index", "names", "stream", "task")
 
     def __init__(self, component: str, task: int, stream: str, fields: tuple[str, ...]) -> None:
         self.component = component
         self.task = task
         self.stream = stream
-        self.fields = Fields(*fields)
-        self.index = {name: position for position, name in enumerate(fields)}
+        # The very objects that names in user code are, so that `tup["word"]` finds its field by identity.
+        self.fields = Fields(*[intern(str.__str__(name)) for name in fields])
+        self.names = tuple(self.fields)
+        self.index = {name: position for position, name in enumerate(self.names)}
 
 
 class Tuple:
@@ -89,8 +97,14 @@ class Tuple:
         """Name of the stream that it was emitted on."""
         return self._source.stream
 
+    @cython.locals(names=tuple, at=cython.Py_ssize_t)
     def __getitem__(self, key: str | int | slice) -> Any:
         if type(key) is str:
+            if cython.compiled:
+                names = self._source.names
+                for at in range(len(names)):
+                    if names[at] is key:
+                        return self._values[at]
             try:
                 return self._values[self._source.index[key]]
             except KeyError:

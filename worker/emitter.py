@@ -204,7 +204,7 @@ class BoltEmitter(Emitter):
                 trees = self.trees(anchors)
                 self.spread(row, output.choose(row), trees)
             return
-        if output.key < 0:
+        if cython.compiled or output.key < 0:
             box = route.pick(row)
         else:
             try:

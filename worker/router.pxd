@@ -2,6 +2,7 @@
 
 from topology_api.tuples cimport Source
 from worker.outbox cimport Outbox
+from worker.text_hash cimport choice_of
 
 
 cdef class Route:

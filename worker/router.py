@@ -16,6 +16,12 @@ from topology_api.tuples import Source
 from worker.key_hash import key_hash, two_choices
 from worker.outbox import Outbox
 from worker.reports import failure_text
+from worker.text_hash import choice_of
+
+try:
+    import cython
+except ImportError:
+    from topology_api import plain_cython as cython
 
 Row = tuple[Any, ...]
 
@@ -101,6 +107,8 @@ class FieldsRoute(KeyedRoute):
     def pick(self, row: Row) -> Outbox:
         only = self.only
         key = row[only] if only >= 0 else tuple([row[position] for position in self.positions])
+        if cython.compiled and type(key) is str:
+            return self.boxes[choice_of(key, len(self.boxes))]
         try:
             return self.cache[key]
         except KeyError:

@@ -1,6 +1,6 @@
 # What the compiler makes of id_columns.py.
 
-from cpython.array cimport array
+from cpython.array cimport array, resize
 
 
 cdef class IdColumn:

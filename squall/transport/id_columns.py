@@ -53,7 +53,10 @@ class IdColumn:
     def grow(self, least: int) -> None:
         """Have room for `least` ids, and for as many again."""
         room = max(_ROOM, 2 * least)
-        self.items.frombytes(bytes(8 * (room - self.room)))
+        if cython.compiled:
+            resize(self.items, room)
+        else:
+            self.items.frombytes(bytes(8 * (room - self.room)))
         self.room = room
 
     def get(self, at: int) -> int:
