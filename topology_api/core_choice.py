@@ -26,6 +26,7 @@ __all__ = ["CHOICE", "HOT", "Choice", "choose", "fingerprint", "stamp_path"]
 HOT: Final = (
     "topology_api.tuples",
     "squall.transport.id_columns",
+    "squall.transport.row_columns",
     "squall.transport.frames",
     "worker.text_hash",
     "worker.ids",
@@ -36,6 +37,13 @@ HOT: Final = (
     "worker.tracker",
     "worker.emitter",
     "worker.executor",
+    "worker.task",
+    "worker.bolt_task",
+    "worker.spout_task",
+    "squall.transport.credit",
+    "worker.links",
+    "worker.settling",
+    "worker.worker",
 )
 ROOT: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-__all__ = ["Py_ssize_t", "bint", "compiled", "declare", "locals", "longlong", "ulonglong"]
+__all__ = ["Py_ssize_t", "bint", "compiled", "declare", "double", "locals", "longlong", "ulonglong"]
 
 Defined = TypeVar("Defined")
 
@@ -28,6 +28,7 @@ class Kind:
 longlong: Final = Kind()
 Py_ssize_t: Final = Kind()
 ulonglong: Final = Kind()
+double: Final = Kind()
 bint: Final = Kind()
 
 

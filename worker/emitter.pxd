@@ -1,6 +1,7 @@
 # What the compiler makes of emitter.py.
 
 from squall.transport.id_columns cimport IdColumn
+from squall.transport.row_columns cimport RowColumns
 from topology_api.tuples cimport Tuple
 from worker.outbox cimport Outbox
 from worker.router cimport Output, Route

@@ -13,6 +13,7 @@ from random import Random
 from typing import Any, NoReturn
 
 from squall.transport.id_columns import IdColumn, Ids
+from squall.transport.row_columns import RowColumns
 from topology_api import EmitError
 from topology_api.tuples import BOUNDED, SETTLED, Tuple
 from worker.ids import draw_edges
@@ -180,7 +181,7 @@ class BoltEmitter(Emitter):
         root=cython.longlong,
         route=Route,
         box=Outbox,
-        rows=list,
+        rows=RowColumns,
         edges=IdColumn,
         edge=cython.longlong,
     )
@@ -315,7 +316,7 @@ class SpoutEmitter(Emitter):
         #: The time that emissions are stamped with; set before each run of calls.
         self.now = 0.0
 
-    @cython.locals(output=Output, row=tuple, box=Outbox, rows=list)
+    @cython.locals(output=Output, row=tuple, box=Outbox, rows=RowColumns)
     def emit(self, values: Any, *, message_id: Any = None, stream: str = "default") -> None:
         """See `topology_api.Spout.emit`."""
         if get_ident() != self.owner:
@@ -363,7 +364,7 @@ class SpoutEmitter(Emitter):
         xor=cython.longlong,
         edge=cython.longlong,
         box=Outbox,
-        rows=list,
+        rows=RowColumns,
     )
     def track(self, emission: Emission) -> None:
         """Open a tree for an emission (the first one, or a replay) and put its row into the outboxes."""

@@ -2,6 +2,7 @@
 
 from squall.transport.frames cimport Batch
 from squall.transport.id_columns cimport IdColumn
+from squall.transport.row_columns cimport RowColumns
 from topology_api.tuples cimport Source, Tuple
 from worker.emitter cimport BoltEmitter
 

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from squall.transport.frames import Batch
 from squall.transport.id_columns import IdColumn, view_of
+from squall.transport.row_columns import RowColumns
 from topology_api import Failure
 from topology_api.tuples import SETTLED, Source, Tuple
 from worker.emitter import NOTHING, BoltEmitter
@@ -70,7 +71,7 @@ def make_tuple(batch: Batch, position: int) -> Tuple:
     start=cython.Py_ssize_t,
     stop=cython.Py_ssize_t,
     source=Source,
-    rows=list,
+    rows=RowColumns,
     roots=cython.longlong[::1],
     edges=cython.longlong[::1],
     at=cython.Py_ssize_t,
@@ -83,7 +84,7 @@ def make_tuples(batch: Batch, start: int, stop: int) -> list[Tuple]:
     made = []
     for at in range(start, min(stop, len(rows))):
         tup = Tuple.__new__(Tuple)
-        tup._values = rows[at]
+        tup._values = rows.row(at) if cython.compiled else rows[at]
         tup._source = source
         tup._root = roots[at]
         tup._xor = edges[at]
@@ -117,7 +118,7 @@ def run_batch(task: BoltRun, batch: Batch, stop: int, most_emits: int) -> int:
     emitter=BoltEmitter,
     source=Source,
     start=cython.Py_ssize_t,
-    rows=list,
+    rows=RowColumns,
     roots=cython.longlong[::1],
     edges=cython.longlong[::1],
     settled_roots=IdColumn,
@@ -144,7 +145,7 @@ def run_basic(task: BoltRun, batch: Batch, stop: int, most_emits: int) -> int:
     enough = emitter.emitted + most_emits
     for at in range(start, min(stop, len(rows))):
         tup = Tuple.__new__(Tuple)
-        tup._values = rows[at]
+        tup._values = rows.row(at) if cython.compiled else rows[at]
         tup._source = source
         tup._root = roots[at]
         tup._xor = edges[at]

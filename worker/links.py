@@ -15,6 +15,7 @@ from enum import Enum, auto
 from squall.transport.credit import ReceiveWindow, SendWindow
 from squall.transport.frames import Batch, Frame
 from squall.transport.id_columns import Ids
+from squall.transport.row_columns import as_rows
 from topology_api.tuples import Source
 from worker.bolt_task import BoltTask
 from worker.cycles import CycleWatch
@@ -159,7 +160,7 @@ class Links:
             return 0
         self.dropped[component] = self.dropped.get(component, 0) + dropped
         batch.more = {new: batch.more[old] for new, old in enumerate(kept) if old in batch.more}
-        batch.rows = [batch.rows[position] for position in kept]
+        batch.rows = as_rows([batch.rows[position] for position in kept])
         batch.roots = Ids(batch.roots[position] for position in kept)
         batch.edges = Ids(batch.edges[position] for position in kept)
         return dropped

@@ -1,6 +1,7 @@
 # What the compiler makes of outbox.py.
 
 from squall.transport.id_columns cimport IdColumn
+from squall.transport.row_columns cimport RowColumns
 from topology_api.tuples cimport Source
 
 
@@ -10,10 +11,10 @@ cdef class Outbox:
     cdef public bint credited
     cdef public object cycle
     cdef public object limit
-    cdef public list rows
+    cdef public RowColumns rows
     cdef public IdColumn roots
     cdef public IdColumn edges
     cdef public dict more
 
-    cpdef list begin(self)
+    cpdef RowColumns begin(self)
     cpdef int add(self, tuple row, list roots) except -1

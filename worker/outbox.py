@@ -14,10 +14,11 @@ from typing import Any, Final
 from squall.transport.credit import FrameLimit
 from squall.transport.frames import NO_MORE, Batch, More
 from squall.transport.id_columns import Ids, as_ids
+from squall.transport.row_columns import as_rows, new_rows
 from topology_api.tuples import Source
 
 #: What an empty outbox has; never written to.
-NO_ROWS: Final[list[tuple[Any, ...]]] = []
+NO_ROWS: Final = new_rows(0)
 NO_IDS: Final = Ids()
 
 
@@ -46,14 +47,14 @@ class Outbox:
         self.limit = FrameLimit(frame, first)
         # Lists of its own only while it has something in it: two components of 500 tasks have 250,000 outboxes, and a million
         # objects cost the garbage collector more than the tuples do.
-        self.rows: list[tuple[Any, ...]] = NO_ROWS
+        self.rows = NO_ROWS
         self.roots = NO_IDS
         self.edges = NO_IDS
         self.more: More = NO_MORE
 
-    def begin(self) -> list[tuple[Any, ...]]:
+    def begin(self) -> Any:
         """Give an empty outbox lists to append to; its rows."""
-        rows = self.rows = []
+        rows = self.rows = new_rows(len(self.source.names))
         self.roots = Ids()
         self.edges = Ids()
         return rows
@@ -93,7 +94,7 @@ class Outbox:
 
     def fill(self, rows: list[tuple[Any, ...]], roots: Sequence[int], more: More) -> None:
         """Have these tuples wait, in these trees; they have no edges, since nobody tracks them."""
-        self.rows, self.more = rows, more
+        self.rows, self.more = as_rows(rows), more
         self.roots = as_ids(roots)
         self.edges = Ids([0] * len(rows))
 

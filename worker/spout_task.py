@@ -24,6 +24,11 @@ from worker.task import Limits, Task
 from worker.tracker import Emission, Tracker
 from worker.xors import XorColumns
 
+try:
+    import cython
+except ImportError:
+    from topology_api import plain_cython as cython
+
 #: Waits after empty calls double up to this many seconds (an idle topology must take next to no CPU).
 LONGEST_EMPTY_WAIT = 0.02
 #: The wait after a `next_tuple` that raised, doubling up to the longest.
@@ -46,6 +51,10 @@ def seconds_of(wait: object) -> float | None:
     except BaseException:  # an int beyond all floats, or a number of the user's own making
         return None
     return seconds if 0 <= seconds < float("inf") else None
+
+
+#: More than can be pending.
+_NO_LIMIT = 1 << 62
 
 
 class SpoutTask(Task):
@@ -227,17 +236,27 @@ class SpoutTask(Task):
         if self.tracker.wheel is not None:
             self.tracker.wheel.set_time(now)
 
+    @cython.locals(
+        emitter=SpoutEmitter,
+        tracker=Tracker,
+        calls=cython.longlong,
+        most=cython.longlong,
+        before=cython.longlong,
+        enough=cython.longlong,
+        limit=cython.longlong,
+    )
     def call_next_tuple(self, now: float, most_emits: int) -> None:
         """Call next_tuple for a bounded time, until it emits nothing or a limit is reached."""
         emitter, tracker, next_tuple = self.emitter, self.tracker, self.next_tuple
-        limit = self.max_pending
+        limit = _NO_LIMIT if self.max_pending is None else self.max_pending
         enough = emitter.emitted + most_emits
+        most = self.pace.count
         began = 0 if tracker.wheel is None else tracker.wheel.tick
         calls = 0
         self.woken = False
         wait: Any = None
         before = -1
-        while calls < self.pace.count:
+        while calls < most:
             before = emitter.emitted
             calls += 1
             try:
@@ -247,7 +266,7 @@ class SpoutTask(Task):
                 break
             if wait is not None or self.finished or emitter.emitted == before:
                 break
-            if emitter.emitted >= enough or (limit is not None and tracker.pending >= limit):
+            if emitter.emitted >= enough or tracker.pending >= limit:
                 break
         after = self.now()
         self.tracker.renew(began, after)
@@ -330,14 +349,30 @@ class SpoutTask(Task):
         if self.produced > before:
             self.verdicts_emit = True
 
+    @cython.locals(emitter=SpoutEmitter, told=cython.Py_ssize_t, tells=cython.bint, most=cython.double)
     def tell_acks(self, emissions: list[Emission], enough: float) -> list[Emission]:
         """The last word on these: acked. Gives back those that are left when `enough` was produced."""
-        emitter = self.emitter
+        emitter, instance, observer = self.emitter, self.instance, self.observer
+        tells = self.tells_acks
+        if not tells and observer is None:
+            self.acked += len(emissions)
+            return []
         most = enough - self.besides
-        for number, emission in enumerate(emissions, 1):
-            self.tell_ack(emission)
-            if emitter.emitted >= most:
-                return emissions[number:]
+        told = 0
+        try:
+            for emission in emissions:
+                told += 1
+                if tells:
+                    try:
+                        instance.ack(emission[0])
+                    except BaseException as error:
+                        self.verdict_raised("ack", error, emission[0])
+                if observer is not None:
+                    observer.spout_acked(emission[0])
+                if emitter.emitted >= most:
+                    return emissions[told:]
+        finally:
+            self.acked += told
         return []
 
     @property
@@ -350,26 +385,17 @@ class SpoutTask(Task):
         self.besides += 1
         self.flushed_at -= 1
 
+    @cython.locals(since=cython.double, at=cython.double, count=cython.longlong)
     def add_latencies(self, completed: list[Emission], now: float) -> None:
         """Count the complete latencies: those emitted in one run, which have one time, at once."""
         since, count = completed[0][5], 0
         for emission in completed:
-            if emission[5] != since:
+            at = emission[5]
+            if at != since:
                 self.latency.add(now - since, count)
-                since, count = emission[5], 0
+                since, count = at, 0
             count += 1
         self.latency.add(now - since, count)
-
-    def tell_ack(self, emission: Emission) -> None:
-        """The last word on an emission: acked."""
-        self.acked += 1
-        if self.tells_acks:
-            try:
-                self.instance.ack(emission[0])
-            except BaseException as error:
-                self.verdict_raised("ack", error, emission[0])
-        if self.observer is not None:
-            self.observer.spout_acked(emission[0])
 
     def decide(self, emission: Emission, failure: Failure, now: float) -> None:
         """A tree failed: emit it again later, or say the last word."""

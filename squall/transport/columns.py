@@ -31,6 +31,7 @@ from typing import Any, Final
 import msgspec
 
 from squall.transport.errors import BadFrame, Unencodable
+from squall.transport.row_columns import Row, RowColumns, columns_of, from_columns
 from topology_api.packing import dumps_by_value
 
 #: Contiguous data from this size on travels as a part of its own.
@@ -39,7 +40,6 @@ LARGE: Final = 64 * 1024
 MOST_APART: Final = 1000
 
 Part = bytes | bytearray | memoryview
-Row = tuple[Any, ...]
 Column = Sequence[Any]
 
 _NUL: Final = "\0"
@@ -54,15 +54,15 @@ _FLAT: Final = frozenset({tuple, list})
 _DICT: Final = frozenset({dict})
 
 
-def pack_rows(codec: str, fields: Sequence[str], rows: Sequence[Row]) -> list[Part]:
+def pack_rows(codec: str, fields: Sequence[str], rows: Sequence[Row] | RowColumns) -> list[Part]:
     """The parts that hold these rows. A value that the codec cannot encode raises `Unencodable`, which names it."""
     try:
-        return _pack(codec, list(zip(*rows)))
+        return _pack(codec, columns_of(rows))
     except Exception as error:
         raise _blame(codec, fields, rows, error) from error
 
 
-def unpack_rows(codec: str, parts: Sequence[Part], tuples: int, fields: int) -> list[Row]:
+def unpack_rows(codec: str, parts: Sequence[Part], tuples: int, fields: int) -> Any:
     """The `tuples` rows of `fields` values that the parts hold. Anything else raises `BadFrame`."""
     try:
         columns = _UNPACK[codec](parts)
@@ -78,7 +78,7 @@ def unpack_rows(codec: str, parts: Sequence[Part], tuples: int, fields: int) -> 
         raise BadFrame(
             f"values that cannot be decoded by {codec!r}: {type(error).__name__}: {error}"
         ) from error
-    return list(zip(*columns)) if columns else [()] * tuples  # rows without fields have no columns
+    return from_columns(columns, tuples)
 
 
 def _pack(codec: str, columns: list[Column]) -> list[Part]:
@@ -91,7 +91,7 @@ def _pack(codec: str, columns: list[Column]) -> list[Part]:
         return _pickle(columns, dumps_by_value)
 
 
-def _blame(codec: str, fields: Sequence[str], rows: Sequence[Row], error: Exception) -> Unencodable:
+def _blame(codec: str, fields: Sequence[str], rows: Sequence[Row] | RowColumns, error: Exception) -> Unencodable:
     """Which value it was that could not be encoded."""
     for position, row in enumerate(rows):
         for name, value in zip(fields, row):

@@ -1,13 +1,14 @@
 # What the compiler makes of frames.py.
 
 from squall.transport.id_columns cimport IdColumn
+from squall.transport.row_columns cimport RowColumns
 from topology_api.tuples cimport Source
 
 
 cdef class Batch:
     cdef public Source source
     cdef public object target
-    cdef public list rows
+    cdef public RowColumns rows
     cdef public IdColumn roots
     cdef public IdColumn edges
     cdef public dict more

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from squall.transport.credit import FrameLimit, ReceiveWindow
 from squall.transport.id_columns import as_ids
+from squall.transport.row_columns import as_rows
 from topology_api import Failure
 from topology_api.tuples import Source
 
@@ -55,14 +56,14 @@ class Batch:
         self,
         source: Source,
         target: int,
-        rows: list[tuple[Any, ...]],
+        rows: Any,
         roots: Sequence[int],
         edges: Sequence[int],
         more: More = NO_MORE,
     ) -> None:
         self.source = source
         self.target = target
-        self.rows = rows
+        self.rows = as_rows(rows)
         self.roots = as_ids(roots)
         self.edges = as_ids(edges)
         self.more = more

@@ -99,9 +99,9 @@ class Sender:
                 continue
             batch = box.take(len(box.rows))
             if box.target == NOBODY:
-                self.put_out(box.source, Tuples(batch.rows, batch.roots, batch.more))
+                self.put_out(box.source, Tuples(list(batch.rows), list(batch.roots), batch.more))
             elif box.target in self.plan.running:
-                self.send(box.source, box.target, batch.rows, batch.roots, batch.more)
+                self.send(box.source, box.target, list(batch.rows), list(batch.roots), batch.more)
         return left
 
     def send(self, source: Source, target: int, rows: list[Row], roots: list[int], more: More) -> None:
