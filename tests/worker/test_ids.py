@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,7 +19,9 @@ from worker.ids import (
     draw_edges,
     first_root,
     next_root,
+    split_mix,
     task_of,
+    words_of,
 )
 
 TASKS = st.integers(1, MAX_TASKS)
@@ -38,17 +43,31 @@ class EveryOtherZero(Random):
 
 
 def test_an_edge_is_never_0_even_from_a_random_source_of_zeros() -> None:
-    edges = draw_edges(Zeros())
+    edges = words_of(Zeros())
     assert edges and all(edges)
 
 
 def test_zeros_between_other_words_are_left_out() -> None:
-    edges = draw_edges(EveryOtherZero())
+    edges = words_of(EveryOtherZero())
     assert edges == [0x0101010101010101] * (EDGE_BLOCK // 2)
 
 
-def test_edges_fill_64_bits_and_do_not_repeat() -> None:
-    edges = draw_edges(Random(1))
+def test_a_zero_of_split_mix_is_left_out() -> None:
+    step = 0x9E3779B97F4A7C15
+    with_zero, without = split_mix(2**64 - step), split_mix(0)
+    assert len(with_zero) == EDGE_BLOCK - 1 and all(with_zero)
+    assert list(with_zero) == list(without)[: EDGE_BLOCK - 1]
+
+
+def test_split_mix_gives_the_numbers_of_its_authors() -> None:
+    # The first numbers of the reference implementation with seed 1234567 (Vigna, "splitmix64.c").
+    unsigned = [edge % 2**64 for edge in list(split_mix(1234567))[:3]]
+    assert unsigned == [6457827717110365317, 3203168211198807973, 9817491932198370423]
+
+
+@pytest.mark.parametrize("draw", [words_of, lambda random: split_mix(random.getrandbits(64))])
+def test_edges_fill_64_bits_and_do_not_repeat(draw: Callable[[Random], Any]) -> None:
+    edges = draw(Random(1))
     assert len(set(edges)) == EDGE_BLOCK
     assert all(-(2**63) <= edge < 2**63 for edge in edges)
     ones = [sum(edge >> bit & 1 for edge in edges) for bit in range(64)]
