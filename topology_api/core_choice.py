@@ -20,7 +20,7 @@ from types import ModuleType
 from typing import Final
 from zlib import crc32
 
-__all__ = ["CHOICE", "HOT", "Choice", "choose", "fingerprint", "stamp_path"]
+__all__ = ["CHOICE", "COMPILED_FILES", "HOT", "Choice", "choose", "fingerprint", "stamp_path"]
 
 #: The modules on the way of a tuple. All are compiled, or none.
 HOT: Final = (
@@ -116,3 +116,5 @@ class PlainSource(MetaPathFinder):
 CHOICE: Final = choose(pure=os.environ.get("SQUALL_PURE", ""))
 if not CHOICE.compiled:
     sys.meta_path.insert(0, PlainSource())
+#: What tracebacks name the files of the compiled modules: as the compiler was told, not where they lie.
+COMPILED_FILES: Final = frozenset(module.replace(".", "/") + ".py" for module in HOT if CHOICE.compiled)

@@ -19,6 +19,7 @@ from typing import Final
 from squall.error_reports import KEPT, gist
 from squall.error_reports import ErrorReport as ErrorReport
 from topology_api import FailTuple
+from topology_api.core_choice import COMPILED_FILES
 from topology_api.errors import SquallError
 from worker.causes import causes_of
 from worker.hints import hint_for
@@ -121,7 +122,7 @@ def user_frames(trace: TracebackType | None) -> list[traceback.FrameSummary]:
         if file.startswith("<frozen importlib"):
             continue
         if is_ours(file):
-            ours = os.path.abspath(file).startswith(OUR_COMPONENTS)
+            ours = file not in COMPILED_FILES and os.path.abspath(file).startswith(OUR_COMPONENTS)
             caller = "our component" if ours or caller == "our component" else "us"
         elif is_own(file) or (not is_of_python(file) and caller in ("", "us")):
             caller = "user"
@@ -148,7 +149,7 @@ def is_own(file: str) -> bool:
 def is_ours(file: str) -> bool:
     """Whether this is a file of ours. Asked for each frame, of which an endless recursion has a thousand."""
     try:
-        return os.path.abspath(file).startswith(OURS)
+        return file in COMPILED_FILES or os.path.abspath(file).startswith(OURS)
     except OSError:  # a relative name, and the working directory is gone
         return False
 

@@ -80,7 +80,7 @@ def test_a_batch_comes_back_equal_and_of_the_same_types(
     back = through(batch_of(rows, roots, edges))
     assert isinstance(back, Batch)
     assert back.rows == rows
-    assert repr(back.rows) == repr(rows)
+    assert repr(list(back.rows)) == repr(rows)
     assert (back.roots, back.edges) == (roots, edges)
     assert (back.target, back.sender, back.frame, back.cycle, back.ended) == (9, "w1", 12, 2, False)
     assert (back.source.component, back.source.task, back.source.stream) == ("words", 7, "default")
