@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-__all__ = ["Py_ssize_t", "bint", "compiled", "declare", "double", "locals", "longlong", "ulonglong"]
+__all__ = ["Py_ssize_t", "bint", "cclass", "compiled", "declare", "double", "freelist", "locals", "longlong", "ulonglong"]
 
 Defined = TypeVar("Defined")
 
@@ -35,6 +35,16 @@ bint: Final = Kind()
 def declare(kind: Any, value: Any) -> Any:
     """The value of a constant of a C type."""
     return value
+
+
+def cclass(defined: Defined) -> Defined:
+    """A class that becomes a C struct."""
+    return defined
+
+
+def freelist(size: int) -> Callable[[Defined], Defined]:
+    """How many objects of a class are kept to be used again."""
+    return locals()
 
 
 def locals(**kinds: Any) -> Callable[[Defined], Defined]:

@@ -15,7 +15,6 @@ cdef class Source:
 
 
 @cython.final
-@cython.freelist(64)
 cdef class Tuple:
     cdef public tuple _values
     cdef public Source _source

@@ -50,6 +50,8 @@ class Source:
         self.index = {name: position for position, name in enumerate(self.names)}
 
 
+@cython.freelist(16)
+@cython.cclass
 class Tuple:
     """One tuple of a stream, as `Bolt.execute` gets it. Immutable; its values are to be treated so.
 

@@ -214,14 +214,14 @@ class BoltEmitter(Emitter):
                 box = route.pick(row)
         self.emitted += 1
         rows = box.rows
-        if not rows:
+        if rows.count == 0 if cython.compiled else not rows:
             rows = box.begin()
             self.dirty.append(box)
         rows.append(row)
         box.roots.append(root)
         if root:
             edges = self.edges
-            if not edges:
+            if edges.count == 0 if cython.compiled else not edges:
                 edges = self.edges = draw_edges(self.random)
             edge = edges.pop()
             box.edges.append(edge)
@@ -330,7 +330,7 @@ class SpoutEmitter(Emitter):
         if message_id is None:
             for box in output.choose(row):
                 rows = box.rows
-                if not rows:
+                if rows.count == 0 if cython.compiled else not rows:
                     rows = box.begin()
                     self.dirty.append(box)
                 rows.append(row)
@@ -388,7 +388,7 @@ class SpoutEmitter(Emitter):
                 self.edges = draw_edges(self.random)
             edge = self.edges.pop()
             rows = box.rows
-            if not rows:
+            if rows.count == 0 if cython.compiled else not rows:
                 rows = box.begin()
                 self.dirty.append(box)
             rows.append(row)
