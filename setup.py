@@ -56,6 +56,8 @@ def extensions() -> list[Extension]:
 class BuildCore(build_ext):
     """Builds all extensions and their stamp, or none and says why."""
 
+    extensions: list[Extension]
+
     def run(self) -> None:
         wanted = os.environ.get("SQUALL_BUILD", "")
         if wanted == "plain":
@@ -65,7 +67,9 @@ class BuildCore(build_ext):
         try:
             from Cython.Build import cythonize
 
-            made = cythonize(self.extensions, compiler_directives=DIRECTIVES, build_dir=self.build_temp, quiet=True)
+            made = cythonize(
+                self.extensions, compiler_directives=DIRECTIVES, build_dir=self.build_temp, quiet=True
+            )
             for extension, with_c in zip(self.extensions, made):
                 extension.sources = with_c.sources
             super().run()
