@@ -17,7 +17,7 @@ from topology_api.core_choice import CHOICE
 if TYPE_CHECKING:
     from squall.http_client import Client
 
-HELP = """Show the version of Squall and of Python here, whether the core runs compiled or as plain Python and why, and the versions of
+HELP = """Show the version of Squall and of Python here, whether the core runs compiled or as plain Python, and the versions of
 the daemons of a cluster when one is named.
 
 \b
