@@ -1,4 +1,4 @@
-"""`squall version`: the version of the command, and of the cluster's daemons where one is named."""
+"""`squall version`: the version of the command, which core runs, and the cluster's daemons where one is named."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ import click
 
 from squall import __version__
 from squall_cli import cluster_client
+from topology_api.core_choice import CHOICE
 
 if TYPE_CHECKING:
     from squall.http_client import Client
 
-HELP = """Show the version of Squall and of Python here, and those of the daemons of a cluster when one is named.
+HELP = """Show the version of Squall and of Python here, whether the core runs compiled or as plain Python, and the versions of
+the daemons of a cluster when one is named.
 
 \b
 Examples:
@@ -35,10 +37,13 @@ def version(nimbus: str | None, config: str | None, as_json: bool) -> None:
         "squall": __version__,
         "python": sys.version.split()[0],
         "executable": sys.executable,
+        "core": "compiled" if CHOICE.compiled else "plain",
+        "core_why": CHOICE.why,
     }
     asked = bool(nimbus or os.environ.get(cluster_client.VARIABLE))
     if not as_json:  # this much is known whether or not a cluster answers
         click.echo(f"squall {__version__} (Python {here['python']}, {sys.executable})")
+        click.echo(f"core: {CHOICE}")
     if asked:
         client = cluster_client.connect(nimbus, config)
         with cluster_client.about(client):

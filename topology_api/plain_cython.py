@@ -17,7 +17,6 @@ Defined = TypeVar("Defined")
 compiled: Final = False
 
 
-
 class Kind:
     """A C type, or with an index an array of it."""
 

@@ -150,7 +150,7 @@ class Emitter:
         """A fresh random edge id."""
         if not self.edges:
             self.edges = draw_edges(self.random)
-        return self.edges.pop()
+        return self.edges.pop()  # type: ignore[no-any-return] # of an untyped column
 
     def boxes(self) -> list[Outbox]:
         """All outboxes of the task, each once."""

@@ -73,7 +73,7 @@ def split_mix(seed: int) -> Any:
     twentieth of the time that `Random` takes, where it is compiled. As it comes to no number twice, a zero is left out."""
     state = seed
     block = Ids()
-    for at in range(EDGE_BLOCK):
+    for at in range(EDGE_BLOCK):  # noqa: B007 # its C type goes by its name
         state = state + _STEP & _MASK
         number = mix(state)
         if number != 0:

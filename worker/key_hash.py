@@ -54,8 +54,8 @@ from uuid import UUID
 from zlib import crc32
 
 from topology_api.errors import GroupingError
-from worker.text_hash import text_hash
 from worker.text_hash import mix as _mix
+from worker.text_hash import text_hash
 
 __all__ = ["MAX_DEPTH", "UngroupableKey", "key_hash", "two_choices"]
 

@@ -90,7 +90,7 @@ class Tracker:
         self.roots[slot] = root
         self.emissions[slot] = emission
         self.pending += 1
-        return root
+        return root  # type: ignore[no-any-return] # of an untyped column
 
     @cython.locals(slot=cython.Py_ssize_t)
     def start(self, root: int, xor: int) -> None:

@@ -91,7 +91,9 @@ def _pack(codec: str, columns: list[Column]) -> list[Part]:
         return _pickle(columns, dumps_by_value)
 
 
-def _blame(codec: str, fields: Sequence[str], rows: Sequence[Row] | RowColumns, error: Exception) -> Unencodable:
+def _blame(
+    codec: str, fields: Sequence[str], rows: Sequence[Row] | RowColumns, error: Exception
+) -> Unencodable:
     """Which value it was that could not be encoded."""
     for position, row in enumerate(rows):
         for name, value in zip(fields, row):

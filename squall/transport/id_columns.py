@@ -132,7 +132,7 @@ class IdColumn:
         if not isinstance(item, int):
             return False
         wanted = item
-        for position in range(self.count):
+        for position in range(self.count):  # noqa: SIM110 # a generator would be a closure of objects
             if self.get(position) == wanted:
                 return True
         return False
@@ -151,8 +151,9 @@ class IdColumn:
         return IdColumn, (self.used(),)
 
 
+Ids: Any
 if cython.compiled:
-    Ids: Any = IdColumn
+    Ids = IdColumn
 else:
     Ids = list
 

@@ -347,7 +347,7 @@ def test_version_here_is_told_when_no_cluster_answers(run: Squall) -> None:
 def test_version_names_the_daemons_of_a_cluster_and_which_nimbus_leads(
     nimbus: FakeNimbus, run: Squall
 ) -> None:
-    assert run("version").stdout.splitlines()[1:] == [
+    assert run("version").stdout.splitlines()[2:] == [
         f"nimbus on host-0 at {nimbus.url}, leads: squall 0.1.0",
         "supervisor on host-1: squall 0.1.0, python 3.11.7",
         "supervisor on host-2: squall 0.1.0, python 3.11.7",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from click.testing import CliRunner, Result
 
 from squall import __version__
 from squall_cli.main import COMMANDS, squall
+from topology_api.core_choice import choose
 from topology_api.errors import InvalidConfig
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -134,6 +136,18 @@ def test_the_version_is_printed_in_both_ways() -> None:
     assert run("--version").stdout == f"squall {__version__}\n"
 
 
+def test_the_version_says_which_core_runs_and_why_it_is_the_plain_one() -> None:
+    asked = python("-m", "squall_cli", "version", SQUALL_PURE="1")
+    assert asked.stdout.splitlines()[1:] == ["core: plain (SQUALL_PURE is 1)"]
+    told = json.loads(python("-m", "squall_cli", "version", "--json", SQUALL_PURE="1").stdout)
+    assert (told["core"], told["core_why"]) == ("plain", "SQUALL_PURE is 1")
+
+    left_alone = python("-m", "squall_cli", "version", SQUALL_PURE="")
+    assert left_alone.stdout.splitlines()[1:] == [f"core: {choose()}"]
+    told = json.loads(python("-m", "squall_cli", "version", "--json", SQUALL_PURE="").stdout)
+    assert (told["core"], told["core_why"]) == ("compiled" if choose().compiled else "plain", choose().why)
+
+
 def test_an_error_of_ours_is_a_line_and_any_other_keeps_its_traceback(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -168,8 +182,10 @@ def test_the_command_runs_as_a_module() -> None:
     assert result.stdout.startswith(f"squall {__version__} ")
 
 
-def python(*arguments: str, path: list[Path] | None = None) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, [*(path or ()), ROOT]))}
+def python(
+    *arguments: str, path: list[Path] | None = None, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, **variables, "PYTHONPATH": os.pathsep.join(map(str, [*(path or ()), ROOT]))}
     return subprocess.run(
         [sys.executable, *arguments],
         env=environment,

@@ -77,7 +77,7 @@ class Message:
     """Something on its way to a tracker: XORs with the tuples that they settle, or a failure of these trees."""
 
     spout: int
-    columns: XorColumns = ((), ())  # type: ignore[assignment]
+    columns: XorColumns = ((), ())
     settles: tuple[Node, ...] = ()
     failed_root: int = 0
     fails: int = -1

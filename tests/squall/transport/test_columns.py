@@ -111,7 +111,7 @@ def through(codec: str, rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     fields = len(rows[0]) if rows else 2
     parts = pack_rows(codec, names(fields), rows)
     arrived = [memoryview(bytearray(part)) for part in parts]  # as a network hands them over
-    return unpack_rows(codec, arrived, len(rows), fields)
+    return list(unpack_rows(codec, arrived, len(rows), fields))
 
 
 @given(st.integers(0, 3).flatmap(lambda n: st.lists(st.tuples(*[VALUE] * n), max_size=12)))
