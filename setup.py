@@ -62,6 +62,8 @@ class BuildCore(build_ext):
             self.extensions = []
             return
         self.forget_stamp()
+        # Of what lies here now: a source that is edited while the compiler runs is not what it has compiled.
+        fingerprint = CORE.fingerprint(HERE)
         try:
             from Cython.Build import cythonize
 
@@ -80,7 +82,7 @@ class BuildCore(build_ext):
                 flush=True,
             )
             return
-        self.write_stamp()
+        self.write_stamp(fingerprint)
 
     def stamp(self) -> str:
         """Where the stamp lies."""
@@ -92,11 +94,11 @@ class BuildCore(build_ext):
         if os.path.exists(self.stamp()):
             os.remove(self.stamp())
 
-    def write_stamp(self) -> None:
-        """These extensions belong to these sources."""
+    def write_stamp(self, fingerprint: str) -> None:
+        """These extensions belong to the sources of this fingerprint."""
         os.makedirs(os.path.dirname(self.stamp()), exist_ok=True)
         with open(self.stamp(), "w", encoding="ascii") as file:
-            file.write(CORE.fingerprint(HERE))
+            file.write(fingerprint)
 
     def get_outputs(self) -> list[str]:
         return [*super().get_outputs(), self.stamp()] if self.extensions else []
