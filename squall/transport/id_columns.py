@@ -92,9 +92,12 @@ class IdColumn:
         return self.used().tobytes()
 
     def extend(self, ids: Iterable[int]) -> None:
-        """Add ids at the end."""
+        """Add ids at the end; what cannot be one raises OverflowError or TypeError, and nothing is added."""
+        # Made before anything is changed: if it raises, the room must still be what `room` says, or `append` writes past it.
+        added = ids.used() if isinstance(ids, IdColumn) else array("q", ids)
         del self.items[self.count :]
-        self.items.extend(ids.used() if isinstance(ids, IdColumn) else array("q", ids))
+        self.room = self.count  # also if there is no memory for more
+        self.items.extend(added)
         self.count = self.room = len(self.items)
 
     def __len__(self) -> int:

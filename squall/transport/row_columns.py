@@ -74,14 +74,24 @@ class RowColumns:
             part.first, part.others = self.first[at], [column[at] for column in self.others]
             part.count = len(range(*at.indices(self.count)))
             return part
-        position = index(at)
-        return self.row(position + self.count if position < 0 else position)
+        return self.row(self.position(at))
 
     def __delitem__(self, at: Any) -> None:
-        left = self.count - (len(range(*at.indices(self.count))) if isinstance(at, slice) else 1)
+        if isinstance(at, slice):
+            left = self.count - len(range(*at.indices(self.count)))
+        else:
+            self.row(
+                self.position(at)
+            )  # rows without values have no column that would say that there is none
+            left = self.count - 1
         for column in self.columns():
             del column[at]
         self.count = left
+
+    def position(self, at: Any) -> int:
+        """A position that may count from the end, counted from 0."""
+        position = index(at)
+        return position + self.count if position < 0 else position
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, (RowColumns, list)):
