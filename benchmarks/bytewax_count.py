@@ -25,7 +25,7 @@ import bytewax.operators as op  # type: ignore[import-not-found]
 from bytewax.dataflow import Dataflow  # type: ignore[import-not-found]
 from bytewax.inputs import FixedPartitionedSource, StatefulSourcePartition  # type: ignore[import-not-found]
 from bytewax.outputs import DynamicSink, StatelessSinkPartition  # type: ignore[import-not-found]
-from bytewax.recovery import RecoveryConfig, init_db_dir  # type: ignore[import-not-found]
+from bytewax.recovery import RecoveryConfig  # type: ignore[import-not-found]
 from bytewax.testing import cluster_main, run_main  # type: ignore[import-not-found]
 
 from benchmarks.sentences import sentences
@@ -120,7 +120,7 @@ def main() -> None:
     parser.add_argument("--addresses", nargs="*", default=[], help="of all processes; none: there is one")
     parser.add_argument("--process", type=int, default=0)
     parser.add_argument("--snapshots", type=float, help="seconds between two; needs --recovery")
-    parser.add_argument("--recovery", help="the folder of the snapshots, which is there; none: no recovery")
+    parser.add_argument("--recovery", help="the folder for snapshots, made by bytewax.recovery; none: no recovery")
     parser.add_argument("--out", required=True)
     options = parser.parse_args()
     lines = sentences(options.sentences, options.seed)
@@ -128,8 +128,6 @@ def main() -> None:
     parts = {str(index): lines[index::processes] for index in range(processes)}
     recovery: dict[str, Any] = {}
     if options.recovery:
-        if options.process == 0 and not any(Path(options.recovery).iterdir()):
-            init_db_dir(options.recovery, processes)
         recovery["recovery_config"] = RecoveryConfig(options.recovery)
         recovery["epoch_interval"] = timedelta(seconds=options.snapshots)
     flow = dataflow(options.way, parts)
