@@ -1,6 +1,7 @@
 """A measurement in a process of its own, so that its CPU seconds and its peak memory are its own.
 
-A benchmark runs itself again with a hidden option; the child prints one line of JSON. It must not know what is measured.
+A benchmark runs itself again with a hidden option; the child prints one line of JSON, which also says which core it had. Which
+one that is to be, the compiled one or the same sources as plain Python, can be asked for. It must not know what is measured.
 """
 
 from __future__ import annotations
@@ -15,30 +16,54 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-__all__ = ["answer", "ask", "environment", "machine", "peak_rss", "spread"]
+__all__ = ["CORES", "answer", "ask", "core", "cores_here", "environment", "machine", "peak_rss", "spread"]
+
+CORES = ("plain", "compiled")
+"""The two cores, as `ask` takes them."""
 
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def ask(script: str, *arguments: object, timeout: float = 600) -> dict[str, Any]:
-    """Run a script of this repository in a fresh interpreter; what it answered. Its errors go to our stderr."""
+def ask(script: str, *arguments: object, timeout: float = 600, of: str | None = None) -> dict[str, Any]:
+    """Run a script of this repository in a fresh interpreter; what it answered. Its errors go to our stderr. `of`: the core
+    that it is to have, and all that it starts (None: as this process's environment says)."""
     command = [sys.executable, script, *map(str, arguments)]
     done = subprocess.run(
-        command, cwd=ROOT, env=environment(), stdout=subprocess.PIPE, timeout=timeout, check=True
+        command, cwd=ROOT, env=environment(of), stdout=subprocess.PIPE, timeout=timeout, check=True
     )
     answered: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    if of is not None and answered["core"] != of:
+        raise AssertionError(f"{script} was to run with the {of} core, not with the {answered['core']} one")
     return answered
 
 
 def answer(values: dict[str, Any]) -> None:
     """The child's part."""
-    print(json.dumps(values))
+    print(json.dumps({**values, "core": core()}))
 
 
-def environment() -> dict[str, str]:
-    """Of a child: this repository comes first on its path."""
+def core() -> str:
+    """The core of this process."""
+    from topology_api.core_choice import CHOICE  # here: what is measured by hand does not import Squall
+
+    return CORES[CHOICE.compiled]
+
+
+def cores_here() -> tuple[str, ...]:
+    """The cores that can be compared in this place; says so when that is one only."""
+    from topology_api.core_choice import CHOICE
+
+    if CHOICE.compiled:
+        return CORES
+    print(f"only the plain core can be measured: {CHOICE}", flush=True)
+    return CORES[:1]
+
+
+def environment(of: str | None = None) -> dict[str, str]:
+    """Of a child: this repository comes first on its path, and the core is that one."""
     path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    return {**os.environ, "PYTHONPATH": path}
+    chosen = {} if of is None else {"SQUALL_PURE": "1" if of == "plain" else ""}
+    return {**os.environ, "PYTHONPATH": path, **chosen}
 
 
 def peak_rss() -> float:

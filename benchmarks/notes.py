@@ -12,22 +12,26 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.child import peak_rss
+from benchmarks.child import core, peak_rss
 
 __all__ = ["Meeting", "Usage", "find", "leave"]
 
 
 def leave(folder: str, kind: str, index: int, **values: Any) -> None:
-    """Leave a note, whole or not at all; it also says from which process it is."""
+    """Leave a note, whole or not at all; it also says from which process it is, and which core that has."""
     target = Path(folder, f"{kind}-{index:04}.json")
     beside = target.with_suffix(f".{os.getpid()}")
-    beside.write_text(json.dumps({"pid": os.getpid(), "index": index, **values}))
+    beside.write_text(json.dumps({"pid": os.getpid(), "core": core(), "index": index, **values}))
     beside.rename(target)
 
 
 def find(folder: str, kind: str) -> list[dict[str, Any]]:
-    """The notes of a kind, by their index."""
-    return [json.loads(path.read_text()) for path in sorted(Path(folder).glob(f"{kind}-*.json"))]
+    """The notes of a kind, by their index. All processes must have the core that this one has."""
+    notes = [json.loads(path.read_text()) for path in sorted(Path(folder).glob(f"{kind}-*.json"))]
+    for note in notes:
+        if note["core"] != core():
+            raise AssertionError(f"a worker has the {note['core']} core, not the {core()} one: {note}")
+    return notes
 
 
 class Meeting:

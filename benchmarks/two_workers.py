@@ -2,7 +2,8 @@
 
 As users write it, but for the notes that say what happened in each process: nothing else can be seen from here. Each spout
 emits every second sentence, so half of the words cross. The measured time begins when the spouts of all workers stand ready
-and ends with the last ack; what the start takes is another benchmark's. It must not know how figures are printed.
+and ends with the last ack; what the start takes is another benchmark's. Untracked, without message ids, nobody hears of an ack:
+then it ends when the last Count is told that its input has ended. It must not know how figures are printed.
 """
 
 from __future__ import annotations
@@ -90,6 +91,21 @@ class Sentences(Spout):
         leave(self.job.folder, "spout", self.index, acked=len(self.acked), **values, **self.usage.read())
 
 
+class Untracked(Sentences):
+    """Emits its sentences without message ids."""
+
+    def next_tuple(self) -> float | None:
+        if not self.begun:
+            return self.begin()
+        number = self.number
+        if number >= self.emits:
+            self.finish()
+            return None
+        self.number = number + 1
+        self.emit((self.lines[number],))
+        return None
+
+
 class Split(topology.Split):
     """Also says where it is."""
 
@@ -109,9 +125,13 @@ class Count(topology.Count):
     def prepare(self, context: Context) -> None:
         super().prepare(context)
         self.index = context.index
+        self.ended = 0.0
+
+    def end_of_input(self) -> None:
+        self.ended = time.perf_counter()
 
     def cleanup(self) -> None:
-        leave(self.folder, "count", self.index, counts=self.counts)
+        leave(self.folder, "count", self.index, counts=self.counts, ended=self.ended)
 
 
 def build(job: Job, spout: type[Sentences] = Sentences) -> Topology:
@@ -148,10 +168,13 @@ def cluster_of_processes(supervisors: int = 1) -> LocalCluster:
     return LocalCluster(processes=True, supervisors=supervisors, slots=2)
 
 
-def run(count: int, seed: int, supervisors: int = 1, pending: int = 1_000) -> Measured:
+def run(
+    count: int, seed: int, supervisors: int = 1, pending: int = 1_000, tracked: bool = True
+) -> Measured:
     """Count the words of so many sentences over two workers, and check the counts, the acks and the places."""
     with tempfile.TemporaryDirectory(prefix="squall-benchmark-") as folder:
-        return run_in(Job(folder, count, seed, pending), supervisors)
+        job = Job(folder, count, seed, pending)
+        return run_in(job, supervisors, Sentences if tracked else Untracked)
 
 
 def run_in(job: Job, supervisors: int, spout: type[Sentences] = Sentences) -> Measured:
@@ -164,7 +187,8 @@ def run_in(job: Job, supervisors: int, spout: type[Sentences] = Sentences) -> Me
         status = cluster.status("word-count").components
     spouts = find(job.folder, "spout")
     totals = status["sentences"]
-    check_acks(job, spouts, totals)
+    tracked = spout is not Untracked
+    check_acks(job, spouts, totals, job.sentences if tracked else 0)
     check_places(job.folder, spouts)
     words, crossed = check_counts(job, spouts)
     executed = (status["split"].executed, status["count"].executed)
@@ -172,7 +196,7 @@ def run_in(job: Job, supervisors: int, spout: type[Sentences] = Sentences) -> Me
         raise AssertionError(f"{job.sentences} sentences, {words} words; by status(), executed: {executed}")
     return Measured(
         words=words,
-        seconds=max(note["finished"] for note in spouts) - min(note["begun"] for note in spouts),
+        seconds=(finished(spouts) if tracked else ended(job)) - min(note["begun"] for note in spouts),
         whole=whole,
         cpu_seconds=sum(note["cpu_seconds"] for note in spouts),
         control_cpu_seconds=cpu,
@@ -184,13 +208,23 @@ def run_in(job: Job, supervisors: int, spout: type[Sentences] = Sentences) -> Me
     )
 
 
-def check_acks(job: Job, spouts: list[dict[str, Any]], totals: Any) -> None:
-    """Each spout heard of each of its sentences, and status() says so too."""
+def finished(spouts: list[dict[str, Any]]) -> float:
+    """When the last sentence was acked."""
+    return float(max(note["finished"] for note in spouts))
+
+
+def ended(job: Job) -> float:
+    """When the last Count was told that its input has ended."""
+    return float(max(note["ended"] for note in find(job.folder, "count")))
+
+
+def check_acks(job: Job, spouts: list[dict[str, Any]], totals: Any, acked: int) -> None:
+    """Each spout heard of each of its sentences, or of none, and status() says so too."""
     for note in spouts:
         emits = len(job.lines(note["index"]))
-        if (note["emitted"], note["acked"]) != (emits, emits):
+        if (note["emitted"], note["acked"]) != (emits, emits if acked else 0):
             raise AssertionError(f"spout {note['index']}: {emits} sentences, noted: {note}")
-    if (totals.acked, totals.failed, totals.replayed) != (job.sentences, 0, 0):
+    if (totals.acked, totals.failed, totals.replayed) != (acked, 0, 0):
         raise AssertionError(f"{job.sentences} sentences, but status() says: {totals}")
 
 

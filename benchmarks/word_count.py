@@ -30,6 +30,8 @@ WORKERS = {
     "squall-workers": "Squall, acked",
 }
 """The last of the variants is compared with the others."""
+OTHERS = ("squall-untracked",)
+"""What `cores.py` asks for besides."""
 
 Rounds = list[dict[str, dict[str, Any]]]
 
@@ -43,7 +45,7 @@ def main() -> None:
     parser.add_argument("--pending", type=int, default=1_000, help="sentences a worker may have pending")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--variant", choices=[*ONE_PROCESS, *WORKERS], help=argparse.SUPPRESS)
+    parser.add_argument("--variant", choices=[*ONE_PROCESS, *WORKERS, *OTHERS], help=argparse.SUPPRESS)
     options = parser.parse_args()
     count = options.sentences or (100_000 if options.workers == 1 else 300_000)
     if options.variant:
@@ -133,6 +135,10 @@ def measure(variant: str, count: int, seed: int, options: argparse.Namespace) ->
         from benchmarks import two_workers
 
         return vars(two_workers.run(count, seed, options.supervisors, options.pending))
+    if variant == "squall-untracked":
+        from benchmarks import two_workers
+
+        return vars(two_workers.run(count, seed, options.supervisors, options.pending, tracked=False))
     if variant in WORKERS:
         from benchmarks import two_processes
 

@@ -1,0 +1,145 @@
+"""A spout of prepared rows in one of two workers and bolts behind it: what the tables of values and of shapes are measured with.
+
+The spout emits a few rows that are all acked before the clock starts (the workers find each other), then `count` more; the time
+ends with the last ack. CPU is that of both workers, from when the first component of a worker stood ready until it was closed.
+Also the table itself, with a column for each core. It must not know what the values are or what the bolts do.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from benchmarks.child import CORES, ask, cores_here, spread
+from benchmarks.notes import Usage, find, leave
+from local_cluster import LocalCluster
+from topology_api import Bolt, Context, Spout, Topology, Tuple
+
+__all__ = ["DIFFERENT", "WARM", "Noted", "Rows", "print_table", "run", "usage_starts"]
+
+DIFFERENT = 1_000
+"""Different rows, more than a frame holds: what is the same object in a frame is packed once."""
+WARM = 16
+LONGEST_RUN = 300.0
+
+Row = tuple[Any, ...]
+
+_usage: list[Usage] = []
+"""Of this process, once something stands ready."""
+
+
+def usage_starts() -> None:
+    """A component stands ready: this worker's CPU counts from now on."""
+    if not _usage:
+        _usage.append(Usage())
+
+
+def leave_usage(folder: str) -> None:
+    """A component was closed: what this worker has used so far."""
+    leave(folder, "usage", os.getpid(), **_usage[0].read())
+
+
+class Rows(Spout):
+    """Emits its rows in turn and hears which have arrived. `make`: the row of a number."""
+
+    def __init__(self, folder: str, count: int, make: Callable[[int], Row]) -> None:
+        self.folder = folder
+        self.count = count
+        self.make = make
+
+    def open(self, context: Context) -> None:
+        self.rows = [self.make(number) for number in range(DIFFERENT)]
+        self.number = self.acked = 0
+        self.begun = self.finished = 0.0
+        self.last = WARM + self.count
+        usage_starts()
+
+    def next_tuple(self) -> float | None:
+        number = self.number
+        if number >= self.last:
+            self.finish()
+            return None
+        if number == WARM and not self.begun:
+            if self.acked < WARM:
+                return 0.001
+            self.begun = time.perf_counter()
+        self.number = number + 1
+        self.emit(self.rows[number % DIFFERENT], message_id=number)
+        return None
+
+    def ack(self, message_id: object) -> None:
+        self.acked += 1
+        if self.acked == self.last:
+            self.finished = time.perf_counter()
+
+    def close(self) -> None:
+        leave(self.folder, "spout", 0, acked=self.acked, begun=self.begun, finished=self.finished)
+        leave_usage(self.folder)
+
+
+class Noted(Bolt):
+    """A bolt whose worker's CPU counts."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+
+    def prepare(self, context: Context) -> None:
+        usage_starts()
+
+    def execute(self, tup: Tuple) -> None:
+        """Nothing: the tuple has come."""
+
+    def cleanup(self) -> None:
+        leave_usage(self.folder)
+
+
+def run(build: Callable[[str], Topology], count: int, expected: dict[str, int]) -> dict[str, float]:
+    """Run what `build` makes for a folder of notes; the spout is to be called "rows". `expected`: how many tuples each bolt is
+    to execute for `WARM + count` rows. Seconds and CPU, and how many tuples were executed while the clock ran."""
+    with tempfile.TemporaryDirectory(prefix="squall-benchmark-") as folder:
+        topology = build(folder)
+        with LocalCluster(processes=True, slots=2) as cluster:
+            cluster.submit(topology)
+            cluster.wait(topology.name, timeout=LONGEST_RUN)
+            status = cluster.status(topology.name).components
+        (spout,), workers = find(folder, "spout"), find(folder, "usage")
+    sent = WARM + count
+    rows = status["rows"]
+    if (spout["acked"], rows.acked, rows.failed) != (sent, sent, 0):
+        raise AssertionError(f"{sent} rows; noted: {spout}; by status(): {rows}")
+    executed = {name: status[name].executed for name in expected}
+    if executed != expected:
+        raise AssertionError(f"executed: {executed}, not {expected}")
+    if len({worker["pid"] for worker in workers}) != 2:
+        raise AssertionError(f"not both workers had something to do: {workers}")
+    return {
+        "seconds": spout["finished"] - spout["begun"],
+        "cpu_seconds": sum(worker["cpu_seconds"] for worker in workers),
+        "peak_rss": max(worker["peak_rss"] for worker in workers),
+        "tuples": sum(executed.values()) * count // sent,
+    }
+
+
+def print_table(script: str, names: Iterable[str], arguments: tuple[object, ...], rounds: int) -> None:
+    """Ask the script for each of its kinds (`--kind`) with each core in turn, and print a line for each."""
+    cores = cores_here()
+    heads = "".join(f"{core:>34}" for core in cores)
+    print(f"{'tuples/s':<26}{heads}{'compiled : plain':>22}   CPU s/million tuples: {', '.join(cores)}", flush=True)
+    for name in names:
+        taken = [
+            {core: ask(str(Path(script)), *arguments, "--kind", name, of=core) for core in cores}
+            for _ in range(rounds)
+        ]
+        rates = [spread([each[core]["tuples"] / each[core]["seconds"] for each in taken]) for core in cores]
+        cpu = [
+            spread([each[core]["cpu_seconds"] / each[core]["tuples"] * 1e6 for each in taken], ".2f")
+            for core in cores
+        ]
+        ratio = ""
+        if len(cores) == len(CORES):
+            ratio = spread([each["plain"]["seconds"] / each["compiled"]["seconds"] for each in taken], ".2f")
+        print(f"{name:<26}{''.join(f'{text:>34}' for text in rates)}{ratio:>22}   {',  '.join(cpu)}", flush=True)

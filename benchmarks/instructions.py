@@ -1,0 +1,177 @@
+"""How many instructions a word takes with the compiled core, and whether that is 10 % more than was recorded.
+
+The word count with two spouts, two Splits and two Counts in two workers, tracked, in a local cluster in simulated time: one
+thread, frames through the codec, no sockets and no waits, and so the same calls in each run. It runs under valgrind's
+callgrind, once with few sentences and once with many; the difference leaves out what every start takes. The record
+(`instructions.json`) has a figure for each version of Python and machine architecture. With the very build of Python that it
+was recorded with, all instructions are compared; with another one only those in Squall's own extensions, since an
+interpreter that was optimised otherwise takes others by itself. Exit status 1: more than 10 % above the record, 3: no record.
+
+    python benchmarks/instructions.py            # compare
+    python benchmarks/instructions.py --record   # this is how it is to be from now on
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import sys
+import sysconfig
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+# As a script, only this folder is on the path.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks import callgrind
+from benchmarks.child import ROOT
+from benchmarks.topology import Count, Endless, Job, Split, spouts
+from local_cluster import LocalCluster
+from topology_api import TopologyBuilder
+from topology_api.core_choice import CHOICE, HOT, source_path
+
+RECORD = Path(__file__).with_name("instructions.json")
+FEW, MANY = 2_000, 6_000
+"""Sentences of each spout. The start differs by half a million instructions from run to run; the difference has 500 million."""
+DIFFERENT = 1_000
+ALLOWED = 1.10
+"""So many times the record's figure is still none too many."""
+TOO_MANY, NO_RECORD = 1, 3
+"""Exit status."""
+INTERPRETER = "the interpreter and user code"
+
+
+def words_of(emits: int) -> int:
+    """Run the topology with so many sentences a spout; the words that were counted."""
+    job = Job(emits, DIFFERENT)
+    builder = TopologyBuilder("word-count", conf={"topology.workers": 2})
+    builder.set_spout("sentences", Endless(job), parallelism=2)
+    builder.set_bolt("split", Split(), parallelism=2).local_or_shuffle_grouping("sentences")
+    builder.set_bolt("count", Count(), parallelism=2).fields_grouping("split", "word")
+    with LocalCluster(simulated_time=True, seed=1, encode=True) as cluster:
+        cluster.submit(builder.build())
+        for _ in range(1_000):
+            if cluster.status("word-count").state == "COMPLETED":
+                break
+            cluster.advance(0.5)
+        status = cluster.status("word-count")
+    acked = status.components["sentences"].acked
+    if (status.state, acked, len(spouts)) != ("COMPLETED", 2 * emits, 2):
+        raise AssertionError(f"{2 * emits} sentences; {status.state}, {acked} acked, {len(spouts)} spouts")
+    expected = 2 * sum(len(job.lines[number % DIFFERENT].split()) for number in range(emits))
+    words = status.components["count"].executed
+    if words != expected:
+        raise AssertionError(f"{words} of {expected} words were counted")
+    return words
+
+
+def part_of(file: str) -> str:
+    """What the code of a file is."""
+    if file in EXTENSIONS:
+        return EXTENSIONS[file]
+    name = Path(file).name
+    if name.startswith(("libpython", "python")):
+        return INTERPRETER
+    return f"library {name.partition('.')[0]}"
+
+
+EXTENSIONS = {
+    source_path(module, str(sysconfig.get_config_var("EXT_SUFFIX"))): module for module in HOT
+}
+
+
+def measure() -> dict[str, float]:
+    """Instructions a word, by part."""
+    few_words = int(callgrind.run(ROOT, [__file__, "--run", str(FEW)]))  # which also compiles all bytecode
+    many_words = int(callgrind.run(ROOT, [__file__, "--run", str(MANY)]))
+    few = callgrind.count(ROOT, [__file__, "--run", str(FEW)])
+    many = callgrind.count(ROOT, [__file__, "--run", str(MANY)])
+    parts: Counter[str] = Counter()
+    for file in many:
+        parts[part_of(file)] += many[file] - few[file]
+    return {part: times / (many_words - few_words) for part, times in parts.most_common()}
+
+
+def own(parts: dict[str, float]) -> float:
+    """Those in Squall's extensions."""
+    return sum(value for part, value in parts.items() if part in HOT)
+
+
+def key() -> str:
+    """The record's name for this Python and machine."""
+    return f"{sys.version_info.major}.{sys.version_info.minor} {platform.machine()}"
+
+
+def build() -> str:
+    """What makes an interpreter's instructions its own."""
+    return " ".join(
+        [
+            platform.python_version(),
+            platform.python_compiler(),
+            *(
+                name
+                for name in ("--enable-optimizations", "--with-lto", "--enable-shared")
+                if name in str(sysconfig.get_config_var("CONFIG_ARGS"))
+            ),
+        ]
+    )
+
+
+def verdict(parts: dict[str, float], recorded: dict[str, Any]) -> tuple[bool, str]:
+    """Whether these are no more than 10 % above the record, and what was compared."""
+    same = recorded["build"] == build()
+    figures = [("in Squall's extensions", own(parts), own(recorded["parts"]))]
+    if same:
+        figures.append(("in all", sum(parts.values()), sum(recorded["parts"].values())))
+    lines = [
+        f"{name}: {now:,.0f}, recorded {then:,.0f}: {now / then - 1:+.1%}" for name, now, then in figures
+    ]
+    if not same:
+        lines.append(f"the record is of another Python ({recorded['build']}; this is {build()})")
+    return all(now <= ALLOWED * then for _, now, then in figures), "\n".join(lines)
+
+
+def main() -> int:
+    """Compare, or record; or, as a child, run."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
+    parser.add_argument("--record", action="store_true", help="write the figures into the record")
+    parser.add_argument("--run", type=int, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if not CHOICE.compiled:
+        sys.exit(f"the core that runs is {CHOICE}: there is nothing to compare")
+    if options.run:
+        print(words_of(options.run))
+        return 0
+    if not callgrind.available():
+        sys.exit("valgrind is missing (on Debian: apt-get install valgrind)")
+    record = json.loads(RECORD.read_text()) if RECORD.exists() else {}
+    recorded = record.get(key())
+    parts = measure()
+    print(f"instructions a word, {build()}, {platform.machine()}")
+    for part, value in sorted(parts.items(), key=lambda item: -item[1]):
+        if value >= 1:
+            before = f"{recorded['parts'].get(part, 0.0):>8,.0f}" if recorded else ""
+            print(f"{part:<34}{value:>8,.0f}{before}")
+    if options.record:
+        rounded = {part: round(value, 1) for part, value in parts.items() if round(value, 1) != 0}
+        record[key()] = {"build": build(), "parts": rounded}
+        RECORD.write_text(json.dumps(record, indent=2, sort_keys=True) + "\n")
+        print(f"recorded for {key()}: {sum(parts.values()):,.0f} in all, {own(parts):,.0f} in Squall's extensions")
+        return 0
+    if recorded is None:
+        print(f"there is no record for {key()}; benchmarks/instructions.py --record makes one")
+        return NO_RECORD
+    good, text = verdict(parts, recorded)
+    print(text)
+    if not good:
+        print("more than 10 % above the record: find out why. If it is meant to be so: benchmarks/instructions.py --record")
+    return 0 if good else TOO_MANY
+
+
+if __name__ == "__main__":
+    # Components are pickled by the name of their module; that of a script is __main__, and would go by value.
+    from benchmarks.instructions import main as imported_main
+
+    sys.exit(imported_main())

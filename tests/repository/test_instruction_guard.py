@@ -1,0 +1,80 @@
+"""The compiled core takes no more instructions for a word than was recorded, and the guard that says so can fail."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks import callgrind, instructions
+from benchmarks.child import environment
+from topology_api.core_choice import CHOICE
+
+ROOT = Path(__file__).resolve().parents[2]
+MINUTES = 10
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(60 * MINUTES)
+def test_a_word_takes_at_most_a_tenth_more_instructions_than_recorded() -> None:
+    if not CHOICE.compiled:
+        pytest.skip(f"only the compiled core's instructions are counted; here it is {CHOICE}")
+    if not callgrind.available():
+        pytest.skip("valgrind is missing, in CI too: it is nothing that a CI machine must have")
+    script = str(ROOT / "benchmarks" / "instructions.py")
+    done = subprocess.run(
+        [sys.executable, script], cwd=ROOT, env=environment(), text=True, capture_output=True, check=False
+    )
+    if done.returncode == instructions.NO_RECORD:
+        pytest.skip(done.stdout.splitlines()[-1])
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def recorded(own: float, others: float, build: str = "") -> dict[str, object]:
+    """A record, by default of this very Python."""
+    return {"build": build or instructions.build(), "parts": parts(own, others)}
+
+
+def parts(own: float, others: float) -> dict[str, float]:
+    """Instructions in one of Squall's extensions, and in the interpreter."""
+    return {"worker.emitter": own, instructions.INTERPRETER: others}
+
+
+@pytest.mark.parametrize(
+    ("now", "good"),
+    [
+        (parts(100, 1_000), True),
+        (parts(109, 1_090), True),
+        (parts(111, 1_000), False),  # the core's own, though it is 1 % of all
+        (parts(100, 1_111), False),  # what the core has the interpreter do
+        (parts(50, 1_200), False),
+    ],
+)
+def test_more_than_a_tenth_above_the_record_is_too_many(now: dict[str, float], good: bool) -> None:
+    assert instructions.verdict(now, recorded(100, 1_000))[0] is good
+
+
+def test_another_build_of_python_is_compared_by_the_core_alone() -> None:
+    other = recorded(100, 1_000, build="3.11.99 another compiler")
+    assert instructions.verdict(parts(105, 3_000), other)[0]
+    good, text = instructions.verdict(parts(111, 500), other)
+    assert not good
+    assert "another compiler" in text
+
+
+def test_what_is_called_counts_where_its_code_is(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.write_text(
+        "events: Ir\n\nob=/core.so\nfn=emit\n0 30\n7 5\ncfn=append\ncob=/libc.so.6\ncalls=2 0 \n9 400\n\n"
+        "ob=/libc.so.6\nfn=append\n0 400\n\ntotals: 435\n"
+    )
+    assert callgrind.read(out) == {"/core.so": 35, "/libc.so.6": 400}
+
+
+def test_instructions_that_do_not_add_up_are_refused(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.write_text("events: Ir\n\nob=/core.so\nfn=emit\n0 30\n\ntotals: 31\n")
+    with pytest.raises(ValueError, match="add up to 30"):
+        callgrind.read(out)
