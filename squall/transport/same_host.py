@@ -24,7 +24,6 @@ import os
 import platform
 import socket
 import stat
-import time
 from collections.abc import Callable
 from typing import Final
 
@@ -32,8 +31,6 @@ from squall.worker_files import Keys
 
 #: The path of a socket has at most 64 bytes by it: systems take 103 (macOS) and more.
 _ROOT: Final = "/tmp"
-#: Between a socket's file and its being found lie a few microseconds inside the kernel: the dead are asked again so much later.
-_SECOND_LOOK: Final = 0.01
 
 
 def folder() -> str:
@@ -74,11 +71,11 @@ def sweep() -> None:
     if not _is_ours():
         return
     with contextlib.suppress(OSError):
-        if dead := [path for path in _sockets() if _is_dead(path)]:
-            time.sleep(_SECOND_LOOK)
-        for path in filter(_is_dead, dead):
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(path)
+        for path in _sockets():
+            # One that was made this very microsecond may look dead: its worker's peers come over TCP then.
+            if _state(path) == errno.ECONNREFUSED:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(path)
         os.rmdir(folder())  # not empty: others live
 
 
@@ -94,10 +91,6 @@ def _is_ours() -> bool:
     except OSError:
         return False
     return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o077
-
-
-def _is_dead(path: str) -> bool:
-    return _state(path) == errno.ECONNREFUSED
 
 
 def _state(path: str) -> int:
