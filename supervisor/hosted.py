@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from squall import worker_files
+from squall.transport import same_host
 from squall.worker_files import BadFile, Incarnation, Orders, Pulse
 from supervisor import directories, exits
 from supervisor.directories import Started
@@ -286,7 +287,9 @@ class HostedWorker:
         )
 
     def bury(self, backoff: Backoff, note: str | None, again: bool) -> None:
-        """Take note that its process is over. `again`: another one is wanted, and has its number from now on."""
+        """Take note that its process is over, and remove the sockets that it left outside of its directory. `again`: another
+        one is wanted, and has its number from now on."""
+        same_host.sweep()
         self.life = "none"
         self.backoff = backoff
         self.note = note

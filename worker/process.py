@@ -21,6 +21,7 @@ from types import FrameType
 from typing import Final, NoReturn
 
 from squall.inside import begin_worker
+from squall.transport import same_host
 from squall.transport.exchange import Exchange
 from squall.transport.frames import Held
 from squall.transport.sockets import Sockets
@@ -144,8 +145,9 @@ def assemble(directory: str, start: Start, last_words: LastWords) -> Daemon:
         )
 
     lease = Lease(directory, orders.lease_secs, lease_is_over)
-    # A process before this one may have been killed.
+    # A process before this one may have been killed, and its supervisor too.
     shutil.rmtree(os.path.join(directory, SCRATCH), ignore_errors=True)
+    same_host.sweep()
     plan = plan_of(orders, start.topology, directory)
     within = port_range(os.environ.get(PORTS, ""))
     sockets = Sockets(start.keys, bind=orders.bind, host=orders.host, ports=orders.ports, within=within)

@@ -38,7 +38,8 @@ class Refusals:
         self._unsaid: dict[str, int] = {}
 
     def note(self, kind: str, peer: str | None) -> None:
-        """A connection of this kind was refused; `peer` is its host and port, None if that could not be read."""
+        """A connection of this kind was refused; `peer` is its host and port, or its user and process on this host (see
+        `other_end`); None if that could not be read."""
         self.counts[kind] += 1
         host = UNKNOWN if peer is None else peer.rpartition(":")[0]
         if host not in self._said and len(self._said) >= MOST_PEERS:

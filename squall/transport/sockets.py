@@ -1,6 +1,7 @@
 """Messages between worker processes over ZeroMQ: the carrier that real workers use. Nothing else speaks ZeroMQ.
 
-A worker binds one PULL socket per channel, and connects one PUSH socket per peer and channel. Links are encrypted and
+A worker binds one PULL socket per channel, to a TCP endpoint and to a Unix socket for peers on its host, which are chosen by
+`squall.transport.same_host`; it connects one PUSH socket per peer and channel. Links are encrypted and
 authenticated by CURVE: all workers of a topology share one key pair, which only they have; a ZAP handler lets in only who
 proves to have it. Whoever else comes is turned away before anything of what it sent reaches a worker, counted, and logged at
 most once a minute (`squall.transport.refusals`). A thread of its own, the doorkeeper, sees to that, so that links come up
@@ -31,7 +32,9 @@ import zmq
 import zmq.utils.z85
 from zmq.utils.monitor import parse_monitor_message
 
+from squall.transport import same_host
 from squall.transport.carrier import CONTROL, DATA, Parts
+from squall.transport.other_end import other_end
 from squall.transport.refusals import Arrivals, Refusals
 from squall.worker_files import Address, Keys
 from topology_api.errors import SquallError
@@ -134,6 +137,7 @@ class Sockets:
             self.close()
             raise
         self._address = _endpoint(host, names[DATA]), _endpoint(host, names[CONTROL])
+        self._listen_here()
         self._watched: list[tuple[zmq.Socket[bytes] | int, int]] = [
             (self._pulls[DATA], zmq.POLLIN),
             (self._pulls[CONTROL], zmq.POLLIN),
@@ -221,7 +225,8 @@ class Sockets:
         pushes: list[zmq.Socket[bytes]] = []
         try:
             for channel in (DATA, CONTROL):
-                pushes.append(_push(self._context, self._keys, channel, address[channel]))
+                endpoint = same_host.nearest(self._keys, address[channel])
+                pushes.append(_push(self._context, self._keys, channel, endpoint))
         except zmq.ZMQError as error:
             for push in pushes:
                 push.close(0)
@@ -258,6 +263,7 @@ class Sockets:
             pull.close(0)
         self._pulls.clear()
         self._context.term()
+        same_host.sweep()
         self._rope.close()
         self._bell.close()
 
@@ -288,6 +294,14 @@ class Sockets:
             " and it takes two. See who has them (ss -tlnp), or give more"
         )
 
+    def _listen_here(self) -> None:
+        """Be there for peers on this host too; where that cannot be, they come over TCP."""
+        for pull, endpoint in zip(self._pulls, self._address, strict=True):
+            try:
+                same_host.listen(self._keys, endpoint, pull.bind)
+            except (OSError, zmq.ZMQError) as error:
+                self._log.info("peers on this host come over TCP, not by a Unix socket: %s", error)
+
 
 class Side:
     """Control messages from another thread, by connections of its own: in no order with those of the worker's loop."""
@@ -302,10 +316,10 @@ class Side:
 
     def send(self, address: Address, parts: Parts) -> bool:
         """Hand a control message over to the worker at an address. False: it was not taken."""
-        endpoint = address[CONTROL]
         with self._lock:
             if self._closed:
                 return False
+            endpoint = same_host.nearest(self._keys, address[CONTROL])
             push = self._pushes.pop(endpoint, None)
             if push is None:
                 try:
@@ -404,7 +418,7 @@ class Doorkeeper:
         report = parse_monitor_message(message)
         event, value = report["event"], report["value"]
         if event == zmq.EVENT_ACCEPTED:
-            arrivals.accepted(value, _peer(value, report["endpoint"]))
+            arrivals.accepted(value, other_end(value, report["endpoint"].decode()))
         elif event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
             arrivals.let_in()
         elif event == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
@@ -479,15 +493,3 @@ def _bell() -> tuple[socket.socket, socket.socket]:
 
 def _endpoint(host: str, bound: str) -> str:
     return f"tcp://{host}:{bound.rpartition(':')[2]}"
-
-
-def _peer(descriptor: int, endpoint: bytes) -> str | None:
-    """Host and port at the other end of a connection; None if it is gone, or the descriptor is another's by now."""
-    try:
-        with socket.socket(fileno=os.dup(descriptor)) as connection:
-            own, other = connection.getsockname(), connection.getpeername()
-    except OSError:
-        return None
-    if not isinstance(own, tuple) or not endpoint.decode().endswith(f":{own[1]}"):
-        return None
-    return f"{other[0]}:{other[1]}"

@@ -13,6 +13,8 @@ from pathlib import Path
 
 MARK = "SQUALL_TEST_RUN"
 LISTENING = "0A"
+#: The flags of a Unix socket that listens.
+ACCEPTS = "00010000"
 
 
 @dataclass(frozen=True)
@@ -133,6 +135,17 @@ def listening_ports(pid: int) -> set[int]:
             if state == LISTENING and f"socket:[{rest[5]}]" in own:
                 ports.add(int(local.rpartition(":")[2], 16))
     return ports
+
+
+def listening_paths(pid: int) -> set[str]:
+    """The Unix sockets in the file system on which a process listens."""
+    own = {target for target in descriptors(pid).values() if target.startswith("socket:")}
+    try:
+        rows = [line.split() for line in Path("/proc", str(pid), "net", "unix").read_text().splitlines()[1:]]
+    except OSError:
+        return set()
+    listening = [row for row in rows if row[3] == ACCEPTS and f"socket:[{row[6]}]" in own]
+    return {row[7] for row in listening if row[7:] and row[7].startswith("/")}
 
 
 def all_listening_ports() -> set[int]:

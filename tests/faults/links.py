@@ -114,3 +114,12 @@ class Links:
             self._faults[sender, receiver] = fault
         for proxy, way in self.between(sender, receiver):
             fault(proxy, way)
+
+
+class OverTCP(Links):
+    """No proxies: workers on one host know each other by another name of it, and so do not come by Unix sockets."""
+
+    def rewrite(self, worker: str, peer: str, address: Address) -> Address:
+        """The address by which a worker is to reach a peer."""
+        data, control = (endpoint.replace("//127.0.0.1:", "//localhost:") for endpoint in address)
+        return data, control

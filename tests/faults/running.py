@@ -274,8 +274,9 @@ def ledger_run(
 
 
 def end(run: Run) -> None:
-    """Kill the topology: its processes, their ports and its files go, while the cluster lives."""
+    """Kill the topology: its processes, their ports, sockets and files go, while the cluster lives."""
     workers = run.workers()
+    paths = {path for one in workers for path in leaks.listening_paths(one.pid)}
     ports = {port for one in workers for port in leaks.listening_ports(one.pid)}
     directories = [one.directory for one in workers]
     run.cluster.kill(run.name, wait_secs=0)
@@ -284,3 +285,4 @@ def end(run: Run) -> None:
         run.gone(one.pid)
     run.wait_for(lambda: not any(path.exists() for path in directories), "the removal of the workers' files")
     assert not ports & leaks.all_listening_ports()
+    run.wait_for(lambda: not any(map(os.path.exists, paths)), "the removal of the workers' Unix sockets")

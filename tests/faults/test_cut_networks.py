@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 
 from tests.faults import leaks
+from tests.faults.links import OverTCP
 from tests.faults.network import Network, in_own_network, why_no_namespaces
-from tests.faults.running import ledger_run
+from tests.faults.running import Surroundings, ledger_run
 
 REASON = why_no_namespaces()
 pytestmark = [pytest.mark.faults, pytest.mark.skipif(REASON is not None, reason=REASON or "")]
 
+NETWORK = Surroundings(links=OverTCP())
 LONG = 4.0
 #: TCP itself waits up to twice as long as the cut before it sends again what was lost, unless connections are made anew.
 RECOVERY = 5.0
@@ -23,7 +25,7 @@ RECOVERY = 5.0
 @pytest.mark.parametrize("ways", ["one way", "both ways"])
 def test_workers_between_which_packets_vanish_come_back_when_it_heals(tmp_path: Path, ways: str) -> None:
     def body(network: Network) -> None:
-        with ledger_run(tmp_path, conf={"topology.message.timeout.secs": 60}) as run:
+        with ledger_run(tmp_path, NETWORK, conf={"topology.message.timeout.secs": 60}) as run:
             pids = run.pids()
             first, second = (leaks.listening_ports(pid) for pid in pids.values())
             assert first and second
@@ -41,7 +43,7 @@ def test_workers_between_which_packets_vanish_come_back_when_it_heals(tmp_path: 
 
 def test_a_cut_longer_than_the_message_timeout_loses_no_acked_tuple(tmp_path: Path) -> None:
     def body(network: Network) -> None:
-        with ledger_run(tmp_path, conf={"topology.message.timeout.secs": 2}) as run:
+        with ledger_run(tmp_path, NETWORK, conf={"topology.message.timeout.secs": 2}) as run:
             first, second = (leaks.listening_ports(pid) for pid in run.pids().values())
             network.cut_one_way(sender=first, receiver=second)
             time.sleep(LONG)  # the length of the fault

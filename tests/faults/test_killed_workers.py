@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.faults import leaks
 from tests.faults.ledger_topology import AsyncRelay, BatchRelay, HoldingRelay, SlowRelay, ThreadedRelay
 from tests.faults.running import Run, ledger_run
 from topology_api import Bolt, Replay
@@ -51,6 +52,17 @@ def test_a_random_worker_killed_every_three_seconds_costs_no_acked_tuple(
         total = run.drain()
         assert total.spout_lives > 2, "workers were replaced"
         assert total.orphaned or total.failed or load == "replays of the runtime", "tuples were under way"
+
+
+def test_the_unix_sockets_of_a_killed_worker_go_with_it(tmp_path: Path) -> None:
+    with ledger_run(tmp_path) as run:
+        victim, *_ = run.workers()
+        left = leaks.listening_paths(victim.pid)
+        assert len(left) == 2, "one for tuples, one for the rest"
+        os.kill(victim.pid, signal.SIGKILL)
+        again = run.replaced(victim.worker, victim.pid)
+        run.flows(cap=5 * RECOVERY)
+        assert not [path for path in left - leaks.listening_paths(again) if os.path.exists(path)]
 
 
 def test_killing_the_worker_that_tracks_the_trees_costs_no_acked_tuple(tmp_path: Path, soak: float) -> None:

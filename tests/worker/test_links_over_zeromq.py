@@ -10,13 +10,16 @@ import pytest
 
 from squall.transport.exchange import PeerPlace
 from squall.transport.sockets import make_keys
+from tests.squall.transport.messages import only_tcp
 from tests.worker.chain_of_numbers import CONF, HOSTS, PATIENT, SEEN, VERDICTS, chain, check_ledger
 from tests.worker.lossy_carrier import Faults
 from tests.worker.network_of_workers import Net, OverZeroMQ
 
 
-@pytest.fixture
-def world() -> Iterator[OverZeroMQ]:
+@pytest.fixture(params=["Unix sockets", "TCP"])
+def world(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[OverZeroMQ]:
+    if request.param == "TCP":
+        only_tcp(monkeypatch)
     with OverZeroMQ() as world:
         yield world
 

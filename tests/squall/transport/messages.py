@@ -7,12 +7,20 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
+from squall.transport import same_host
 from squall.transport.carrier import Carrier, Parts
 
 #: Generous: a machine that is busy with other things is no failure.
 CAP = 30.0
 #: Between two looks.
 PACE = 0.001
+
+
+def only_tcp(patch: pytest.MonkeyPatch) -> None:
+    """No peer finds another one on its host."""
+    patch.setattr(same_host, "nearest", lambda keys, endpoint: endpoint)
 
 
 def send(carrier: Carrier, peer: str, channel: int, parts: Parts) -> None:

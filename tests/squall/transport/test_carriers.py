@@ -1,4 +1,4 @@
-"""What every carrier promises: lists in memory, and sockets, encrypted or not."""
+"""What every carrier promises: lists in memory, and sockets, encrypted or not, of Unix and TCP."""
 
 from __future__ import annotations
 
@@ -10,16 +10,18 @@ import pytest
 from squall.transport.carrier import CONTROL, DATA, Carrier
 from squall.transport.loopback import LoopbackCarrier, LoopbackNetwork
 from squall.transport.sockets import Sockets, make_keys
-from tests.squall.transport.messages import receive, send
+from tests.squall.transport.messages import only_tcp, receive, send
 
 Make = Callable[[], Carrier]
 
 
-@pytest.fixture(params=["in memory", "plain", "secured"])
-def make(request: pytest.FixtureRequest) -> Iterator[Make]:
+@pytest.fixture(params=["in memory", "plain", "secured", "plain over TCP", "secured over TCP"])
+def make(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     made: list[Carrier] = []
     network = LoopbackNetwork()
-    keys = make_keys() if request.param == "secured" else None
+    keys = make_keys() if request.param.startswith("secured") else None
+    if request.param.endswith("TCP"):
+        only_tcp(monkeypatch)
 
     def one() -> Carrier:
         made.append(LoopbackCarrier(network) if request.param == "in memory" else Sockets(keys))

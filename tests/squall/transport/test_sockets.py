@@ -19,15 +19,17 @@ import pytest
 from squall.transport.carrier import CONTROL, DATA, Carrier, Parts
 from squall.transport.sockets import CannotListen, Sockets, make_keys
 from squall.worker_files import Keys
-from tests.squall.transport.messages import CAP, receive, send
+from tests.squall.transport.messages import CAP, only_tcp, receive, send
 from topology_api import SquallError
 
 Make = Callable[..., Sockets]
 
 
-@pytest.fixture(params=[True, False], ids=["secured", "plain"])
-def keys(request: pytest.FixtureRequest) -> Keys | None:
-    return make_keys() if request.param else None
+@pytest.fixture(params=["secured", "plain", "secured over TCP"])
+def keys(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Keys | None:
+    if request.param.endswith("TCP"):
+        only_tcp(monkeypatch)
+    return None if request.param == "plain" else make_keys()
 
 
 @pytest.fixture
