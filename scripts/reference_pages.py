@@ -111,8 +111,13 @@ def members(cls: type) -> Iterator[tuple[str, Any]]:
             continue
         if isinstance(member, classmethod | staticmethod):
             yield name, getattr(cls, name)
-        elif isinstance(member, property) or inspect.isfunction(member):
+        elif is_property(member) or inspect.isfunction(member):
             yield name, member
+
+
+def is_property(member: object) -> bool:
+    """Whether it is a property, be it of a class that was compiled."""
+    return isinstance(member, property) or inspect.isgetsetdescriptor(member)
 
 
 def describe_class(name: str, cls: type) -> Iterator[str]:
@@ -129,9 +134,9 @@ def describe_class(name: str, cls: type) -> Iterator[str]:
         yield "Members:"
         yield ""
     for member_name, member in members(cls):
-        if isinstance(member, property):
+        if is_property(member):
             yield f"- **`{member_name}`**"
-            document = member.fget.__doc__ if member.fget else ""
+            document = member.__doc__
         else:
             method = not inspect.ismethod(member) and member_name not in static(cls)
             yield f"- **`{member_name}{signature(member, method=method)}`**"
