@@ -120,7 +120,9 @@ def main() -> None:
     parser.add_argument("--addresses", nargs="*", default=[], help="of all processes; none: there is one")
     parser.add_argument("--process", type=int, default=0)
     parser.add_argument("--snapshots", type=float, help="seconds between two; needs --recovery")
-    parser.add_argument("--recovery", help="the folder for snapshots, made by bytewax.recovery; none: no recovery")
+    parser.add_argument(
+        "--recovery", help="the folder for snapshots, made by bytewax.recovery; none: no recovery"
+    )
     parser.add_argument("--out", required=True)
     options = parser.parse_args()
     lines = sentences(options.sentences, options.seed)

@@ -128,7 +128,10 @@ def print_table(script: str, names: Iterable[str], arguments: tuple[object, ...]
     """Ask the script for each of its kinds (`--kind`) with each core in turn, and print a line for each."""
     cores = cores_here()
     heads = "".join(f"{core:>34}" for core in cores)
-    print(f"{'tuples/s':<26}{heads}{'compiled : plain':>22}   CPU s/million tuples: {', '.join(cores)}", flush=True)
+    print(
+        f"{'tuples/s':<26}{heads}{'compiled : plain':>22}   CPU s/million tuples: {', '.join(cores)}",
+        flush=True,
+    )
     for name in names:
         taken = [
             {core: ask(str(Path(script)), *arguments, "--kind", name, of=core) for core in cores}
@@ -142,4 +145,6 @@ def print_table(script: str, names: Iterable[str], arguments: tuple[object, ...]
         ratio = ""
         if len(cores) == len(CORES):
             ratio = spread([each["plain"]["seconds"] / each["compiled"]["seconds"] for each in taken], ".2f")
-        print(f"{name:<26}{''.join(f'{text:>34}' for text in rates)}{ratio:>22}   {',  '.join(cpu)}", flush=True)
+        print(
+            f"{name:<26}{''.join(f'{text:>34}' for text in rates)}{ratio:>22}   {',  '.join(cpu)}", flush=True
+        )

@@ -77,9 +77,7 @@ def part_of(file: str) -> str:
     return f"library {name.partition('.')[0]}"
 
 
-EXTENSIONS = {
-    source_path(module, str(sysconfig.get_config_var("EXT_SUFFIX"))): module for module in HOT
-}
+EXTENSIONS = {source_path(module, str(sysconfig.get_config_var("EXT_SUFFIX"))): module for module in HOT}
 
 
 def measure() -> dict[str, float]:
@@ -158,7 +156,9 @@ def main() -> int:
         rounded = {part: round(value, 1) for part, value in parts.items() if round(value, 1) != 0}
         record[key()] = {"build": build(), "parts": rounded}
         RECORD.write_text(json.dumps(record, indent=2, sort_keys=True) + "\n")
-        print(f"recorded for {key()}: {sum(parts.values()):,.0f} in all, {own(parts):,.0f} in Squall's extensions")
+        print(
+            f"recorded for {key()}: {sum(parts.values()):,.0f} in all, {own(parts):,.0f} in Squall's extensions"
+        )
         return 0
     if recorded is None:
         print(f"there is no record for {key()}; benchmarks/instructions.py --record makes one")
@@ -166,7 +166,9 @@ def main() -> int:
     good, text = verdict(parts, recorded)
     print(text)
     if not good:
-        print("more than 10 % above the record: find out why. If it is meant to be so: benchmarks/instructions.py --record")
+        print(
+            "more than 10 % above the record: find out why. If it is meant to be so: benchmarks/instructions.py --record"
+        )
     return 0 if good else TOO_MANY
 
 

@@ -165,7 +165,9 @@ def main() -> None:
         answer(measure(options.kind, options.tuples))
         return
     print(machine())
-    print(f"about {options.tuples:,} tuples a run, {options.rounds} rounds in turn; median (least to greatest)\n")
+    print(
+        f"about {options.tuples:,} tuples a run, {options.rounds} rounds in turn; median (least to greatest)\n"
+    )
     flow.print_table(__file__, KINDS, ("--tuples", options.tuples), options.rounds)
 
 

@@ -9,7 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-__all__ = ["Py_ssize_t", "bint", "cclass", "compiled", "declare", "double", "freelist", "locals", "longlong", "ulonglong"]
+__all__ = [
+    "Py_ssize_t",
+    "bint",
+    "cclass",
+    "compiled",
+    "declare",
+    "double",
+    "freelist",
+    "locals",
+    "longlong",
+    "ulonglong",
+]
 
 Defined = TypeVar("Defined")
 

@@ -18,7 +18,7 @@ from typing import Final
 
 from squall.error_reports import KEPT, gist
 from squall.error_reports import ErrorReport as ErrorReport
-from topology_api import FailTuple
+from topology_api import FailTuple, Failure
 from topology_api.core_choice import COMPILED_FILES
 from topology_api.errors import SquallError
 from worker.causes import causes_of
@@ -110,6 +110,13 @@ def _in_words(error: BaseException) -> str:
     except BaseException as broken:  # the error's class is the user's, and so is its __str__
         message = f"(its str() raises {type(broken).__name__})"
     return f"{name}: {message}" if message else name
+
+
+def failure_line(failure: Failure) -> str:
+    """A failure in one line: `failed in count[4] after 3 attempts: ValueError: ...`."""
+    where = f" in {failure.component}[{failure.task}]" if failure.component else ""
+    attempts = "1 attempt" if failure.attempts == 1 else f"{failure.attempts} attempts"
+    return f"{failure.reason}{where} after {attempts}" + (f": {failure.error}" if failure.error else "")
 
 
 def user_frames(trace: TracebackType | None) -> list[traceback.FrameSummary]:

@@ -19,7 +19,7 @@ from topology_api import Context, EmitError, Failure, Spout, SquallError
 from topology_api.topology import DEAD_LETTERS, ComponentSpec
 from worker.emitter import SpoutEmitter, short
 from worker.replay import replay_delay
-from worker.reports import ErrorReport, failure_text, one_line
+from worker.reports import ErrorReport, failure_line, failure_text, one_line
 from worker.task import Limits, Task
 from worker.tracker import Emission, Tracker
 from worker.xors import XorColumns
@@ -33,13 +33,6 @@ except ImportError:
 LONGEST_EMPTY_WAIT = 0.02
 #: The wait after a `next_tuple` that raised, doubling up to the longest.
 FIRST_ERROR_WAIT, LONGEST_ERROR_WAIT = 0.1, 10.0
-
-
-def failure_line(failure: Failure) -> str:
-    """A failure in one line: `failed in count[4] after 3 attempts: ValueError: ...`."""
-    where = f" in {failure.component}[{failure.task}]" if failure.component else ""
-    attempts = "1 attempt" if failure.attempts == 1 else f"{failure.attempts} attempts"
-    return f"{failure.reason}{where} after {attempts}" + (f": {failure.error}" if failure.error else "")
 
 
 def seconds_of(wait: object) -> float | None:
