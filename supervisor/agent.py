@@ -27,6 +27,7 @@ from squall.cluster.records import Placement, SupervisorRecord
 from squall.cluster.registry import Registry
 from squall.host_names import reached_at
 from squall.sealing import KeyPair
+from squall.transport import same_host
 from squall.worker_files import Incarnation, Orders
 from supervisor import exits, processes
 from supervisor.directories import Directories
@@ -224,6 +225,7 @@ class Supervisor:
             time.sleep(0.002)  # the kernel needs a moment; there is nothing that one could wait for
         for hosted in alive:
             hosted.life = "none"
+        same_host.sweep()
         self._leave()
         return True
 

@@ -370,3 +370,4 @@ def _end_unknown(directory: Path, started: Started | None) -> None:
     end = time.monotonic() + _KILL_PATIENCE
     while not process.gone() and time.monotonic() < end:
         time.sleep(0.002)  # the kernel needs a moment
+    same_host.sweep()

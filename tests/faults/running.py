@@ -236,9 +236,11 @@ def cluster_without_leaks(
                 settings=(surroundings.site, {}),
             ) as cluster:
                 yield cluster
+                running = leaks.processes(before.mark, str(folder))
+                paths = {path for one in running for path in leaks.listening_paths(one.pid)}
             if surroundings.links is not None:
                 surroundings.links.close()
-            remains = leaks.left(before)
+            remains = [*leaks.left(before), *(f"socket: {path}" for path in paths if os.path.exists(path))]
         finally:
             if surroundings.links is not None:
                 surroundings.links.close()
