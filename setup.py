@@ -78,6 +78,7 @@ class BuildCore(build_ext):
     """Builds all extensions and their stamp, or none and says why."""
 
     extensions: list[Extension]
+    parallel: int | bool | None
 
     def run(self) -> None:
         wanted = os.environ.get("SQUALL_BUILD", "")

@@ -45,6 +45,7 @@ HOT: Final = (
     "worker.settling",
     "worker.worker",
 )
+_PACKAGES: Final = frozenset(module.partition(".")[0] for module in HOT)
 ROOT: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
@@ -103,12 +104,14 @@ def choose(root: str = ROOT, pure: str = "") -> Choice:
 
 
 class PlainSource(MetaPathFinder):
-    """Finds the sources of the hot modules though there are extensions, which Python prefers."""
+    """Finds the sources of modules that have extensions beside them, which Python prefers: of the hot ones, and of those that
+    were hot when this was compiled."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname not in HOT:
+        suffix = str(sysconfig.get_config_var("EXT_SUFFIX"))
+        if fullname.partition(".")[0] not in _PACKAGES or not os.path.exists(source_path(fullname, suffix)):
             return None
         return spec_from_file_location(fullname, source_path(fullname))
 

@@ -26,7 +26,7 @@ from tests.spark_classes import SMALL_JAVA
 from tests.zookeeper_servers import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
-NOT_COPIED = shutil.ignore_patterns(".*", "build", "dist", "*.egg-info", "__pycache__")
+NOT_COPIED = shutil.ignore_patterns(".*", "build", "dist", "*.egg-info", "__pycache__", "*.so", "*.stamp")
 
 TOPOLOGY = """
 from topology_api import Bolt, Fields, Spout, TopologyBuilder
@@ -80,14 +80,16 @@ def skip_without_index(result: subprocess.CompletedProcess[str]) -> None:
         pytest.skip(f"the package index cannot be reached: {text.strip().splitlines()[-1]}")
 
 
-def install(tmp_path: Path, *how: str) -> tuple[Path, Path]:
+def install(tmp_path: Path, *how: str, **variables: str) -> tuple[Path, Path]:
     """(the environment's bin, the copy of this checkout that was installed)"""
     source = tmp_path / "checkout"
     shutil.copytree(ROOT, source, ignore=NOT_COPIED)
     made = command(sys.executable, "-m", "venv", tmp_path / "venv", cwd=tmp_path)
     assert made.returncode == 0, made.stderr
     bin_folder = tmp_path / "venv" / "bin"
-    installed = command(bin_folder / "python", "-m", "pip", "install", "--quiet", *how, source, cwd=tmp_path)
+    installed = command(
+        bin_folder / "python", "-m", "pip", "install", "--quiet", *how, source, cwd=tmp_path, **variables
+    )
     no_index = (
         "No matching distribution found" in installed.stderr or "connection" in installed.stderr.lower()
     )
@@ -104,6 +106,13 @@ def test_an_installation_gives_a_working_squall(tmp_path: Path, how: tuple[str, 
     version = command(bin_folder / "squall", "version", cwd=tmp_path)
     assert (version.returncode, version.stderr) == (0, "")
     assert version.stdout.startswith("squall 0.")
+    # Compiled where a compiler is there: the stamp of an installation is of the files that were installed.
+    core = (
+        "compiled"
+        if shutil.which("cc")
+        else "plain (not compiled for this Python; see docs/compiled-core.md)"
+    )
+    assert version.stdout.splitlines()[1:] == [f"core: {core}"]
 
     # The packages are where this way of installing puts them, and nothing but packages was installed.
     where = command(
@@ -121,6 +130,28 @@ def test_an_installation_gives_a_working_squall(tmp_path: Path, how: tuple[str, 
     run = command(bin_folder / "squall", "run", "mine.py", "--json", cwd=tmp_path)
     assert run.returncode == 0, run.stderr
     assert isinstance(json.loads(run.stdout), dict)
+
+
+def test_without_a_compiler_a_plain_squall_is_installed_and_uninstalled_without_a_trace(
+    tmp_path: Path,
+) -> None:
+    bin_folder, source = install(tmp_path, CC="/bin/false")
+    version = command(bin_folder / "squall", "version", cwd=tmp_path)
+    said = "core: plain (not compiled for this Python; see docs/compiled-core.md)"
+    assert version.stdout.splitlines()[1:] == [said]
+
+    verbose = command(
+        bin_folder / "pip", "wheel", "-v", "--no-deps", "-w", "wheels", source, cwd=tmp_path, CC="/bin/false"
+    )
+    skip_without_index(verbose)
+    assert "squall: the core is installed as plain Python, not compiled (" in verbose.stdout
+    assert [path.name.endswith("-py3-none-any.whl") for path in (tmp_path / "wheels").iterdir()] == [True]
+
+    removed = command(bin_folder / "pip", "uninstall", "--quiet", "--yes", "squall", cwd=tmp_path)
+    assert removed.returncode == 0, removed.stderr
+    packages = next((tmp_path / "venv").glob("lib/python*/site-packages"))
+    ours = ("squall", "topology_api", "worker", "nimbus", "local_cluster")
+    assert [path.name for path in packages.iterdir() if path.name.startswith(ours)] == []
 
 
 def flights_and_hours(library: Path) -> tuple[int, int]:
@@ -146,6 +177,7 @@ def test_the_demo_counts_words_and_where_java_is_there_flights_and_leaves_nothin
     skip_without_index(demo)
     assert demo.returncode == 0, demo.stdout + demo.stderr
     assert demo.stdout.startswith("1/3 ")
+    assert f"\nthe core: {'compiled' if shutil.which('cc') else 'plain ('}" in demo.stdout
     assert re.search(r"The counts of all [0-9]+,[0-9]{3} words equal the plain count\.", demo.stdout)
     eventually(lambda: not processes(mark, mark))
     assert list(folder.iterdir()) == []
