@@ -150,7 +150,7 @@ class Emitter:
         """A fresh random edge id."""
         if not self.edges:
             self.edges = draw_edges(self.random)
-        return self.edges.pop()  # type: ignore[no-any-return] # of an untyped column
+        return self.edges.pop()
 
     def boxes(self) -> list[Outbox]:
         """All outboxes of the task, each once."""
@@ -212,22 +212,22 @@ class BoltEmitter(Emitter):
                 box = output.cache[row[output.key]]
             except (KeyError, TypeError):  # not seen yet, or a key with a list in it
                 box = route.pick(row)
-        self.emitted += 1
+        # The edge first: it is the deepest call here, and where a user's recursion has left no room for it nothing is emitted.
+        edge = 0
+        if root:
+            edges = self.edges
+            if edges.count == 0 if cython.compiled else not edges:
+                edges = self.edges = draw_edges(self.random)
+            edge = edges.pop()
         rows = box.rows
         if rows.count == 0 if cython.compiled else not rows:
             rows = box.begin()
             self.dirty.append(box)
         rows.append(row)
         box.roots.append(root)
-        if root:
-            edges = self.edges
-            if edges.count == 0 if cython.compiled else not edges:
-                edges = self.edges = draw_edges(self.random)
-            edge = edges.pop()
-            box.edges.append(edge)
-            anchor._xor ^= edge
-        else:
-            box.edges.append(0)
+        box.edges.append(edge)
+        anchor._xor ^= edge
+        self.emitted += 1
 
     def emit_direct(self, task: int, values: Any, *, anchors: Any = None, stream: str = "default") -> None:
         """See `topology_api.Bolt.emit_direct`."""
@@ -282,8 +282,8 @@ class BoltEmitter(Emitter):
         if len(anchors) == 1 and not only._more:
             for box in boxes:
                 edge = self.edge()
-                only._xor ^= edge
                 self.put(box, row, [(only._root, edge)])
+                only._xor ^= edge
             return
         for box in boxes:
             edges: dict[int, int] = {}
@@ -383,19 +383,23 @@ class SpoutEmitter(Emitter):
             return
         root = tracker.open(emission)
         xor = 0
-        for box in boxes:
-            if not self.edges:
-                self.edges = draw_edges(self.random)
-            edge = self.edges.pop()
-            rows = box.rows
-            if rows.count == 0 if cython.compiled else not rows:
-                rows = box.begin()
-                self.dirty.append(box)
-            rows.append(row)
-            box.roots.append(root)
-            box.edges.append(edge)
-            xor ^= edge
-        tracker.start(root, xor)
+        try:
+            for box in boxes:
+                if not self.edges:
+                    self.edges = draw_edges(self.random)
+                edge = self.edges.pop()
+                rows = box.rows
+                if rows.count == 0 if cython.compiled else not rows:
+                    rows = box.begin()
+                    self.dirty.append(box)
+                rows.append(row)
+                box.roots.append(root)
+                box.edges.append(edge)
+                xor ^= edge
+            tracker.start(root, xor)
+        except BaseException:  # a user's recursion left no room for our calls: the emission is refused, its tree must not stay
+            tracker.forget(root)
+            raise
 
 
 def short(value: object, most: int = 120) -> str:

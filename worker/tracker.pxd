@@ -21,6 +21,7 @@ cdef class Tracker:
 
     cpdef long long open(self, tuple emission) except? -1
     cpdef int start(self, long long root, long long xor) except -1
+    cpdef int forget(self, long long root) except -1
     cpdef merge(self, roots, xors)
     cpdef complete_all(self, list slots)
     cpdef int complete(self, Py_ssize_t slot) except -1

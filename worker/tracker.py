@@ -102,6 +102,17 @@ class Tracker:
         elif self.wheel is not None:
             self.wheel.stamp(slot)
 
+    @cython.locals(slot=cython.Py_ssize_t)
+    def forget(self, root: int) -> None:
+        """The tree was opened for an emission that was not made: it gets no verdict. No call is made here, since there may be no
+        depth left for one."""
+        slot = root & _SLOT_MASK
+        if self.roots[slot] == root:
+            self.roots[slot] = -root
+            self.emissions[slot] = None
+            self.pending -= 1
+            self.free.append(slot)
+
     @cython.locals(
         table=cython.longlong[::1],
         values=cython.longlong[::1],
@@ -237,11 +248,11 @@ class Tracker:
     def add_slots(self, roots: list[int]) -> None:
         """Make the table larger by free slots, of each the negative root id of its last use."""
         size = self.size
+        if self.wheel is not None:  # first: were there no depth left for this call, the table must not have grown
+            self.wheel.grow(size + len(roots))
         # One by one: what the compiler makes of a whole table as an object crashes (Cython 3.3 with nonecheck).
         self.roots = table_of([self.roots[at] for at in range(size)] + roots)
         self.xors = table_of([self.xors[at] for at in range(size)] + [0] * len(roots))
         self.emissions += [None] * len(roots)
         self.size += len(roots)
         self.free.extend(range(size, self.size))
-        if self.wheel is not None:
-            self.wheel.grow(self.size)

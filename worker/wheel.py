@@ -33,9 +33,8 @@ class TimingWheel:
 
     def grow(self, slots: int) -> None:
         """Have room for slots 0 … slots-1."""
-        more = slots - len(self.stamps)
-        self.stamps += [0] * more
-        self.inside += bytes(more)
+        self.stamps += [0] * (slots - len(self.stamps))
+        self.inside += bytes(slots - len(self.inside))
 
     def set_time(self, now: float) -> None:
         """It is `now`: later stamps are made with this tick. Expires nothing."""
