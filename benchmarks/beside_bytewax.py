@@ -57,7 +57,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--sentences", type=int, default=300_000, help="Squall in one process: a third of it")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--pending", type=int, default=1_000, help="sentences a worker of Squall may have pending")
+    parser.add_argument(
+        "--pending", type=int, default=1_000, help="sentences a worker of Squall may have pending"
+    )
     parser.add_argument("--plot", type=Path, default=PLOT)
     options = parser.parse_args()
     python = bytewax_python()
@@ -68,9 +70,7 @@ def main() -> None:
         f"median (least to greatest); counts equal those of a plain loop\n",
         flush=True,
     )
-    expected = Counter(
-        word for line in sentences(options.sentences, options.seed) for word in line.split()
-    )
+    expected = Counter(word for line in sentences(options.sentences, options.seed) for word in line.split())
     rounds = [one_round(python, expected, options) for _ in range(options.rounds)]
     print(f"{'':<44}{'words/s':>36}{'CPU s/million words':>24}{'MB':>8}")
     for name in rounds[0]:
@@ -99,17 +99,28 @@ def one_round(python: Path, expected: Counter[str], options: argparse.Namespace)
 def bytewax_python() -> Path:
     """The interpreter of Bytewax's environment, which is made when it is missing."""
     python = ENVIRONMENT / "bin" / "python"
-    there = f"from importlib.metadata import version; assert version('bytewax') == '{BYTEWAX.partition('==')[2]}'"
-    found = python.exists() and not subprocess.run([python, "-c", there], stderr=subprocess.DEVNULL).returncode
+    there = (
+        f"from importlib.metadata import version; assert version('bytewax') == '{BYTEWAX.partition('==')[2]}'"
+    )
+    found = (
+        python.exists() and not subprocess.run([python, "-c", there], stderr=subprocess.DEVNULL).returncode
+    )
     if not found:
         print(f"making {ENVIRONMENT} with {BYTEWAX} ...", flush=True)
         subprocess.run([sys.executable, "-m", "venv", "--clear", ENVIRONMENT], check=True)
-        subprocess.run([python, "-m", "pip", "install", "-q", "--disable-pip-version-check", BYTEWAX], check=True)
+        subprocess.run(
+            [python, "-m", "pip", "install", "-q", "--disable-pip-version-check", BYTEWAX], check=True
+        )
     return python
 
 
 def bytewax(
-    python: Path, way: str, processes: int, snapshots: bool, expected: Counter[str], options: argparse.Namespace
+    python: Path,
+    way: str,
+    processes: int,
+    snapshots: bool,
+    expected: Counter[str],
+    options: argparse.Namespace,
 ) -> dict[str, Any]:
     """One run, and what it took; its counts are checked."""
     with tempfile.TemporaryDirectory(prefix="squall-benchmark-") as folder:

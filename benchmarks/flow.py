@@ -1,7 +1,8 @@
-"""A spout of prepared rows in one of two workers and bolts behind it: what the tables of values and of shapes are measured with.
+"""A spout of prepared rows in one of two workers and bolts behind it: how the tables of values and of shapes are measured.
 
 The spout emits a few rows that are all acked before the clock starts (the workers find each other), then `count` more; the time
-ends with the last ack. CPU is that of both workers, from when the first component of a worker stood ready until it was closed.
+ends with the last ack. CPU is that of both workers, from when the first component of a worker stood ready until it was closed:
+some 0.06 s of it are start and end, which count little beside a run's seconds.
 Also the table itself, with a column for each core. It must not know what the values are or what the bolts do.
 """
 
@@ -128,7 +129,10 @@ def print_table(script: str, names: Iterable[str], arguments: tuple[object, ...]
     """Ask the script for each of its kinds (`--kind`) with each core in turn, and print a line for each."""
     cores = cores_here()
     heads = "".join(f"{core:>34}" for core in cores)
-    print(f"{'tuples/s':<26}{heads}{'compiled : plain':>22}   CPU s/million tuples: {', '.join(cores)}", flush=True)
+    print(
+        f"{'tuples/s':<26}{heads}{'compiled : plain':>22}   CPU s/million tuples: {', '.join(cores)}",
+        flush=True,
+    )
     for name in names:
         taken = [
             {core: ask(str(Path(script)), *arguments, "--kind", name, of=core) for core in cores}
@@ -142,4 +146,6 @@ def print_table(script: str, names: Iterable[str], arguments: tuple[object, ...]
         ratio = ""
         if len(cores) == len(CORES):
             ratio = spread([each["plain"]["seconds"] / each["compiled"]["seconds"] for each in taken], ".2f")
-        print(f"{name:<26}{''.join(f'{text:>34}' for text in rates)}{ratio:>22}   {',  '.join(cpu)}", flush=True)
+        print(
+            f"{name:<26}{''.join(f'{text:>34}' for text in rates)}{ratio:>22}   {',  '.join(cpu)}", flush=True
+        )

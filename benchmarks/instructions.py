@@ -77,17 +77,15 @@ def part_of(file: str) -> str:
     return f"library {name.partition('.')[0]}"
 
 
-EXTENSIONS = {
-    source_path(module, str(sysconfig.get_config_var("EXT_SUFFIX"))): module for module in HOT
-}
+EXTENSIONS = {source_path(module, str(sysconfig.get_config_var("EXT_SUFFIX"))): module for module in HOT}
 
 
-def measure() -> dict[str, float]:
-    """Instructions a word, by part."""
-    few_words = int(callgrind.run(ROOT, [__file__, "--run", str(FEW)]))  # which also compiles all bytecode
-    many_words = int(callgrind.run(ROOT, [__file__, "--run", str(MANY)]))
-    few = callgrind.count(ROOT, [__file__, "--run", str(FEW)])
-    many = callgrind.count(ROOT, [__file__, "--run", str(MANY)])
+def measure(script: str = __file__) -> dict[str, float]:
+    """Instructions a word, by part, of a script that runs `words_of` when it is told to."""
+    few_words = int(callgrind.run(ROOT, [script, "--run", str(FEW)]))  # which also compiles all bytecode
+    many_words = int(callgrind.run(ROOT, [script, "--run", str(MANY)]))
+    few = callgrind.count(ROOT, [script, "--run", str(FEW)])
+    many = callgrind.count(ROOT, [script, "--run", str(MANY)])
     parts: Counter[str] = Counter()
     for file in many:
         parts[part_of(file)] += many[file] - few[file]
@@ -158,7 +156,9 @@ def main() -> int:
         rounded = {part: round(value, 1) for part, value in parts.items() if round(value, 1) != 0}
         record[key()] = {"build": build(), "parts": rounded}
         RECORD.write_text(json.dumps(record, indent=2, sort_keys=True) + "\n")
-        print(f"recorded for {key()}: {sum(parts.values()):,.0f} in all, {own(parts):,.0f} in Squall's extensions")
+        print(
+            f"recorded for {key()}: {sum(parts.values()):,.0f} in all, {own(parts):,.0f} in Squall's extensions"
+        )
         return 0
     if recorded is None:
         print(f"there is no record for {key()}; benchmarks/instructions.py --record makes one")
@@ -166,7 +166,9 @@ def main() -> int:
     good, text = verdict(parts, recorded)
     print(text)
     if not good:
-        print("more than 10 % above the record: find out why. If it is meant to be so: benchmarks/instructions.py --record")
+        print(
+            "more than 10 % above the record: find out why. If it is meant to be so: benchmarks/instructions.py --record"
+        )
     return 0 if good else TOO_MANY
 
 

@@ -168,9 +168,7 @@ def cluster_of_processes(supervisors: int = 1) -> LocalCluster:
     return LocalCluster(processes=True, supervisors=supervisors, slots=2)
 
 
-def run(
-    count: int, seed: int, supervisors: int = 1, pending: int = 1_000, tracked: bool = True
-) -> Measured:
+def run(count: int, seed: int, supervisors: int = 1, pending: int = 1_000, tracked: bool = True) -> Measured:
     """Count the words of so many sentences over two workers, and check the counts, the acks and the places."""
     with tempfile.TemporaryDirectory(prefix="squall-benchmark-") as folder:
         job = Job(folder, count, seed, pending)
