@@ -77,7 +77,7 @@ class With(two_workers.Sentences):
     def open(self, context: Context) -> None:
         self.timed = TimedBeats()
         timed = self.timed
-        Heartbeat.write_pulse = lambda heartbeat, call: timed(heartbeat, call)  # type: ignore[method-assign]
+        Heartbeat.write_pulse = lambda heartbeat, call: timed(heartbeat, call)  # type: ignore[method-assign, assignment]
         super().open(context)
 
     def close(self) -> None:
@@ -90,7 +90,7 @@ class Without(two_workers.Sentences):
 
     def open(self, context: Context) -> None:
         leave_out_latencies()
-        daemon.worker_counters = NoReadings()  # type: ignore[assignment]
+        daemon.worker_counters = NoReadings()  # type: ignore[attr-defined]
         super().open(context)
 
 
