@@ -1,9 +1,10 @@
 """The word count with Bytewax, in one process or as one of two: run by `beside_bytewax.py` in Bytewax's own environment.
 
 Sentences come from a source with a partition for each process, in batches of 200 as by hand; words go by key to the process
-that counts them. `final` counts as Bytewax's own word count does (`count_final`): what a batch has of a word is added up before
-it goes anywhere. `fold` has each word counted alone (`fold_final` on a stream by key), as a Count bolt is asked to. The counts come
-out at the end. The time runs from the first batch of the source until the dataflow has ended. It must not import Squall.
+that counts them. `final` counts as Bytewax's own word count does (`count_final`): what a batch has of a word is added up
+before it goes anywhere. `fold` has each word counted alone (`fold_final` on a stream by key), as a Count bolt is asked to. The
+counts come out at the end. The time runs from the first batch of the source until the dataflow has ended. It must not import
+Squall.
 """
 
 from __future__ import annotations
@@ -74,9 +75,9 @@ class Sentences(FixedPartitionedSource):  # type: ignore[misc]
 
 
 class Kept(StatelessSinkPartition):  # type: ignore[misc]
-    """Keeps the counts of this process."""
+    """Keeps the counts: one dictionary for the process."""
 
-    counts: dict[str, int] = {}  # noqa: RUF012: one for the process
+    counts: dict[str, int] = {}
 
     def write_batch(self, items: list[tuple[str, int]]) -> None:
         for word, count in items:

@@ -62,8 +62,8 @@ def count(root: Path, arguments: list[str]) -> Counter[str]:
 
 
 def read(out: Path) -> Counter[str]:
-    """What callgrind wrote, which must add up to its own total. The line below "calls=" is of the code that is called, which has
-    lines of its own."""
+    """What callgrind wrote, which must add up to its own total. The line below "calls=" is of the code that is called, and
+    that has lines of its own."""
     counted: Counter[str] = Counter()
     file, called, total = "", False, -1
     with out.open(encoding="utf-8", errors="replace") as lines:

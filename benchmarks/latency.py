@@ -71,7 +71,8 @@ class Timetable(Spout):
         self.due_at.append(due)
         self.emit((self.lines[self.number % DIFFERENT],), message_id=len(self.due_at) - 1)
         self.number += self.step
-        return max(0.0, (self.due(self.number) or 0.0) - time.perf_counter())
+        wait = (self.due(self.number) or 0.0) - time.perf_counter()
+        return wait if wait > 0 else None  # None: the next call may follow at once, in the same run
 
     def wait_for_others(self) -> float:
         """All tasks begin at one moment, so that they have one timetable."""

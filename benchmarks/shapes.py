@@ -7,7 +7,7 @@
 
 A tuple is one that a bolt has executed; the emits of all bolts lead to some.
 
-    python benchmarks/shapes.py [--tuples 500000] [--rounds 3]
+    python benchmarks/shapes.py [--tuples 1000000] [--rounds 3]
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def measure(kind: str, tuples: int) -> dict[str, float]:
 def main() -> None:
     """Measure every shape with each core in turn; or, as a child, one of them."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
-    parser.add_argument("--tuples", type=int, default=500_000)
+    parser.add_argument("--tuples", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--kind", choices=KINDS, help=argparse.SUPPRESS)
     options = parser.parse_args()

@@ -2,9 +2,9 @@
 
 The raw copy is a message per value from one process to another over a PUSH and a PULL socket, plain and with CURVE, both
 sides copying as pyzmq does unless told otherwise; nothing is packed, tracked or acked. Squall's values are tracked and acked,
-over its own links (CURVE is on); the time ends with the last ack. Small values share a frame, which raw messages do not.
-The bolt checks type, size and order of what comes. The values are made before (32 MB of them at most, all different objects:
-what is the same object is packed once), and as many may be pending.
+over its own links (CURVE is on), with each of its cores; the time ends with the last ack. Small values share a frame, which raw
+messages do not. The bolt checks type, size and order of what comes. The values are made before (32 MB of them at most, all
+different objects: what is the same object is packed once), and as many may be pending.
 
     python benchmarks/sizes.py [--megabytes 256] [--rounds 3] [--supervisors 2]
 """
@@ -24,7 +24,7 @@ from typing import Any
 # As a script, only this folder is on the path.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.child import answer, ask, machine, spread
+from benchmarks.child import answer, ask, cores_here, machine, spread
 from benchmarks.notes import Usage, find, leave
 from benchmarks.two_processes import Link, hear
 from local_cluster import LocalCluster
@@ -35,6 +35,8 @@ KINDS = {"raw": "raw", "raw-curve": "raw, CURVE", "bytes": "Squall, bytes", "num
 MOST = 200_000
 """Values a run, so that small ones do not take for ever."""
 PENDING_BYTES = 32_000_000
+Measured = tuple[str, str]
+"""A kind, and the core."""
 WARM = 16
 """Values before the clock starts: the workers find each other, and the receiver imports numpy."""
 
@@ -203,34 +205,41 @@ def main() -> None:
         answer(measure(options.kind, options.size, options.megabytes, options.supervisors))
         return
     print(machine())
+    raw_kinds = [(kind, "plain") for kind in KINDS if kind.startswith("raw")]
+    kinds = raw_kinds + [
+        (kind, core) for kind in KINDS if not kind.startswith("raw") for core in cores_here()
+    ]
     print(f"{options.megabytes} MB or {MOST:,} values a run, {options.rounds} rounds in turn")
     print(
         "GB/s of values: median (least to greatest); memory is the peak RSS of the larger of the two processes\n"
     )
     print(
-        f"{'':<8}{'':<16}{'GB/s':>24}{'values/s':>12}{'CPU us/value':>14}{'MB':>6}   Squall : raw, CURVE",
+        f"{'':<8}{'':<24}{'GB/s':>24}{'values/s':>12}{'CPU us/value':>14}{'MB':>6}   Squall : raw, CURVE",
         flush=True,
     )
     for name, size in SIZES.items():
         arguments = ("--megabytes", options.megabytes, "--supervisors", options.supervisors, "--size", size)
         rounds = [
-            {kind: ask(__file__, *arguments, "--kind", kind) for kind in KINDS} for _ in range(options.rounds)
+            {(kind, core): ask(__file__, *arguments, "--kind", kind, of=core) for kind, core in kinds}
+            for _ in range(options.rounds)
         ]
-        for kind in KINDS:
-            print_row(name if kind == "raw" else "", kind, rounds)
+        for kind in kinds:
+            print_row(name if kind == kinds[0] else "", kind, rounds)
 
 
-def print_row(name: str, kind: str, rounds: list[dict[str, dict[str, Any]]]) -> None:
+def print_row(name: str, kind: Measured, rounds: list[dict[Measured, dict[str, Any]]]) -> None:
     """One size and kind."""
     runs = [each[kind] for each in rounds]
     rates = spread([run["bytes"] / run["seconds"] / 1e9 for run in runs], ".3f")
     best = min(runs, key=lambda run: float(run["seconds"]))
     values, cpu = best["count"] / best["seconds"], best["cpu_seconds"] / best["count"] * 1e6
-    ratios = [each["raw-curve"]["seconds"] / each[kind]["seconds"] for each in rounds]
-    ratio = "" if kind.startswith("raw") else spread(ratios, ".2f")
+    ratios = [each["raw-curve", "plain"]["seconds"] / each[kind]["seconds"] for each in rounds]
+    is_raw = kind[0].startswith("raw")
+    ratio = "" if is_raw else spread(ratios, ".2f")
+    text = KINDS[kind[0]] + ("" if is_raw else f", {kind[1]}")
     memory = max(run["peak_rss"] for run in runs)
     print(
-        f"{name:<8}{KINDS[kind]:<16}{rates:>24}{values:>12,.0f}{cpu:>14,.1f}{memory:>6.0f}   {ratio}",
+        f"{name:<8}{text:<24}{rates:>24}{values:>12,.0f}{cpu:>14,.1f}{memory:>6.0f}   {ratio}",
         flush=True,
     )
 

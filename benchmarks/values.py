@@ -3,7 +3,7 @@
 One text; five fields of different types; a dictionary; 1 KB of bytes; a numpy array of 1 KB. (The large ones, in GB/s, are
 `sizes.py`.) The bolt compares every 256th row with what it is to be.
 
-    python benchmarks/values.py [--tuples 300000] [--rounds 3]
+    python benchmarks/values.py [--tuples 1000000] [--rounds 3]
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def measure(kind: str, count: int) -> dict[str, float]:
 def main() -> None:
     """Measure every kind with each core in turn; or, as a child, one of them."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
-    parser.add_argument("--tuples", type=int, default=300_000)
+    parser.add_argument("--tuples", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--kind", choices=KINDS, help=argparse.SUPPRESS)
     options = parser.parse_args()
