@@ -4,7 +4,7 @@ The limit is `two_processes` without CURVE, as the dearer hope; the one with CUR
 and over two workers (acked; over workers with CURVE), and over two workers untracked, each with the plain core and with the
 compiled one. All variants run in turn, several rounds; each run has processes of its own and checks its counts and its acks.
 What is printed of a variant: words/s, the CPU seconds that a million words take, and its words/s as part of the limit's of
-the same round.
+the same round; that by CPU, too, which a busy machine changes less.
 
     python benchmarks/cores.py [--rounds 5] [--sentences 300000]
 """
@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.child import ask, cores_here, machine, spread
-from benchmarks.word_count import rate
+from benchmarks.word_count import cost_of, rate
 
 WORD_COUNT = str(Path(__file__).with_name("word_count.py"))
 ONE_PROCESS = 3
@@ -99,15 +99,18 @@ def run(variant: Variant, options: argparse.Namespace) -> dict[str, Any]:
 
 def print_table(rounds: Rounds, measured: list[Variant]) -> None:
     """A line per variant, and what is wanted."""
-    print(f"{'':<34}{'words/s':>36}{'CPU s/million words':>24}{'of the limit':>24}{'wanted':>9}")
+    print(
+        f"{'':<34}{'words/s':>36}{'CPU s/million words':>24}{'of the limit by time':>24}{'by CPU':>22}{'wanted':>9}"
+    )
     for variant in measured:
         runs = [each[variant] for each in rounds]
         rates = spread([rate(each) for each in runs])
-        cpu = spread([each["cpu_seconds"] / each["words"] * 1e6 for each in runs], ".2f")
+        cpu = spread([cost_of(each) * 1e6 for each in runs], ".2f")
         parts = spread([rate(each[variant]) / rate(each[LIMIT]) for each in rounds], ".2f")
+        by_cpu = spread([cost_of(each[LIMIT]) / cost_of(each[variant]) for each in rounds], ".2f")
         wanted = WANTED.get((variant.name, variant.core))
         text = "" if wanted is None else f">= {wanted:g}"
-        print(f"{variant.text:<34}{rates:>36}{cpu:>24}{parts:>24}{text:>9}")
+        print(f"{variant.text:<34}{rates:>36}{cpu:>24}{parts:>24}{by_cpu:>22}{text:>9}")
     print()
     for core in dict.fromkeys(variant.core for variant in measured if variant.name == "squall-untracked"):
         acked = Variant("squall-workers", core, 2)
