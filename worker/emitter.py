@@ -328,7 +328,7 @@ class SpoutEmitter(Emitter):
         if len(row) != output.arity:
             self.wrong_arity(output, row)
         if message_id is None:
-            for box in output.choose(row):
+            for box in output.choose(row) if output.picked or output.many else output.fixed:
                 rows = box.rows
                 if rows.count == 0 if cython.compiled else not rows:
                     rows = box.begin()
