@@ -150,7 +150,8 @@ class Emitter:
         """A fresh random edge id."""
         if not self.edges:
             self.edges = draw_edges(self.random)
-        return self.edges.pop()
+        edge: int = self.edges.pop()
+        return edge
 
     def boxes(self) -> list[Outbox]:
         """All outboxes of the task, each once."""
@@ -397,7 +398,9 @@ class SpoutEmitter(Emitter):
                 box.edges.append(edge)
                 xor ^= edge
             tracker.start(root, xor)
-        except BaseException:  # a user's recursion left no room for our calls: the emission is refused, its tree must not stay
+        except (
+            BaseException
+        ):  # a user's recursion left no room for our calls: the emission is refused, its tree must not stay
             tracker.forget(root)
             raise
 

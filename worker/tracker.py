@@ -104,8 +104,8 @@ class Tracker:
 
     @cython.locals(slot=cython.Py_ssize_t)
     def forget(self, root: int) -> None:
-        """The tree was opened for an emission that was not made: it gets no verdict. No call is made here, since there may be no
-        depth left for one."""
+        """The tree was opened for an emission that was not made: it gets no verdict. No call is made here, since there may be
+        no depth left for one."""
         slot = root & _SLOT_MASK
         if self.roots[slot] == root:
             self.roots[slot] = -root
@@ -248,7 +248,9 @@ class Tracker:
     def add_slots(self, roots: list[int]) -> None:
         """Make the table larger by free slots, of each the negative root id of its last use."""
         size = self.size
-        if self.wheel is not None:  # first: were there no depth left for this call, the table must not have grown
+        if (
+            self.wheel is not None
+        ):  # first: were there no depth left for this call, the table must not have grown
             self.wheel.grow(size + len(roots))
         # One by one: what the compiler makes of a whole table as an object crashes (Cython 3.3 with nonecheck).
         self.roots = table_of([self.roots[at] for at in range(size)] + roots)

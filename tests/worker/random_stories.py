@@ -134,8 +134,10 @@ class Picky(Grouping):
 
     def choose(self, values: tuple[object, ...]) -> Sequence[int]:
         if self.random.random() < self.wild:
-            return self.strange()
-        return self.random.sample(self.targets, self.random.randrange(len(self.targets) + 1))
+            strange: Sequence[int] = self.strange()
+            return strange
+        chosen: list[int] = self.random.sample(self.targets, self.random.randrange(len(self.targets) + 1))
+        return chosen
 
     def strange(self) -> Any:
         kind = self.random.randrange(6)
@@ -207,7 +209,7 @@ class Acting:
         if depth:
             self.deeper(depth - 1)
         try:
-            {}["missing"]
+            dict[str, int]()["missing"]
         except KeyError as error:
             raise RuntimeError("from below") from error
 
