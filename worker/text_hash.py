@@ -41,9 +41,8 @@ if cython.compiled:
 
 def text_hash(key: str) -> int:
     """The unsigned 64-bit content hash of a text: CRC-32 of its UTF-8 (lone surrogates pass) with its length."""
-    if (
-        cython.compiled and key is not None and is_ascii(key)
-    ):  # None passes for any type in C, and has no such bit
+    # None passes for any type in C, and has no such bit.
+    if cython.compiled and key is not None and is_ascii(key):
         size = length_of(key)
         data = bytes_of(key)
         crc = _ONES

@@ -248,9 +248,8 @@ class Tracker:
     def add_slots(self, roots: list[int]) -> None:
         """Make the table larger by free slots, of each the negative root id of its last use."""
         size = self.size
-        if (
-            self.wheel is not None
-        ):  # first: were there no depth left for this call, the table must not have grown
+        # First: were there no depth left for this call, the table must not have grown.
+        if self.wheel is not None:
             self.wheel.grow(size + len(roots))
         # One by one: what the compiler makes of a whole table as an object crashes (Cython 3.3 with nonecheck).
         self.roots = table_of([self.roots[at] for at in range(size)] + roots)
