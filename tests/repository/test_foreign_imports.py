@@ -21,6 +21,7 @@ OURS = (
 MAY_IMPORT = {
     "click": ("squall_cli/",),
     "cloudpickle": ("topology_api/",),
+    "cython": ("squall/transport/", "topology_api/tuples.py", "worker/"),  # or what stands in for it
     "confluent_kafka": ("squall_io/",),
     "h11": ("squall/http_connections.py",),
     "kazoo": ("squall/cluster/zookeeper/client.py",),
