@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
+import re
 import sys
 import sysconfig
 from types import ModuleType
@@ -99,7 +100,10 @@ class BuildCore(build_ext):
             if wanted == "compiled" or isinstance(error, KeyboardInterrupt):
                 raise
             lines = str(error).strip().splitlines() or [type(error).__name__]
-            said = f"squall: the core is installed as plain Python, not compiled ({lines[-1]})"
+            why = re.sub(
+                r"^Command '\['([^']+)'.*\]'", r"command '\1'", lines[-1]
+            )  # newer setuptools: with all its options
+            said = f"squall: the core is installed as plain Python, not compiled ({why})"
             print(said, file=sys.stderr, flush=True)
             return
         write(self.record(), self.recipe() + sources)
