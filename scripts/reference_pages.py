@@ -1,7 +1,6 @@
 """Writes the pages of docs/ that are made from the code: API reference, options, the life of a topology, HTTP API.
 
-    python scripts/reference_pages.py                # after a change of docstrings, options or tables
-    python scripts/reference_pages.py docs/api.md    # prints a page instead
+    python scripts/reference_pages.py        # after a change of docstrings, options or tables
 
 What they say stands in docstrings and tables, nowhere else; tests/repository/test_reference_pages.py checks that the
 pages are up to date. This script must not know what any of it means.
@@ -11,7 +10,6 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import os
 import re
 import sys
 from collections.abc import Iterator, Mapping
@@ -21,7 +19,6 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
-os.environ["SQUALL_PURE"] = "1"  # what stands above attributes is not in compiled modules
 
 #: The modules of the reference, and the order in which a reader wants their names.
 MODULES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
@@ -252,14 +249,11 @@ PAGES = {
 }
 
 
-def main(printed: list[str]) -> None:
-    if printed:
-        print("".join(PAGES[path]() for path in printed), end="")
-        return
+def main() -> None:
     for path, write in PAGES.items():
         (ROOT / path).write_text(write(), encoding="utf-8")
         print(path)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

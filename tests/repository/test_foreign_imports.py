@@ -23,7 +23,6 @@ OURS = (
 MAY_IMPORT = {
     "click": ("squall_cli/",),
     "cloudpickle": ("topology_api/",),
-    "cython": ("squall/transport/", "topology_api/tuples.py", "worker/"),  # or what stands in for it
     "confluent_kafka": ("squall_io/",),
     "cython": tuple(
         f"{module.replace('.', '/')}.py" for module in HOT
