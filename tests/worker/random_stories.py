@@ -134,7 +134,8 @@ class Picky(Grouping):
 
     def choose(self, values: tuple[object, ...]) -> Sequence[int]:
         if self.random.random() < self.wild:
-            return self.strange()
+            strange: Sequence[int] = self.strange()
+            return strange
         return self.random.sample(self.targets, self.random.randrange(len(self.targets) + 1))
 
     def strange(self) -> Any:
@@ -143,7 +144,8 @@ class Picky(Grouping):
             raise ValueError("the grouping's own")
         if kind == 1:
             raise FailTuple("the grouping's reason")
-        return [None, "text", [9999], [[1]]][kind - 2]
+        answers: list[Any] = [None, "text", [9999], [[1]]]
+        return answers[kind - 2]
 
 
 class Watching(Hook):
@@ -207,7 +209,7 @@ class Acting:
         if depth:
             self.deeper(depth - 1)
         try:
-            {}["missing"]
+            dict[str, int]()["missing"]
         except KeyError as error:
             raise RuntimeError("from below") from error
 

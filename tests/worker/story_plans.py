@@ -5,6 +5,7 @@ Plain values drawn from a `Random`. Must not know: components, clusters.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -100,22 +101,22 @@ def random_value(random: Random, wild: float) -> Any:
     """A value of one of many types; rarely one that cannot be the key of a fields grouping."""
     if random.random() < wild / 2:
         return {"a": random.randrange(3)}
-    return random.choice(
-        [
-            lambda: random.choice(TEXTS),
-            lambda: random.choice("abcdefgh"),
-            lambda: random.randrange(-5, 5),
-            lambda: random.choice([2**63 - 1, -(2**63), 2**64, 10**30]),
-            lambda: random.choice([0.5, -0.0, 1e300, float("inf")]),
-            lambda: random.choice([None, True, False]),
-            lambda: random.choice([b"", b"\x00\xff", b"abc"]),
-            lambda: (random.randrange(3), random.choice("ab")),
-            lambda: [random.randrange(3), "in a list"],
-        ]
-    )()
+    makers: list[Callable[[], Any]] = [
+        lambda: random.choice(TEXTS),
+        lambda: random.choice("abcdefgh"),
+        lambda: random.randrange(-5, 5),
+        lambda: random.choice([2**63 - 1, -(2**63), 2**64, 10**30]),
+        lambda: random.choice([0.5, -0.0, 1e300, float("inf")]),
+        lambda: random.choice([None, True, False]),
+        lambda: random.choice([b"", b"\x00\xff", b"abc"]),
+        lambda: (random.randrange(3), random.choice("ab")),
+        lambda: [random.randrange(3), "in a list"],
+    ]
+    return random.choice(makers)()
 
 
 def random_row(random: Random, stream: StreamPlan, wild: float) -> Any:
     """Values for a stream: a tuple, a list, or an iterator."""
     row = tuple(random_value(random, wild) for _ in stream.fields)
-    return random.choice([tuple, tuple, tuple, list, iter])(row)
+    kinds: list[Any] = [tuple, tuple, tuple, list, iter]
+    return random.choice(kinds)(row)

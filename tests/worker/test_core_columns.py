@@ -21,7 +21,7 @@ LEAST, MOST = -(1 << 63), (1 << 63) - 1
 IDS = st.one_of(st.integers(LEAST, MOST), st.sampled_from([LEAST, -1, 0, 1, MOST]))
 TOO_LARGE = st.sampled_from([LEAST - 1, MOST + 1, 1 << 64, 1 << 200, -(1 << 200)])
 #: No float is among them: compiled, it is cut to an int, as C does; nobody makes an id of one.
-NO_ID = st.sampled_from(["1", None, b"1", [], (1,), 1j])
+NO_ID: st.SearchStrategy[Any] = st.sampled_from(["1", None, b"1", [], (1,), 1j])
 POSITIONS = st.integers(-6, 40)
 SLICES = st.slices(40)
 #: How a wrong value is refused.
