@@ -19,9 +19,11 @@ MAIN = "from tests.faults.many_tuples import main; main()"
 TUPLES, WAVES = 1_000_000, 10
 #: Waves that fill what is bounded: caches of keys, kept reports, free lists, histograms, tables of slots.
 WARM_UP = 3
-#: What goes wrong does so a hundred times in each of six ways within 30,000 tuples: an object that is left behind each time
-#: comes to thousands, one that each batch of 256 tuples leaves behind too. What there is besides differs by hundreds.
-MOST_BLOCKS = 2_000
+#: Allocations: one that each batch of a hundred tuples leaves behind comes to more; plain Python's ups and downs are up to
+#: 3,000.
+MOST_BLOCKS = 5_000
+#: Objects that the garbage collector knows (frames, tracebacks, errors, dictionaries, tuples): what goes wrong does so more than
+#: 2,000 times in each of its ways after the warm-up; what comes and goes besides is tens.
 MOST_OBJECTS = 500
 #: Eight bytes a tuple would be 5.6 MB; the allocator's own ups and downs are below two.
 MOST_BYTES = 4 << 20
@@ -51,4 +53,5 @@ def test_memory_is_flat_whatever_becomes_of_the_tuples(soak: float) -> None:
         later = found[what][WARM_UP:]
         assert max(later) - later[0] <= most, f"{what} after each wave: {found[what]}"
     executed, acked, failed, errors = map(sum, zip(*found["counts"].values(), strict=True))
-    assert executed > 2 * TUPLES and acked > TUPLES and failed > TUPLES // 100 and errors > TUPLES // 100
+    tuples = TUPLES * soak
+    assert executed > 2 * tuples and acked > tuples and failed > tuples / 100 and errors > tuples / 100
