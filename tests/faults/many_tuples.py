@@ -30,8 +30,8 @@ from topology_api import (
 )
 from topology_api.core_choice import CHOICE
 
-#: Simulated seconds from one wave to the next; so many that the ticks of timing wheels are soon no small integers any more, which
-#: CPython shares: from then on each of a tracker's 4,096 stamps may be an object.
+#: Simulated seconds from one wave to the next; so many that the ticks of timing wheels are soon no small integers any more,
+#: which CPython shares: from then on each of a tracker's 4,096 stamps may be an object.
 PAUSE = 400.0
 #: One tuple of so many goes wrong, in turn in each of the ways there are.
 WRONG = 50

@@ -22,8 +22,8 @@ WARM_UP = 3
 #: Allocations: one that each batch of a hundred tuples leaves behind comes to more; plain Python's ups and downs are up to
 #: 3,000.
 MOST_BLOCKS = 5_000
-#: Objects that the garbage collector knows (frames, tracebacks, errors, dictionaries, tuples): what goes wrong does so more than
-#: 2,000 times in each of its ways after the warm-up; what comes and goes besides is tens.
+#: Objects that the garbage collector knows (frames, tracebacks, errors, dictionaries, tuples): what goes wrong does so more
+#: than 2,000 times in each of its ways after the warm-up; what comes and goes besides is tens.
 MOST_OBJECTS = 500
 #: Eight bytes a tuple would be 5.6 MB; the allocator's own ups and downs are below two.
 MOST_BYTES = 4 << 20
