@@ -145,7 +145,8 @@ class Picky(Grouping):
             raise ValueError("the grouping's own")
         if kind == 1:
             raise FailTuple("the grouping's reason")
-        return [None, "text", [9999], [[1]]][kind - 2]
+        answers: list[Any] = [None, "text", [9999], [[1]]]
+        return answers[kind - 2]
 
 
 class Watching(Hook):

@@ -101,7 +101,7 @@ def random_value(random: Random, wild: float) -> Any:
     """A value of one of many types; rarely one that cannot be the key of a fields grouping."""
     if random.random() < wild / 2:
         return {"a": random.randrange(3)}
-    kinds: list[Callable[[], Any]] = [
+    makers: list[Callable[[], Any]] = [
         lambda: random.choice(TEXTS),
         lambda: random.choice("abcdefgh"),
         lambda: random.randrange(-5, 5),
@@ -112,11 +112,11 @@ def random_value(random: Random, wild: float) -> Any:
         lambda: (random.randrange(3), random.choice("ab")),
         lambda: [random.randrange(3), "in a list"],
     ]
-    return random.choice(kinds)()
+    return random.choice(makers)()
 
 
 def random_row(random: Random, stream: StreamPlan, wild: float) -> Any:
     """Values for a stream: a tuple, a list, or an iterator."""
     row = tuple(random_value(random, wild) for _ in stream.fields)
-    kinds: list[Callable[[Any], Any]] = [tuple, tuple, tuple, list, iter]
+    kinds: list[Any] = [tuple, tuple, tuple, list, iter]
     return random.choice(kinds)(row)

@@ -1,0 +1,57 @@
+"""The core leaks nothing: memory is flat while tuples are acked, fail, and go wrong in every way there is.
+
+A million tuples; `--soak 10` makes them ten million.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+MAIN = "from tests.faults.many_tuples import main; main()"
+TUPLES, WAVES = 1_000_000, 10
+#: Waves that fill what is bounded: caches of keys, kept reports, free lists, histograms, tables of slots.
+WARM_UP = 3
+#: Allocations: one that each batch of a hundred tuples leaves behind comes to more; plain Python's ups and downs are up to
+#: 3,000.
+MOST_BLOCKS = 5_000
+#: Objects that the garbage collector knows (frames, tracebacks, errors, dictionaries, tuples): what goes wrong does so more
+#: than 2,000 times in each of its ways after the warm-up; what comes and goes besides is tens.
+MOST_OBJECTS = 500
+#: Eight bytes a tuple would be 5.6 MB; the allocator's own ups and downs are below two.
+MOST_BYTES = 4 << 20
+SECONDS = 900.0
+
+
+def run(waves: int, tuples: int, soak: float) -> dict[str, Any]:
+    """Have a process send waves of so many tuples; what it says of its memory."""
+    done = subprocess.run(
+        [sys.executable, "-c", MAIN, str(waves), str(tuples)],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "0"},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS * max(1.0, soak),
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(0)  # the process has a time of its own
+def test_memory_is_flat_whatever_becomes_of_the_tuples(soak: float) -> None:
+    found = run(WAVES, int(TUPLES * soak) // WAVES, soak)
+    for what, most in (("blocks", MOST_BLOCKS), ("objects", MOST_OBJECTS), ("memory", MOST_BYTES)):
+        later = found[what][WARM_UP:]
+        assert max(later) - later[0] <= most, f"{what} after each wave: {found[what]}"
+    executed, acked, failed, errors = map(sum, zip(*found["counts"].values(), strict=True))
+    tuples = TUPLES * soak
+    assert executed > 2 * tuples and acked > tuples and failed > tuples / 100 and errors > tuples / 100
