@@ -30,6 +30,8 @@ DIRECTIVES = {
     "initializedcheck": True,
     "binding": True,
     "auto_pickle": False,
+    "show_performance_hints": False,
+    "warn.unreachable": False,  # what is behind `if not cython.compiled`
 }
 #: What changes what a compiler makes of the same sources.
 SETTINGS = ("CC", "CFLAGS", "CPPFLAGS", "LDFLAGS", "LDSHARED", "ARCHFLAGS", "SQUALL_BUILD_FLAGS")

@@ -74,6 +74,9 @@ class Tuple:
             "tuples are made by Squall: emit values instead, or see local_cluster.testing.run_bolt"
         )
 
+    def __init_subclass__(cls) -> None:
+        raise TypeError("Tuple has no subclasses: compiled it is a final class")
+
     @property
     def values(self) -> tuple[Any, ...]:
         """All values, in the order of the stream's fields."""

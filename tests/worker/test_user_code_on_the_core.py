@@ -75,6 +75,11 @@ def test_a_tuple_is_not_copied_either(how: Callable[[Tuple], object]) -> None:
     assert isinstance(error, TypeError) and "keep or emit its values" in str(error)
 
 
+def test_a_tuple_has_no_subclasses() -> None:
+    with pytest.raises(TypeError):
+        type("Mine", (Tuple,), {})
+
+
 def test_a_tuple_is_not_made_by_its_class() -> None:
     with pytest.raises(TypeError, match=r"tuples are made by Squall.*run_bolt"):
         Tuple()
