@@ -61,7 +61,9 @@ def command(*arguments: str | Path, cwd: Path, **variables: str) -> subprocess.C
         key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "SQUALL_"))
     }
     environment["PIP_DISABLE_PIP_VERSION_CHECK"] = "1"
-    environment["SQUALL_BUILD_FLAGS"] = "-O0"  # a third of the compiler's time; that of the checkout is as users have it
+    environment["SQUALL_BUILD_FLAGS"] = (
+        "-O0"  # a third of the compiler's time; that of the checkout is as users have it
+    )
     environment.update(variables)
     return subprocess.run(
         [str(argument) for argument in arguments],
