@@ -74,9 +74,6 @@ class Tuple:
             "tuples are made by Squall: emit values instead, or see local_cluster.testing.run_bolt"
         )
 
-    def __init_subclass__(cls) -> None:
-        raise TypeError("Tuple has no subclasses: compiled it is a final class")
-
     @property
     def values(self) -> tuple[Any, ...]:
         """All values, in the order of the stream's fields."""
@@ -139,6 +136,15 @@ class Tuple:
         source = self._source
         pairs = ", ".join(f"{name}={BOUNDED.repr(value)}" for name, value in zip(source.fields, self._values))
         return f"<Tuple {source.component}[{source.task}] {source.stream}: {pairs}>"
+
+
+def refuse_subclass(cls: type) -> None:
+    """Compiled, Tuple is a final class; so it is in plain Python."""
+    raise TypeError("Tuple has no subclasses")
+
+
+if not cython.compiled:
+    Tuple.__init_subclass__ = classmethod(refuse_subclass)  # type: ignore[assignment]
 
 
 #: Of many tuples, by `map`: `Tuple.values` is a call of Python, which is half of what it takes to make a row of a tuple.
