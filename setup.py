@@ -90,9 +90,8 @@ class BuildCore(build_ext):
         if wanted == "plain":
             self.stay_plain()
             return
-        sources = CORE.fingerprint(
-            HERE
-        )  # as they are now; one that is edited while this runs makes the extensions stale
+        # As they are now: one that is edited while this runs makes the extensions stale.
+        sources = CORE.fingerprint(HERE)
         try:
             self.parallel = self.parallel or os.cpu_count()
             self.keep_what_is_the_same(sources)
@@ -102,9 +101,8 @@ class BuildCore(build_ext):
             if wanted == "compiled" or isinstance(error, KeyboardInterrupt):
                 raise
             lines = str(error).strip().splitlines() or [type(error).__name__]
-            why = re.sub(
-                r"^Command '\['([^']+)'.*\]'", r"command '\1'", lines[-1]
-            )  # newer setuptools: with all its options
+            # Newer setuptools say it with all its options.
+            why = re.sub(r"^Command '\['([^']+)'.*\]'", r"command '\1'", lines[-1])
             said = f"squall: the core is installed as plain Python, not compiled ({why})"
             print(said, file=sys.stderr, flush=True)
             return

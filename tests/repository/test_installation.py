@@ -147,7 +147,7 @@ def test_without_a_compiler_a_plain_squall_is_installed_and_uninstalled_without_
         bin_folder / "pip", "wheel", "-v", "--no-deps", "-w", "wheels", source, cwd=tmp_path, CC="/bin/false"
     )
     skip_without_index(verbose)
-    assert "squall: the core is installed as plain Python, not compiled (" in verbose.stdout
+    assert "squall: the core is installed as plain Python, not compiled (" in verbose.stdout + verbose.stderr
     assert [path.name.endswith("-py3-none-any.whl") for path in (tmp_path / "wheels").iterdir()] == [True]
 
     removed = command(bin_folder / "pip", "uninstall", "--quiet", "--yes", "squall", cwd=tmp_path)
