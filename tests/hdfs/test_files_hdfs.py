@@ -209,6 +209,13 @@ def test_a_store_goes_on_when_the_namenode_is_back(troubled_hdfs: HdfsServer, bo
         eventually(partial(_is_taken, files, "b", b"2"))
         eventually(partial(_is_read, files, "a", b"1"))
         eventually(partial(_is_read, files, "b", b"2"))
+        # Each of the DataNodes may: the next test must not be the one that meets the other.
+        eventually(partial(_takes_many, files, 12))
+
+
+def _takes_many(files: Files, count: int) -> bool:
+    """Whether a store takes so many files in a row."""
+    return all(_is_taken(files, f"many/{number}", b"3") for number in range(count))
 
 
 def _is_read(files: Files, path: str, data: bytes) -> bool:
