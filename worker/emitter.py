@@ -398,9 +398,8 @@ class SpoutEmitter(Emitter):
                 box.edges.append(edge)
                 xor ^= edge
             tracker.start(root, xor)
-        except (
-            BaseException
-        ):  # a user's recursion left no room for our calls: the emission is refused, its tree must not stay
+        except BaseException:
+            # A user's recursion left no room for our calls: the emission is refused, and its tree must not stay.
             tracker.forget(root)
             raise
 

@@ -33,6 +33,9 @@ GENERATION_MASK: Final = ((1 << GENERATION_BITS) - 1) << SLOT_BITS
 EDGE_BLOCK: Final = 1024
 
 
+_GENERATION_STEP = cython.declare(cython.longlong, GENERATION_STEP)
+_GENERATION_MASK = cython.declare(cython.longlong, GENERATION_MASK)
+
 #: Of SplitMix64: 2**64 / golden ratio, odd.
 _STEP = cython.declare(cython.ulonglong, 0x9E3779B97F4A7C15)
 _MASK = cython.declare(cython.ulonglong, 0xFFFFFFFFFFFFFFFF)
@@ -45,9 +48,11 @@ def first_root(task: int, slot: int, generation: int = 0) -> int:
 
 def next_root(root: int) -> int:
     """The root id of the next use of the same slot."""
-    if root & GENERATION_MASK == GENERATION_MASK:
-        return root & ~GENERATION_MASK
-    return root + GENERATION_STEP
+    if root & _GENERATION_MASK == _GENERATION_MASK:
+        root &= ~_GENERATION_MASK
+    else:
+        root += _GENERATION_STEP
+    return root
 
 
 def task_of(root: int) -> int:

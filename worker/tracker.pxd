@@ -1,5 +1,6 @@
 # What the compiler makes of tracker.py.
 
+from worker.ids cimport next_root
 from worker.wheel cimport TimingWheel
 
 

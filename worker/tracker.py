@@ -17,7 +17,7 @@ from typing import Any
 
 from squall.transport.id_columns import table_of, view_of
 from topology_api import EmitError, Failure
-from worker.ids import GENERATION_MASK, GENERATION_STEP, MAX_SLOTS, MIN_SLOTS, SLOT_MASK, first_root
+from worker.ids import MAX_SLOTS, MIN_SLOTS, SLOT_MASK, first_root, next_root
 from worker.wheel import TimingWheel
 
 try:
@@ -26,8 +26,6 @@ except ImportError:
     from topology_api import plain_cython as cython
 
 _SLOT_MASK = cython.declare(cython.longlong, SLOT_MASK)
-_GENERATION_MASK = cython.declare(cython.longlong, GENERATION_MASK)
-_GENERATION_STEP = cython.declare(cython.longlong, GENERATION_STEP)
 
 #: A tracked emission: message id, row, output, task of a direct emission (or 0), attempt (from 1), time of the first emission.
 Emission = tuple[Any, tuple[Any, ...], Any, int, int, float]
@@ -82,15 +80,11 @@ class Tracker:
         if not self.free:
             self.grow()
         slot = self.free.popleft()
-        root = -self.roots[slot]
-        if root & _GENERATION_MASK == _GENERATION_MASK:  # the next use of the slot, as `ids.next_root` has it
-            root &= ~_GENERATION_MASK
-        else:
-            root += _GENERATION_STEP
+        root = next_root(-self.roots[slot])
         self.roots[slot] = root
         self.emissions[slot] = emission
         self.pending += 1
-        return root  # type: ignore[no-any-return] # of an untyped column
+        return root
 
     @cython.locals(slot=cython.Py_ssize_t)
     def start(self, root: int, xor: int) -> None:
