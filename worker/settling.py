@@ -125,7 +125,7 @@ class Settling:
         elif task.busy:
             task.late_xors.append(columns)
         else:
-            task.tracker.merge(*columns)
+            task.tracker.merge(columns[0], columns[1])
 
     def failure(self, root: int, failure: Failure) -> None:
         """A tuple of this tree failed."""

@@ -488,8 +488,8 @@ class SpoutTask(Task):
     def take_late(self) -> None:
         """Verdicts that came while a run was under way."""
         columns, self.late_xors = self.late_xors, []
-        for entry in columns:
-            self.tracker.merge(*entry)
+        for roots, xors in columns:
+            self.tracker.merge(roots, xors)
         failures, self.late_failures = self.late_failures, []
         for root, failure in failures:
             self.tracker.fail(root, failure)

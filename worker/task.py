@@ -30,7 +30,7 @@ from worker.reports import ErrorReport, make_report, short_line
 REFERENCES = 3
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Limits:
     """The sizes of queues and runs of one task; see `worker.plan.limits_of`."""
 
