@@ -3,24 +3,26 @@
 The spout emits a few rows that are all acked before the clock starts (the workers find each other), then `count` more; the time
 ends with the last ack. CPU is that of both workers, from when the first component of a worker stood ready until it was closed:
 some 0.06 s of it are start and end, which count little beside a run's seconds.
-Also the table itself, with a column for each core. It must not know what the values are or what the bolts do.
+Also what both programs have: their options, and the table, with a column for each core. It must not know what the values are
+or what the bolts do.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.child import CORES, ask, cores_here, spread
+from benchmarks.child import CORES, answer, ask, cores_here, machine, spread
 from benchmarks.notes import Usage, find, leave
 from local_cluster import LocalCluster
 from topology_api import Bolt, Context, Spout, Topology, Tuple
 
-__all__ = ["DIFFERENT", "WARM", "Noted", "Rows", "print_table", "run", "usage_starts"]
+__all__ = ["DIFFERENT", "WARM", "Noted", "Rows", "main", "print_table", "run", "usage_starts"]
 
 DIFFERENT = 1_000
 """Different rows, more than a frame holds: what is the same object in a frame is packed once."""
@@ -123,6 +125,30 @@ def run(build: Callable[[str], Topology], count: int, expected: dict[str, int]) 
         "peak_rss": max(worker["peak_rss"] for worker in workers),
         "tuples": sum(executed.values()) * count // sent,
     }
+
+
+def main(
+    script: str,
+    text: str | None,
+    kinds: Collection[str],
+    measure: Callable[[str, int], dict[str, float]],
+    about: str = "",
+) -> None:
+    """Measure every kind with each core in turn; or, as a child, one of them. `text`: the script's docstring; `measure`: one
+    run of a kind, of (`about`) so many tuples."""
+    parser = argparse.ArgumentParser(description=text.partition("\n")[0] if text else None)
+    parser.add_argument("--tuples", type=int, default=1_000_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--kind", choices=kinds, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.kind:
+        answer(measure(options.kind, options.tuples))
+        return
+    print(machine())
+    print(
+        f"{about}{options.tuples:,} tuples a run, {options.rounds} rounds in turn; median (least to greatest)\n"
+    )
+    print_table(script, kinds, ("--tuples", options.tuples), options.rounds)
 
 
 def print_table(script: str, names: Iterable[str], arguments: tuple[object, ...], rounds: int) -> None:

@@ -12,7 +12,6 @@ A tuple is one that a bolt has executed; the emits of all bolts lead to some.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +21,6 @@ from typing import NamedTuple
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks import flow
-from benchmarks.child import answer, machine
 from benchmarks.flow import WARM
 from topology_api import Context, Fields, Topology, TopologyBuilder, Tuple
 
@@ -156,19 +154,7 @@ def measure(kind: str, tuples: int) -> dict[str, float]:
 
 def main() -> None:
     """Measure every shape with each core in turn; or, as a child, one of them."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
-    parser.add_argument("--tuples", type=int, default=1_000_000)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--kind", choices=KINDS, help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.kind:
-        answer(measure(options.kind, options.tuples))
-        return
-    print(machine())
-    print(
-        f"about {options.tuples:,} tuples a run, {options.rounds} rounds in turn; median (least to greatest)\n"
-    )
-    flow.print_table(__file__, KINDS, ("--tuples", options.tuples), options.rounds)
+    flow.main(__file__, __doc__, KINDS, measure, about="about ")
 
 
 if __name__ == "__main__":

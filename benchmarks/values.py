@@ -8,7 +8,6 @@ One text; five fields of different types; a dictionary; 1 KB of bytes; a numpy a
 
 from __future__ import annotations
 
-import argparse
 import random
 import sys
 from pathlib import Path
@@ -18,7 +17,6 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks import flow
-from benchmarks.child import answer, machine
 from benchmarks.flow import DIFFERENT, WARM
 from topology_api import Context, Fields, Topology, TopologyBuilder, Tuple
 
@@ -106,17 +104,7 @@ def measure(kind: str, count: int) -> dict[str, float]:
 
 def main() -> None:
     """Measure every kind with each core in turn; or, as a child, one of them."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
-    parser.add_argument("--tuples", type=int, default=1_000_000)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--kind", choices=KINDS, help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.kind:
-        answer(measure(options.kind, options.tuples))
-        return
-    print(machine())
-    print(f"{options.tuples:,} tuples a run, {options.rounds} rounds in turn; median (least to greatest)\n")
-    flow.print_table(__file__, KINDS, ("--tuples", options.tuples), options.rounds)
+    flow.main(__file__, __doc__, KINDS, measure)
 
 
 if __name__ == "__main__":

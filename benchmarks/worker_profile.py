@@ -1,4 +1,5 @@
-"""Where each microsecond of a worker process goes: the word count over two workers (see `two_workers`), sampled.
+"""Where each microsecond of a worker process with the plain core goes: the word count over two workers (see `two_workers`),
+sampled. The compiled core's functions have no lines of Python: for that see `native_profile`.
 
 Every few milliseconds of CPU (as finely as the kernel's timer ticks) a signal notes which line of Python the loop is in; calls
 of C functions count for the line that makes them. Python hears a signal only at the next call or at the end of a loop's body,
@@ -46,8 +47,11 @@ PARTS = {
     "worker/outbox.py": "emit: checks, grouping, edges, outboxes",
     "worker/ids.py": "emit: checks, grouping, edges, outboxes",
     "worker/key_hash.py": "emit: checks, grouping, edges, outboxes",
+    "worker/text_hash.py": "emit: checks, grouping, edges, outboxes",
+    "topology_api/components.py": "emit: checks, grouping, edges, outboxes",
     "worker/executor.py": "executor: Tuples, calls, XORs",
     "worker/bolt_task.py": "executor: Tuples, calls, XORs",
+    "worker/calls.py": "executor: Tuples, calls, XORs",
     "topology_api/tuples.py": "executor: Tuples, calls, XORs",
     "worker/spout_task.py": "spout task: calls, replay values, latencies",
     "worker/replay.py": "spout task: calls, replay values, latencies",
@@ -56,20 +60,32 @@ PARTS = {
     "worker/wheel.py": "trees: tracker, XORs on their way",
     "worker/xors.py": "trees: tracker, XORs on their way",
     "worker/settling.py": "trees: tracker, XORs on their way",
+    "squall/transport/frames.py": "batches: rows and ids in columns",
+    "squall/transport/row_columns.py": "batches: rows and ids in columns",
+    "squall/transport/id_columns.py": "batches: rows and ids in columns",
     "squall/transport/columns.py": "values to bytes and back",
+    "squall/transport/control.py": "frames to bytes and back",
+    "squall/transport/streams.py": "frames to bytes and back",
     "squall/transport/wire.py": "frames to bytes and back",
     "squall/transport/sockets.py": "ZeroMQ's calls: send, receive",
     "sugar/socket.py": "ZeroMQ's calls: send, receive",
     "squall/transport/exchange.py": "links: numbers, windows, repeats",
     "squall/transport/link.py": "links: numbers, windows, repeats",
     "squall/transport/credit.py": "links: numbers, windows, repeats",
-    "squall/transport/frames.py": "links: numbers, windows, repeats",
+    "squall/transport/carrier.py": "links: numbers, windows, repeats",
     "worker/links.py": "links: numbers, windows, repeats",
     "worker/peers.py": "links: numbers, windows, repeats",
     "worker/worker.py": "the loop",
     "worker/daemon.py": "the loop",
     "worker/task.py": "the loop",
     "worker/lease.py": "the loop",
+    "worker/timers.py": "the loop",
+    "worker/waiting.py": "the loop",
+    "worker/endings.py": "the loop",
+    "worker/completion.py": "the loop",
+    "worker/snapshot.py": "the loop",
+    "squall/clock.py": "the loop",
+    "squall/worker_files.py": "the loop",
 }
 
 
@@ -176,7 +192,7 @@ def main() -> None:
         "--supervisors",
         options.supervisors,
     )
-    print_profile([ask(__file__, *arguments, "--once") for _ in range(options.rounds)])
+    print_profile([ask(__file__, *arguments, "--once", of="plain") for _ in range(options.rounds)])
 
 
 def profile(count: int, seed: int, supervisors: int) -> dict[str, Any]:

@@ -105,7 +105,8 @@ def choose(root: str = ROOT, pure: str = "") -> Choice:
     built, here = set(stamp.splitlines()), set(fingerprint(root).splitlines())
     if built != here:
         changed = sorted(built ^ here)[0].split(" ")[0]
-        return Choice(False, f"{changed} was changed since it was compiled: install again")
+        path = changed.replace(".", "/", changed.count(".") - 1)
+        return Choice(False, f"{path} was changed since it was compiled: install again")
     return Choice(True)
 
 

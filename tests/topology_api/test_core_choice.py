@@ -34,6 +34,11 @@ def path_of(root: Path, module: str, ending: str) -> Path:
     return root.joinpath(*module.split(".")).with_suffix("").parent / (module.rpartition(".")[2] + ending)
 
 
+def file_of(module: str, ending: str) -> str:
+    """As users are told of it."""
+    return module.replace(".", "/") + ending
+
+
 @pytest.fixture
 def built(tmp_path: Path) -> Path:
     """A folder as a build leaves it: sources, some with types, extensions and their stamp."""
@@ -102,7 +107,7 @@ def test_one_changed_byte_of_any_source_makes_the_extensions_stale(built: Path, 
     source.write_bytes(source.read_bytes()[:-2] + b"?\n")
     os.utime(source, ns=(before.st_atime_ns, before.st_mtime_ns))  # its time says nothing
     assert choose(str(built)) == Choice(
-        False, f"{module}.py was changed since it was compiled: install again"
+        False, f"{file_of(module, '.py')} was changed since it was compiled: install again"
     )
 
 
@@ -110,12 +115,15 @@ Change = Callable[[Path], object]
 CHANGES: dict[str, tuple[Change, str]] = {
     "types changed": (
         lambda root: path_of(root, HOT[1], ".pxd").write_text("cdef double x\n"),
-        HOT[1] + ".pxd",
+        file_of(HOT[1], ".pxd"),
     ),
-    "types added": (lambda root: path_of(root, HOT[0], ".pxd").write_text("cdef int x\n"), HOT[0] + ".pxd"),
-    "types removed": (lambda root: path_of(root, HOT[1], ".pxd").unlink(), HOT[1] + ".pxd"),
-    "a source removed": (lambda root: path_of(root, HOT[2], ".py").unlink(), HOT[2] + ".py"),
-    "a line less": (lambda root: path_of(root, HOT[3], ".py").write_bytes(b""), HOT[3] + ".py"),
+    "types added": (
+        lambda root: path_of(root, HOT[0], ".pxd").write_text("cdef int x\n"),
+        file_of(HOT[0], ".pxd"),
+    ),
+    "types removed": (lambda root: path_of(root, HOT[1], ".pxd").unlink(), file_of(HOT[1], ".pxd")),
+    "a source removed": (lambda root: path_of(root, HOT[2], ".py").unlink(), file_of(HOT[2], ".py")),
+    "a line less": (lambda root: path_of(root, HOT[3], ".py").write_bytes(b""), file_of(HOT[3], ".py")),
 }
 
 
@@ -131,7 +139,7 @@ def test_a_module_that_became_hot_is_not_compiled_yet(built: Path, monkeypatch: 
     path_of(built, "worker.new", ".py").write_text("NEW = 1\n")
     assert choose(str(built)) == Choice(False, "the extension of worker.new is missing: install again")
     path_of(built, "worker.new", SUFFIX).write_bytes(b"of another build")
-    assert choose(str(built)).why == "worker.new.py was changed since it was compiled: install again"
+    assert choose(str(built)).why == "worker/new.py was changed since it was compiled: install again"
 
 
 def test_a_module_that_is_hot_no_more_makes_the_extensions_stale(
@@ -234,7 +242,7 @@ def test_an_edited_source_runs_and_its_stale_extension_never_does(tmp_path: Path
     source.write_text(text.replace(line, "    tup._values = (21,)\n"), encoding="utf-8")
     stale = run_in(tmp_path)
     assert stale == [
-        "plain (worker.executor.py was changed since it was compiled: install again)",
+        "plain (worker/executor.py was changed since it was compiled: install again)",
         "[(42,), (42,)] True",
     ]
 
