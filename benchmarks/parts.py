@@ -36,7 +36,7 @@ from squall.transport.wire import Header
 from topology_api.tuples import Source
 from worker.emitter import BoltEmitter, SpoutEmitter
 from worker.executor import make_tuple, run_basic
-from worker.ids import EDGE_BLOCK, draw_edges
+from worker.ids import EDGE_BLOCK, words_of
 from worker.outbox import Outbox
 from worker.router import Output, add_route
 from worker.tracker import Tracker
@@ -82,7 +82,7 @@ class Bench:
     def batch(self, rows: list[Any], source: Source) -> Batch:
         """A batch of tracked rows, `A_SENTENCE` neighbours in one tree."""
         roots = [1 + place // A_SENTENCE for place in range(len(rows))]
-        return Batch(source, 3, rows, roots, draw_edges(self.random)[: len(rows)])
+        return Batch(source, 3, rows, roots, words_of(self.random)[: len(rows)])
 
     def clear(self) -> None:
         """Take what was emitted."""
@@ -157,7 +157,7 @@ def bolt_parts(bench: Bench) -> list[Part]:
     return [
         ("emit: all of it, an edge's draw too", WORDS, fresh_words, emit_all),
         ("  of that: the calling thread", WORDS, bench.clear, ask_thread),
-        ("  of that: an edge's draw", EDGE_BLOCK, bench.clear, lambda: draw_edges(bench.random)),
+        ("  of that: an edge's draw", EDGE_BLOCK, bench.clear, lambda: words_of(bench.random)),
         ("outboxes emptied into batches, per word", WORDS, emit_all, bench.clear),
         (
             "executor: a Tuple, a call, its XOR",
@@ -216,7 +216,7 @@ class Frames:
         pieces = [self.bench.words[size * at : size * (at + 1)] for at in range(FRAMES)]
         self.batches = [self.bench.batch(piece, WORDS_OF_LINES) for piece in pieces]
         roots = list(range(1 << 40, (1 << 40) + WORDS // A_SENTENCE))
-        self.control.xors = {1: (roots, draw_edges(self.bench.random)[: len(roots)])}
+        self.control.xors = {1: (roots, words_of(self.bench.random)[: len(roots)])}
 
     def pack_values(self) -> None:
         self.values = [pack_rows("pickle", ("word",), batch.rows) for batch in self.batches]

@@ -19,6 +19,7 @@ __all__ = [
     "freelist",
     "locals",
     "longlong",
+    "nonecheck",
     "ulonglong",
 ]
 
@@ -54,6 +55,11 @@ def cclass(defined: Defined) -> Defined:
 
 def freelist(size: int) -> Callable[[Defined], Defined]:
     """How many objects of a class are kept to be used again."""
+    return locals()
+
+
+def nonecheck(on: bool) -> Callable[[Defined], Defined]:
+    """Whether a function's C code looks for None before it reads an attribute."""
     return locals()
 
 

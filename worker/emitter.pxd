@@ -1,8 +1,8 @@
 # What the compiler makes of emitter.py.
 
-from squall.transport.id_columns cimport IdColumn
 from squall.transport.row_columns cimport RowColumns
 from topology_api.tuples cimport Tuple
+from worker.ids cimport SplitMix
 from worker.outbox cimport Outbox
 from worker.router cimport Output, Route
 from worker.tracker cimport Tracker
@@ -18,7 +18,7 @@ cdef class Emitter:
     cdef public dict outputs
     cdef public Output default
     cdef public object random
-    cdef public IdColumn edges
+    cdef public SplitMix edges
     cdef public list dirty
     cdef public long long emitted
     cdef public unsigned long owner

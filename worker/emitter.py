@@ -12,11 +12,11 @@ from collections.abc import Iterable
 from random import Random
 from typing import Any, NoReturn
 
-from squall.transport.id_columns import IdColumn, Ids
+from squall.transport.id_columns import Ids
 from squall.transport.row_columns import RowColumns
 from topology_api import EmitError
 from topology_api.tuples import BOUNDED, SETTLED, Tuple
-from worker.ids import draw_edges
+from worker.ids import SplitMix, words_of
 from worker.outbox import Outbox
 from worker.router import Output, Route, Row
 from worker.tracker import Emission, Tracker
@@ -60,7 +60,8 @@ class Emitter:
         default = outputs.get("default")
         self.default = None if default is None or default.is_direct else default
         self.random = random
-        self.edges = Ids()
+        #: Where edge ids come from: in plain Python a block that is drawn at once.
+        self.edges: Any = SplitMix(random.getrandbits(64)) if cython.compiled else Ids()
         #: The outboxes that have something in them: a task may have thousands, and few of them are in use at a time.
         self.dirty: list[Outbox] = []
         #: Calls of emit so far.
@@ -148,10 +149,11 @@ class Emitter:
 
     def edge(self) -> int:
         """A fresh random edge id."""
+        if cython.compiled:
+            return self.edges.draw()  # type: ignore[no-any-return]
         if not self.edges:
-            self.edges = draw_edges(self.random)
-        edge: int = self.edges.pop()
-        return edge
+            self.edges = words_of(self.random)
+        return self.edges.pop()  # type: ignore[no-any-return]
 
     def boxes(self) -> list[Outbox]:
         """All outboxes of the task, each once."""
@@ -183,7 +185,6 @@ class BoltEmitter(Emitter):
         route=Route,
         box=Outbox,
         rows=RowColumns,
-        edges=IdColumn,
         edge=cython.longlong,
     )
     def emit(self, values: Any, *, anchors: Any = None, stream: str = "default") -> None:
@@ -216,10 +217,13 @@ class BoltEmitter(Emitter):
         # The edge first: it is the deepest call here, and where a user's recursion has left no room for it nothing is emitted.
         edge = 0
         if root:
-            edges = self.edges
-            if edges.count == 0 if cython.compiled else not edges:
-                edges = self.edges = draw_edges(self.random)
-            edge = edges.pop()
+            if cython.compiled:
+                edge = self.edges.draw()
+            else:
+                edges = self.edges
+                if not edges:
+                    edges = self.edges = words_of(self.random)
+                edge = edges.pop()
         rows = box.rows
         if rows.count == 0 if cython.compiled else not rows:
             rows = box.begin()
@@ -386,9 +390,7 @@ class SpoutEmitter(Emitter):
         xor = 0
         try:
             for box in boxes:
-                if not self.edges:
-                    self.edges = draw_edges(self.random)
-                edge = self.edges.pop()
+                edge = self.edge()
                 rows = box.rows
                 if rows.count == 0 if cython.compiled else not rows:
                     rows = box.begin()

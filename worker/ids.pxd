@@ -1,7 +1,12 @@
 # What the compiler makes of ids.py.
 
-from squall.transport.id_columns cimport IdColumn
 from worker.text_hash cimport mix
 
 
 cpdef long long next_root(long long root) noexcept
+
+
+cdef class SplitMix:
+    cdef public unsigned long long state
+
+    cpdef long long draw(self) except? -1

@@ -11,7 +11,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any, Final
 
-from squall.transport.id_columns import IdColumn, Ids, from_raw
+from squall.transport.id_columns import Ids, from_raw
 from worker.text_hash import mix
 
 try:
@@ -60,27 +60,27 @@ def task_of(root: int) -> int:
     return root >> TASK_SHIFT
 
 
-def draw_edges(random: Random) -> Any:
-    """A block of random edge ids; none is 0."""
-    return split_mix(random.getrandbits(64)) if cython.compiled else words_of(random)
-
-
 def words_of(random: Random) -> Any:
-    """A block of edge ids as `random` gives them: in plain Python the fastest way."""
+    """A block of random edge ids as `random` gives them, none of them 0: in plain Python the fastest way."""
     block = from_raw(random.randbytes(8 * EDGE_BLOCK))
     # A zero comes once in 2**54 blocks: looked for by C, not by a loop.
     return block if 0 not in block else Ids([edge for edge in block if edge]) or Ids([1])
 
 
-@cython.locals(state=cython.ulonglong, number=cython.ulonglong, at=cython.Py_ssize_t, block=IdColumn)
-def split_mix(seed: int) -> Any:
-    """A block of edge ids by SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014): a
-    twentieth of the time that `Random` takes, where it is compiled. As it comes to no number twice, a zero is left out."""
-    state = seed
-    block = Ids()
-    for at in range(EDGE_BLOCK):  # noqa: B007 # its C type goes by its name
-        state = state + _STEP & _MASK
-        number = mix(state)
-        if number != 0:
-            block.append(number if cython.compiled or number < 1 << 63 else number - (1 << 64))
-    return block
+class SplitMix:
+    """Edge ids by SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014): a twentieth of the
+    time that `Random` takes, where it is compiled."""
+
+    __slots__ = ("state",)
+
+    def __init__(self, seed: int) -> None:
+        self.state = seed
+
+    @cython.locals(number=cython.ulonglong)
+    def draw(self) -> int:
+        """The next edge id, which is not 0."""
+        number = 0
+        while number == 0:  # once in 2**64 numbers, which all differ
+            self.state = self.state + _STEP & _MASK
+            number = mix(self.state)
+        return number if cython.compiled or number < 1 << 63 else number - (1 << 64)

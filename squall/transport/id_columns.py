@@ -28,16 +28,26 @@ _ROOM: Final = 16
 
 
 class IdColumn:
-    """A growing column of 64-bit integers, as raw memory."""
+    """A growing column of 64-bit integers, as raw memory.
 
-    __slots__ = ("count", "items", "room")
+    Its short methods do not ask whether `self` is None: whoever calls them has.
+    """
+
+    __slots__ = ("count", "data", "items", "room")
 
     def __init__(self, ids: Iterable[int] = ()) -> None:
-        #: Of `room` items the first `count` are the column's.
-        self.items = array("q", ids)
-        self.count = len(self.items)
-        self.room = self.count
+        self.hold(array("q", ids))
 
+    def hold(self, items: array[int]) -> None:
+        """These are the column's ids from now on."""
+        #: Of `room` items the first `count` are the column's.
+        self.items = items
+        self.count = self.room = len(items)
+        if cython.compiled:
+            #: Where the items lie. Whatever may move them says so here.
+            self.data = items.data.as_longlongs  # type: ignore[attr-defined]
+
+    @cython.nonecheck(False)
     @cython.locals(count=cython.Py_ssize_t)
     def append(self, item: int) -> None:
         """Add an id at the end; one that is no 64-bit integer raises OverflowError or TypeError."""
@@ -45,7 +55,7 @@ class IdColumn:
         if count == self.room:
             self.grow(count + 1)
         if cython.compiled:
-            self.items.data.as_longlongs[count] = item  # type: ignore[attr-defined]
+            self.data[count] = item
         else:
             self.items[count] = item
         self.count = count + 1
@@ -55,27 +65,31 @@ class IdColumn:
         room = max(_ROOM, 2 * least)
         if cython.compiled:
             resize(self.items, room)
+            self.data = self.items.data.as_longlongs  # type: ignore[attr-defined]
         else:
             self.items.frombytes(bytes(8 * (room - self.room)))
         self.room = room
 
+    @cython.nonecheck(False)
     def get(self, at: int) -> int:
         """The id at a position from 0 on."""
         if at < 0 or at >= self.count:
             raise IndexError(f"position {at} of a column of {self.count} ids")
         if cython.compiled:
-            return self.items.data.as_longlongs[at]  # type: ignore[attr-defined, no-any-return]
+            return self.data[at]
         return self.items[at]
 
+    @cython.nonecheck(False)
     def put(self, at: int, item: int) -> None:
         """Replace the id at a position from 0 on."""
         if at < 0 or at >= self.count:
             raise IndexError(f"position {at} of a column of {self.count} ids")
         if cython.compiled:
-            self.items.data.as_longlongs[at] = item  # type: ignore[attr-defined]
+            self.data[at] = item
         else:
             self.items[at] = item
 
+    @cython.nonecheck(False)
     @cython.locals(item=cython.longlong)
     def pop(self) -> int:
         """Take the last id away."""
@@ -95,10 +109,11 @@ class IdColumn:
         """Add ids at the end; what cannot be one raises OverflowError or TypeError, and nothing is added."""
         # Made before anything is changed: if it raises, the room must still be what `room` says, or `append` writes past it.
         added = ids.used() if isinstance(ids, IdColumn) else array("q", ids)
-        del self.items[self.count :]
-        self.room = self.count  # also if there is no memory for more
-        self.items.extend(added)
-        self.count = self.room = len(self.items)
+        items = self.items
+        del items[self.count :]
+        self.hold(items)  # also if there is no memory for more
+        items.extend(added)
+        self.hold(items)
 
     def __len__(self) -> int:
         return self.count
@@ -122,8 +137,7 @@ class IdColumn:
     def __delitem__(self, at: Any) -> None:
         left = self.used()
         del left[at]
-        self.items = left
-        self.count = self.room = len(left)
+        self.hold(left)
 
     def position(self, at: Any) -> int:
         """A position that may count from the end, counted from 0."""

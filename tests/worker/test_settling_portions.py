@@ -14,7 +14,6 @@ from topology_api import BatchBolt, Bolt, FailTuple, Failure, Replay, Spout, Top
 from worker.batch_bolt_task import BatchBoltTask
 from worker.replanning import remove
 from worker.settling import PORTION
-from worker.task import Task
 
 COUNT = 3 * PORTION + 17
 CONF = {"topology.message.timeout.secs": 20, "topology.max.spout.pending": None}
@@ -236,6 +235,6 @@ def test_a_loop_that_goes_to_sleep_does_not_look_at_each_tuple_that_a_batch_bolt
     assert net.run(20, lambda: gathered(net) > 0)
     worker = net.nodes["w1"].worker
     asked: list[int] = []
-    monkeypatch.setattr(Task, "held_roots", lambda task: asked.append(task.id) or set())  # type: ignore[func-returns-value]
+    monkeypatch.setattr(BatchBoltTask, "held_roots", lambda task: asked.append(task.id) or set())  # type: ignore[func-returns-value]
     assert worker.next_time() is not None and asked == []
     assert {bolt.spec.id for bolt in worker.bolts if bolt.holds_trees()} == {"store"}
