@@ -39,8 +39,8 @@ from worker.timers import Timers
 
 #: Seconds after which everything is sent though the loop has more to do.
 LONGEST_WAIT_IN_OUTBOX = 0.05
-#: Seconds between two looks of a busy worker for tuples whose tasks have nothing to do; and how much longer than a look the
-#: pause after it is at least.
+#: Seconds between two looks of a busy worker for tuples whose tasks have nothing to do, unless it is about to pause; and how
+#: much longer than a look the time until the next one is at least.
 IDLE_FLUSH_SECONDS = 0.002
 IDLE_FLUSH_PAUSE = 20
 
@@ -106,6 +106,8 @@ class Worker:
         self.last_flush = clock.now()
         #: When a busy worker looks for tuples whose tasks have nothing to do.
         self.next_idle_flush = clock.now()
+        #: The same of one that has nothing to do in its next round but what may come in.
+        self.next_pause_flush = clock.now()
         #: The seconds of the last round of the loop, but for those of verdicts that had waited.
         self.round_took = 0.0
         self.endings = Endings(self)
@@ -192,6 +194,11 @@ class Worker:
             return False
         return all(self.at_rest(task) for task in [*self.bolts, *self.spouts])
 
+    @property
+    def pauses(self) -> bool:
+        """Whether no task here wants to run."""
+        return not self.ready and not any(spout.wants_run() for spout in self.spouts)
+
     def at_rest(self, task: Task) -> bool:
         """Whether nothing waits in or at a task."""
         if task.busy or task.inbox or task.emitter.dirty:
@@ -272,7 +279,7 @@ class Worker:
         busy |= settles
         if not busy or now - self.last_flush >= LONGEST_WAIT_IN_OUTBOX:
             busy |= self.flush_all(now)
-        elif settles or now >= self.next_idle_flush:
+        elif settles or now >= self.next_idle_flush or (now >= self.next_pause_flush and self.pauses):
             self.flush_idle()
         if not self.crash and (not busy or now >= self.endings.next_look):
             busy |= self.endings.advance(now)
@@ -426,7 +433,8 @@ class Worker:
                 if isinstance(task, BoltTask) and not task.blocked:
                     self.queue(task)
         ended = self.now()
-        self.next_idle_flush = ended + max(IDLE_FLUSH_SECONDS, IDLE_FLUSH_PAUSE * (ended - began))
+        self.next_pause_flush = ended + IDLE_FLUSH_PAUSE * (ended - began)
+        self.next_idle_flush = max(ended + IDLE_FLUSH_SECONDS, self.next_pause_flush)
 
     def send_controls(self) -> None:
         """Send what other workers are to know."""

@@ -165,3 +165,26 @@ def test_a_window_is_idle_when_all_that_was_sent_is_confirmed_and_more_may_go() 
     window.close()
     assert not window.idle
     assert not SendWindow(0).idle
+
+
+def test_what_is_emitted_before_a_pause_leaves_in_the_same_round(world: World) -> None:
+    builder = TopologyBuilder("rare")
+    builder.set_spout("rare", Rare())
+    builder.set_bolt("end", End()).shuffle_grouping("rare")
+    net = Net(builder.build(), {"w1": ["rare/0"], "w2": ["end/0"]}, InMemory())
+    world.now = net.clock.now
+    net.start()
+    assert net.run(5, lambda: len(world.took) > 2)
+    node = net.nodes["w1"]
+    (link,) = node.exchange.links.values()
+    (spout,) = node.worker.spouts
+    rounds = 0
+    for _ in range(2000):
+        before, sent = spout.emitter.emitted, link.data_sent
+        node.step()
+        if spout.emitter.emitted > before:
+            rounds += 1
+            assert link.data_sent > sent
+        net.nodes["w2"].step()
+        net.world.go_on(net.clock.now(), False)
+    assert rounds > 100
