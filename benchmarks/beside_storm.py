@@ -14,9 +14,9 @@ What is done for Storm:
 - Its Bolts anchor and ack by themselves, which takes less than BaseBasicBolt. Its workers encrypt nothing unless the line
   says TLS; Squall's always speak CURVE.
 
-What remains unfair: to Storm, that there may be few cores: its threads, some twenty a JVM, and the JVMs' compilers and
-collectors share them, where a worker of Squall works in one thread. To Squall, that Java runs Split and Count themselves
-faster than Python does. The daemons are in no figure but their own. It is a word count on one machine, no more.
+What remains unfair: to Storm, that there may be few cores: seven threads of a JVM are on a tuple's way, beside some forty in
+all, the compilers and collectors among them; a worker of Squall works in one. To Squall, that Java runs Split and Count
+themselves faster than Python does. The daemons' CPU is in no figure but its own. It is a word count on one machine, no more.
 
     python benchmarks/beside_storm.py [--rounds 3] [--sentences 300000] [--warm-up 300000]
 

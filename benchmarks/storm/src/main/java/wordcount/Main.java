@@ -6,7 +6,7 @@ import org.apache.storm.topology.BoltDeclarer;
 import org.apache.storm.topology.TopologyBuilder;
 import org.apache.storm.tuple.Fields;
 
-/** The word count of `benchmarks/two_workers.py`, for Storm: builds the topology and submits it. Settings are in `storm.options`. */
+/** The word count of `benchmarks/two_workers.py` for Storm: builds the topology and submits it. Settings: `storm.options`. */
 public final class Main {
     private Main() {
     }

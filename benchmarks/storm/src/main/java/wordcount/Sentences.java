@@ -18,9 +18,9 @@ import org.apache.storm.tuple.Values;
 import org.apache.storm.utils.Utils;
 
 /**
- * Emits its part of the sentences with their numbers, in phases; each begins when there is a file `go-<phase>`, and ends with its
- * last ack. Then a note says when it began, when each hundredth of its acks had come, and how many trees failed. At the file for a
- * phase after the last one it tells the Counts that this was all.
+ * Emits its part of the sentences with their numbers, in phases; each begins when there is a file `go-<phase>`, and ends
+ * with its last ack. Then a note says when it began, and when each hundredth of its acks had come; of a failed tree there is
+ * a note at once. At the file for a phase after the last one it tells the Counts that this was all.
  */
 public final class Sentences extends BaseRichSpout {
     static final String END = "end";
