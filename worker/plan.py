@@ -89,7 +89,7 @@ class WorkerPlan:
         """
         size = int(self.conf_of(component)["topology.queue.size"])
         frame, window = frame_limits(size)
-        emits = max(1, min(512, size // 4))
+        emits = max(1, min(1024, size // 4))
         return Limits(frame, window, max(1, size - 2 * emits), emits)
 
     def window_of(self, task: int) -> int:

@@ -84,7 +84,7 @@ def test_confirmations_out_of_order_never_take_credit_back(
 @given(st.integers(16, 10_000_000))
 def test_a_full_window_of_full_frames_fits_into_the_queue(queue_size: int) -> None:
     frame, window = frame_limits(queue_size)
-    assert 1 <= frame <= 256
+    assert 1 <= frame <= 512
     assert window >= 2  # one frame is executed while the next one is under way
     assert frame * window <= queue_size
     assert frame * window > queue_size // 2  # and the queue is made use of
