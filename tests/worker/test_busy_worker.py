@@ -20,7 +20,9 @@ from worker.worker import IDLE_FLUSH_PAUSE, IDLE_FLUSH_SECONDS, LONGEST_WAIT_IN_
 HERE = {"w1": ["many/0", "rare/0", "work/0", "first/0", "second/0"]}
 APART = {"w1": ["many/0", "rare/0", "work/0", "first/0"], "w2": ["second/0"]}
 #: Seconds that a tuple of the many takes.
-WORK = 0.00005
+WORK = 0.00002
+#: Tuples that the many come in: more than can be worked off in a round.
+BURST = 500
 
 
 class World:
@@ -48,7 +50,8 @@ class Many(Spout):
     outputs = ("number",)
 
     def next_tuple(self) -> float | None:
-        self.emit((1,))
+        for _ in range(BURST):
+            self.emit((1,))
         return 0.0
 
 
