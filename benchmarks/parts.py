@@ -157,7 +157,7 @@ def bolt_parts(bench: Bench) -> list[Part]:
     return [
         ("emit: all of it, an edge's draw too", WORDS, fresh_words, emit_all),
         ("  of that: the calling thread", WORDS, bench.clear, ask_thread),
-        ("  of that: an edge's draw", EDGE_BLOCK, bench.clear, lambda: words_of(bench.random)),
+        ("  of that, plain core: an edge's draw", EDGE_BLOCK, bench.clear, lambda: words_of(bench.random)),
         ("outboxes emptied into batches, per word", WORDS, emit_all, bench.clear),
         (
             "executor: a Tuple, a call, its XOR",

@@ -29,7 +29,7 @@ SLOT_MASK: Final = MAX_SLOTS - 1
 GENERATION_STEP: Final = 1 << SLOT_BITS
 GENERATION_MASK: Final = ((1 << GENERATION_BITS) - 1) << SLOT_BITS
 
-#: Edge ids are drawn in blocks of so many.
+#: In plain Python edge ids are drawn in blocks of so many.
 EDGE_BLOCK: Final = 1024
 
 

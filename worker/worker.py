@@ -196,8 +196,8 @@ class Worker:
 
     @property
     def pauses(self) -> bool:
-        """Whether no task here wants to run."""
-        return not self.ready and not any(spout.wants_run() for spout in self.spouts)
+        """Whether no task wants to run in the loop; one whose thread is busy is not asked, and nobody else may touch it."""
+        return not self.ready and not any(not spout.jobs and spout.wants_run() for spout in self.spouts)
 
     def at_rest(self, task: Task) -> bool:
         """Whether nothing waits in or at a task."""

@@ -78,7 +78,7 @@ FIRST_TUPLES = 16
 class FrameLimit:
     """How many tuples the next frame of an outbox holds: as many as `most`, fewer when they are large.
 
-    A window counts frames, so this bounds the bytes under way too: 256 tuples of 1 MB in a frame would be a window of 4 GB.
+    A window counts frames, so this bounds the bytes under way too: 512 tuples of 1 MB in a frame would be a window of 4 GB.
     """
 
     __slots__ = ("most", "tuples")

@@ -191,3 +191,22 @@ def test_what_is_emitted_before_a_pause_leaves_in_the_same_round(world: World) -
         net.nodes["w2"].step()
         net.world.go_on(net.clock.now(), False)
     assert rounds > 100
+
+
+class InACall:
+    """A spout's task whose thread is in the middle of a run."""
+
+    jobs = 1
+
+    def wants_run(self) -> bool:
+        raise AssertionError("nobody else touches it now")
+
+
+def test_a_worker_that_pauses_does_not_ask_a_spout_whose_thread_is_busy(world: World) -> None:
+    builder = TopologyBuilder("rare")
+    builder.set_spout("rare", Rare())
+    net = Net(builder.build(), {"w1": ["rare/0"]}, InMemory())
+    net.start()
+    worker = net.nodes["w1"].worker
+    worker.spouts = [InACall()]  # type: ignore[list-item]
+    assert worker.pauses

@@ -82,7 +82,8 @@ def run_task(
 
 
 class SameEdges(Random):
-    """What edges are drawn from: all of them are 1. Nobody hears of a tree's end here, and small numbers need not be made."""
+    """What edges are drawn from in plain Python: all of them are 1. Nobody hears of a tree's end here, and small numbers need
+    not be made."""
 
     def randbytes(self, n: int) -> bytes:
         return (b"\x01" + bytes(7)) * (n // 8)
