@@ -1,0 +1,49 @@
+"""How what the current code makes of a fixture is compared with what the old code made of it.
+
+Must not know: which fixtures there are.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from tests.frozen.mutations import Reader, digest, expected, mutations, outcome
+from tests.frozen.on_purpose import is_on_purpose
+from tests.frozen.plain_values import lacking, plain, text_of
+
+#: Differences that a failed test shows.
+SHOWN: Final = 20
+
+
+def check_read(read: Reader, data: bytes, value: Any) -> None:
+    """That bytes give the value that they gave."""
+    assert lacking(plain(read(data)), value) == []
+
+
+def check_written(write: Callable[[Any], bytes], value: Any, data: bytes) -> None:
+    """That a value is written as it was, but for what JSON leaves open: escapes and the order of fields."""
+    now, then = json.loads(write(value)), json.loads(data)
+    assert text_of(now) == text_of(then)
+
+
+def check_mutations(of: str, read: Reader, table: Mapping[str, Any]) -> None:
+    """That each mutation is read or refused as it was."""
+    data, numbers = table["data"].encode("ascii"), table["numbers"]
+    assert digest(mutations(data, numbers)) == table["digest"], "mutations are made in another way than then"
+    usual, wanted = plain(read(data)), expected(table)
+    others = []
+    for name, mutated in mutations(data, numbers):
+        was, now = wanted.pop(name), outcome(read, mutated, usual)
+        if not same_outcome(was, now) and not is_on_purpose(of, name, was, now):
+            others.append(f"{name}: was {text_of(was):.150}, is {text_of(now):.150}")
+    assert not wanted
+    assert not others, "\n".join([f"{len(others)} outcomes of {of} are others:", *others[:SHOWN]])
+
+
+def same_outcome(was: Any, now: Any) -> bool:
+    """Whether an outcome is what it was; a record in it may have more fields by now."""
+    if isinstance(was, str) or isinstance(now, str):
+        return bool(was == now)
+    return was.keys() == now.keys() and not any(lacking(now[name], was[name]) for name in was)

@@ -1,0 +1,45 @@
+"""Where the frozen fixtures lie, and how they are read and written: `data/<commit>/<name>.json`, a line for each case.
+
+Must not know: what is in them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+#: The commit whose code has made them.
+COMMIT: Final = "6407a8e"
+DATA: Final = Path(__file__).parent / "data" / COMMIT
+
+
+def load(name: str) -> Any:
+    """The JSON values of a file of fixtures."""
+    return json.loads((DATA / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def save(name: str, values: Mapping[str, Any]) -> Path:
+    """Write a file of fixtures: an object whose entries, and those of its objects, have a line each."""
+    path = DATA / f"{name}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(_written(values, depth=2) + "\n", encoding="utf-8")
+    return path
+
+
+def _written(value: Any, depth: int) -> str:
+    if not depth or not isinstance(value, Mapping) or not value:
+        return json.dumps(value, ensure_ascii=True, separators=(",", ":"))
+    rows = [f"{json.dumps(name)}: {_written(each, depth - 1)}" for name, each in value.items()]
+    return "{\n" + ",\n".join(rows) + "\n}"
+
+
+def as_text(data: bytes) -> str:
+    """Bytes as a text of one character each."""
+    return data.decode("latin-1")
+
+
+def as_bytes(text: str) -> bytes:
+    """The bytes that `as_text` wrote."""
+    return text.encode("latin-1")

@@ -1,0 +1,186 @@
+"""`squall/cluster/counters.py` as commit 6407a8e had it, word for word but for this text and its imports.
+
+It is run beside the current code, which must read and refuse the same (`test_old_and_current_readers.py`). It goes when the
+refactoring is done: then the tables in `data/` say it alone. Must not know: the product.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from numbers import Integral
+from typing import Any, Final
+
+from tests.frozen.old_error_reports import ErrorReport
+from tests.frozen.old_errors import SquallError
+from tests.frozen.old_telemetry import Histogram
+
+FORMAT: Final = 1
+#: Counters that are plain sums.
+SUMS: Final = ("emitted", "executed", "acked", "failed", "replayed", "errors", "dropped")
+#: A text in place of a number (a gauge that raised) is cut to this length.
+MOST_TEXT: Final = 300
+
+
+class BadCounters(SquallError):
+    """Bytes that hold no counters."""
+
+
+@dataclass
+class ComponentCounters:
+    """What the tasks of a component did, in one worker or in many; `ComponentStatus` says what each of them means.
+
+    pending, idle, gauges: how it is at this moment, which is true only while the worker lives.
+    """
+
+    emitted: int = 0
+    executed: int = 0
+    acked: int = 0
+    failed: int = 0
+    replayed: int = 0
+    errors: int = 0
+    dropped: int = 0
+    latency: Histogram = field(default_factory=Histogram)
+    #: The user's own counters (numbers) and histograms.
+    metrics: dict[str, Any] = field(default_factory=dict)
+    #: Trees that failed for good: reason -> number; when and why the first did.
+    failures: dict[str, int] = field(default_factory=dict)
+    first_failure: tuple[float, str] | None = None
+    pending: int = 0
+    #: Why spout tasks do not emit, and what calls of bolts wait for: reason -> number of tasks.
+    idle: dict[str, int] = field(default_factory=dict)
+    #: The user's own gauges: a number, or what went wrong when it was asked for.
+    gauges: dict[str, Any] = field(default_factory=dict)
+
+    def add(self, other: ComponentCounters) -> None:
+        """Add what has been done elsewhere."""
+        for name in SUMS:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.latency.merge(other.latency)
+        add_metrics(self.metrics, other.metrics)
+        for reason, count in other.failures.items():
+            self.failures[reason] = self.failures.get(reason, 0) + count
+        firsts = [first for first in (self.first_failure, other.first_failure) if first is not None]
+        self.first_failure = min(firsts, default=None)
+
+    def add_present(self, other: ComponentCounters) -> None:
+        """Add how it is elsewhere at this moment."""
+        self.pending += other.pending
+        add_metrics(self.gauges, other.gauges)
+        for reason, count in other.idle.items():
+            self.idle[reason] = self.idle.get(reason, 0) + count
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON; what is empty is left out."""
+        values: dict[str, Any] = {name: getattr(self, name) for name in (*SUMS, "pending")}
+        values |= {"failures": self.failures, "idle": self.idle, "first_failure": self.first_failure}
+        values["metrics"] = {name: _metric_as_json(value) for name, value in self.metrics.items()}
+        values["gauges"] = {name: plain(value) for name, value in self.gauges.items()}
+        if self.latency.count:
+            values["latency"] = self.latency.as_dict()
+        return {name: value for name, value in values.items() if value}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> ComponentCounters:
+        """The counters that `as_dict` described; ValueError, TypeError or KeyError for anything else."""
+        counters = cls(
+            failures={str(reason): _whole(count) for reason, count in values.get("failures", {}).items()},
+            idle={str(reason): _whole(count) for reason, count in values.get("idle", {}).items()},
+            metrics={name: _metric_from_json(value) for name, value in values.get("metrics", {}).items()},
+            gauges={name: plain(value) for name, value in values.get("gauges", {}).items()},
+        )
+        for name in (*SUMS, "pending"):
+            setattr(counters, name, _whole(values.get(name, 0)))
+        if "latency" in values:
+            counters.latency = Histogram.from_dict(values["latency"])
+        if values.get("first_failure") is not None:
+            when, why = values["first_failure"]
+            counters.first_failure = float(when), str(why)
+        return counters
+
+
+@dataclass(frozen=True)
+class WorkerCounters:
+    """What one worker has counted since it began. `number` rises with each reading of the same worker: of two, the one with
+    the higher number is the later one. `reports`: the latest errors of the user's code."""
+
+    components: Mapping[str, ComponentCounters]
+    reports: tuple[ErrorReport, ...] = ()
+    number: int = 0
+
+    def to_bytes(self) -> bytes:
+        """JSON, for a file and for the way to Nimbus."""
+        components = {name: counters.as_dict() for name, counters in self.components.items()}
+        body = {
+            "format": FORMAT,
+            "number": self.number,
+            "components": {name: values for name, values in components.items() if values},
+            "reports": [report.as_dict() for report in self.reports],
+        }
+        return json.dumps(body, separators=(",", ":")).encode()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> WorkerCounters:
+        """The counters that `to_bytes` wrote, or `BadCounters`. `{}` is a worker that has counted nothing yet."""
+        try:
+            body = json.loads(data)
+            if body == {}:
+                return cls({})
+            if body["format"] != FORMAT:
+                raise ValueError(f"their format is {body['format']!r:.40}, this Squall reads {FORMAT}")
+            return cls(
+                components={
+                    name: ComponentCounters.from_dict(values) for name, values in body["components"].items()
+                },
+                reports=tuple(ErrorReport.from_dict(values) for values in body["reports"]),
+                number=_whole(body["number"]),
+            )
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError) as error:
+            raise BadCounters(f"these bytes hold no counters: {error!r:.300}") from error
+
+
+def add_metrics(totals: dict[str, Any], values: Mapping[str, Any]) -> None:
+    """Add metrics by name: numbers are summed, histograms merged; of anything else the latest counts."""
+    for name, value in values.items():
+        so_far = totals.get(name)
+        if isinstance(value, Histogram):
+            if not isinstance(so_far, Histogram):
+                so_far = totals[name] = Histogram()  # a copy: what was read stays as it was
+            so_far.merge(value)
+        elif isinstance(value, (int, float)) and isinstance(so_far, (int, float)):
+            totals[name] = so_far + value
+        else:
+            totals[name] = value
+
+
+def plain(value: object) -> int | float | str:
+    """A user's number as one of Python's own (it may be numpy's, or a Decimal); of anything else its text."""
+    if type(value) in (int, float, bool, str):
+        return value  # type: ignore[return-value]
+    try:
+        return int(value) if isinstance(value, Integral) else float(value)  # type: ignore[arg-type]
+    except Exception:  # the value's class is the user's
+        return _text(value)
+
+
+def _text(value: object) -> str:
+    try:
+        text = repr(value)
+    except Exception as error:
+        text = f"a {type(value).__name__} whose repr() raises {type(error).__name__}"
+    return text if len(text) <= MOST_TEXT else text[: MOST_TEXT - 1] + "…"
+
+
+def _whole(value: object) -> int:
+    if type(value) is not int:
+        raise ValueError(f"{value!r:.80} is no count")
+    return value
+
+
+def _metric_as_json(value: Any) -> Any:
+    return value.as_dict() if isinstance(value, Histogram) else plain(value)
+
+
+def _metric_from_json(value: Any) -> Any:
+    return Histogram.from_dict(value) if isinstance(value, dict) else plain(value)
