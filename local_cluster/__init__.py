@@ -6,14 +6,14 @@ from local_cluster.cluster import LocalCluster
 from squall.status import ComponentStatus, TopologyStatus
 
 if TYPE_CHECKING:
-    from local_cluster.process_host import WorkerView
+    from local_cluster.process_engine import WorkerView
 
 __all__ = ["ComponentStatus", "LocalCluster", "TopologyStatus", "WorkerView"]
 
 
 def __getattr__(name: str) -> Any:
     if name == "WorkerView":  # worker processes are imported when they are asked for: ZeroMQ takes its time
-        from local_cluster.process_host import WorkerView
+        from local_cluster.process_engine import WorkerView
 
         return WorkerView
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""Why a topology does not come to its end: what each task of it waits for, in words.
+"""Explains why a topology does not complete: what each of its tasks waits for.
 
 Reads the tasks of a simulated run, in which nothing else runs at the same time.
 Must not know: how the run is driven.
@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from squall.error_reports import ErrorReport
-from worker.async_bolt_task import AsyncBoltTask
-from worker.batch_bolt_task import BatchBoltTask
-from worker.bolt_task import BoltTask
-from worker.spout_task import SpoutTask
-from worker.task import Task
-from worker.worker import Worker
+from squall.reports.error_reports import ErrorReport
+from worker.loop.snapshot import idle_reason
+from worker.loop.worker import Worker
+from worker.tasks.async_bolt import AsyncBoltTask
+from worker.tasks.batch_bolt import BatchBoltTask
+from worker.tasks.bolt import BoltTask
+from worker.tasks.spout import SpoutTask
+from worker.tasks.task import Task
 
 
 def blockers(workers: Iterable[Worker]) -> list[str]:
-    """One line for each task that keeps the topology from its end."""
+    """Return one line for each task that keeps the topology from completing."""
     tasks = sorted((task for worker in workers for task in worker.tasks.values()), key=lambda task: task.id)
     lines = [line for task in tasks if not task.ended for line in reasons(task)]
     if not lines:  # the tasks wait for each other's end marks only
@@ -27,7 +28,7 @@ def blockers(workers: Iterable[Worker]) -> list[str]:
 
 
 def reasons(task: Task) -> list[str]:
-    """What a task that has not ended waits for; nothing when it only waits for others."""
+    """Return what a task that has not ended waits for; nothing if it only waits for others."""
     if isinstance(task, SpoutTask):
         return spout_reasons(task)
     assert isinstance(task, BoltTask)
@@ -49,10 +50,10 @@ def reasons(task: Task) -> list[str]:
 
 
 def spout_reasons(task: SpoutTask) -> list[str]:
-    """What a spout task waits for."""
+    """Return what a spout task waits for."""
     lines = []
     if not task.finished:
-        idle = task.idle_reason()
+        idle = idle_reason(task)
         why = f", idle: {idle}" if idle else ""
         lines.append(f"{place(task)} has not called finish(), {task.emitter.emitted} emitted so far{why}")
     if task.tracker.pending:
@@ -65,12 +66,12 @@ def spout_reasons(task: SpoutTask) -> list[str]:
 
 
 def place(task: Task) -> str:
-    """Component and task, for people."""
+    """Return component and task for a message."""
     return f"{task.spec.kind} {task.spec.id!r} [{task.id}]"
 
 
 def stuck_text(head: str, lines: Iterable[str], errors: Iterable[ErrorReport]) -> str:
-    """The text of a TimeoutError: what was waited for, what blocks, and the last error of the user's code."""
+    """Return the text of a TimeoutError: what was awaited, what blocks it, and the last error in user code."""
     last = list(errors)[-1:]
     tail = [f"last error: {report.render()}" for report in last]
     return "\n".join([head, *(f"  - {line}" for line in lines), *tail])

@@ -1,7 +1,7 @@
-"""run_bolt: one bolt fed by a test, without a topology around it.
+"""run_bolt: runs one bolt over inputs from a test, without a topology.
 
-The bolt runs in a real `worker.Worker`, in a task of the kind that its class asks for; its input comes as frames of
-another worker, which is the test. Time is simulated; threads and the asyncio loop are simulated with it.
+The bolt runs in a real `worker.Worker`, in the kind of task that its class needs; its input arrives as frames from another
+worker, which is the test. Time is simulated; threads and the asyncio loop are simulated with it.
 Must not know: the store, the local cluster.
 """
 
@@ -17,9 +17,9 @@ from local_cluster.blockers import blockers, stuck_text
 from local_cluster.recording import Recording, Row
 from local_cluster.scripted import Pause, Tick, row_problem
 from local_cluster.stamps import new_stamp
-from nimbus.tasks import number_tasks
+from nimbus.placement.tasks import number_tasks
 from squall.clock import ManualClock
-from squall.error_reports import ErrorReport
+from squall.reports.error_reports import ErrorReport
 from squall.settings import Overrides, merged
 from squall.transport.frames import Batch
 from topology_api import (
@@ -35,24 +35,25 @@ from topology_api import (
     Tuple,
 )
 from topology_api.wording import listed, typed
-from worker.plan import WorkerPlan
-from worker.runners import InlineRunner
-from worker.simulated_async import SimulatedAsync
-from worker.timers import tick_interval
-from worker.worker import Worker
+from worker.loop.plan import WorkerPlan
+from worker.loop.timers import tick_interval
+from worker.loop.worker import Worker
+from worker.tasks.runners import InlineRunner
+from worker.tasks.scratch import ScratchOnDisk
+from worker.tasks.simulated_async import SimulatedAsync
 
-#: What the topology around the bolt, the bolt, and the source of its input are called.
+#: The names of the topology, the bolt, and the source of its input.
 TOPOLOGY, BOLT, SOURCE = "run_bolt", "bolt", "inputs"
 #: Inputs that travel in one frame.
 FRAME = 128
-#: Real seconds after which a run is given up.
+#: Real seconds after which a run fails.
 TIMEOUT = 60.0
 
 Item = Any
 
 
-class Inputs(Spout):
-    """The source of the bolt's input as far as the topology is concerned; it never runs."""
+class InputSource(Spout):
+    """The declared source of the bolt's input; it never runs."""
 
     def __init__(self, fields: Fields) -> None:
         self.outputs = fields
@@ -62,7 +63,7 @@ class Inputs(Spout):
 
 
 class Verdicts(Hook):
-    """Writes down what became of each input. Tuples are executed in the order of the inputs, which says which is which."""
+    """Records the verdict on each input. Tuples are executed in the order of the inputs, which identifies them."""
 
     def __init__(self, inputs: list[Item]) -> None:
         self.inputs = inputs
@@ -142,7 +143,7 @@ def run_bolt(
     given = list(inputs)
     fields, rows = _rows_of(given, None if source_fields is None else Fields(source_fields))
     builder = TopologyBuilder(TOPOLOGY)
-    builder.set_spout(SOURCE, Inputs(fields))
+    builder.set_spout(SOURCE, InputSource(fields))
     builder.set_bolt(BOLT, bolt).shuffle_grouping(SOURCE)
     topology = builder.build()
     recording = Recording(topology)
@@ -153,7 +154,7 @@ def run_bolt(
 
 
 def _rows_of(given: list[Item], fields: Fields | None) -> tuple[Fields, list[Row | Tick | Pause]]:
-    """The fields of the inputs, and the inputs as rows; InvalidTopology with all that does not fit."""
+    """Return the fields of the inputs, and the inputs as rows; InvalidTopology with all problems."""
     values = [item for item in given if not isinstance(item, (Tick, Pause))]
     if fields is None:
         first = values[0] if values else ()
@@ -200,7 +201,7 @@ class _Run:
         self.verdicts = verdicts
         self.clock = ManualClock()
         self.deadline = time.monotonic() + TIMEOUT
-        tasks = tuple((spec.task, spec.component, spec.index) for spec in number_tasks(topology))
+        tasks = number_tasks(topology)
         of = {component: task for task, component, _ in tasks}
         self.target = of[BOLT]
         plan = WorkerPlan(
@@ -217,12 +218,19 @@ class _Run:
         self.source = plan.source(SOURCE, of[SOURCE], "default")
         calls = SimulatedAsync(self.clock.now)
         self.worker = Worker(
-            plan, self.clock, lambda *frame: None, InlineRunner(), calls, lambda: None, inline=True
+            plan,
+            self.clock,
+            lambda *frame: None,
+            InlineRunner(),
+            calls,
+            lambda: None,
+            ScratchOnDisk(),
+            inline=True,
         )
         self.frames = 0
 
     def run(self, items: list[Row | Tick | Pause]) -> BoltRun:
-        """Feed the bolt, end its input, and clean up whatever happens."""
+        """Feed the bolt, end its input, and always clean up."""
         worker = self.worker
         try:
             worker.start()
@@ -243,7 +251,7 @@ class _Run:
         return BoltRun(self.recording, self.verdicts, tuple(worker.errors[BOLT].kept))
 
     def feed(self, items: list[Row | Tick | Pause]) -> None:
-        """Give the bolt its input, ticks and pauses in order."""
+        """Deliver inputs, ticks and pauses in order."""
         rows: list[Row] = []
         for item in items:
             if isinstance(item, tuple):
@@ -259,7 +267,7 @@ class _Run:
         self.deliver(rows)
 
     def deliver(self, rows: list[Row]) -> None:
-        """Send tuples that belong to no tree, and let the bolt do what it does with them at this moment."""
+        """Deliver tuples without a tree, and let the bolt process them at this instant."""
         if rows:
             self.frames += 1
             batch = Batch(self.source, self.target, rows, [0] * len(rows), [0] * len(rows))
@@ -269,7 +277,7 @@ class _Run:
             self.settle()
 
     def tick(self) -> None:
-        """Let the tick interval pass, if there is one, and call `tick`."""
+        """Let the tick interval pass, if there is one, then call `tick`."""
         bolt = self.worker.bolts[0]
         interval = tick_interval(bolt)
         if interval:
@@ -279,19 +287,19 @@ class _Run:
         self.settle()
 
     def let_pass(self, seconds: float) -> None:
-        """Let time pass, and everything happen that is due by then."""
+        """Advance time by `seconds`, and run everything that is due by then."""
         until = self.clock.now() + seconds
         while self.jump(until):
             pass
 
     def ended(self) -> bool:
-        """Whether the bolt has nothing more to do at this moment or later."""
+        """Settle; return whether the bolt has nothing more to do."""
         self.settle()
         return self.worker.ended
 
     def jump(self, until: float) -> bool:
-        """Settle, then move to the next moment at which something is due; False when there is none before `until`, which
-        is moved to unless it is infinite."""
+        """Settle, then move to the next moment at which something is due; return False if there is none before `until`, and
+        move there unless it is infinite."""
         self.settle()
         now = self.clock.now()
         due = self.worker.next_time()
@@ -305,7 +313,7 @@ class _Run:
         return moment < until
 
     def settle(self) -> None:
-        """Let everything happen that can happen at this moment."""
+        """Run everything that can run at this instant."""
         worker = self.worker
         busy = True
         while busy:
@@ -317,6 +325,6 @@ class _Run:
                 raise TimeoutError(self.text(f"within {TIMEOUT:g} s of real time"))
 
     def text(self, when: str) -> str:
-        """Why the bolt is not done."""
+        """Return why the bolt is not done."""
         head = f"the bolt is not done {when}, after {self.clock.now():g} s of simulated time:"
         return stuck_text(head, blockers([self.worker]), self.worker.errors[BOLT].kept)

@@ -1,7 +1,7 @@
-"""LocalCluster: the user's handle on a cluster on this machine, inside one process or with worker processes.
+"""LocalCluster: a cluster on this machine, inside one process or with worker processes.
 
-Nimbus, supervisors and workers are the objects that a distributed cluster runs; only the store differs, and inside one
-process the transport too.
+Nimbus, supervisors and workers are those of a distributed cluster; only the store differs, and inside one process the
+supervisors' process host and the transport.
 Must not know: how tasks run.
 """
 
@@ -18,20 +18,21 @@ from typing import TYPE_CHECKING, Any, cast
 
 from local_cluster.driver import RealTimeDriver, SimulatedDriver
 from local_cluster.engine import Engine
-from local_cluster.virtual_host import VirtualHost
-from squall.distributions import check_ours
-from squall.inside import is_worker
+from local_cluster.virtual_host import VirtualHost, WorkerSettings
+from squall.daemon.inside import is_worker
+from squall.packages.distributions import check_ours
 from squall.settings import Overrides, merged
 from squall.status import TopologyStatus
-from squall.transport.loopback import Loopback
+from squall.transport.carriers.loopback import Loopback
 from topology_api import InvalidConfig, NoSuchTopology, SquallError, Topology, TopologyFailed
 from topology_api.options import OPTIONS
-from worker.plan import WorkerPlan
-from worker.runners import AsyncThread, InlineRunner, ThreadRunner
-from worker.worker import Worker
+from worker.loop.plan import WorkerPlan
+from worker.loop.worker import Worker
+from worker.tasks.runners import AsyncThread, InlineRunner, ThreadRunner
+from worker.tasks.scratch import ScratchOnDisk
 
 if TYPE_CHECKING:
-    from local_cluster.process_host import ProcessEngine, WorkerView
+    from local_cluster.process_engine import ProcessEngine, WorkerView
 
 _log = logging.getLogger(__name__)
 
@@ -40,7 +41,7 @@ CALLS_AN_INSTANT = 1000
 
 
 def longest_silence(site: Mapping[str, object], environment: Mapping[str, object]) -> float:
-    """The seconds after which a silent supervisor is gone, as the site has them; InvalidConfig when they are none."""
+    """Return the site's `nimbus.supervisor.timeout.secs`; InvalidConfig for a bad value."""
     option = OPTIONS["nimbus.supervisor.timeout.secs"]
     value = {option.name: option.default, **site, **environment}[option.name]
     problem = option.problem(value)
@@ -88,24 +89,18 @@ class LocalCluster:
         )
         self._engine: Engine | ProcessEngine
         if processes:
-            from local_cluster.process_host import ProcessEngine
+            from local_cluster.process_engine import ProcessEngine
 
             self._engine = ProcessEngine(self._driver.clock, supervisors, slots, silence)
             atexit.register(self.shutdown)
         else:
             if seed is None:
                 seed = 0 if simulated_time else int.from_bytes(os.urandom(8), "big")
-            self._engine = Engine(
-                self._driver.clock,
-                self._make_worker,
-                self._name_directory,
-                supervisors,
-                slots,
-                seed,
-                encode,
-                observers,
-                CALLS_AN_INSTANT if simulated_time else None,
+            instant = CALLS_AN_INSTANT if simulated_time else None
+            workers = WorkerSettings(
+                self._name_directory, seed, encode, observers, instant, self._make_worker
             )
+            self._engine = Engine(self._driver.clock, workers, supervisors, slots)
         self._driver.start(self._engine)
 
     # Topologies.
@@ -136,8 +131,7 @@ class LocalCluster:
         self._driver.call(lambda: self._engine.nimbus.kill(name, wait_secs))
 
     def fail(self, name: str, error: str) -> None:
-        """End a topology as FAILED of this error, as one that crashes ends: for who watches it and sees that it comes to
-        nothing."""
+        """Mark a topology FAILED with this error, exactly as a crash would: for a watcher that sees it make no progress."""
         self._driver.call(lambda: self._engine.nimbus.fail(name, error))
 
     def activate(self, name: str) -> None:
@@ -145,18 +139,18 @@ class LocalCluster:
         self._driver.call(lambda: self._engine.nimbus.activate(name))
 
     def deactivate(self, name: str) -> None:
-        """Have a topology's spouts pause; what is in flight is worked off."""
+        """Pause a topology's spouts; tuples in flight are still processed."""
         self._driver.call(lambda: self._engine.nimbus.deactivate(name))
 
     def rebalance(
         self, name: str, workers: int | None = None, parallelism: Mapping[str, int] | None = None
     ) -> None:
-        """Spread a topology's tasks anew, over `workers` workers, once it has drained."""
+        """Redistribute a topology's tasks over `workers` workers once it has drained."""
         self._driver.call(lambda: self._engine.nimbus.rebalance(name, workers, parallelism))
 
     def topologies(self) -> list[str]:
         """The names of all topologies, the oldest first."""
-        return [record.name for record in self._engine.registry.topologies()]
+        return [record.name for record in self._engine.registry.all_topologies()]
 
     def status(self, name: str) -> TopologyStatus:
         """State and counters of a topology; NoSuchTopology for an unknown name."""
@@ -170,21 +164,21 @@ class LocalCluster:
 
     @property
     def broken(self) -> BaseException | None:
-        """What the cluster itself has died of, which is an error of Squall's; None while it is well."""
+        """The internal error that ended the cluster itself; None while it works."""
         return self._driver.broken
 
     def wait(self, name: str, timeout: float | None = None) -> None:
         """Wait until a topology is completed: `timeout` real seconds at most, then TimeoutError. TopologyFailed when it failed
         or was killed. In simulated time nothing moves while you wait: `advance` first."""
         self._driver.check_outside("wait()")
-        if self._engine.registry.topology(name) is None:
+        if self._engine.registry.topologies.get(name) is None:
             self.last_status(name)  # NoSuchTopology, unless it is among the latest that are gone
         over = (
             self._driver.wait_for(lambda: self._over(name), timeout)
             if isinstance(self._driver, RealTimeDriver)
             else self._over(name)
         )
-        record = self._engine.registry.topology(name)
+        record = self._engine.registry.topologies.get(name)
         if record is None:
             raise TopologyFailed(name, "it was killed before it was completed")
         if record.state == "FAILED":
@@ -207,12 +201,12 @@ class LocalCluster:
             raise SquallError(
                 "workers of this cluster are no processes: LocalCluster(processes=True) has such"
             )
-        if engine.registry.topology(name) is None:
+        if engine.registry.topologies.get(name) is None:
             raise NoSuchTopology(name)
         return self._driver.call(lambda: engine.workers(name))
 
     def advance(self, seconds: float) -> None:
-        """Let simulated time pass, and everything happen that is due by then."""
+        """Advance simulated time by `seconds`, and run everything that is due by then."""
         if isinstance(self._driver, RealTimeDriver):
             raise SquallError(
                 "time moves by itself here: only LocalCluster(simulated_time=True) can advance()"
@@ -222,7 +216,7 @@ class LocalCluster:
         self._driver.advance(seconds)
 
     def hurry(self, seconds: float) -> None:
-        """When it is shut down, give worker processes no more than so many seconds for `close` and `cleanup`."""
+        """At shutdown, give worker processes at most `seconds` for `close` and `cleanup`."""
         if not isinstance(self._engine, Engine):
             self._engine.patience = seconds
 
@@ -262,8 +256,8 @@ class LocalCluster:
     def _complete(
         self, topology: Topology, conf: Mapping[str, object] | None, check: Callable[[], object]
     ) -> bool:
-        """Submit a topology and let it run to its end on simulated time, jumping over waits; False when it has not ended
-        and nothing is due any more. `check` is called between rounds, and may raise."""
+        """Submit a topology and run it to its end on simulated time, skipping waits; return False if it has not ended and
+        nothing is due any more. `check` is called between rounds, and may raise."""
         driver = self._driver
         assert isinstance(driver, SimulatedDriver), "only simulated time can be jumped over"
         driver.between_rounds = check
@@ -274,8 +268,8 @@ class LocalCluster:
             driver.between_rounds = None
 
     def _over(self, name: str) -> bool:
-        """Whether there is nothing to wait for: it was killed, or it has ended and so have its workers, cleanup included."""
-        record = self._engine.registry.topology(name)
+        """Whether the topology was killed, or has ended with its workers, cleanup included."""
+        record = self._engine.registry.topologies.get(name)
         if record is None or record.state == "KILLED":
             return True
         return record.state in ("COMPLETED", "FAILED") and not self._engine.statuses.living(record)
@@ -297,17 +291,26 @@ class LocalCluster:
         driver = self._driver
         name = f"{plan.topology.name}-{plan.worker}"
         if driver.simulated:
-            from worker.simulated_async import SimulatedAsync
+            from worker.tasks.simulated_async import SimulatedAsync
 
             runner: Any = InlineRunner()
             calls: Any = SimulatedAsync(driver.clock.now)
         else:
             runner = ThreadRunner(name, driver.wake)
             calls = AsyncThread(name)
-        return Worker(plan, driver.clock, loopback.send, runner, calls, driver.wake, inline=driver.simulated)
+        return Worker(
+            plan,
+            driver.clock,
+            loopback.send,
+            runner,
+            calls,
+            driver.wake,
+            ScratchOnDisk(),
+            inline=driver.simulated,
+        )
 
     def _name_directory(self) -> str:
-        """Where the tasks have their scratch directories; made when a task asks for the first of them (see `worker.build`)."""
+        """Return the folder of the tasks' scratch directories, which the first task to need one makes."""
         if self._directory is None:
             self._directory = os.path.join(tempfile.gettempdir(), f"squall-local-{os.urandom(8).hex()}")
         return self._directory

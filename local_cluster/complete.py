@@ -1,6 +1,6 @@
-"""complete_topology: a whole topology run to its end in a test, on simulated time, with a record of what it did.
+"""complete_topology: runs a topology to completion in a test, on simulated time, and records what it did.
 
-It is a `LocalCluster(simulated_time=True)` that jumps from one moment at which something is due to the next.
+Uses a `LocalCluster(simulated_time=True)` that jumps from one moment at which something is due to the next.
 Must not know: how tasks run.
 """
 
@@ -14,7 +14,7 @@ from local_cluster.blockers import blockers, stuck_text
 from local_cluster.cluster import LocalCluster
 from local_cluster.recording import Recording, Row
 from local_cluster.scripted import with_sources
-from squall.error_reports import ErrorReport
+from squall.reports.error_reports import ErrorReport
 from squall.status import TopologyStatus
 from topology_api import Failure, InvalidConfig, SquallError, Topology
 from topology_api.values import MAX_SECONDS, number_problem
@@ -22,7 +22,7 @@ from topology_api.wording import typed
 
 
 class Completed:
-    """What a topology did from its start to its completion.
+    """What a topology did from start to completion.
 
     status: its final `TopologyStatus`: state COMPLETED and the totals of all components.
     """
@@ -116,8 +116,7 @@ def complete_topology(
 
 
 def _text(cluster: LocalCluster, name: str, when: str) -> str:
-    """Why the topology is not completed."""
-    hosted = cluster._host.hosted.get(name)
+    """Return why the topology is not completed."""
     status = cluster.status(name)
     head = f"topology {name!r} is not completed {when}, after {status.uptime:g} s of simulated time:"
-    return stuck_text(head, blockers(hosted.workers.values()) if hosted else [], status.errors)
+    return stuck_text(head, blockers(cluster._host.workers(name)), status.errors)

@@ -1,6 +1,6 @@
-"""What makes an engine run: a thread in real time, or calls of `advance` in simulated time.
+"""Drivers of an engine: a thread in real time, or calls of `advance` in simulated time.
 
-Both run commands between two rounds, so that the engine is only ever touched by one thread at a time.
+Both run commands between two rounds, so that only one thread at a time uses the engine.
 Must not know: topologies, what commands do.
 """
 
@@ -11,15 +11,15 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from squall.clock import ManualClock
-from squall.rounds import Driver, Rounds
+from squall.daemon.command_loop import Driver, Rounds
 from topology_api import SquallError
 
 T = TypeVar("T")
 
-#: Seconds that worker processes have to end when they are told to stop, before they are killed.
+#: Seconds from the order to stop until worker processes are killed.
 STOP_SECS = 5.0
-#: In simulated time: rounds at one instant after which a millisecond passes, so that a topology that never rests cannot
-#: hold the clock for ever.
+#: In simulated time: rounds at one instant after which a millisecond passes, so that a topology that is never idle cannot
+#: stop the clock.
 ROUNDS_AN_INSTANT = 20_000
 
 
@@ -30,13 +30,13 @@ class RealTimeDriver(Driver):
         super().__init__("the local cluster", "squall-local-cluster", slow="a user's call")
 
     def check_outside(self, what: str) -> None:
-        """SquallError when a component calls what would wait for that very call of the component's to end."""
+        """Raise SquallError if a component calls what would wait for its own call to end."""
         if threading.current_thread() is self.thread:
             raise SquallError(called_inside(what))
 
 
 def called_inside(what: str) -> str:
-    """What a component is told that calls what only a cluster's owner can call."""
+    """Return the error text for a component that calls what only the cluster's owner may call."""
     return f"{what} cannot be called by a component: it would wait for this call to end; kill(name) may be called"
 
 
@@ -50,25 +50,25 @@ class SimulatedDriver:
         self.engine: Rounds | None = None
         self.stopped = False
         self.broken: BaseException | None = None
-        #: A round is under way: whoever calls now is a component.
+        #: A round is under way: calls now come from a component.
         self.in_round = False
-        #: Called before each round; what it raises comes out of the call that is under way.
+        #: Called before each round; its exceptions propagate to the current call.
         self.between_rounds: Callable[[], object] | None = None
 
     def start(self, engine: Rounds) -> None:
-        """Begin."""
+        """Use this engine from now on."""
         self.engine = engine
 
     def wake(self) -> None:
-        """Nothing to wake: the next call looks at everything."""
+        """Do nothing: the next call runs everything."""
 
     def check_outside(self, what: str) -> None:
-        """SquallError when a component calls what only the owner of the cluster can call."""
+        """Raise SquallError if a component calls what only the cluster's owner may call."""
         if self.in_round:
             raise SquallError(called_inside(what))
 
     def call(self, command: Callable[[], T]) -> T:
-        """Run a command, and everything that follows from it at this instant."""
+        """Run a command, and all that follows from it at this instant."""
         if self.stopped:
             raise SquallError("the local cluster has been shut down")
         result = command()
@@ -77,7 +77,7 @@ class SimulatedDriver:
         return result
 
     def settle(self) -> int:
-        """Run rounds until nothing more happens at this instant; the number of rounds."""
+        """Run rounds until nothing more happens at this instant; return their number."""
         assert self.engine is not None
         for number in range(ROUNDS_AN_INSTANT):
             if self.between_rounds is not None:
@@ -91,20 +91,20 @@ class SimulatedDriver:
         return ROUNDS_AN_INSTANT
 
     def advance(self, seconds: float) -> None:
-        """Move time on by so many seconds, stopping wherever something is due."""
+        """Advance time by `seconds`, stopping whenever something is due."""
         self.check_outside("advance()")
         until = self.clock.now() + seconds
         while self.step(until):
             pass
 
     def step(self, until: float) -> bool:
-        """Settle this instant, then move to the next one at which something is due; False when that is `until`."""
+        """Settle this instant, then move to the next one at which something is due; return False at `until`."""
         rounds = self.settle()
         return self.move_on(until, restless=rounds >= ROUNDS_AN_INSTANT)
 
     def move_on(self, until: float, restless: bool) -> bool:
-        """Move to the next moment at which something is due, at most to `until`; False when time stands there already, or
-        when nothing is due and `until` is infinite. `restless`: this instant never came to rest."""
+        """Move to the next moment at which something is due, at most to `until`; return False if time is there already, or
+        nothing is due and `until` is infinite. `restless`: this instant never settled."""
         now = self.clock.now()
         if now >= until:
             return False
@@ -121,8 +121,8 @@ class SimulatedDriver:
         return True
 
     def run_until(self, over: Callable[[], bool]) -> bool:
-        """Jump from one moment at which something is due to the next until something is over; whether it is. False: nothing
-        is due any more, so it never will be."""
+        """Jump from one due moment to the next until `over` returns True; return False if nothing is due any more, so that it
+        never will."""
         while True:
             restless = self.settle() >= ROUNDS_AN_INSTANT
             if over():
@@ -131,7 +131,7 @@ class SimulatedDriver:
                 return False
 
     def stop(self, last: Callable[[], None]) -> None:
-        """End."""
+        """Stop, and run `last`, once."""
         if not self.stopped:
             self.stopped = True
             last()

@@ -1,60 +1,67 @@
-"""The engine of a local cluster: Nimbus, the supervisors and all virtual workers, run in turn by whoever drives it.
+"""The engine of a local cluster in one process: a driver runs Nimbus, the supervisors and all virtual workers in turn.
 
-`round` does what can be done now, `next_time` says when there will be more. A driver with a thread (`driver.py`) makes it
-run in real time, a driver that moves a manual clock makes it a simulation; the engine cannot tell.
+`round` does what can be done now, `next_time` says when there will be more. A driver with a thread (`driver.py`) runs it in
+real time, a driver that moves a manual clock simulates time; the engine cannot tell the difference.
 Must not know: threads, real time, the user's calls.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
 
 from local_cluster.stamps import new_stamp
-from local_cluster.virtual_host import MakeWorker, VirtualHost, WorkerSettings
-from nimbus.counting import Statuses
-from nimbus.master import Nimbus
+from local_cluster.virtual_host import VirtualHost, WorkerSettings
+from nimbus.counters.counting import Statuses
+from nimbus.leader.master import Nimbus
 from squall.clock import Clock
 from squall.cluster.memory import InMemoryStore
+from squall.cluster.records import SupervisorRecord
 from squall.cluster.registry import Registry
-from worker.worker import Worker
+from supervisor.agent import LoopPace, Supervisor, WorkerTerms
+from worker.loop.worker import Worker
 
-#: Rounds of busy workers between two looks at the control plane.
+#: Rounds of busy workers between two turns of the control plane.
 ROUNDS_BETWEEN_SYNCS = 64
+#: Calls of every supervisor within one round, while one leads to another.
+MOST_SYNCS = 8
+#: Supervisors here look when they are called, and are never silent: nothing is due because time has passed.
+_PACE = LoopPace(soon=0.0, at_rest=math.inf, heartbeat=math.inf, reread=math.inf, repeat=0.0)
 
 
 class Engine:
-    """One local cluster without time of its own."""
+    """A local cluster without a thread or a clock of its own."""
 
-    def __init__(
-        self,
-        clock: Clock,
-        make_worker: MakeWorker,
-        directory: Callable[[], str],
-        supervisors: int,
-        slots: int,
-        seed: int,
-        encoded: bool,
-        observers: tuple[object, ...],
-        calls_an_instant: int | None,
-    ) -> None:
+    def __init__(self, clock: Clock, settings: WorkerSettings, supervisors: int, slots: int) -> None:
         self.clock = clock
         self.store = InMemoryStore()
         self.registry = Registry(self.store)
         self.nimbus = Nimbus(self.store, clock, stamp=new_stamp)
         self.statuses = Statuses(self.store, self.nimbus.counters, clock.now)
-        settings = WorkerSettings(clock, directory, seed, encoded, observers, calls_an_instant, make_worker)
-        self.host = VirtualHost(self.registry, self.nimbus, settings, supervisors, slots)
+        self.host = VirtualHost(self.store, settings, self.nimbus.counters.count)
+        self.supervisors = [
+            Supervisor(
+                SupervisorRecord(name, name, slots),
+                Registry(self.store),
+                self.nimbus,
+                self.host,
+                clock,
+                WorkerTerms(lease_secs=math.inf, pace=_PACE),
+            )
+            for name in sorted(f"local-{number}" for number in range(1, supervisors + 1))
+        ]
+        for supervisor in self.supervisors:
+            supervisor.register()
         self.changed = True
         self.store.watch("/", self.note_change)
         self.rounds = 0
         self.last_look = clock.now()
 
     def note_change(self, path: str) -> None:
-        """Something was written to the store."""
+        """Note that something was written to the store."""
         self.changed = True
 
     def round(self) -> bool:
-        """One step of every worker; the control plane when something changed or the workers rest. Whether anything was done."""
+        """Step every worker, and the control plane when something changed or all are idle; return whether any did something."""
         busy = False
         workers = self.host.workers()
         patience = min((worker.timers.report_every for worker in workers), default=float("inf"))
@@ -77,27 +84,33 @@ class Engine:
         return busy
 
     def sync(self) -> bool:
-        """Let Nimbus do what is due and the host follow; whether that changed anything."""
+        """Let Nimbus do what is due and the supervisors follow; return whether that changed anything."""
         changed, self.changed = self.changed, False
-        due = self.nimbus.due
-        if changed or (due is not None and self.clock.now() >= due):
+        now, due = self.clock.now(), self.nimbus.due
+        if changed or (due is not None and now >= due):
             self.nimbus.tick()
-            self.host.sync()
-        else:  # an idle topology looks here a hundred times a second: only its workers can have news
-            self.host.sync_if_reported()
-        return self.changed
+        busy = self.changed
+        for _ in range(MOST_SYNCS):
+            self.changed = self.host.changed = False
+            for supervisor in self.supervisors:
+                supervisor.sync(now)
+            if not (self.changed or self.host.changed):
+                break
+            busy = True
+        self.host.settle()
+        return busy
 
     def report_after_stall(self, workers: list[Worker], patience: float) -> None:
-        """A user's call has held up everything for `patience` seconds or more, perhaps in the step of the worker before: all
-        workers first say what merely waited, before any of them lets a tree expire."""
+        """Send keep-alives if a user's call, perhaps in another worker, blocked everything for `patience` seconds or more: each
+        worker first names the trees that merely waited, before any lets one expire."""
         now = self.clock.now()
         last, self.last_look = self.last_look, now
         if now - last >= patience:
             for worker in workers:
-                worker.report_held(now)
+                worker.send_keep_alives(now)
 
     def count(self, name: str) -> None:
-        """Let Nimbus know what the workers of a topology have counted so far; from any thread."""
+        """Pass the counters of a topology's workers to Nimbus; from any thread."""
         self.host.count_all(name)
 
     def stop(self) -> None:
@@ -105,7 +118,7 @@ class Engine:
         self.host.stop()
 
     def next_time(self) -> float | None:
-        """When a round is due though nothing comes in."""
+        """Return when a round is due though nothing arrives."""
         times = [worker.next_time() for worker in self.host.workers()]
         times.append(self.nimbus.due)
         return min((time for time in times if time is not None), default=None)

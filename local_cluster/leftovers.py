@@ -1,9 +1,8 @@
-"""Directories of clusters whose process died without a word: who owns a directory, and the removal of those without an owner.
+"""Removes the directories of clusters whose process died without cleaning up.
 
-The owner is noted in the directory: its pid and the moment it began, and where that pid means something (this boot of this
-machine, this namespace of pids), because a folder for temporary files may be shared. Nothing is removed that has no such
-note, that another user owns, or in which a worker still runs.
-Must not know: what a cluster keeps in its directory, but for where its workers' are.
+A directory names its owner: pid, start time, and where that pid is valid (boot id and pid namespace), because a folder for
+temporary files may be shared. A directory is kept if it names no owner, belongs to another user, or has a running worker.
+Must not know: what a cluster keeps in its directory, except where its workers' directories are.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import stat
 from pathlib import Path
 from typing import Final
 
-from squall.process_stat import stat_of
+from squall.daemon.process_stat import stat_of
 from supervisor.directories import Directories, read_started
 
 PREFIX: Final = "squall-local-"
@@ -24,7 +23,7 @@ OWNER: Final = "owner.json"
 
 
 def note_owner(directory: Path) -> None:
-    """Note that this process owns the directory; without a note it is never swept."""
+    """Record this process as the owner of the directory; without an owner it is never swept."""
     with contextlib.suppress(OSError):
         began = stat_of(os.getpid())
         if began is not None:
@@ -33,7 +32,7 @@ def note_owner(directory: Path) -> None:
 
 
 def sweep(folder: Path) -> None:
-    """Remove what dead clusters of this user have left in a folder; what cannot be removed stays."""
+    """Remove what dead clusters of this user have left in a folder, as far as possible."""
     try:
         left = [path for path in folder.iterdir() if path.name.startswith(PREFIX)]
     except OSError:
@@ -42,7 +41,13 @@ def sweep(folder: Path) -> None:
         try:
             if _is_ours(path) and _owner_is_gone(path) and not _has_workers(path):
                 _remove(path)
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):  # another sweeps it, or wrote it
+        except (
+            OSError,
+            ValueError,
+            KeyError,
+            TypeError,
+            RecursionError,
+        ):  # another process sweeps it, or wrote it
             continue
 
 
@@ -52,7 +57,7 @@ def _is_ours(path: Path) -> bool:
 
 
 def _owner_is_gone(path: Path) -> bool:
-    """Whether the note says that a process had it which is no more; OSError and others without a note that can be read."""
+    """Whether the recorded owner is dead. Raises OSError and others without a readable record."""
     if not stat.S_ISREG(os.lstat(path / OWNER).st_mode):
         return False
     note = json.loads((path / OWNER).read_text())
@@ -64,7 +69,7 @@ def _owner_is_gone(path: Path) -> bool:
 
 
 def _has_workers(path: Path) -> bool:
-    """Whether a worker runs in it: some seconds longer than the owner."""
+    """Whether a worker still runs in it: workers outlive the owner by some seconds."""
     for supervisor in path.iterdir():
         for directory in Directories(supervisor).workers():
             worker = read_started(directory)
@@ -76,7 +81,7 @@ def _has_workers(path: Path) -> bool:
 
 
 def _remove(path: Path) -> None:
-    """Remove it, the note last: should this process die meanwhile, the next one goes on."""
+    """Remove it, the owner's record last: if this process dies meanwhile, the next one continues."""
     for entry in list(path.iterdir()):
         if entry.is_dir() and not entry.is_symlink():
             shutil.rmtree(entry)
@@ -84,6 +89,6 @@ def _remove(path: Path) -> None:
 
 
 def _place() -> str:
-    """Where a pid means what it means here."""
+    """Return where this process's pids are valid: boot id and pid namespace."""
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     return f"{boot} {os.readlink('/proc/self/ns/pid')}"

@@ -1,9 +1,9 @@
-"""The check that nobody changes the values of a tuple: not the component that emitted them, not one that got them.
+"""Checks that no component changes the values of a tuple, neither one that it emitted nor one that it received.
 
-A value is shared by all tasks that get it, by the bolts that keep it and by replays; between processes it is not. So a
-change works in a test and does something else on a cluster. Each value that could be changed is pickled when it is
-emitted, before it is executed and after; pickles that differ are a `MutatedValue`. Values that cannot be pickled, or
-pickle differently each time, are not checked. What `functools.cached_property` keeps in an object is no change.
+In one process a value is shared by all tasks that receive it, by bolts that keep it and by replays; between processes it is
+copied. So code that changes one behaves differently in a test and on a cluster. Each mutable value is pickled when it is
+emitted, and before and after it is executed; pickles that differ raise `MutatedValue`. Values that cannot be pickled, or
+pickle differently each time, are not checked. What `functools.cached_property` stores in an object does not count.
 Must not know: tasks, clusters.
 """
 
@@ -21,24 +21,24 @@ from typing import Any
 from uuid import UUID
 
 from topology_api import SquallError, Tuple
-from worker.emitter import short
+from worker.tasks.emitter import short
 
-#: Values of exactly these types cannot be changed.
+#: Values of exactly these types are immutable.
 PLAIN = frozenset(
     (bool, int, float, complex, str, bytes, type(None), date, time, datetime, timedelta, Decimal, UUID, range)
 )
-#: Values that a component touched lately and that are looked at again around each of its executions, so that a bolt which
-#: keeps a value and changes it later is found in the act.
+#: Values that a component used lately, which are checked around each of its executions, so that a bolt that keeps a value
+#: and changes it later is caught in that call.
 KEPT_IN_VIEW = 8
 #: Characters that an error shows of a value: enough to see the difference in what tests use.
 MOST_TEXT = 400
 
 
 class MutatedValue(SquallError, AssertionError):
-    """A component changed a value of a tuple. `component`: who did it; `field` of `stream` of `source`: which value;
-    `before`, `after`: what it was when it was emitted (a copy), and is now.
+    """A component changed a value of a tuple. `component`: the one that did; `field` of `stream` of `source`: which value;
+    `before`, `after`: the value when it was emitted (a copy), and now.
 
-    `others`: further components that had the value and may have done it instead; empty when it is certain.
+    `others`: components that had the value too and may have changed it instead; empty when it is certain.
     """
 
     def __init__(
@@ -68,12 +68,12 @@ class MutatedValue(SquallError, AssertionError):
             f" field {self.field!r} of {self.source!r}, stream {self.stream!r}\n"
             f"  was {short(self.before, MOST_TEXT)}\n"
             f"  is  {short(self.after, MOST_TEXT)}\n"
-            "the values of a tuple are shared by everybody who gets it: change a copy, or emit one"
+            "the values of a tuple are shared by all that receive it: change a copy, or emit one"
         )
 
 
-class Watched:
-    """One value that is watched: what it was, and who has had it. It is kept, so that its id() stays its own."""
+class WatchedValue:
+    """A watched value: what it was, and which components have had it. It is kept alive, so that its id() stays unique."""
 
     __slots__ = ("data", "field", "holders", "source", "stream", "value")
 
@@ -86,18 +86,18 @@ class Watched:
         self.holders = [source]
 
     def changed(self) -> bool:
-        """Whether the value is not what it was."""
+        """Whether the value has changed."""
         now = snapshot(self.value)
-        # One that pickles differently each time cannot be judged.
+        # A value that pickles differently each time cannot be checked.
         return now != self.data and now == snapshot(self.value)
 
     def held_by(self, component: str) -> None:
-        """From now on this component has the value too."""
+        """Record that this component has the value too."""
         if component not in self.holders:
             self.holders.append(component)
 
     def mutated_by(self, component: str, others: Sequence[str] = ()) -> MutatedValue:
-        """The error that says so."""
+        """Return the error for this change."""
         try:
             before = pickle.loads(self.data)
         except Exception as error:
@@ -106,29 +106,29 @@ class Watched:
 
 
 class MutationWatch:
-    """Watches the values of one run. It raises nothing in the middle of it: `found` is the first change that was seen."""
+    """Watches the values of one run. It never raises during the run: `found` is the first change."""
 
     def __init__(self) -> None:
-        self.watched: dict[int, Watched] = {}
-        self.in_view: dict[str, deque[Watched]] = {}
+        self.watched: dict[int, WatchedValue] = {}
+        self.in_view: dict[str, deque[WatchedValue]] = {}
         self.found: MutatedValue | None = None
 
     def emitted(self, component: str, stream: str, fields: Sequence[str], row: Sequence[Any]) -> None:
-        """A component emitted these values. One that it emitted before, and that has changed since, it has changed."""
+        """Watch emitted values. A component that emits a value again after a change is the one that changed it."""
         for field, value in zip(fields, row):
             watched = self.watched.get(id(value))
             if watched is None:
                 self.watch(value, component, component, stream, field)
                 continue
             if watched.changed():
-                self.note(
+                self.keep_first(
                     watched.mutated_by(component) if component in watched.holders else self.blame(watched)
                 )
             watched.held_by(component)
             self.view(component, watched)
 
     def executing(self, component: str, tup: Tuple) -> None:
-        """A component is about to execute a tuple: what has changed by now, it has not changed in this call."""
+        """Check values before a component executes a tuple: a change found now did not happen in this call."""
         for kept in self.in_view.get(component, ()):
             self.judge(kept)
         for field, value in zip(tup.fields, tup.values):
@@ -141,56 +141,56 @@ class MutationWatch:
                 self.view(component, watched)
 
     def executed(self, component: str, tup: Tuple) -> None:
-        """A component has executed a tuple: what has changed since it began, it has changed."""
+        """Check values after a component executed a tuple: a change since the call began is its own."""
         got = [self.watched.get(id(value)) for value in tup.values]
         for watched in (*got, *self.in_view.get(component, ())):
             if watched is not None and watched.changed():
-                self.note(watched.mutated_by(component))
+                self.keep_first(watched.mutated_by(component))
 
     def end(self) -> None:
-        """The run is over: look at everything once more."""
+        """Check everything once more at the end of the run."""
         for watched in self.watched.values():
             self.judge(watched)
 
     def raise_found(self) -> None:
-        """Raise the first change that was seen."""
+        """Raise the first change, if there was one."""
         if self.found is not None:
             raise self.found
 
     def watch(self, value: object, component: str, source: str, stream: str, field: str) -> None:
-        """Begin to watch a value, if it is one that could change."""
+        """Start watching a value, if it is mutable."""
         if is_plain(value):
             return
         data = snapshot(value)
         if data is not None:
-            watched = self.watched[id(value)] = Watched(value, data, source, stream, field)
+            watched = self.watched[id(value)] = WatchedValue(value, data, source, stream, field)
             watched.held_by(component)
             self.view(component, watched)
 
-    def view(self, component: str, watched: Watched) -> None:
-        """Keep a value in view that a component touches."""
+    def view(self, component: str, watched: WatchedValue) -> None:
+        """Check a value again around the next executions of a component that used it."""
         lately = self.in_view.setdefault(component, deque(maxlen=KEPT_IN_VIEW))
         if watched not in lately:
             lately.append(watched)
 
-    def judge(self, watched: Watched) -> None:
-        """A value that has changed between two looks: bolts are looked at around each call, so most likely it was the
-        component that emitted it."""
+    def judge(self, watched: WatchedValue) -> None:
+        """Blame a change outside of bolts' calls, around which values are checked, most likely on the component that emitted
+        the value."""
         if self.found is None and watched.changed():
-            self.note(self.blame(watched))
+            self.keep_first(self.blame(watched))
 
-    def blame(self, watched: Watched) -> MutatedValue:
-        """The error that names all who may have changed a value."""
+    def blame(self, watched: WatchedValue) -> MutatedValue:
+        """Return the error that names all components that may have changed a value."""
         return watched.mutated_by(watched.source, watched.holders[1:])
 
-    def note(self, mutation: MutatedValue) -> None:
+    def keep_first(self, mutation: MutatedValue) -> None:
         """Keep the first change."""
         if self.found is None:
             self.found = mutation
 
 
 def is_plain(value: object) -> bool:
-    """Whether a value cannot be changed."""
+    """Whether a value is immutable."""
     kind = type(value)
     if kind is tuple or kind is frozenset:
         return all(is_plain(part) for part in value)  # type: ignore[attr-defined]

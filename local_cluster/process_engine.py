@@ -1,9 +1,9 @@
 """A local cluster whose workers are processes: Nimbus and the supervisors in this process, over a store in its memory.
 
-`round` and `next_time` are what a driver needs of an engine (see `local_cluster.engine`, which runs workers in this
-process): the same Nimbus is driven with supervisors that start `python -m worker`. Everything that workers write lies in one
-directory, which goes with the cluster. When this process dies without a word, the workers end with their lease, and the
-directory goes when the next cluster begins.
+A driver calls `round` and `next_time`, as with `local_cluster.engine`, which runs workers in this process: Nimbus and the
+supervisors are the same, but the supervisors start `python -m worker`. All files of the workers are in one directory, which is
+removed with the cluster. If this process dies without cleaning up, the workers end with their lease, and the next cluster
+removes the directory.
 Must not know: the user's calls on the cluster, terminals, what workers do.
 """
 
@@ -19,39 +19,41 @@ from pathlib import Path
 from local_cluster.driver import STOP_SECS
 from local_cluster.leftovers import PREFIX, note_owner, sweep
 from local_cluster.stamps import new_stamp
-from nimbus.counting import Statuses
-from nimbus.keyring import KeyRing
-from nimbus.master import SUPERVISOR_TIMEOUT, Nimbus
+from nimbus.counters.counting import Statuses
+from nimbus.leader.master import SUPERVISOR_TIMEOUT, Nimbus
+from nimbus.security.keyring import KeyRing
 from squall.clock import Clock
 from squall.cluster.memory import InMemoryStore
+from squall.cluster.records import SupervisorRecord
 from squall.cluster.registry import Registry
-from squall.sealing import KeyPair
-from squall.transport.sockets import make_keys
-from supervisor.agent import Supervisor
-from supervisor.plan import Limits
+from squall.security.sealing import KeyPair
+from squall.transport.carriers.sockets import make_keys
+from supervisor.agent import Supervisor, WorkerTerms
+from supervisor.plan import Timeouts
+from supervisor.worker_processes import WorkerProcesses
 from topology_api import InvalidConfig, SquallError
 
 _log = logging.getLogger(__name__)
 
-#: What the one Nimbus is called, which keeps the keys of topologies for itself under this name.
+#: The id of the one Nimbus; it seals the keys of topologies for itself under this name.
 NIMBUS_ID = "local"
-#: Seconds that workers go on without this process; they must outlast a call that holds the interpreter's lock.
+#: Seconds for which workers go on without this process; longer than a call that holds the interpreter's lock.
 LEASE_SECS = 10.0
-#: Seconds by which a silent supervisor must be given up later than its workers' leases are over: they look at them once a
+#: Seconds from the end of its workers' leases until a silent supervisor may be given up: workers check their lease once a
 #: second, and two processes would have the same tasks meanwhile.
 MARGIN = 2.0
-#: Seconds between two looks at workers that are being stopped.
+#: Seconds between two checks of workers that are being stopped.
 PAUSE = 0.01
-#: Rounds without a rest, when each of them leads to another.
+#: Rounds without a pause, when each of them leads to another.
 ROUNDS = 8
-#: Seconds after which something is tried again that the disk or the system refused.
+#: Seconds before something is retried that the disk or the system refused.
 RETRY_SECS = 1.0
 
 
 @dataclass(frozen=True)
 class WorkerView:
-    """A worker process. `directory` holds its log (`worker.log`), and `output.log` with what was written past it; `opened`:
-    all its tasks were opened or prepared."""
+    """A worker process. `directory` holds its log (`worker.log`) and its stdout and stderr (`output.log`); `opened`: all its
+    tasks were opened or prepared."""
 
     worker: str
     pid: int
@@ -62,7 +64,7 @@ class WorkerView:
 
 
 class ProcessEngine:
-    """One local cluster with worker processes, without a thread of its own."""
+    """A local cluster with worker processes, without a thread of its own."""
 
     def __init__(
         self,
@@ -89,7 +91,7 @@ class ProcessEngine:
             stamp=new_stamp,
         )
         self.statuses = Statuses(self.store, self.nimbus.counters, clock.now)
-        #: Seconds that workers have at shutdown.
+        #: Seconds that workers have to stop at shutdown.
         self.patience = STOP_SECS
         self.changed = True
         self.rounds = 0
@@ -98,30 +100,29 @@ class ProcessEngine:
         note_owner(self.state)
         sweep(self.state.parent)
         self.supervisors = [
-            Supervisor(
-                f"local-{number}",
-                f"local-{number}",
-                slots,
-                Registry(self.store),
-                self.nimbus,
-                self.state / f"local-{number}",
-                clock,
-                lease_secs=LEASE_SECS,
-                limits=Limits(stop=STOP_SECS),
-                key_pair=KeyPair.make(),
-            )
-            for number in range(1, supervisors + 1)
+            self._supervisor(f"local-{number}", slots) for number in range(1, supervisors + 1)
         ]
         for supervisor in self.supervisors:
             supervisor.register()
         self.store.watch("/", self.note_change)
 
+    def _supervisor(self, name: str, slots: int) -> Supervisor:
+        registry, pair = Registry(self.store), KeyPair.make()
+        return Supervisor(
+            SupervisorRecord(name, name, slots, beats=True, public_key=pair.public),
+            registry,
+            self.nimbus,
+            WorkerProcesses(self.state / name, registry, name, key_pair=pair),
+            self.clock,
+            WorkerTerms(lease_secs=LEASE_SECS, timeouts=Timeouts(stop=STOP_SECS)),
+        )
+
     def note_change(self, path: str) -> None:
-        """Something was written to the store."""
+        """Note that something was written to the store."""
         self.changed = True
 
     def round(self) -> bool:
-        """Let Nimbus and the supervisors do what is due; whether that led to more."""
+        """Let Nimbus and the supervisors do what is due; return whether more is due at once."""
         now = self.clock.now()
         if now < self.due(now):
             self.rounds = 0
@@ -132,18 +133,18 @@ class ProcessEngine:
         for supervisor in self.supervisors:
             try:
                 supervisor.sync(now)
-            except OSError as error:  # the workers go on, and so will this
+            except OSError as error:  # the workers go on; this is retried
                 self.retry_at = now + RETRY_SECS
-                _log.warning("%s cannot look after its workers at the moment: %s", supervisor.id, error)
+                _log.warning("%s cannot supervise its workers at the moment: %s", supervisor.id, error)
         self.rounds += 1
         return self.changed and self.rounds % ROUNDS != 0
 
     def next_time(self) -> float | None:
-        """When a round is due."""
+        """Return when a round is due."""
         return self.due(self.clock.now())
 
     def due(self, now: float) -> float:
-        """When a round is due, asked at this moment."""
+        """Return when a round is due."""
         if self.retry_at is not None:
             return self.retry_at
         if self.changed:
@@ -153,14 +154,14 @@ class ProcessEngine:
         return min(times)
 
     def count(self, name: str) -> None:
-        """Counters come from the workers by themselves."""
+        """Do nothing: worker processes send their counters by themselves."""
 
     def workers(self, name: str) -> list[WorkerView]:
-        """The processes that run for a topology."""
-        record = self.registry.topology(name)
-        assignment = None if record is None else self.registry.assignment(record.id)
+        """Return the processes that run for a topology."""
+        record = self.registry.topologies.get(name)
+        assignment = None if record is None else self.registry.assignments.get(record.id)
         placements = () if assignment is None else assignment.placements
-        tasks = {(place.worker, place.incarnation[0]): place.tasks for place in placements}
+        tasks = {(place.worker, place.incarnation.version): place.tasks for place in placements}
         reports = {} if record is None else self.registry.reports(record.id)
         opened = {(worker, report.incarnation) for worker, report in reports.items() if report.opened}
         return [
@@ -168,7 +169,7 @@ class ProcessEngine:
                 hosted.worker,
                 hosted.pid,
                 hosted.incarnation,
-                tasks.get((hosted.worker, hosted.incarnation[0]), ()),
+                tasks.get((hosted.worker, hosted.incarnation.version), ()),
                 hosted.directory,
                 (hosted.worker, hosted.incarnation) in opened,
             )
@@ -178,7 +179,7 @@ class ProcessEngine:
         ]
 
     def stop(self) -> None:
-        """End all workers: they are told to stop, and killed when that takes too long."""
+        """Order all workers to stop, and kill those that take too long."""
         began = self.clock.now()
         open_still = list(self.supervisors)
         while open_still and self.clock.now() < began + self.patience:  # which may be shortened meanwhile
@@ -191,7 +192,7 @@ class ProcessEngine:
             raise SquallError(f"workers of {', '.join(left)} do not end though they were killed")
 
     def close(self, supervisor: Supervisor) -> bool:
-        """One look at a supervisor's workers, which are being stopped; whether all have ended."""
+        """Let a supervisor stop its workers; return whether all have ended."""
         try:
             return supervisor.close(self.clock.now())
         except OSError as error:

@@ -1,7 +1,7 @@
-"""What a run did, written down as it happens: every emission, every verdict, and whether values were changed.
+"""Records a run as it happens: every emission, every verdict, and whether values were changed.
 
-An observer of a local cluster (`worker.observers`): it asks for one recorder a task, and all write into one `Recording`.
-Must not know: how the run is driven, what is asked of it afterwards.
+An observer of a local cluster (`worker.tasks.hooks`): each task gets its own recorder, and all write to one `Recording`.
+Must not know: how the run is driven, what is read from the record.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class Recording:
         self.mutations = MutationWatch()
 
     def for_task(self, context: Context) -> TaskRecorder:
-        """The recorder of one task (called when the task is made)."""
+        """Return the recorder of one task; called when the task is made."""
         return TaskRecorder(self, context.component)
 
     def emitted(self, component: str, stream: str) -> list[Row]:
-        """The values that a component emitted on a stream; SquallError for names that there are not."""
+        """Return the values that a component emitted on a stream; SquallError for unknown names."""
         spec = self._known(component, tuple(self.specs))
         own = [name for name in spec.outputs if not name.startswith("__")]
         if stream not in own:
@@ -47,7 +47,7 @@ class Recording:
         return list(self.rows[component, stream])
 
     def verdicts(self, spout: str) -> tuple[list[Any], list[tuple[Any, Failure]]]:
-        """What was acked and what failed at a spout; SquallError for anything that is no spout."""
+        """Return what was acked and what failed at a spout; SquallError for anything but a spout."""
         spec = self._known(spout, tuple(self.acked))
         return list(self.acked[spec.id]), list(self.failed[spec.id])
 
@@ -66,7 +66,7 @@ class Recording:
 
 
 class TaskRecorder(Hook):
-    """Writes down what one task does."""
+    """Records what one task does."""
 
     def __init__(self, recording: Recording, component: str) -> None:
         self.recording = recording

@@ -1,4 +1,4 @@
-"""Spouts whose emissions are data: `ScriptedSpout` with its `Pause`s, and the stand-in for a spout that a test replaces.
+"""Spouts with scripted emissions: `ScriptedSpout` with its `Pause`s, and `FixedSource`, which replaces a spout in a test.
 
 Both number what they emit by position and have the default replay policy. Of several tasks only the first (index 0) emits;
 the others finish at once, so that a script is played once whatever the parallelism.
@@ -23,7 +23,7 @@ Row = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Pause:
-    """In a script: so many seconds in which nothing is emitted (InvalidConfig if they are not a number of 0 or more)."""
+    """In a script: `seconds` without emissions (InvalidConfig unless it is a number of 0 or more)."""
 
     seconds: float
 
@@ -48,7 +48,7 @@ TICK = Tick()
 
 
 def row_problem(values: object, fields: Sequence[str]) -> str | None:
-    """What is wrong with `values` as the values of a tuple with these fields, or None."""
+    """Return what is wrong with `values` as the values of a tuple with these fields, or None."""
     if not isinstance(values, (tuple, list)):
         return f"is {typed(values)}: give a tuple of values; one value is written (value,)"
     if len(values) != len(fields):
@@ -57,7 +57,7 @@ def row_problem(values: object, fields: Sequence[str]) -> str | None:
 
 
 class ScriptedSpout(Spout):
-    """A spout whose script is data: value tuples, emitted one after the other, and `Pause(seconds)`.
+    """A spout that plays a script of value tuples and `Pause(seconds)`.
 
     The message id of a tuple is its position in the script, pauses counted. At the end of the script it finishes. Failed
     trees are replayed by the default policy; set `replay` on the instance or in a subclass for another one.
@@ -97,7 +97,7 @@ class ScriptedSpout(Spout):
 
 
 class FixedSource(Spout):
-    """Stands in for a spout: emits fixed values on its streams, their positions as message ids, and finishes."""
+    """Replaces a spout: emits fixed values on its streams, with their positions as message ids, and finishes."""
 
     def __init__(self, entries: Sequence[tuple[str, Row]]) -> None:
         self.entries = tuple(entries)
@@ -117,7 +117,7 @@ class FixedSource(Spout):
 
 
 def with_sources(topology: Topology, sources: Mapping[str, Any]) -> Topology:
-    """The topology with spouts replaced by fixed values: id -> value tuples for the stream `default` (or the spout's only
+    """Replace spouts of a topology by fixed values: id -> value tuples for the stream `default` (or the spout's only
     stream), or id -> {stream: value tuples}. Ids, streams, parallelism, configuration and task ids stay as they were.
 
     InvalidTopology with all problems; CannotPack for values that could not be shipped.
@@ -154,7 +154,7 @@ def _not_a_spout(name: object, spec: ComponentSpec | None, topology: Topology) -
 
 
 def _entries_of(spec: ComponentSpec, values: Any) -> tuple[list[tuple[str, Row]], list[str]]:
-    """What a stand-in emits, stream by stream, and what is wrong with it."""
+    """Return the entries of a `FixedSource`, stream by stream, and the problems with them."""
     streams = [stream for stream in spec.outputs if not stream.startswith("__")]
     if not isinstance(values, Mapping):
         if DEFAULT_STREAM not in streams and len(streams) != 1:

@@ -1,7 +1,7 @@
-"""What makes a topology's id one that no other submission has, on whatever machine: the end of the ids of local clusters.
+"""Makes topology ids of local clusters unique on all machines, by a stamp at their end.
 
-Each local cluster counts its submissions from 1, its clock may be simulated or begin with the machine, and many may start in
-one second; but what tasks keep outside, in files and tables, is kept by the id, and lasts.
+Each local cluster counts its submissions from 1, its clock may be simulated or start with the machine, and many clusters may
+start within a second; but tasks store data outside, in files and tables, by this id.
 Must not know: clusters.
 """
 
@@ -12,5 +12,5 @@ import time
 
 
 def new_stamp() -> str:
-    """The calendar's second and something random: "1700000000_5f3a9c01"; without a "-", which parts an id (`registry`)."""
+    """Return the Unix time and a random part: "1700000000_5f3a9c01"; without "-", which separates the parts of an id."""
     return f"{int(time.time())}_{secrets.token_hex(4)}"

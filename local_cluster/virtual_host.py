@@ -1,57 +1,59 @@
-"""A supervisor of virtual workers: what a supervisor daemon does with processes, inside one process.
+"""The process host of a local cluster in one process: workers in memory that take orders like worker processes.
 
-It reads Nimbus's assignments from the store, makes a `worker.Worker` for each placement of its own, has it do what the
-topology's state says (the table `WHAT_A_STATE_ASKS`), and reports back. It does not know whether time is real.
-Must not know: the user's calls on the cluster, terminals.
+Supervisors see a container for each worker (`supervisor.process_host`). Orders take effect at once, and heartbeats, never
+written to a file, say how the worker is at that moment. Between workers this host is the transport: it tells them which
+others came and went. It does not know whether time is real.
+Must not know: the user's calls on the cluster, the store's records, terminals.
 """
 
 from __future__ import annotations
 
-import itertools
+import os
 import shutil
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypedDict
 
-from nimbus.master import Nimbus
-from squall.clock import Clock
 from squall.cluster.blobs import get_bundle
-from squall.cluster.records import Assignment, Placement, SupervisorRecord, TopologyRecord, WorkerReport
-from squall.cluster.registry import Registry
-from squall.transport.exchange import GONE
-from squall.transport.loopback import Loopback
+from squall.cluster.counters import WorkerCounters
+from squall.cluster.records import TopologyRecord
+from squall.cluster.store import Store
+from squall.transport.carriers.loopback import Loopback
+from squall.transport.in_flight import GONE, SentBatch
 from squall.transport.streams import Streams
-from squall.worker_files import WHAT_A_STATE_ASKS
+from squall.values import Incarnation
+from squall.worker_files import Orders, WorkerHeartbeat
+from supervisor.artifacts import Provision, Ready
+from supervisor.exits import Exit
+from supervisor.plan import Key
+from supervisor.process_host import Recovered
 from topology_api import Topology
-from worker.peers import waiting_in
-from worker.plan import WorkerPlan
-from worker.snapshot import worker_counters
-from worker.worker import Worker
+from worker.loop.peers import waiting_in
+from worker.loop.plan import WorkerPlan
+from worker.loop.snapshot import worker_counters
+from worker.loop.worker import Worker
 
 MakeWorker = Callable[[WorkerPlan, Loopback], Worker]
+#: Takes what a worker has counted: (topology id, worker, incarnation, counters).
+Count = Callable[[str, str, Incarnation, WorkerCounters], object]
 
 
-@dataclass
-class Hosted:
-    """One topology, as far as its workers run here."""
+class VirtualFlags(TypedDict):
+    """What changes from one heartbeat to the next, as long as the orders stay."""
 
-    record: TopologyRecord
-    topology: Topology
-    loopback: Loopback
-    assignment: Assignment
-    workers: dict[str, Worker] = field(default_factory=dict)
-    #: The version of the assignment that placed a worker, and how often the worker was made anew since; the latest by name.
-    incarnations: dict[Worker, tuple[int, int]] = field(default_factory=dict)
-    latest: dict[str, tuple[int, int]] = field(default_factory=dict)
-    reported: dict[str, WorkerReport] = field(default_factory=dict)
-    finished: frozenset[int] = frozenset()
+    opened: bool
+    ended: bool
+    drained: bool
+    crash: str | None
+    finished: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class WorkerSettings:
     """What all virtual workers of a cluster share."""
 
-    clock: Clock
     directory: Callable[[], str]
     seed: int
     encoded: bool
@@ -60,241 +62,294 @@ class WorkerSettings:
     make: MakeWorker
 
 
+@dataclass
+class VirtualTopology:
+    """A topology with workers here."""
+
+    topology: Topology
+    loopback: Loopback
+    #: The containers whose workers run, by worker.
+    running: dict[str, VirtualContainer] = field(default_factory=dict)
+    #: Tuples that waited in stopped workers and are not executed.
+    left: list[SentBatch] = field(default_factory=list)
+
+
 class VirtualHost:
-    """All supervisors of a local cluster, and the virtual workers in their slots."""
+    """Implements `supervisor.process_host.ProcessHost` for all supervisors of a local cluster."""
 
-    def __init__(
-        self, registry: Registry, nimbus: Nimbus, settings: WorkerSettings, supervisors: int, slots: int
-    ) -> None:
-        self.registry = registry
-        self.nimbus = nimbus
+    def __init__(self, store: Store, settings: WorkerSettings, count: Count) -> None:
+        self.store = store
         self.settings = settings
-        self.hosted: dict[str, Hosted] = {}
-        self.supervisors = {f"local-{number}" for number in range(1, supervisors + 1)}
-        for name in sorted(self.supervisors):
-            registry.save_supervisor(SupervisorRecord(name, name, slots))
+        self.count = count
+        self.topologies: dict[str, VirtualTopology] = {}
+        #: A worker has started, stopped or got other orders since this was set to False.
+        self.changed = False
 
-    def workers(self) -> list[Worker]:
-        """All workers that are running."""
-        return [worker for hosted in self.hosted.values() for worker in hosted.workers.values()]
+    def workers(self, name: str | None = None) -> list[Worker]:
+        """The workers that run, or those of the topology with this name."""
+        return [
+            container.running
+            for topology in self.topologies.values()
+            if name is None or topology.topology.name == name
+            for container in topology.running.values()
+        ]
 
-    # From the store to the workers.
+    def containers(self) -> list[VirtualContainer]:
+        """The containers whose workers run."""
+        return [container for topology in self.topologies.values() for container in topology.running.values()]
 
-    def sync(self) -> None:
-        """Make the workers what the store says; report what they say."""
-        for _ in itertools.repeat(None, 8):  # a report may lead to a new state at once
-            records = {record.name: record for record in self.registry.topologies()}
-            for name, record in records.items():
-                self.follow(name, record)
-                self.report_never_started(name, record)
-            if not self.report():
-                break
-        for name in [name for name in self.hosted if name not in records]:
-            if not self.hosted[name].workers:
-                del self.hosted[name]
+    @property
+    def has_news(self) -> bool:
+        """Whether a worker is not as its last heartbeat said."""
+        return any(container.flags() != container.reported for container in self.containers())
 
-    def sync_if_reported(self) -> None:
-        """The store is as it was: nothing to follow, unless the workers have something new to report."""
-        if self.report():
-            self.sync()
-
-    def follow(self, name: str, record: TopologyRecord) -> None:
-        """One topology: start and stop its workers, and have them do what its state asks."""
-        assignment = self.registry.assignment(record.id)
-        hosted = self.hosted.get(name)
-        if hosted is None or hosted.record.id != record.id:
-            if assignment is None:
-                return
-            hosted = self.hosted[name] = self.host(record, assignment)
-            self.place(hosted)
-        else:
-            if hosted.record.state != record.state:
-                hosted.reported.clear()  # what was said for another state is said again
-            hosted.record = record
-            if assignment is None:
-                self.stop_workers(hosted)
-            elif assignment.version != hosted.assignment.version:
-                self.replace_workers(hosted, assignment)
-        asked = WHAT_A_STATE_ASKS[record.state]
-        for worker in list(hosted.workers.values()):
-            self.ask(hosted, worker, asked)
-
-    def report_never_started(self, name: str, record: TopologyRecord) -> None:
-        """Workers that were assigned and withdrawn again since the last look, by two orders in a row, never ran here: say that
-        they are gone, or the topology would wait for them for ever."""
-        hosted = self.hosted.get(name)
-        running = hosted.workers if hosted is not None and hosted.record.id == record.id else {}
-        leaving = self.registry.leaving(record.id)
-        for place in () if leaving is None else leaving.placements:
-            if place.supervisor in self.supervisors and place.worker not in running:
-                gone = WorkerReport(place.worker, place.incarnation, False, False, False, True, None)
-                self.nimbus.report(name, place.worker, gone)
-
-    def replace_workers(self, hosted: Hosted, assignment: Assignment) -> None:
-        """A new version of the assignment: workers that are not in it stop, those that stay are told, new ones are made."""
-        staying = {(place.worker, place.incarnation) for place in assignment.placements}
-        gone: list[Worker] = []
-        for worker in list(hosted.workers.values()):
-            hosted.finished |= exhausted(worker)  # a worker that stays may lose a spout
-            place = self.placement(hosted, worker.name)
-            if place is None or (place.worker, place.incarnation) not in staying:
-                gone.append(worker)
-                self.stop_worker(hosted, worker)
-        hosted.finished = still_finished(hosted)
-        hosted.assignment = assignment
-        hosted.reported.clear()
-        for worker in hosted.workers.values():
-            for other in gone:
-                worker.peers.superseded(other.name)
-        self.place(hosted)
-        left = [sent for worker in gone for sent in waiting_in(worker)]
-        if left and hosted.workers:  # any of them knows where the trackers are
-            next(iter(hosted.workers.values())).peers.lost(left, GONE)
-
-    def host(self, record: TopologyRecord, assignment: Assignment) -> Hosted:
-        """Fetch the topology's bundle and prepare to host it."""
-        topology = get_bundle(self.registry.store, record.id)
-        component_of = {task: component for task, component, _ in record.tasks}
-        streams = Streams.of(topology, component_of)
-        loopback = Loopback(streams, self.settings.encoded, str(record.conf["topology.transport.codec"]))
-        return Hosted(record, topology, loopback, assignment)
-
-    def place(self, hosted: Hosted) -> None:
-        """Make the workers of an assignment, and tell those that are there."""
-        record = hosted.record
-        counts = Counter(component for _, component, _ in record.tasks)
-        topology = hosted.topology.with_parallelism(counts)
-        # Frames that are still on their way may name a task that is no more.
-        streams = hosted.loopback.streams
-        streams.component_of = {**streams.component_of, **{task: name for task, name, _ in record.tasks}}
-        worker_of = {task: place.worker for place in hosted.assignment.placements for task in place.tasks}
-        for place in hosted.assignment.placements:
-            if place.supervisor not in self.supervisors:
-                continue
-            there = hosted.workers.get(place.worker)
-            if there is not None:
-                incarnation = hosted.incarnations[there]
-            else:
-                version, restarts = hosted.latest.get(place.worker, (0, 0))
-                incarnation = place.incarnation[0], restarts + 1 if version == place.incarnation[0] else 0
-            plan = WorkerPlan(
-                worker=place.worker,
-                topology=topology,
-                tasks=record.tasks,
-                worker_of=worker_of,
-                conf=record.conf,
-                component_confs=record.component_confs,
-                directory=f"{self.settings.directory()}/{record.id}",
-                seed=self.settings.seed,
-                observers=self.settings.observers,
-                finished=hosted.finished,
-                calls_an_instant=self.settings.calls_an_instant,
-                incarnation=incarnation,
-                topology_id=record.id,
-            )
-            if there is not None:
-                there.replan(plan)
-                continue
-            worker = self.settings.make(plan, hosted.loopback)
-            hosted.incarnations[worker] = hosted.latest[place.worker] = incarnation
-            hosted.workers[place.worker] = worker
-            hosted.loopback.join(place.worker, worker.deliver)
-
-    def ask(self, hosted: Hosted, worker: Worker, asked: str) -> None:
-        """Have a worker do what its topology's state asks."""
-        if asked == "run":
-            if not worker.started:
-                worker.start()
-            worker.activate()
-        elif asked == "pause":
-            if worker.started:
-                worker.deactivate()
-        elif asked == "drain":
-            worker.drain()
-        elif asked == "stop":
-            self.stop_worker(hosted, worker)
-
-    def stop_workers(self, hosted: Hosted) -> None:
-        """Stop all workers of a topology."""
-        for worker in list(hosted.workers.values()):
-            self.stop_worker(hosted, worker)
-
-    def stop_worker(self, hosted: Hosted, worker: Worker, tell: bool = True) -> None:
-        """Stop a worker, keep its counters, and (`tell`) say so."""
-        worker.stop()
-        for _, component, index in worker.plan.own_tasks:
-            shutil.rmtree(worker.plan.scratch(component, index), ignore_errors=True)
-        hosted.finished |= exhausted(worker)
-        self.count(hosted, worker)
-        incarnation = hosted.incarnations.pop(worker)
-        hosted.workers.pop(worker.name, None)
-        hosted.loopback.leave(worker.name)
-        last = hosted.reported.pop(worker.name, None)
-        place = self.placement(hosted, worker.name)
-        if place is not None and tell:
-            report = last or WorkerReport(worker.name, incarnation, False, False, False, False, None)
-            self.nimbus.report(hosted.record.name, worker.name, replace(report, stopped=True))
-
-    # From the workers to Nimbus.
-
-    def count(self, hosted: Hosted, worker: Worker) -> None:
-        """Tell what a worker has counted."""
-        incarnation = hosted.incarnations.get(worker)
-        if incarnation is not None:  # it has not been stopped meanwhile
-            counters = worker_counters(worker)
-            self.nimbus.counters.count(hosted.record.id, worker.name, incarnation, counters)
+    def settle(self) -> None:
+        """All supervisors have acted: tell the workers that stay what became of the others."""
+        for topology in self.topologies.values():
+            for container in topology.running.values():
+                container.tell_gone()
+            left, topology.left = topology.left, []
+            for container in topology.running.values():
+                container.running.peers.lost(left, GONE)
+                break  # any of them knows where the trackers are
 
     def count_all(self, name: str) -> None:
-        """Tell what all workers of a topology have counted; from any thread."""
-        hosted = self.hosted.get(name)
-        if hosted is not None:
-            for worker in list(hosted.workers.values()):
-                self.count(hosted, worker)
-
-    def report(self) -> bool:
-        """Tell Nimbus what changed; whether anything did."""
-        changed = False
-        for hosted in list(self.hosted.values()):
-            for worker in list(hosted.workers.values()):
-                place = self.placement(hosted, worker.name)
-                if place is None:
-                    continue
-                report = WorkerReport(
-                    worker=worker.name,
-                    incarnation=hosted.incarnations[worker],
-                    opened=worker.opened,
-                    ended=worker.ended,
-                    drained=worker.drained or (worker.draining and not worker.started),
-                    stopped=False,
-                    crash=worker.crash.render() if worker.crash else None,
-                    version=hosted.assignment.version,
-                    finished=tuple(sorted(exhausted(worker))),
-                )
-                if hosted.reported.get(worker.name) != report:
-                    changed = True
-                    hosted.reported[worker.name] = report
-                    self.nimbus.report(hosted.record.name, worker.name, report)
-        return changed
-
-    def placement(self, hosted: Hosted, worker: str) -> Placement | None:
-        """Where the current assignment has a worker."""
-        return next((place for place in hosted.assignment.placements if place.worker == worker), None)
+        """Pass on what the workers of a topology have counted; from any thread."""
+        for container in self.containers():
+            if container.running.plan.topology.name == name:
+                container.count()
 
     def stop(self) -> None:
         """Stop everything at once."""
-        for hosted in self.hosted.values():
-            self.stop_workers(hosted)
+        for container in self.containers():
+            container.kill()
+
+    # As `ProcessHost`
+
+    def mark(self) -> str:
+        """See `ProcessHost`."""
+        return ""
+
+    def recover(self) -> Iterable[Recovered]:
+        """See `ProcessHost`."""
+        return ()
+
+    def container(self, key: Key) -> VirtualContainer:
+        """See `ProcessHost`."""
+        return VirtualContainer(self, key)
+
+    def clear(self, key: Key) -> None:
+        """See `ProcessHost`."""
+
+    def provision(self, record: TopologyRecord, now: float) -> Ready:
+        """See `ProcessHost`. Nothing has to be fetched: the topology is read from the store."""
+        if record.id not in self.topologies:
+            topology = get_bundle(self.store, record.id)
+            streams = Streams.of(topology, {row.task: row.component for row in record.tasks})
+            codec = str(record.conf["topology.transport.codec"])
+            loopback = Loopback(streams, self.settings.encoded, codec)
+            self.topologies[record.id] = VirtualTopology(topology, loopback)
+        return Ready(Provision(Path()))
+
+    def retain(self, used: Mapping[str, TopologyRecord], hosted: Iterable[str]) -> None:
+        """See `ProcessHost`."""
+        for topology_id in self.topologies.keys() - used.keys():
+            if not self.topologies[topology_id].running:
+                del self.topologies[topology_id]
+
+    def tick(self, now: float) -> None:
+        """See `ProcessHost`."""
+
+    def sweep(self) -> None:
+        """See `ProcessHost`."""
 
 
-def exhausted(worker: Worker) -> set[int]:
-    """The spouts of a worker that have nothing more to do, ever."""
-    return {spout.id for spout in worker.spouts if spout.exhausted}
+class VirtualContainer:
+    """Implements `supervisor.process_host.Container`: a worker in memory."""
 
+    def __init__(self, host: VirtualHost, key: Key) -> None:
+        self.host = host
+        self.topology_id, self.name = key
+        self.pid: int | None = None
+        self.worker: Worker | None = None
+        self.orders: Orders | None = None
+        self.heartbeats = 0
+        #: What the last heartbeat said.
+        self.reported: VirtualFlags | None = None
+        #: Stopped workers that this one does not know of yet.
+        self.gone_peers: list[str] = []
 
-def still_finished(hosted: Hosted) -> frozenset[int]:
-    """The finished spouts, but for those of components whose number of tasks has changed since the assignment that is hosted:
-    of these the record alone says which are not to be opened again."""
-    record = hosted.record
-    anew = {component for component, last in record.renumbered.items() if last >= hosted.assignment.version}
-    others = {task for task, component, _ in record.tasks if component not in anew}
-    return hosted.finished & others | set(record.finished)
+    @property
+    def directory(self) -> Path:
+        """See `Container`: the tasks' own directories are made there."""
+        return Path(self.host.settings.directory(), self.topology_id)
+
+    @property
+    def topology(self) -> VirtualTopology:
+        """The topology of this worker."""
+        return self.host.topologies[self.topology_id]
+
+    @property
+    def running(self) -> Worker:
+        """The worker, which runs."""
+        assert self.worker is not None
+        return self.worker
+
+    # As `Container`
+
+    def prepare(self, lease: int) -> None:
+        """See `Container`."""
+
+    def write_lease(self, number: int) -> None:
+        """See `Container`."""
+
+    def wake(self) -> None:
+        """See `Container`. Orders have been obeyed already."""
+
+    def write_orders(self, orders: Orders) -> None:
+        """See `Container`. A worker that runs obeys at once."""
+        before, self.orders = self.orders, orders
+        if self.worker is None or self.worker.stopped:
+            return
+        self.host.changed = True
+        if before is None or orders.version != before.version:
+            self.tell_gone()
+            self.worker.replan(self.plan())
+        self.obey()
+
+    def launch(self, provision: Provision, incarnation: Incarnation, slot: int) -> None:
+        """See `Container`."""
+        self.host.changed = True
+        topology = self.topology
+        self.pid = os.getpid()
+        self.worker = self.host.settings.make(self.plan(), topology.loopback)
+        topology.loopback.join(self.name, self.worker.deliver)
+        others = list(topology.running.values())
+        topology.running[self.name] = self
+        self.obey()
+        for other in others:
+            other.tell_gone()
+            other.running.peers.linked(self.name)
+
+    def reset(self) -> None:
+        """See `Container`."""
+        self.worker = self.pid = None
+
+    def read_heartbeat(self) -> WorkerHeartbeat | None:
+        """See `Container`."""
+        worker, orders = self.worker, self.orders
+        if worker is None or orders is None:
+            return None
+        if not worker.stopped:
+            self.obey()  # a task that was still opening when the orders came may be ready for them now
+        self.heartbeats += 1
+        self.reported = self.flags()
+        return WorkerHeartbeat(
+            pid=os.getpid(),
+            started=0,
+            incarnation=orders.incarnation,
+            number=self.heartbeats,
+            orders=orders.number,
+            asked=orders.asked,
+            version=orders.version,
+            stopped=worker.stopped,
+            **self.reported,
+        )
+
+    def flags(self) -> VirtualFlags:
+        """What heartbeats say of the worker at this moment."""
+        worker = self.running
+        return {
+            "opened": worker.opened,
+            "ended": worker.ended,
+            "drained": worker.drained or (worker.draining and not worker.started),
+            "crash": worker.crash.render() if worker.crash else None,
+            "finished": tuple(sorted(spout.id for spout in worker.spouts if spout.exhausted)),
+        }
+
+    def read_counters(self) -> bytes | None:
+        """See `Container`. They take another way (`count`)."""
+        return None
+
+    def terminate(self) -> None:
+        """See `Container`."""
+        self.kill()
+
+    def kill(self) -> None:
+        """See `Container`. The worker stops in good order: a thread cannot be killed."""
+        worker = self.running
+        if worker.stopped:
+            return
+        self.host.changed = True
+        worker.stop()
+        for _, component, index in worker.plan.own_tasks:
+            shutil.rmtree(worker.plan.scratch(component, index), ignore_errors=True)
+        self.count()
+        topology = self.topology
+        topology.loopback.leave(self.name)
+        del topology.running[self.name]
+        topology.left += waiting_in(worker.tasks.values(), worker.arrived)
+        for other in topology.running.values():
+            other.gone_peers.append(self.name)
+
+    def ended(self) -> bool:
+        """See `Container`."""
+        return self.worker is None or self.worker.stopped
+
+    gone = ended
+
+    def exit(self, killed_because: str | None) -> Exit:
+        """See `Container`."""
+        return Exit(status=0, killed_because=killed_because)
+
+    # The worker
+
+    def count(self) -> None:
+        """Pass on what the worker has counted."""
+        plan = self.running.plan
+        self.host.count(plan.topology_id, self.name, plan.incarnation, worker_counters(self.running))
+
+    def tell_gone(self) -> None:
+        """Tell the worker which others have stopped."""
+        gone, self.gone_peers = self.gone_peers, []
+        for name in gone:
+            self.running.peers.superseded(name)
+
+    def obey(self) -> None:
+        """Have the worker do what its orders ask."""
+        worker, orders = self.running, self.orders
+        assert orders is not None
+        if orders.asked == "run":
+            if not worker.started:
+                worker.start()
+            worker.activate()
+        elif orders.asked == "pause":
+            if worker.started:
+                worker.deactivate()
+        elif orders.asked == "drain":
+            worker.drain()
+        else:
+            self.kill()
+
+    def plan(self) -> WorkerPlan:
+        """The worker's plan by its orders."""
+        orders, hosted, settings = self.orders, self.topology, self.host.settings
+        assert orders is not None
+        # Frames that are still on their way may name a task that is no more.
+        streams = hosted.loopback.streams
+        streams.component_of = {**streams.component_of, **{row.task: row.component for row in orders.tasks}}
+        return WorkerPlan(
+            worker=self.name,
+            topology=hosted.topology.with_parallelism(Counter(row.component for row in orders.tasks)),
+            tasks=orders.tasks,
+            worker_of={task: place.worker for place in orders.placements for task in place.tasks},
+            conf=orders.conf,
+            component_confs=orders.component_confs,
+            directory=f"{settings.directory()}/{self.topology_id}",
+            seed=settings.seed,
+            observers=settings.observers,
+            finished=frozenset(orders.finished),
+            calls_an_instant=settings.calls_an_instant,
+            incarnation=orders.incarnation,
+            topology_id=self.topology_id,
+        )

@@ -8,7 +8,7 @@
 | `placing` | which workers an assignment has, and which of them keep their incarnation |
 | `rebalancing` | what a rebalance may ask for, and what it makes of the numbers of tasks |
 | `liveness` | which supervisors are silent |
-| `counting` | what workers have counted, and what a user is told of a topology |
+| `counting` | the counters of workers, and the status of a topology |
 | `progress` | what is due for a topology, given what its workers reported |
 | `master` | `Nimbus`: submit, kill, activate, deactivate, rebalance, report, heard, tick |
 

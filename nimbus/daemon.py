@@ -1,7 +1,7 @@
-"""`squall nimbus` without its command line: one Nimbus, put together from its parts, over a store that is given.
+"""`squall nimbus` without its command line: one Nimbus, assembled from its parts over a given store.
 
 Three threads: control (elections, and the master while this one leads), housekeeping (files, counters), and HTTP. With
-`start` and `stop` it runs inside another program; `run` serves HTTP in the calling thread until it is told to stop.
+`start` and `stop` it runs inside another program; `run` serves HTTP in the calling thread until `ask_to_stop`.
 Must not know: which store it is, the command line, signals.
 """
 
@@ -17,35 +17,40 @@ from functools import partial
 from pathlib import Path
 from typing import Final, cast
 
-from nimbus.control import Control
-from nimbus.counting import Counters
-from nimbus.files import FileStore
-from nimbus.housekeeping import Housekeeping
+from nimbus.counters.counting import Counters
+from nimbus.files.housekeeping import Housekeeping
+from nimbus.files.stored_files import FileStore
 from nimbus.http.app import make_app
-from nimbus.http.desk import Desk
-from nimbus.http.gate import Gate
-from nimbus.http.server import HttpServer, listen
-from nimbus.master import Nimbus
-from nimbus.secrets import Secrets
-from nimbus.state import BadState, State
-from nimbus.views import Views
-from squall import tls
+from nimbus.http.auth import Authenticator
+from nimbus.http.services import Services
+from nimbus.http.views import Views
+from nimbus.leader.control import LeaderLoop
+from nimbus.leader.master import Nimbus
+from nimbus.security.secrets import Secrets
+from nimbus.security.state_directory import BadStateDirectory, StateDirectory
+from squall.api.answers import StoreState
 from squall.cluster import identity
 from squall.cluster.records import NimbusRecord, SupervisorRecord
 from squall.cluster.store import Store
-from squall.host_names import is_local_name, reached_at
-from squall.http_addresses import Address
-from squall.http_client import Client
-from squall.rounds import Driver
-from squall.sealing import NIMBUS_TO_NIMBUS, NIMBUS_TO_SUPERVISOR, daemon_header
-from squall.state_mark import state_mark
-from squall.transport.sockets import make_keys
-from squall.versions import own_versions
+from squall.daemon.command_loop import Driver
+from squall.daemon.state_mark import state_mark
+from squall.http.addresses import Address
+from squall.http.client import Client
+from squall.http.host_names import is_local_name, reached_at
+from squall.http.server import HttpServer, listen
+from squall.packages.versions import own_versions
+from squall.security import tls
+from squall.security.sealing import NIMBUS_TO_NIMBUS, NIMBUS_TO_SUPERVISOR, daemon_header
+from squall.transport.carriers.sockets import make_keys
 from topology_api.errors import SquallError
 from topology_api.options import defaults
 
 _log = logging.getLogger(__name__)
 
+#: Connections at a time; a supervisor keeps one or two.
+MOST_CONNECTIONS: Final = 4096
+#: Seconds that a connection without a request is kept: longer than supervisors are silent.
+KEEP_ALIVE_SECS: Final = 15
 #: Seconds that the control thread has to let go of the lead when the daemon stops.
 STOP_SECS: Final = 1.0
 #: Seconds after which the master looks at the store though nothing was told: events of ZooKeeper may be lost. What it sees then
@@ -56,7 +61,7 @@ _KINDS: Final = {"ZooKeeperStore": "zookeeper", "InMemoryStore": "memory", "Sqli
 
 @dataclass(frozen=True)
 class NimbusSettings:
-    """What a Nimbus is told.
+    """The settings of a Nimbus.
 
     state: its directory. host, port: where it listens (port 0: any free one). advertise: the URL that others reach it by.
     insecure: whether it may listen to other machines without HTTPS. new_cluster: forget which cluster it belonged to.
@@ -98,7 +103,7 @@ class NimbusDaemon:
             #: Where it answers.
             self.url = self._own_url("http" if files is None else "https")
             self._warn_of_its_name()
-            self._state = State(settings.state)
+            self._state = StateDirectory(settings.state)
         except BaseException:
             self._listener.close()
             raise
@@ -110,7 +115,9 @@ class NimbusDaemon:
             self._listener.close()
             self._state.close()
             if isinstance(error, OSError):
-                raise BadState(f"the state directory {settings.state} cannot be used: {error}") from error
+                raise BadStateDirectory(
+                    f"the state directory {settings.state} cannot be used: {error}"
+                ) from error
             raise
 
     def _put_together(self, server_files: tls.ServerFiles | None) -> None:
@@ -141,7 +148,7 @@ class NimbusDaemon:
             settings.conf,
             settings.new_token,
         )
-        self._control = Control(
+        self._control = LeaderLoop(
             store,
             self.me,
             clock,
@@ -153,7 +160,7 @@ class NimbusDaemon:
             state_mark(state.directory),
         )
         self.views = Views(store, self.counters, time.time, self._housekeeping.lost)
-        desk = Desk(
+        services = Services(
             self.me,
             self.views,
             self.files,
@@ -164,8 +171,11 @@ class NimbusDaemon:
             self._ask_supervisor,
             self.store_state,
         )
-        gate = Gate(lambda: self._secrets.token, state.pair, store, self._control.given_up)
-        self._server = HttpServer(make_app(desk, gate), self._listener, server_files)
+        authenticator = Authenticator(lambda: self._secrets.token, state.pair, store, self._control.given_up)
+        app = make_app(services, authenticator)
+        self._server = HttpServer(
+            app, self._listener, "squall-nimbus-http", KEEP_ALIVE_SECS, MOST_CONNECTIONS, server_files
+        )
 
     # Life
 
@@ -204,7 +214,7 @@ class NimbusDaemon:
         self._driver.start(self._control)
         self._housekeeping.start()
 
-    # What is asked from outside
+    # State
 
     @property
     def leading(self) -> bool:
@@ -216,13 +226,10 @@ class NimbusDaemon:
         """The operators' token, None while it is not known yet."""
         return self._secrets.token
 
-    def store_state(self) -> Mapping[str, object]:
-        """What is known of the store."""
+    def store_state(self) -> StoreState:
+        """Return the kind of the store, and whether it is connected."""
         kind = type(self._store).__name__
-        return {
-            "kind": _KINDS.get(kind, kind),
-            "connected": bool(getattr(self._store, "connected", True)),
-        }
+        return StoreState(_KINDS.get(kind, kind), bool(getattr(self._store, "connected", True)))
 
     # Parts
 
@@ -234,8 +241,8 @@ class NimbusDaemon:
             counters=self.counters,
             supervisor_timeout_secs=self._settings.number("nimbus.supervisor.timeout.secs"),
             replace_timeout_secs=self._settings.number("nimbus.replace.timeout.secs"),
-            calendar=time.time,
-            look_every_secs=LOOK_SECS,
+            wall_clock=time.time,
+            poll_secs=LOOK_SECS,
         )
         self._state.remember_cluster(master.cluster_id)
         return master
@@ -272,7 +279,7 @@ class NimbusDaemon:
         return _url(scheme, reached_at(self._settings.host), self._listener.getsockname()[1])
 
     def _warn_of_its_name(self) -> None:
-        """Others are told the URL, and asked to come there: to this host, not each to itself."""
+        """Warn when the URL that others get is a name by which each host means itself."""
         host = Address.of(self.url).host
         if is_local_name(host) and not tls.is_loopback(self._settings.host):
             _log.warning(

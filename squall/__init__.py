@@ -1,7 +1,7 @@
 """The ground that Squall's daemons share: settings, clock, telemetry, transport, the cluster's records.
 
-What stands here knows the user's API (`topology_api`) and nothing of nimbus, supervisor, worker or the
-command. This file imports nothing, so that `squall.distributions` can look around before anything else is loaded.
+It knows the user's API (`topology_api`) and nothing of nimbus, supervisor, worker or the
+command. This file imports nothing, so that `squall.packages.distributions` can look around before anything else is loaded.
 """
 
 __version__ = "0.1.0"

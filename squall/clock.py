@@ -1,6 +1,6 @@
-"""Time as an argument: what every core without I/O is given instead of reading the clock itself.
+"""Clocks as arguments: what every core without I/O gets instead of reading the time itself.
 
-`RealClock` is the machine's monotonic clock; `ManualClock` moves only when it is told to (simulated time).
+`RealClock` is the machine's monotonic clock; `ManualClock` moves only when it is moved (simulated time).
 Must not know: who waits for what.
 """
 
@@ -11,7 +11,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Something that tells the time in seconds; only differences mean anything."""
+    """A source of time in seconds; only differences mean anything."""
 
     def now(self) -> float:
         """Seconds since some fixed moment; never goes back."""
@@ -24,7 +24,7 @@ class RealClock:
 
 
 class ManualClock:
-    """A clock that stands still until it is moved."""
+    """A clock that does not move by itself."""
 
     def __init__(self, start: float = 0.0) -> None:
         self._now = start

@@ -50,7 +50,7 @@ class Overrides:
 
 @lru_cache(maxsize=1)
 def _loader() -> Any:
-    """PyYAML's safe loader, but a key that stands twice is an error and a date is text, as in JSON."""
+    """PyYAML's safe loader, but a duplicate key is an error and a date is text, as in JSON."""
     import yaml
 
     class Loader(yaml.SafeLoader):

@@ -1,4 +1,4 @@
-"""What a user is told of a running topology: plain values.
+"""The status of a running topology and of its components: plain values.
 
 Must not know: workers, the store, who shows it.
 """
@@ -7,28 +7,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
-from squall.error_reports import ErrorReport
+import msgspec
 
-CANNOT_BUILD: Final = "its environment cannot be built"
-"""In the note of a supervisor about requirements that it cannot install: `submit --wait` waits for no other attempt."""
-ROLLED_BACK: Final = "was rolled back"
-"""In the note that says why the version before has its name again."""
+from squall.reports.error_reports import ErrorReport
+from squall.reports.events import Event
 
 
 @dataclass(frozen=True)
 class ComponentStatus:
-    """The totals of one component; all counts since the topology was submitted.
+    """The totals of one component since the topology was submitted.
 
-    emitted: calls of emit (replays not counted, also on streams nobody reads). executed: tuples executed, without ticks.
+    emitted: calls of emit, without replays, and including streams that no component reads. executed: tuples, without ticks.
     acked, failed: for a bolt its tuples, for a spout the final verdicts of its trees. replayed: trees emitted again.
-    pending: open trees of a spout, those included that wait for their replay. errors: errors of the user's code.
+    pending: open trees of a spout, including those that wait for their replay. errors: errors in user code.
     dropped: untracked tuples that a full cycle dropped. p50, p99: complete latency in seconds, from the first emission to
-    the ack, None while nothing was acked. idle: why a spout does not emit, "" when it does; of a bolt what a long
-    call of its waits for, as it says itself (`Context.progress(why)`).
+    the ack, None before the first ack. idle: why a spout does not emit, "" when it does; for a bolt, what a long call
+    waits for, as reported by `Context.progress(why)`.
     metrics: the user's own counters, gauges and histograms by name. failures: a spout's failed trees by `Failure.reason`;
-    first_failure: the first of them and why, those apart that a stop cut off ("stopped").
+    first_failure: the first of them and why, leaving out those that a stop cut off ("stopped").
     """
 
     kind: str
@@ -52,8 +50,8 @@ class ComponentStatus:
 @dataclass(frozen=True)
 class TopologyStatus:
     """A topology at one moment. `errors`: the latest error reports, oldest first; `error`: why it FAILED; `uptime`: seconds
-    since it was submitted; `state_secs`: since it came into its state; `notes`: what was last said about it and its worker
-    processes (one that died, and of what), each at its moment of `note_times` (seconds, as `time.time()` has them).
+    since it was submitted; `state_secs`: since it entered its state; `events`: what last happened to it and its worker
+    processes (one died, and why), as values; `notes`: the same as sentences, at the `note_times` (as from `time.time()`).
     """
 
     name: str
@@ -66,9 +64,10 @@ class TopologyStatus:
     notes: tuple[str, ...] = ()
     note_times: tuple[float, ...] = ()
     state_secs: float = 0.0
+    events: tuple[Event, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """The same as JSON-able values."""
+        """Return the status as JSON values."""
         components = {
             name: vars(component) | {"metrics": dict(component.metrics), "failures": dict(component.failures)}
             for name, component in self.components.items()
@@ -83,5 +82,6 @@ class TopologyStatus:
             "error": self.error,
             "notes": list(self.notes),
             "note_times": list(self.note_times),
+            "events": msgspec.to_builtins(self.events),
             "state_secs": self.state_secs,
         }

@@ -1,4 +1,4 @@
-"""The directory in which a supervisor and a worker process talk to each other: what each writes there, and how.
+"""The directory through which a supervisor and a worker process communicate: its files and their formats.
 
 ```
 <worker directory>/
@@ -6,7 +6,7 @@
   keys.json       supervisor -> worker: the topology's key pair, mode 0600
   lease.json      supervisor -> worker: a number that rises while the supervisor lives
   pulse.json      worker -> supervisor: that it lives, what it says of itself, what it is executing
-  counters.json   worker -> supervisor: its cumulative counters; the pulse names the number of the file that belongs to it
+  counters.json   worker -> supervisor: its cumulative counters; the heartbeat names the number of the file that belongs to it
   end.json        worker -> supervisor: why it ended, when it did so by itself
   worker.log      the worker's log, rotated
   output.log      what was written to the process's own stdout and stderr: by C code, a dying interpreter, child processes
@@ -14,9 +14,9 @@
   work/           the process's working directory, where its supervisor gives it one: user code's, and of each process a new one
 ```
 
-Each file is written beside its place and renamed into it, so that a reader sees a whole one. A file that is no such record
-gives `BadFile`. Both sides survive the other: a new supervisor finds the living worker by its pulse. On a disk that is full
-the signs of life (lease and pulse) are written over the ones before, which takes no room: whoever runs goes on.
+Each file is written beside its place and renamed into it, so that a reader sees it complete. A file that is not as expected
+gives `BadFile`. Both sides survive the other: a new supervisor finds the living worker by its heartbeat. On a disk that is full
+lease and heartbeat are written over the ones before, which takes no room: what runs goes on.
 Must not know: processes, what the values lead to.
 """
 
@@ -26,30 +26,29 @@ import errno
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from threading import get_ident
-from types import MappingProxyType
 from typing import Any, Final
 
-from squall.cluster.records import Placement
+from msgspec import Struct
+from msgspec.structs import asdict
+
+from squall.cluster.records import JSON, Placement
+from squall.exact_structs import S, WrongValue, build_type_info, read_exactly
+from squall.values import Address, Incarnation, Keys, TaskRow
 from topology_api.errors import SquallError
 
 FORMAT: Final = 1
 ORDERS: Final = "orders.json"
 KEYS: Final = "keys.json"
 LEASE: Final = "lease.json"
-PULSE: Final = "pulse.json"
+HEARTBEAT: Final = "pulse.json"
 COUNTERS: Final = "counters.json"
 END: Final = "end.json"
 LOG: Final = "worker.log"
 OUTPUT: Final = "output.log"
 SCRATCH: Final = "scratch"
 WORK: Final = "work"
-
-Incarnation = tuple[int, int]
-#: Where a worker hears data and control frames: two ZeroMQ endpoints.
-Address = tuple[str, str]
 
 # Exit statuses that a worker ends with by itself; end.json says the same in words. Anything else was not ours.
 EXIT_STOPPED: Final = 0
@@ -64,33 +63,19 @@ EXIT_FILES: Final = 76
 EXIT_UNOPENED: Final = 77
 
 
-#: What must go on while the disk is full; and how that is told.
-_SIGNS: Final = (LEASE, PULSE)
+#: What must be written while the disk is full; and the errors that mean a full disk.
+_SIGNS: Final = (LEASE, HEARTBEAT)
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
-
-#: What a worker is asked in each state of its topology.
-WHAT_A_STATE_ASKS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "ACTIVE": "run",
-        "INACTIVE": "pause",
-        "REBALANCING": "drain",
-        "REPLACING": "drain",
-        "KILLED": "drain",
-        "COMPLETED": "stop",
-        "FAILED": "stop",
-    }
-)
 
 
 class BadFile(SquallError):
     """A file of a worker's directory that is no such record."""
 
 
-@dataclass(frozen=True)
-class Orders:
+class Orders(Struct, frozen=True, forbid_unknown_fields=True):
     """What a worker is, and what it is to do."""
 
-    #: Rises with each change; the pulse says which orders were taken.
+    #: Rises with each change; the heartbeat says which orders were taken.
     number: int
     topology_id: str
     topology: str
@@ -105,8 +90,8 @@ class Orders:
     placements: tuple[Placement, ...]
     #: Where the other workers hear frames, as far as is known: worker -> (data, control).
     addresses: Mapping[str, Address]
-    #: (task, component, index) of every task of the topology.
-    tasks: tuple[tuple[int, str, int], ...]
+    #: Every task of the topology.
+    tasks: tuple[TaskRow, ...]
     #: Spout tasks that had finished, and are not opened again.
     finished: tuple[int, ...]
     conf: Mapping[str, Any]
@@ -119,20 +104,19 @@ class Orders:
     #: Ports that an earlier process of this worker had, to be had again if they are free.
     ports: tuple[int, int] = (0, 0)
     #: Seconds without a new lease after which the worker ends by itself.
-    lease_secs: float = 20.0
+    lease_secs: int | float = 20.0
     seed: int = 0
 
 
-@dataclass(frozen=True)
-class Pulse:
-    """A sign of life of a worker, and what it says of itself."""
+class WorkerHeartbeat(Struct, frozen=True, forbid_unknown_fields=True):
+    """A heartbeat of a worker: that it lives, and its state."""
 
     pid: int
     #: When the process began, in the kernel's clock ticks since boot (field 22 of /proc/<pid>/stat): with the pid it names one
     #: process.
     started: int
     incarnation: Incarnation
-    #: Rises with each pulse.
+    #: Rises with each heartbeat.
     number: int
     #: The orders that were taken last, and what they asked: the flags answer to these.
     orders: int
@@ -150,11 +134,10 @@ class Pulse:
     #: The number of the counters that were true when the flags were.
     counters: int = 0
     #: The user's call that is running: component, task, seconds since it began. None: none.
-    executing: tuple[str, int, float] | None = None
+    executing: tuple[str, int, int | float] | None = None
 
 
-@dataclass(frozen=True)
-class End:
+class End(Struct, frozen=True, forbid_unknown_fields=True):
     """Why a worker ended by itself."""
 
     pid: int
@@ -163,28 +146,22 @@ class End:
     reason: str
 
 
-@dataclass(frozen=True)
-class Keys:
-    """The CURVE key pair of a topology, Z85 text; all its workers share it."""
-
-    public: str
-    secret: str = field(repr=False)
-
-
 #: Stands in the environment of a worker whose ports are not any: the first and the last, 6700-6799. Not in its orders: a worker
 #: of the release before, which an upgraded supervisor took over, reads those too.
 PORTS: Final = "WORKER_PORTS_OF_SQUALL"
 
 
 def write(directory: Path | str, name: str, value: Any, mode: int = 0o644) -> None:
-    """Put a record (a dataclass or JSON values) into a directory under a name, all at once."""
-    body = value if isinstance(value, dict) else vars(value)
-    data = _ENCODER.encode({"format": FORMAT, **body}).encode()
-    write_bytes(directory, name, data, mode)
+    """Write a value (a struct, a data class or a dict) to `directory`/`name` atomically."""
+    if isinstance(value, Struct):
+        body = asdict(value)
+    else:
+        body = value if isinstance(value, dict) else vars(value)
+    write_bytes(directory, name, JSON.encode({"format": FORMAT, **body}).encode(), mode)
 
 
 def write_bytes(directory: Path | str, name: str, data: bytes, mode: int = 0o644) -> None:
-    """Put bytes into a directory under a name, all at once."""
+    """Write bytes to `directory`/`name` atomically."""
     target = os.path.join(directory, name)
     beside = f"{target}.{os.getpid()}.{get_ident()}.new"  # no other writer has the same
     try:
@@ -228,61 +205,23 @@ def read(directory: Path | str, name: str) -> dict[str, Any] | None:
 
 
 def read_orders(directory: Path | str) -> Orders | None:
-    """The orders in a worker's directory."""
-    body = read(directory, ORDERS)
-    if body is None:
-        return None
-    try:
-        placements = tuple(
-            Placement(
-                row["worker"],
-                row["supervisor"],
-                row["slot"],
-                _pair(row["incarnation"]),
-                tuple(row["tasks"]),
-            )
-            for row in body.pop("placements")
-        )
-        addresses = {worker: _pair(address) for worker, address in body.pop("addresses").items()}
-        tasks = tuple((task, component, index) for task, component, index in body.pop("tasks"))
-        pairs = {name: _pair(body.pop(name)) for name in ("incarnation", "ports")}
-        finished = tuple(body.pop("finished"))
-        return Orders(
-            placements=placements, addresses=addresses, tasks=tasks, finished=finished, **pairs, **body
-        )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise BadFile(f"{directory}/{ORDERS} holds no orders: {error!r}") from error
+    """Return the orders in a worker's directory."""
+    return _read_struct(directory, ORDERS, Orders, ("bind", "host", "lease_secs", "seed"))
 
 
-def read_pulse(directory: Path | str) -> Pulse | None:
-    """The last pulse of a worker."""
-    body = read(directory, PULSE)
-    if body is None:
-        return None
-    try:
-        body["incarnation"] = _pair(body["incarnation"])
-        body["finished"] = tuple(body["finished"])
-        body["address"] = None if body["address"] is None else _pair(body["address"])
-        body["executing"] = None if body["executing"] is None else tuple(body["executing"])
-        return Pulse(**body)
-    except (KeyError, TypeError, ValueError) as error:
-        raise BadFile(f"{directory}/{PULSE} holds no pulse: {error!r}") from error
+def read_heartbeat(directory: Path | str) -> WorkerHeartbeat | None:
+    """Return the last heartbeat of a worker."""
+    optional = ("opened", "ended", "drained", "stopped", "crash", "counters")
+    return _read_struct(directory, HEARTBEAT, WorkerHeartbeat, optional)
 
 
 def read_end(directory: Path | str) -> End | None:
-    """Why a worker says that it ended."""
-    body = read(directory, END)
-    if body is None:
-        return None
-    try:
-        body["incarnation"] = _pair(body["incarnation"])
-        return End(**body)
-    except (KeyError, TypeError, ValueError) as error:
-        raise BadFile(f"{directory}/{END} does not say why a worker ended: {error!r}") from error
+    """Return why a worker says that it ended."""
+    return _read_struct(directory, END, End)
 
 
 def read_keys(directory: Path | str) -> Keys | None:
-    """The topology's keys, None when its links are not secured (inside one process)."""
+    """Return the topology's keys, None when its links are not secured (inside one process)."""
     body = read(directory, KEYS)
     if body is None:
         return None
@@ -292,17 +231,12 @@ def read_keys(directory: Path | str) -> Keys | None:
         raise BadFile(f"{directory}/{KEYS} holds no key pair") from error
 
 
-def _pair(values: Any) -> Any:
-    first, second = values
-    return first, second
+def _read_struct(directory: Path | str, name: str, kind: type[S], optional: tuple[str, ...] = ()) -> S | None:
+    body = read(directory, name)
+    try:
+        return None if body is None else read_exactly(kind, body, optional)
+    except WrongValue as error:
+        raise BadFile(f"{directory}/{name}: {error}") from error
 
 
-def _plain(value: object) -> object:
-    if isinstance(value, Placement):
-        return vars(value)
-    if isinstance(value, Mapping):
-        return dict(value)
-    raise TypeError(f"{type(value).__name__} is no JSON value")
-
-
-_ENCODER: Final = json.JSONEncoder(default=_plain, separators=(",", ":"))
+build_type_info(Orders, WorkerHeartbeat, End)

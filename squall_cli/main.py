@@ -1,8 +1,7 @@
-"""Where `squall` starts: the table of commands, what each is for, and how it ends when something is wrong.
+"""The entry point of `squall`: the table of commands, and how errors end it.
 
-Exit status: 0 done, 1 failed (the reason on stderr), 2 wrong usage. A command's module is imported when that
-command is run, so that `squall run` pays for no other, and `squall --help` for none. Nothing here knows what
-a command does.
+Exit status: 0 done, 1 failed (the reason on stderr), 2 wrong usage. A command's module is
+imported only when that command runs; `squall --help` imports none. Must not know: what a command does.
 """
 
 from __future__ import annotations
@@ -18,19 +17,19 @@ from io import TextIOWrapper
 import click
 
 from squall import __version__
-from squall.distributions import NotOurs, check_ours
+from squall.packages.distributions import NotOurs, check_ours
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One line of `squall --help`, and how to get at the command itself."""
+    """One line of `squall --help`, and the loader of its command."""
 
     text: str
     load: Callable[[], click.Command]
 
 
 def _from(module: str, attribute: str) -> Callable[[], click.Command]:
-    """Gets a command out of its module, which is imported then."""
+    """Return a loader that imports the module of a command."""
 
     def load() -> click.Command:
         command: click.Command = getattr(import_module(module), attribute)
@@ -41,59 +40,71 @@ def _from(module: str, attribute: str) -> Callable[[], click.Command]:
 
 COMMANDS: dict[str, Entry] = {
     "run": Entry(
-        "Run a topology on this machine until it is completed or stopped.", _from("squall_cli.run", "run")
+        "Run a topology on this machine until it is completed or stopped.",
+        _from("squall_cli.commands.run", "run"),
     ),
-    "submit": Entry("Send a topology to a cluster.", _from("squall_cli.submit", "submit")),
-    "list": Entry("List the topologies of a cluster.", _from("squall_cli.listing", "listing")),
-    "status": Entry("Show state, counters and workers of a topology.", _from("squall_cli.status", "status")),
-    "kill": Entry("Drain a topology and remove it.", _from("squall_cli.lifecycle", "kill")),
-    "activate": Entry("Let the spouts of a topology run.", _from("squall_cli.lifecycle", "activate")),
+    "submit": Entry("Send a topology to a cluster.", _from("squall_cli.commands.submit", "submit")),
+    "list": Entry("List the topologies of a cluster.", _from("squall_cli.commands.listing", "listing")),
+    "status": Entry(
+        "Show state, counters and workers of a topology.", _from("squall_cli.commands.status", "status")
+    ),
+    "kill": Entry("Drain a topology and remove it.", _from("squall_cli.commands.lifecycle", "kill")),
+    "activate": Entry(
+        "Let the spouts of a topology run.", _from("squall_cli.commands.lifecycle", "activate")
+    ),
     "deactivate": Entry(
         "Stop the spouts of a topology; tuples in flight are finished.",
-        _from("squall_cli.lifecycle", "deactivate"),
+        _from("squall_cli.commands.lifecycle", "deactivate"),
     ),
     "rebalance": Entry(
-        "Change the number of workers or tasks of a topology.", _from("squall_cli.rebalance", "rebalance")
+        "Change the number of workers or tasks of a topology.",
+        _from("squall_cli.commands.rebalance", "rebalance"),
     ),
     "errors": Entry(
-        "Show the errors that a topology's components reported.", _from("squall_cli.errors", "errors")
+        "Show the errors that a topology's components reported.",
+        _from("squall_cli.commands.errors", "errors"),
     ),
-    "logs": Entry("Show what the workers of a topology logged.", _from("squall_cli.logs", "logs")),
-    "top": Entry("Watch the busiest components of a cluster.", _from("squall_cli.top", "top")),
-    "drain": Entry("Move all work away from a host.", _from("squall_cli.drain", "drain")),
+    "logs": Entry("Show what the workers of a topology logged.", _from("squall_cli.commands.logs", "logs")),
+    "top": Entry("Watch the busiest components of a cluster.", _from("squall_cli.commands.top", "top")),
+    "drain": Entry("Move all work away from a host.", _from("squall_cli.commands.drain", "drain")),
     "supervisors": Entry(
-        "List the hosts of a cluster and their slots.", _from("squall_cli.supervisors", "supervisors")
+        "List the hosts of a cluster and their slots.",
+        _from("squall_cli.commands.supervisors", "supervisors"),
     ),
-    "nimbus": Entry("Start a master.", _from("squall_cli.nimbus", "nimbus")),
+    "nimbus": Entry("Start a master.", _from("squall_cli.commands.nimbus", "nimbus")),
     "supervisor": Entry(
-        "Start the agent of a host that runs workers.", _from("squall_cli.supervisor", "supervisor")
+        "Start the agent of a host that runs workers.", _from("squall_cli.commands.supervisor", "supervisor")
     ),
-    "dev": Entry("Start a small cluster on this machine.", _from("squall_cli.dev", "dev")),
+    "dev": Entry("Start a small cluster on this machine.", _from("squall_cli.commands.dev", "dev")),
     "zookeeper": Entry(
-        "Start a ZooKeeper server for development.", _from("squall_cli.zookeeper", "zookeeper")
+        "Start a ZooKeeper server for development.", _from("squall_cli.commands.zookeeper", "zookeeper")
     ),
     "config": Entry(
-        "Show the settings in force and where each comes from.", _from("squall_cli.config", "config")
+        "Show the settings in force and where each comes from.", _from("squall_cli.commands.config", "config")
     ),
-    "version": Entry("Show the version of Squall, and of a cluster.", _from("squall_cli.version", "version")),
+    "version": Entry(
+        "Show the version of Squall, and of a cluster.", _from("squall_cli.commands.version", "version")
+    ),
     "table": Entry(
-        "Show what a table that Spark wrote holds, and check its files.", _from("squall_cli.table", "table")
+        "Show what a table that Spark wrote holds, and check its files.",
+        _from("squall_cli.commands.table", "table"),
     ),
     "reprocess": Entry(
         "Run a PySpark job over committed rows and publish its result.",
-        _from("squall_cli.reprocess", "reprocess"),
+        _from("squall_cli.commands.reprocess", "reprocess"),
     ),
     "replay": Entry(
-        "Run a topology's bolts over stored rows, as a Spark job.", _from("squall_cli.replay", "replay")
+        "Run a topology's bolts over stored rows, as a Spark job.",
+        _from("squall_cli.commands.replay", "replay"),
     ),
     "completion": Entry(
         "Print what makes the shell complete commands and names.",
-        _from("squall_cli.completion", "completion"),
+        _from("squall_cli.commands.completion", "completion"),
     ),
 }
 
 
-class Refused(click.ClickException):
+class UsageRefused(click.ClickException):
     """A SquallError as a person reads it: the command that failed, then the reason; exit status 1."""
 
     def show(self, file: object = None) -> None:
@@ -150,7 +161,7 @@ class Squall(click.Group):
                 isinstance(error, OSError) and error.errno != EPIPE
             )  # a full disk, say; click knows EPIPE
             if isinstance(error, SquallError) or from_outside:
-                raise Refused(f"squall {ctx.invoked_subcommand}: {error}") from error
+                raise UsageRefused(f"squall {ctx.invoked_subcommand}: {error}") from error
             raise
 
 
@@ -160,13 +171,13 @@ def with_the_way_out(error: click.NoSuchOption) -> click.NoSuchOption:
     arguments = [each for each in command.params if isinstance(each, click.Argument)] if command else []
     if error.possibilities or not arguments or any(each.nargs != 1 for each in arguments):
         return error
-    text = f"{error.message.rstrip('.')}; a name that begins with - stands behind --"
+    text = f"{error.message.rstrip('.')}; put names that begin with - after --"
     return click.NoSuchOption(error.option_name, text, ctx=error.ctx)
 
 
 squall = Squall(
     "squall",
-    help="Squall: Storm, native to Python. `squall COMMAND --help` tells more.",
+    help="Squall: Storm, native to Python. See `squall COMMAND --help`.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 click.version_option(__version__, prog_name="squall", message="%(prog)s %(version)s")(squall)
@@ -190,7 +201,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     fill_closed_streams()
     take_any_character()
     if "_SQUALL_COMPLETE" in os.environ:
-        import squall_cli.shells  # noqa: F401 - it has click know it
+        import squall_cli.terminal.shells  # noqa: F401 - it has click know it
     try:
         check_ours()
     except NotOurs as error:

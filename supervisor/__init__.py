@@ -2,19 +2,20 @@
 
 | file | what it holds |
 |---|---|
-| `plan` | what is to be done with each worker: phases and wishes, as one table; back-off |
+| `plan` | what is to be done with each worker: phases and goals, as one table; back-off |
 | `agent` | the supervisor: has the plan decide, acts, reports |
-| `outlook` | what it knows of the store, and that it is known there |
-| `wanted` | what the store wants of it |
-| `hosted` | one worker, its process and its directory |
+| `store_view` | what it knows of the store, and that it is known there |
+| `desired_state` | what the store wants of it |
+| `managed_worker` | one worker: what is known of it and done with it |
+| `process_host` | where workers run, as an interface: `worker_processes` here, in memory in a local cluster |
 | `processes` | processes: started, adopted, signalled, ended with all that they started |
 | `exits` | why a process ended |
-| `wording` | what is said about a worker that died |
+| `worker_events` | the events of a worker that died or could not be started |
 | `link_keys` | the keys of its topology's links |
-| `orders` | what a worker is told, and what Nimbus is told of it |
+| `orders` | orders to a worker, and reports on it to Nimbus |
 | `reporter` | what Nimbus does not know yet |
 | `directories` | what is kept on the host, and its removal (`removals`) |
-| `provisions` | what topologies bring: bundles, code, environments; prepared off the loop (`jobs`), removed when unused |
+| `artifacts` | what topologies bring: bundles, code, environments; prepared off the loop (`jobs`), removed when unused |
 | `environments` | how packages are installed |
 | `daemon` | the process: all of these together, over a store |
 | `identity` | what it keeps of itself in its state directory: id, key pair, cluster, lock |

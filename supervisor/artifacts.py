@@ -1,15 +1,15 @@
-"""What a topology needs on its host before its workers can run: its bundle, its code, its environment.
+"""Prepares a topology's artifacts on a host (Storm's localizer): its bundle, its code, its environment.
 
 ```
 <state>/topologies/<id>/bundle/     its description and pickles, from the store
 <state>/topologies/<id>/needs.json  which of the following it uses
-<state>/code/<sha256>/              its modules and data files, from Nimbus, unpacked; shared by all that brought the same
+<state>/code/<sha256>/              its modules and data files from Nimbus, unpacked; shared by digest
 <state>/environments/<key>/         the packages that it requires (see `supervisor.environments`); shared too
 ```
 
-Each is prepared once, off the supervisor's loop (once more when somebody has deleted it), and removed when no topology uses
-it any more. `state` answers at once. A file from Nimbus counts when its digest is the one asked for. What was cut short stands
-under another name (or lacks the file that is written last) and is swept away.
+Each is prepared once, off the supervisor's loop (again if it was deleted), and removed when no topology uses it any more.
+`state` answers at once. A file from Nimbus is accepted only with the digest asked for. An interrupted preparation has another
+name, or lacks the file that is written last, and is swept away.
 Must not know: processes, how Nimbus is reached (a function is given), what the files hold.
 """
 
@@ -22,44 +22,47 @@ import secrets
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, Literal, Protocol
 
-from squall import archives, worker_files
+from squall import worker_files
 from squall.cluster.records import TopologyRecord
 from squall.cluster.store import Store
-from squall.status import CANNOT_BUILD
+from squall.packages import archives
 from supervisor.directories import Directories, has_bundle, make_directory
 from supervisor.environments import Environment, Environments
-from supervisor.jobs import Broken, Done, Jobs, UnderWay
+from supervisor.jobs import BackgroundJobFailed, JobDone, Jobs, JobUnderWay
 from supervisor.plan import Backoff
-from supervisor.removals import Removals, remove
+from supervisor.removals import Removals, delete
 from topology_api.errors import SquallError
 
 _log = logging.getLogger(__name__)
 
-#: Files that are fetched, and environments that are built, at the same time.
+#: Files fetched, and environments built, at the same time.
 FETCHES: Final = 4
 BUILDS: Final = 2
-#: Seconds after which it is told that workers wait for something.
+#: Seconds after which what workers wait for is reported to Nimbus.
 WORTH_A_NOTE: Final = 2.0
-#: What is being made has this in its name.
+#: Part of the name of what is being made.
 _NEW: Final = ".new-"
 
-#: Writes a file of Nimbus, named by its SHA-256, to a path. `SquallError` or `OSError` when it cannot be had.
+#: Writes a file of Nimbus, named by its SHA-256, to a path. Raises `SquallError` or `OSError`.
 FetchFile = Callable[[str, Path], object]
 
 
 class NotFetched(SquallError):
-    """A file that a topology brings cannot be had."""
+    """A file of a topology cannot be fetched."""
+
+
+Part = Literal["bundle", "code", "environment"]
 
 
 @dataclass(frozen=True)
 class Provision:
-    """All that a worker of a topology is started with."""
+    """What a worker of a topology is started with."""
 
     bundle: Path
     python: str | None = None
-    """The Python that it runs on; None: ours."""
+    """The Python that it runs on; None: the supervisor's."""
     folders: tuple[str, ...] = ()
     """Where it finds modules before anywhere else."""
 
@@ -73,15 +76,16 @@ class Ready:
 
 @dataclass(frozen=True)
 class Pending:
-    """It is being prepared. `note`: what takes so long; None: nothing worth mentioning."""
+    """It is being prepared. `part`: what takes long; None: nothing has taken long so far."""
 
-    note: str | None
+    part: Part | None
 
 
 @dataclass(frozen=True)
 class Failed:
-    """It cannot be prepared at the moment, and is tried again."""
+    """It cannot be prepared at the moment, and is tried again. `part`: what failed."""
 
+    part: Part
     why: str
     backoff: Backoff
 
@@ -90,30 +94,30 @@ State = Ready | Pending | Failed
 
 
 @dataclass(frozen=True)
-class Limits:
-    """How big what a topology brings may be, in bytes: as it travels, and unpacked."""
+class PackageLimits:
+    """Size limits of a topology's files, in bytes: packed and unpacked."""
 
     packed: int = 256 * 1024 * 1024
     unpacked: int = 1024 * 1024 * 1024
 
 
-class Provisioner(Protocol):
-    """What the supervisor asks."""
+class Localizer(Protocol):
+    """What a supervisor needs of its artifacts."""
 
     def state(self, record: TopologyRecord, now: float) -> State:
-        """Whether workers of a topology can be started; what is missing for it is begun."""
+        """Whether workers of a topology can start; preparing what is missing begins."""
 
     def keep(self, records: Iterable[TopologyRecord], hosted: Collection[str]) -> None:
-        """All other topologies are no more, but for those that workers are `hosted` of (ids)."""
+        """Remove what other topologies used, except those with workers here: `hosted` (ids)."""
 
 
 def no_files(sha256: str, target: Path) -> None:
-    """There is no Nimbus to fetch files from."""
+    """Raise `NotFetched`: the default where no Nimbus serves files."""
     raise NotFetched(f"there is no Nimbus to fetch the file {sha256[:16]}... from")
 
 
-class Provisions:
-    """The provisions of one supervisor."""
+class Artifacts:
+    """The artifacts of one supervisor."""
 
     def __init__(
         self,
@@ -123,17 +127,17 @@ class Provisions:
         *,
         threads: bool = False,
         done: Callable[[], object] = lambda: None,
-        limits: Limits | None = None,
+        limits: PackageLimits | None = None,
         environments: Environments | None = None,
         removals: Removals | None = None,
     ) -> None:
-        """`state`: the supervisor's own directory. `threads`: prepare off the loop, and call `done`, from a thread, when
-        something is prepared."""
+        """`state`: the supervisor's own directory. `threads`: prepare off the loop, and call `done` from a thread when
+        something is ready."""
         self._directories = Directories(state)
         state = self._directories.root.parent
         self._store = store
         self._fetch = fetch
-        self._limits = Limits() if limits is None else limits
+        self._limits = PackageLimits() if limits is None else limits
         self._code = state / "code"
         self._environments = environments or Environments(state / "environments")
         self._bundles: Jobs[Path] = Jobs("bundles", FETCHES * threads, done, has_bundle)
@@ -144,7 +148,7 @@ class Provisions:
         self._kept: tuple[frozenset[str], frozenset[str]] | None = None
 
     def close(self) -> None:
-        """Begin nothing more, and end builds that are under way."""
+        """Start nothing more, and end running builds."""
         for each in (self._bundles, self._codes, self._builds, self._removals):
             each.close()
         self._environments.close()
@@ -152,30 +156,30 @@ class Provisions:
     # Before workers start
 
     def state(self, record: TopologyRecord, now: float) -> State:
-        """Whether workers of a topology can be started; what is missing for it is begun."""
-        parts: list[tuple[str, Done[Path] | Done[str] | UnderWay | Broken]] = []
+        """Whether workers of a topology can start; preparing what is missing begins."""
+        parts: list[tuple[Part, JobDone[Path] | JobDone[str] | JobUnderWay | BackgroundJobFailed]] = []
         fetch_bundle = self._bundle_of(record.id)
-        parts.append(("its bundle cannot be fetched", self._bundles.state(record.id, fetch_bundle, now)))
+        parts.append(("bundle", self._bundles.state(record.id, fetch_bundle, now)))
         code = record.files.get("code")
         if code is not None:
-            parts.append(("its code cannot be fetched", self._codes.state(code, self._code_of(code), now)))
+            parts.append(("code", self._codes.state(code, self._code_of(code), now)))
         environment = self._environments.of(record.files)
         if environment is not None:
             built = self._builds.state(environment.key, self._build_of(environment), now)
-            parts.append((CANNOT_BUILD, built))
+            parts.append(("environment", built))
         self._note_needs(record.id, code, environment)
-        for what, part in parts:
-            if isinstance(part, Broken):
-                return Failed(f"{what}: {part.why}", part.backoff)
-        for what, part in parts:
-            if isinstance(part, UnderWay):
-                return Pending(_waiting_for(what, now - part.since))
-        values = [part.value for _, part in parts if isinstance(part, Done)]
+        for part, job in parts:
+            if isinstance(job, BackgroundJobFailed):
+                return Failed(part, job.why, job.backoff)
+        for part, job in parts:
+            if isinstance(job, JobUnderWay):
+                return Pending(part if now - job.since >= WORTH_A_NOTE else None)
+        values = [job.value for _, job in parts if isinstance(job, JobDone)]
         folders = () if code is None else (str(values[1]),)
         return Ready(Provision(Path(values[0]), None if environment is None else str(values[-1]), folders))
 
     def build_log(self, topology_id: str) -> Path | None:
-        """Where the log of the building of a topology's environment is; None: it needs none, or nobody knows any more."""
+        """Return the build log of a topology's environment; None: it needs none, or that is unknown."""
         key = self._needs_of(topology_id).get("environment")
         return None if key is None else self._environments.log(key)
 
@@ -189,7 +193,7 @@ class Provisions:
         return lambda: self._environments.make(environment, self._fetched)
 
     def _make_code(self, sha256: str) -> Path:
-        """The folder with the unpacked archive of that digest."""
+        """Return the folder with the unpacked archive of that digest."""
         target = self._code / sha256
         if target.is_dir():
             return target
@@ -202,13 +206,13 @@ class Provisions:
             _write_protect(beside)
             os.rename(beside, target)
         except BaseException:
-            remove(beside)
+            delete(beside)
             raise
         return target
 
     @contextlib.contextmanager
     def _fetched(self, sha256: str) -> Iterator[Path]:
-        """A file of Nimbus, for a moment; its digest is the one asked for."""
+        """Fetch a file of Nimbus into a temporary path, and check its digest."""
         make_directory(self._code)
         target = self._code / f"{sha256}{_NEW}{secrets.token_hex(4)}.file"
         try:
@@ -225,7 +229,7 @@ class Provisions:
     # What is used
 
     def _note_needs(self, topology_id: str, code: str | None, environment: Environment | None) -> None:
-        """Keep for the next supervisor what a topology uses."""
+        """Record for the next supervisor what a topology uses."""
         key = None if environment is None else environment.key
         needs = {name: value for name, value in (("code", code), ("environment", key)) if value is not None}
         if self._needs.get(topology_id) == needs:
@@ -237,8 +241,8 @@ class Provisions:
             try:
                 make_directory(directory)
                 worker_files.write(directory, NEEDS, {"needs": needs}, 0o600)
-            except OSError as error:  # it is only looked for after a restart
-                _log.warning("what topology %s uses cannot be noted: %s", topology_id, error)
+            except OSError as error:  # it is only read after a restart
+                _log.warning("what topology %s uses cannot be recorded: %s", topology_id, error)
 
     def _needs_of(self, topology_id: str) -> Mapping[str, str]:
         found = self._needs.get(topology_id)
@@ -247,7 +251,7 @@ class Provisions:
         return found
 
     def keep(self, records: Iterable[TopologyRecord], hosted: Collection[str]) -> None:
-        """All other topologies are no more, but for those that workers are `hosted` of (ids)."""
+        """Remove what other topologies used, except those with workers here: `hosted` (ids)."""
         codes, keys, ids = set(), set(), set(hosted)
         for record in records:
             ids.add(record.id)
@@ -266,14 +270,14 @@ class Provisions:
         kept = frozenset(codes), frozenset(keys)
         if kept == self._kept:
             return
-        self._kept = kept  # and what cannot be removed yet changes that again
+        self._kept = kept  # reset below by what cannot be removed yet
         self._codes.forget(lambda key: key in codes)
         self._builds.forget(lambda key: key in keys)
         self._remove_others(self._code, codes, self._codes)
         self._remove_others(self._environments.root, keys, self._builds)
 
     def _remove_others(self, root: Path, keep: Collection[str], jobs: Jobs[Path] | Jobs[str]) -> None:
-        """Remove what is not used."""
+        """Remove what is unused."""
         try:
             names = os.listdir(root)
         except OSError:
@@ -281,18 +285,18 @@ class Provisions:
         for name in names:
             if _NEW in name or name in keep:
                 continue
-            if jobs.knows(name):  # it is being made: not before that is over
+            if jobs.knows(name):  # it is being made: remove it later
                 self._kept = None
                 continue
             _log.info("%s is removed: no topology uses it any more", root / name)
-            self._removals.take(root / name)
+            self._removals.remove(root / name)
 
     def sweep(self) -> None:
-        """Remove what a supervisor before this one had begun: there must be no other one at work."""
+        """Remove what an earlier supervisor left unfinished. No other supervisor may be at work."""
         with contextlib.suppress(OSError):
             for name in os.listdir(self._code):
                 if _NEW in name:
-                    self._removals.take(self._code / name)
+                    self._removals.remove(self._code / name)
         self._removals.sweep()
         self._environments.sweep()
 
@@ -301,7 +305,7 @@ NEEDS: Final = "needs.json"
 
 
 def read_needs(topology: Path) -> Mapping[str, str]:
-    """What the topology of that directory uses, as was noted there."""
+    """Return what the topology of that directory uses, as recorded there."""
     try:
         body = worker_files.read(topology, NEEDS) or {}
         return {str(name): str(value) for name, value in body["needs"].items()}
@@ -309,17 +313,11 @@ def read_needs(topology: Path) -> Mapping[str, str]:
         return {}
 
 
-def _waiting_for(what: str, seconds: float) -> str | None:
-    if seconds < WORTH_A_NOTE:
-        return None
-    return what.replace("cannot be", "is being")
-
-
 def _write_protect(folder: Path) -> None:
-    """Take the right to write from all that is in a folder: it is shared."""
+    """Make everything in a folder read-only: it is shared."""
     for path, _, files in os.walk(folder, topdown=False):
         for name in files:
             file = os.path.join(path, name)
             os.chmod(file, os.stat(file).st_mode & 0o555)
-        if path != str(folder):  # the folder itself has to be renamed yet
+        if path != str(folder):  # the folder itself has yet to be renamed
             os.chmod(path, 0o555)

@@ -1,8 +1,8 @@
-"""The supervisor daemon: the agent of a host, its link to the Nimbuses, the HTTP for logs, and the state directory they share.
+"""The supervisor daemon: a supervisor, its link to the Nimbuses, the HTTP server for logs, and the state directory they share.
 
-One thread runs `Supervisor.sync` whenever a watch, a timer or a signal wakes it; nothing that takes long is done there. When
-it stops, its workers go on until their leases are over, and the next supervisor on the same state directory takes them over:
-a restart, an upgrade or a kill of this process disturbs no tuple. `stop(end_workers=True)` ends them with it.
+One thread runs `Supervisor.sync` whenever a watch, a timer or a signal wakes it; slow work is done elsewhere. When the daemon
+stops, its workers go on until their leases expire, and the next supervisor on the same state directory adopts them: a restart,
+an upgrade or a kill of this process disturbs no tuple. `stop(end_workers=True)` ends them with it.
 Must not know: which store it is given, command lines.
 """
 
@@ -14,48 +14,50 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import Final
 
 from squall.clock import RealClock
+from squall.cluster.records import SupervisorRecord
 from squall.cluster.registry import Registry
 from squall.cluster.store import Store
-from squall.host_names import reached_at
-from squall.tls import LOGS, ServerFiles, check_bind
-from squall.transport.sockets import check_address
-from squall.versions import own_versions
-from supervisor import processes, provisions
-from supervisor.agent import Supervisor
+from squall.http.host_names import reached_at
+from squall.packages.versions import own_versions
+from squall.security.tls import LOGS, ServerFiles, check_bind
+from squall.transport.carriers.sockets import check_address
+from supervisor import artifacts, processes
+from supervisor.agent import Supervisor, WorkerTerms
+from supervisor.artifacts import Artifacts
 from supervisor.directories import Directories
 from supervisor.identity import KnownCluster, StateLock, own_id, own_keys
 from supervisor.log_server import Logs, LogServer
 from supervisor.nimbus_http import HttpNimbusLink, Nimbuses, NimbusFiles
-from supervisor.plan import Limits
-from supervisor.provisions import Provisions
+from supervisor.plan import Timeouts
 from supervisor.removals import Removals
 from supervisor.waker import Waker
+from supervisor.worker_processes import WorkerCommand, WorkerProcesses
 from topology_api.errors import SquallError
 
 _log = logging.getLogger(__name__)
 
-#: Seconds after which a look is taken again that an error cut short.
+#: Seconds before `sync` is retried after an error.
 RETRY_SECS: Final = 1.0
 #: The longest that the loop sleeps.
 LONGEST_SLEEP: Final = 1.0
-#: Seconds that workers have beyond their own time to stop, when they are to end with the daemon.
+#: Extra seconds that workers have to stop when they end with the daemon.
 PATIENCE: Final = 2.0
-#: Seconds in which the last words to Nimbus may be sent.
+#: Seconds to send the last reports to Nimbus.
 LAST_WORDS_SECS: Final = 1.0
 
 
 @dataclass(frozen=True)
 class SupervisorSettings:
-    """What a supervisor daemon is started with."""
+    """The settings of a supervisor daemon."""
 
     state: Path
-    """Its own directory: it outlives the process."""
+    """Its state directory, which outlives the process."""
     host: str = "127.0.0.1"
     """The name that others reach this host by."""
     slots: int = 4
@@ -64,24 +66,24 @@ class SupervisorSettings:
     ports: str | None = None
     """The ports that they choose from, 6700-6799; None: any that are free."""
     listen: tuple[str, int] = ("127.0.0.1", 0)
-    """Where its own HTTP (logs) listens; port 0: a free one."""
+    """Where its HTTP server for logs listens; port 0: a free one."""
     lease_secs: float = 20.0
     tls: ServerFiles | None = None
     ca: str | None = None
-    """The file with the certificates that Nimbus's HTTPS is trusted by."""
+    """The file with the CA certificates for Nimbus's HTTPS."""
     insecure: bool = False
     new_cluster: bool = False
-    """Belong to whichever cluster the store holds, whatever is remembered."""
-    packages: provisions.Limits = field(default_factory=provisions.Limits)
-    limits: Limits = field(default_factory=Limits)
+    """Join the cluster that the store holds, whatever is remembered."""
+    packages: artifacts.PackageLimits = field(default_factory=artifacts.PackageLimits)
+    limits: Timeouts = field(default_factory=Timeouts)
     command: Callable[[Path], Sequence[str]] = processes.worker_command
 
 
 class SupervisorDaemon:
-    """One supervisor over a store. `run` in the main thread, or `start` in one of its own; then `stop`."""
+    """One supervisor over a store. Call `run` in the main thread, or `start` and `stop`."""
 
     def __init__(self, store: Store, settings: SupervisorSettings) -> None:
-        """`SquallError` says what is wrong: the state directory is in use, the address is taken."""
+        """Raises `SquallError`: the state directory is in use, the address is taken."""
         self._settings = settings
         self._clock = RealClock()
         check_bind(settings.listen[0], settings.tls is not None, settings.insecure, LOGS)
@@ -102,7 +104,7 @@ class SupervisorDaemon:
 
     def _assemble(self, store: Store, settings: SupervisorSettings) -> None:
         state = settings.state
-        #: Its name among all supervisors; it stays with the state directory.
+        #: Its id among all supervisors; it stays with the state directory.
         self.id = own_id(state, settings.host)
         pair = own_keys(state)
         cluster = KnownCluster(state)
@@ -113,7 +115,7 @@ class SupervisorDaemon:
         registry = Registry(store)
         files = NimbusFiles(nimbuses, settings.packages.packed, settings.ca)
         removals = Removals(state, threads=True)
-        self._provisions = Provisions(
+        self._artifacts = Artifacts(
             state,
             store,
             files.fetch,
@@ -122,36 +124,41 @@ class SupervisorDaemon:
             limits=settings.packages,
             removals=removals,
         )
-        supervisor = self._supervisor = Supervisor(
-            self.id,
-            settings.host,
-            settings.slots,
+        self._directories = Directories(state, own_work=True, remove=removals.remove)
+        logs = Logs(self._directories, self._artifacts.build_log)
+        self._logs = LogServer(*settings.listen, logs, nimbuses.comes_from_one, settings.tls)
+        self._supervisor = Supervisor(
+            SupervisorRecord(
+                self.id,
+                settings.host,
+                settings.slots,
+                beats=True,
+                public_key=pair.public,
+                url=self.url,
+                versions=own_versions(),
+                resources=resources(),
+            ),
             registry,
             self._link,
-            state,
+            WorkerProcesses(
+                state,
+                registry,
+                self.id,
+                key_pair=pair,
+                start=WorkerCommand(processes.own_folders(), settings.ports, settings.command),
+                artifacts=self._artifacts,
+                directories=self._directories,
+            ),
             self._clock,
-            python_path=processes.own_folders(),
-            lease_secs=settings.lease_secs,
-            bind=settings.bind,
-            ports=settings.ports,
-            limits=settings.limits,
-            command=settings.command,
-            key_pair=pair,
-            provisions=self._provisions,
-            directories=Directories(state, own_work=True, remove=removals.take),
+            WorkerTerms(settings.bind, settings.lease_secs, settings.limits),
             admit=lambda: cluster.admit(store),
             wake=self._waker.wake,
             last_words=lambda: self._link.flush(LAST_WORDS_SECS),
         )
-        logs = Logs(supervisor.directories, self._provisions.build_log)
-        self._logs = LogServer(*settings.listen, logs, nimbuses.comes_from_one, settings.tls)
-        supervisor.record = replace(
-            supervisor.record, url=self.url, versions=own_versions(), resources=resources()
-        )
 
     @property
     def url(self) -> str:
-        """Where its own HTTP answers, as others reach it."""
+        """The URL by which others reach its HTTP server."""
         settings = self._settings
         bare = reached_at(settings.listen[0], settings.host).strip("[]")
         scheme = "http" if settings.tls is None else "https"
@@ -159,8 +166,8 @@ class SupervisorDaemon:
 
     @property
     def has_workers(self) -> bool:
-        """Whether there may be workers to be taken over."""
-        return bool(self._supervisor.directories.workers())
+        """Whether there may be workers to adopt."""
+        return bool(self._directories.workers())
 
     # Life
 
@@ -170,7 +177,7 @@ class SupervisorDaemon:
         self._thread.start()
 
     def run(self) -> None:
-        """Run in this thread, the main one, until a signal ends it."""
+        """Run in this thread, which must be the main one, until a signal ends it."""
         signal.set_wakeup_fd(self._waker.descriptor, warn_on_full_buffer=False)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # nohup: outlive it
@@ -182,7 +189,7 @@ class SupervisorDaemon:
             signal.set_wakeup_fd(-1)
 
     def stop(self, end_workers: bool = False) -> None:
-        """End; the workers go on, unless they are to end too. It waits until that is so."""
+        """Stop, and wait for that. The workers go on, unless `end_workers`."""
         self._end_workers |= end_workers
         self._stopping = True
         self._waker.wake()
@@ -190,29 +197,29 @@ class SupervisorDaemon:
             self._thread.join()
 
     def hurry(self) -> None:
-        """Workers that are to end with it get no more time for that; may be called from any thread."""
+        """Give workers that end with the daemon no more time. May be called from any thread."""
         self._hurried = True
         self._waker.wake()
 
     def release(self) -> None:
-        """Give back what it holds, if it does not run (any more): its directory and its address."""
+        """Release the state directory and the address, once it does not run (any more)."""
         if self._released:
             return
         self._released = True
-        self._provisions.close()
+        self._artifacts.close()
         self._link.close()
         self._logs.stop()
         self._lock.release()
         self._waker.close()
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        self._stopping = True  # and the wake-up descriptor ends the wait
+        self._stopping = True  # the wake-up descriptor ends the wait
 
     def _serve(self) -> None:
         """The life of the daemon."""
         settings = self._settings
         try:
-            self._provisions.sweep()
+            self._artifacts.sweep()
             self._link.start()
             self._logs.start()
             _log.info(
@@ -230,15 +237,15 @@ class SupervisorDaemon:
             self.release()
 
     def _look(self) -> float:
-        """Look after the workers; when to do so again."""
+        """Sync once; return when to do so again."""
         now = self._clock.now()
         try:
             self._supervisor.sync(now)
         except Exception as error:  # the workers go on, and so does this
             if isinstance(error, (SquallError, OSError)):
-                _log.warning("supervisor %s cannot look after its workers at the moment: %s", self.id, error)
+                _log.warning("supervisor %s cannot supervise its workers at the moment: %s", self.id, error)
             else:
-                _log.exception("supervisor %s has a fault; it goes on", self.id)
+                _log.exception("internal error in supervisor %s; it goes on", self.id)
             return now + RETRY_SECS
         return min(self._supervisor.next_time(self._clock.now()), now + LONGEST_SLEEP)
 
@@ -248,7 +255,7 @@ class SupervisorDaemon:
             running = sum(view.pid is not None for view in supervisor.processes())
             supervisor.leave_workers()
             _log.info(
-                "supervisor %s ends; its workers (%d) go on for %g s, and the next supervisor with --state %s takes them over",
+                "supervisor %s ends; its workers (%d) go on for %g s, and the next supervisor with --state %s adopts them",
                 self.id,
                 running,
                 self._settings.lease_secs,
@@ -271,7 +278,7 @@ class SupervisorDaemon:
 
 
 def resources() -> dict[str, float]:
-    """What this host has, as far as it says."""
+    """Return the resources of this host, as far as they are known."""
     found = {"cpus": float(len(os.sched_getaffinity(0)))}
     with contextlib.suppress(ValueError, OSError):
         found["memory_bytes"] = float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
@@ -279,4 +286,4 @@ def resources() -> dict[str, float]:
 
 
 def _look_up(number: int, frame: FrameType | None) -> None:
-    """A child has ended: with a handler of ours the signal wakes the loop."""
+    """Handle SIGCHLD: with a handler the signal wakes the loop."""

@@ -1,23 +1,23 @@
-"""What the store wants of a supervisor: the workers that have a place with it, and what their topologies' states ask.
+"""The desired state of a supervisor's workers, from the store: their placements, and what their topologies' states ask.
 
 Must not know: processes, directories, what runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
+from squall.cluster.record_sets import RecordSet
 from squall.cluster.records import Assignment, BadRecord, Placement, TopologyRecord, WorkerReport
 from squall.cluster.registry import Registry
-from squall.worker_files import WHAT_A_STATE_ASKS
-from supervisor.plan import Key, Wanted
+from supervisor.plan import DesiredState, Key
 
 
 @dataclass(frozen=True)
 class TopologyView:
-    """A topology at one moment, as the store has it."""
+    """A topology in the store at one moment."""
 
     record: TopologyRecord
     assignment: Assignment | None
@@ -26,8 +26,8 @@ class TopologyView:
 
     @property
     def asked(self) -> str:
-        """What its workers are to do."""
-        return WHAT_A_STATE_ASKS[self.record.state]
+        """What its state asks of its workers."""
+        return self.record.state.asks
 
     @property
     def version(self) -> int:
@@ -36,57 +36,57 @@ class TopologyView:
 
     @property
     def placements(self) -> tuple[Placement, ...]:
-        """The workers that it has."""
+        """The placements of its workers."""
         return () if self.assignment is None else self.assignment.placements
 
     @property
     def withdrawn(self) -> tuple[Placement, ...]:
-        """The workers that are to go."""
+        """The placements that are being withdrawn."""
         return () if self.leaving is None else self.leaving.placements
 
     def places(self, worker: Placement) -> bool:
-        """Whether a worker still has its place: who is to go is noted first, and may start until it has lost that."""
+        """Whether a worker is still placed. A worker is noted as leaving first, and may start until its placement is gone."""
         same = (worker.worker, worker.incarnation)
         return any((place.worker, place.incarnation) == same for place in self.placements)
 
     @property
     def whole(self) -> bool:
-        """Whether the assignment is one of just these tasks, or there is none."""
+        """Whether the assignment places exactly the topology's tasks, or there is none."""
         placed = [task for place in self.placements for task in place.tasks]
         tasks = {task for task, _, _ in self.record.tasks}
         return not placed or (len(placed) == len(tasks) and tasks.issuperset(placed))
 
     def knows(self, worker: str, version: int) -> bool:
-        """Whether a worker that was placed by that version has a place, or is awaited to be gone."""
+        """Whether a worker of that version is placed, or is being withdrawn."""
         return any(
-            place.worker == worker and place.incarnation[0] == version
+            place.worker == worker and place.incarnation.version == version
             for place in (*self.placements, *self.withdrawn)
         )
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What the store says at one moment."""
+    """One read of the store."""
 
     views: Mapping[str, TopologyView] = field(default_factory=dict)
     """The topologies by their id."""
     waiting: tuple[TopologyRecord, ...] = ()
-    """Versions that are to take a name over."""
+    """Versions that will take over a name."""
     former: tuple[TopologyRecord, ...] = ()
-    """Versions that had a name before, and may come back."""
+    """Earlier versions, which may come back."""
     unsure: Mapping[str, str] = field(default_factory=dict)
-    """Name -> why of one that cannot be told: a record is damaged, or being written at this moment. Its workers go on."""
+    """Name -> reason, of topologies whose record is damaged or being written at this moment. Their workers go on."""
 
 
 def read_topologies(
     registry: Registry, before: Mapping[str, TopologyView], supervisor: str, hosted: Collection[str] = ()
 ) -> Reading:
-    """All topologies; one of which nothing has changed is the very view of `before`.
+    """Return all topologies; the view of an unchanged one is the object in `before`.
 
-    Reports are read of those that concern `supervisor` only: that have, or are to lose, workers there, or are `hosted` (ids).
+    Reports are read only for topologies with current or leaving workers at `supervisor`, and those in `hosted` (ids).
     """
     views: dict[str, TopologyView] = {}
-    records = registry.topologies()
+    records = registry.all_topologies()
     unsure = dict(registry.bad)
     for record in records:
         last = before.get(record.id)
@@ -103,18 +103,16 @@ def read_topologies(
             unsure[record.name] = f"the assignment {view.version} of {record.id} is not one of its tasks"
             if last is not None:
                 views[record.id] = last
-    waiting = _versions(registry.replacements(), registry.replacement, unsure)
-    former = _versions(registry.all_replaced(), registry.replaced, unsure)
+    waiting = _versions(registry.replacements, unsure)
+    former = _versions(registry.replaced, unsure)
     return Reading(views, waiting, former, unsure)
 
 
-def _versions(
-    names: Iterable[str], read: Callable[[str], TopologyRecord | None], unsure: dict[str, str]
-) -> tuple[TopologyRecord, ...]:
+def _versions(versions: RecordSet[TopologyRecord], unsure: dict[str, str]) -> tuple[TopologyRecord, ...]:
     found = []
-    for name in names:
+    for name in versions.names():
         try:
-            record = read(name)
+            record = versions.get(name)
         except BadRecord as error:
             unsure.setdefault(name, str(error))
             continue
@@ -126,7 +124,7 @@ def _versions(
 def _read(
     registry: Registry, record: TopologyRecord, supervisor: str, hosted: Collection[str]
 ) -> TopologyView:
-    assignment, leaving = registry.assignment(record.id), registry.leaving(record.id)
+    assignment, leaving = registry.assignments.get(record.id), registry.leaving.get(record.id)
     concerns = record.id in hosted or any(
         place.supervisor == supervisor
         for each in (assignment, leaving)
@@ -137,7 +135,7 @@ def _read(
 
 
 def places_of(views: Iterable[TopologyView], supervisor: str) -> dict[Key, Placement]:
-    """The places that a supervisor's workers have."""
+    """Return the placements of a supervisor's workers."""
     return {
         (view.record.id, place.worker): place
         for view in views
@@ -146,11 +144,13 @@ def places_of(views: Iterable[TopologyView], supervisor: str) -> dict[Key, Place
     }
 
 
-def wanted_of(views: Mapping[str, TopologyView], places: Mapping[Key, Placement]) -> dict[Key, Wanted]:
-    """What is wanted in these places."""
+def desired_states(
+    views: Mapping[str, TopologyView], places: Mapping[Key, Placement]
+) -> dict[Key, DesiredState]:
+    """Return the desired state of the workers with these placements."""
     return {
-        key: Wanted(
-            version=place.incarnation[0],
+        key: DesiredState(
+            version=place.incarnation.version,
             slot=place.slot,
             stop=views[key[0]].asked == "stop",
             timeout=cast(float, views[key[0]].record.conf["topology.worker.timeout.secs"]),

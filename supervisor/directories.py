@@ -1,15 +1,15 @@
-"""Where a supervisor keeps things on its host, and the removal of all that a topology left.
+"""The directories of a supervisor on its host, and the removal of what topologies left.
 
 ```
 <state>/topologies/<topology id>/
   bundle/               the topology's description and pickles (see `squall.cluster.blobs`)
-  needs.json            what else it uses here (see `supervisor.provisions`)
-  workers/<worker>/     where we and a worker's process talk to each other (see `squall.worker_files`)
-    process.json        ours: the process that we started there
+  needs.json            what else it uses here (see `supervisor.artifacts`)
+  workers/<worker>/     files between supervisor and worker (see `squall.worker_files`)
+    process.json        the supervisor's: the process that it started there
 ```
 
-Directories have mode 0700, keys 0600. Names stand quoted, as in the store; one that is too long for a file system is cut,
-and its digest added. The state belongs to one supervisor.
+Directories have mode 0700, keys 0600. Names are quoted as in the store; one that is too long for a file system is cut and gets
+its digest. The state belongs to one supervisor.
 Must not know: processes, what runs, what files say.
 """
 
@@ -27,25 +27,25 @@ from squall import worker_files
 from squall.cluster import paths
 from squall.cluster.blobs import MANIFEST, write_bundle
 from squall.cluster.store import Store
-from squall.state_mark import state_mark
-from squall.worker_files import Incarnation
-from supervisor.removals import remove
+from squall.daemon.state_mark import state_mark
+from squall.values import Incarnation
+from supervisor.removals import delete
 
 PROCESS: Final = "process.json"
 
-#: What a worker said and was told; the next process in the directory must not take it for its own.
+#: Files of one process; the next process in the directory must not take them for its own.
 _TALK: Final = (
     worker_files.ORDERS,
     worker_files.KEYS,
     worker_files.LEASE,
-    worker_files.PULSE,
+    worker_files.HEARTBEAT,
     worker_files.COUNTERS,
     worker_files.END,
     PROCESS,
 )
 #: Characters; file systems take 255, and what is written beside a file adds some.
 _LONGEST_NAME: Final = 180
-#: Logs of workers that have left a living topology, kept for a look; each is bounded by the worker.
+#: Logs kept of workers that have left a living topology; the worker bounds each.
 _LOGS_KEPT: Final = 8
 
 
@@ -53,7 +53,7 @@ _LOGS_KEPT: Final = 8
 class Started:
     """The process that was started in a worker's directory, as `process.json` says."""
 
-    #: 0: it was about to be started; whether it was, the processes that bear the directory's mark can tell.
+    #: 0: it was about to be started; a process with the directory's mark says whether it was.
     pid: int
     started: int
     incarnation: Incarnation
@@ -64,30 +64,30 @@ class Directories:
     """The directories of one supervisor."""
 
     def __init__(
-        self, state: Path, own_work: bool = False, remove: Callable[[Path], object] = remove
+        self, state: Path, own_work: bool = False, remove: Callable[[Path], object] = delete
     ) -> None:
-        """`own_work`: each worker has a working directory of its own, and not that of its supervisor. `remove`: removes a
-        folder, or has it removed soon; its name is free at once."""
+        """`own_work`: each worker has its own working directory instead of its supervisor's. `remove`: removes a folder, now or
+        soon; its name is free at once."""
         self.root = Path(os.path.abspath(state)) / "topologies"
         self._own_work = own_work
-        self._remove = remove
+        self._remove = delete
 
     def mark(self) -> str:
-        """What tells this state directory from every copy of it, until its host is restarted."""
+        """Return what distinguishes this state directory from its copies, until its host restarts."""
         where = self.root.parent
         make_directory(where)
         return state_mark(where)
 
     def topology(self, topology_id: str) -> Path:
-        """All that is kept of a topology."""
+        """The directory of a topology."""
         return self.root / _folder(topology_id)
 
     def worker(self, topology_id: str, worker: str) -> Path:
-        """Where we and a worker's process talk to each other."""
+        """The directory that a worker and its supervisor share."""
         return self.topology(topology_id) / "workers" / _folder(worker)
 
     def workers(self) -> list[Path]:
-        """Every worker directory that is there."""
+        """Return every worker directory that exists."""
         return [
             self.root / topology / "workers" / worker
             for topology in _names(self.root)
@@ -95,11 +95,11 @@ class Directories:
         ]
 
     def make_worker(self, topology_id: str, worker: str) -> Path:
-        """The directory of a worker, without anything that an earlier process there said, or left in its working directory;
-        logs and scratch stay."""
+        """Make the directory of a worker, without the files and the working directory of an earlier process; logs and scratch
+        stay."""
         directory = self.worker(topology_id, worker)
         make_directory(directory)
-        for name in (worker_files.PULSE, worker_files.COUNTERS, worker_files.END, PROCESS):
+        for name in (worker_files.HEARTBEAT, worker_files.COUNTERS, worker_files.END, PROCESS):
             (directory / name).unlink(missing_ok=True)
         work = self.work(directory)
         if work is not None:
@@ -108,11 +108,11 @@ class Directories:
         return directory
 
     def work(self, directory: Path) -> Path | None:
-        """The working directory of the worker with that directory; None: that of its supervisor."""
+        """Return the working directory of the worker with that directory; None: its supervisor's."""
         return directory / worker_files.WORK if self._own_work else None
 
     def make_bundle(self, store: Store, topology_id: str) -> Path:
-        """The directory with the topology's bundle, which is fetched when it is not there."""
+        """Return the directory of the topology's bundle; fetch the bundle if it is missing."""
         directory = self.topology(topology_id) / "bundle"
         if not has_bundle(directory):
             make_directory(directory)
@@ -120,7 +120,7 @@ class Directories:
         return directory
 
     def clear_worker(self, topology_id: str, worker: str) -> None:
-        """Drop what a worker that has left the topology needed: everything but its logs, and the oldest logs too."""
+        """Remove what a worker needed that has left the topology: everything but its logs, and the oldest logs of all."""
         directory = self.worker(topology_id, worker)
         for name in _TALK:
             (directory / name).unlink(missing_ok=True)
@@ -132,7 +132,7 @@ class Directories:
             self._remove(path)
 
     def remove_topologies(self, keep: Collection[str]) -> None:
-        """Remove all that is kept of other topologies than these."""
+        """Remove the directories of all other topologies."""
         kept = set(map(_folder, keep))
         for name in _names(self.root):
             if name not in kept:
@@ -140,29 +140,28 @@ class Directories:
 
 
 def has_bundle(directory: Path) -> bool:
-    """Whether a bundle is there: its manifest is written last."""
+    """Whether a bundle is complete: its manifest is written last."""
     return (directory / MANIFEST).exists()
 
 
 def write_started(directory: Path, started: Started) -> None:
-    """Note which process was started in a directory."""
+    """Record which process was started in a directory."""
     worker_files.write(directory, PROCESS, started, 0o600)
 
 
 def read_started(directory: Path) -> Started | None:
-    """The process that was started in a directory last, None when there was none or nobody can tell."""
+    """Return the last process that was started in a directory, None if there was none or it is unreadable."""
     try:
         body = worker_files.read(directory, PROCESS)
         if body is None:
             return None
-        first, second = body.pop("incarnation")
-        return Started(incarnation=(first, second), **body)
+        return Started(incarnation=Incarnation(*body.pop("incarnation")), **body)
     except (worker_files.BadFile, TypeError, ValueError, KeyError):
         return None
 
 
 def _folder(name: str) -> str:
-    """The name of a folder for something of that name."""
+    """Return the name of the folder for a name."""
     text = paths.quoted(name)
     if len(text) <= _LONGEST_NAME:
         return text
@@ -170,8 +169,8 @@ def _folder(name: str) -> str:
 
 
 def make_directory(directory: Path) -> None:
-    """Make a directory of mode 0700, and those above that are not there."""
-    # `mkdir(parents=True)` gives the mode to the last one only, and the umask may take bits away, never add any.
+    """Make a directory, and its missing parents, with mode 0700."""
+    # `mkdir(parents=True)` sets the mode of the last one only; the umask may remove bits, never add any.
     missing = list(takewhile(lambda path: not path.exists(), (directory, *directory.parents)))
     for path in reversed(missing):
         path.mkdir(mode=0o700, exist_ok=True)

@@ -1,19 +1,19 @@
-"""Environments: the packages that a topology requires, installed once for all topologies that require the same.
+"""Builds environments with the packages that topologies require, one for all topologies with the same requirements.
 
 ```
 <state>/environments/<key>/
   requirements.txt     what is required, as the submitter wrote it
-  constraints.txt      the versions that workers themselves need: where the two cannot be had together, the building fails
-  wheels/              what was shipped to install from; with it nothing is looked for elsewhere, whatever pip or uv
-                       are told on this host. Without it their settings here (an index of the site's) count
-  venv/                the environment. What it lacks comes from our own folders, after its own (squall.pth)
-  build.log            what was run, and all that it said, at each try
-  ready                written last: without it all of this is made anew
+  constraints.txt      the versions that workers themselves need: the build fails where these contradict the requirements
+  wheels/              shipped packages; with them nothing is installed from elsewhere, whatever this host's settings of pip
+                       and uv say. Without them those settings (a site's index) apply
+  venv/                the environment. What it lacks comes from Squall's own folders, after its own (squall.pth)
+  build.log            the commands and their output, of each try
+  ready                written last: without it all of this is built again
 ```
 
-The key is a digest of all that goes in. The building is done by uv where there is one, else by venv and pip, in a process of
-its own: what packages do while they are installed cannot reach the supervisor. It and all that it starts bear a mark in their
-environment, by which a supervisor that comes later finds them, however early the one before was killed.
+The key is a digest of all inputs. uv builds where it is installed, else venv and pip, in a separate process: code that packages
+run while they are installed cannot reach the supervisor. That process and all that it starts have a mark in their environment,
+by which a later supervisor finds them, however early the one before was killed.
 Must not know: topologies, workers, how files are fetched (a function is given).
 """
 
@@ -39,8 +39,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from squall import archives
-from squall.process_stat import all_processes
+from squall.daemon.process_stat import all_processes
+from squall.packages import archives
 from supervisor.directories import make_directory
 from supervisor.processes import marked, own_folders
 from topology_api.errors import SquallError
@@ -49,45 +49,45 @@ _log = logging.getLogger(__name__)
 
 LOG: Final = "build.log"
 READY: Final = "ready"
-#: Stands in the environment of a builder and of all that it starts; the value is the directory that it builds in.
+#: Environment variable of a build and all that it starts; the value is the directory that it builds in.
 MARK: Final = "BUILDER_OF_SQUALL"
-#: What a worker process itself imports: an environment may hold no other versions of these than ours.
+#: Packages that a worker process itself imports: an environment must have the supervisor's versions.
 WORKERS_NEED: Final = ("cloudpickle", "msgspec", "pyzmq")
-#: Seconds that one step of a building may take.
+#: Seconds that one step of a build may take.
 LONGEST_STEP: Final = 1800.0
-#: Of the log, for whoever is told that a building failed.
+#: How much of the log an error shows.
 _TAIL_LINES, _LINE_LENGTH, _TAIL_BYTES = 8, 200, 8192
-#: Bytes of what was said at earlier tries.
+#: Bytes of output kept of earlier tries.
 _MOST_LOG: Final = 1024 * 1024
-#: Bytes of a requirements file that are read, and of wheels that were shipped.
+#: Most bytes of a requirements file, and of shipped wheels.
 _MOST_REQUIREMENTS: Final = 1024 * 1024
 _MOST_WHEELS: Final = 8 * 1024 * 1024 * 1024
-#: Whoever writes down what a script needs often names Squall too, which is here already.
+#: Requirements often name Squall too, which is installed already.
 _OURSELVES: Final = re.compile(r"\s*squall\s*([=<>!~;#].*)?", re.IGNORECASE)
-#: The first pip that knows --python.
+#: The first pip with --python.
 _PIP_FOR_OTHERS: Final = (22, 3)
-#: What of our own environment the tools must not see: they would take our packages for installed there.
+#: Variables hidden from the tools, which would take the supervisor's packages for installed.
 _HIDDEN: Final = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "PIP_TARGET", "PIP_USER", "PIP_PREFIX")
-#: Settings of the tools, which could name more to install from than the wheels that were shipped.
+#: Settings of the tools, which could name more sources than the shipped wheels.
 _SETTINGS: Final = ("PIP_", "UV_")
-#: Those that name no packages, only where to work.
+#: Settings that name no sources.
 _NO_SOURCES: Final = ("PIP_CACHE_DIR", "UV_CACHE_DIR")
 
-#: How often it is looked for builders that a supervisor before this one had, and how many seconds the kernel gets for each.
+#: How often to look for builds of an earlier supervisor, and the seconds in between.
 _KILL_ROUNDS: Final = 100
 _KILL_PAUSE: Final = 0.01
 
-#: Gives a file by its SHA-256 for as long as it is entered.
+#: A context manager that fetches a file by its SHA-256.
 Fetched = Callable[[str], AbstractContextManager[Path]]
 
 
 class BuildFailed(SquallError):
-    """An environment that cannot be built: why, and how its log ends."""
+    """An environment cannot be built: why, and how its log ends."""
 
 
 @dataclass(frozen=True)
 class Environment:
-    """What goes into one: digests of files, as they were shipped."""
+    """The inputs of an environment: digests of shipped files."""
 
     key: str
     requirements: str
@@ -98,7 +98,7 @@ class Environments:
     """All environments of one supervisor."""
 
     def __init__(self, root: Path, uv: str | None = None, python: str | None = None) -> None:
-        """`uv`: the program, None to look for it on PATH, "" to do without. `python`: whose environments they are."""
+        """`uv`: the program; None: look for it on PATH; "": do without. `python`: the environments' Python."""
         self.root = root
         self._uv = shutil.which("uv") if uv is None else uv or None
         self._python = python or sys.executable
@@ -108,7 +108,7 @@ class Environments:
         self._closed = False
 
     def of(self, files: Mapping[str, str]) -> Environment | None:
-        """The environment that a topology needs which brought these files; None: it requires nothing."""
+        """Return the environment for a topology with these files; None: it requires nothing."""
         requirements = files.get("requirements")
         if requirements is None:
             return None
@@ -125,17 +125,17 @@ class Environments:
         return Environment(key, requirements, wheels)
 
     def log(self, key: str) -> Path:
-        """The log of a building."""
+        """The log of a build."""
         return self.root / key / LOG
 
     def make(self, environment: Environment, fetched: Fetched) -> str:
-        """The Python of an environment, which is built if it is not there. `BuildFailed`, `OSError`, or what `fetched` says."""
+        """Return the Python of an environment; build a missing one. `BuildFailed`, `OSError`, or what `fetched` raises."""
         directory = self.root / environment.key
         python = directory / "venv" / "bin" / "python"
         if (directory / READY).exists() and python.exists():
             return str(python)
         make_directory(directory)
-        (directory / READY).unlink(missing_ok=True)  # somebody has removed what was ready
+        (directory / READY).unlink(missing_ok=True)  # parts of it were removed
         for name in ("venv", "wheels"):
             shutil.rmtree(directory / name, ignore_errors=True)
         with fetched(environment.requirements) as file:
@@ -154,7 +154,7 @@ class Environments:
         return str(python)
 
     def close(self) -> None:
-        """End what is being built."""
+        """Kill running builds."""
         with self._lock:
             self._closed = True
             for pid in self._building:
@@ -162,8 +162,8 @@ class Environments:
                     os.killpg(pid, signal.SIGKILL)
 
     def sweep(self) -> None:
-        """End and remove what a supervisor before this one was building. A builder that it was just starting when it was
-        killed has begun, and bears its mark: before that the lock of the state directory is not free."""
+        """Kill and remove builds of an earlier supervisor. One that it was just starting when it was killed has its mark by
+        now: until then the state directory stays locked."""
         with contextlib.suppress(OSError):
             for name in os.listdir(self.root):
                 if not (self.root / name / READY).exists():
@@ -187,7 +187,7 @@ class Environments:
                     _add_our_folders(directory / "venv")
 
     def _steps(self, directory: Path, python: Path) -> list[tuple[str, list[str]]]:
-        """What is run: (what it is called, command)."""
+        """Return the steps of a build: (name, command)."""
         venv = str(directory / "venv")
         what = ["-r", "requirements.txt", "-c", "constraints.txt"]
         pip_alone, uv_alone = [], []
@@ -197,7 +197,7 @@ class Environments:
         check = [
             str(python),
             "-c",
-            "from squall.distributions import check_ours; check_ours(); import worker.process",
+            "from squall.packages.distributions import check_ours; check_ours(); import worker.process.assemble",
         ]
         if self._uv is not None:
             return [
@@ -221,12 +221,12 @@ class Environments:
         ]
 
     def _run(self, command: Sequence[str], directory: Path, log: BinaryIO) -> str:
-        """Run one step; how it ended, "" when all is well."""
+        """Run one step; return how it failed, "" if it succeeded."""
         environ = tools_environment(os.environ, alone=(directory / "wheels").is_dir())
         environ[MARK] = str(directory)
         with self._lock:  # so that `close` sees every process
             if self._closed:
-                raise BuildFailed("the supervisor ends")
+                raise BuildFailed("the supervisor is ending")
             process = subprocess.Popen(
                 list(command),
                 cwd=directory,
@@ -250,7 +250,7 @@ class Environments:
 
 
 def tools_environment(inherited: Mapping[str, str], alone: bool) -> dict[str, str]:
-    """What pip and uv are run with. `alone`: without any settings of this host's that could name something to install."""
+    """Return the environment of pip and uv. `alone`: without this host's settings that could name sources."""
     environ = {name: value for name, value in inherited.items() if name not in _HIDDEN}
     if not alone:
         return environ
@@ -263,7 +263,7 @@ def tools_environment(inherited: Mapping[str, str], alone: bool) -> dict[str, st
 
 
 def _own_pip_serves_others() -> bool:
-    """Whether our own pip can install into an environment, which then needs none: that saves seconds."""
+    """Whether the supervisor's pip can install into an environment, which saves seconds: it needs no pip then."""
     try:
         major, minor = importlib.metadata.version("pip").split(".")[:2]
         return (int(major), int(minor)) >= _PIP_FOR_OTHERS
@@ -272,7 +272,7 @@ def _own_pip_serves_others() -> bool:
 
 
 def constraints() -> tuple[str, ...]:
-    """Our own versions of what workers need, as pip wants them written."""
+    """Return the supervisor's versions of what workers need, as pip constraints."""
     found = []
     for name in WORKERS_NEED:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
@@ -281,7 +281,7 @@ def constraints() -> tuple[str, ...]:
 
 
 def _requirements(file: Path) -> bytes:
-    """The text of a requirements file without ourselves."""
+    """Return a requirements file with Squall itself commented out."""
     with open(file, "rb") as opened:
         data = opened.read(_MOST_REQUIREMENTS + 1)
     if len(data) > _MOST_REQUIREMENTS:
@@ -295,7 +295,7 @@ def _requirements(file: Path) -> bytes:
 
 
 def _add_our_folders(venv: Path) -> None:
-    """Have the environment find Squall, and what workers need, where we find them: after all of its own.
+    """Add the supervisor's module folders to the environment's path, after its own packages.
 
     Only when everything is installed: pip would take what is in these folders for installed.
     """
@@ -307,8 +307,8 @@ def _add_our_folders(venv: Path) -> None:
 
 
 def _end_builders(directory: Path) -> None:
-    """End the processes that are still building in a directory."""
-    for _ in range(_KILL_ROUNDS):  # what one starts while we look is seen in the next round
+    """Kill the builds that still run in a directory."""
+    for _ in range(_KILL_ROUNDS):  # what they start meanwhile is seen in the next round
         found = list(marked(all_processes(), MARK, directory))
         if not found:
             return
@@ -323,7 +323,7 @@ def _ending(status: int) -> str:
 
 
 def _tail(log: Path, begin: int) -> str:
-    """The last lines of a log from there on, each on a line of its own."""
+    """Return the last lines of a log after `begin`, indented."""
     try:
         with open(log, "rb") as file:
             file.seek(max(begin, os.fstat(file.fileno()).st_size - _TAIL_BYTES))

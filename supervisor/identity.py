@@ -1,10 +1,10 @@
-"""What a supervisor keeps of itself in its state directory: its id, its key pair, its cluster. And that nobody else uses it.
+"""A supervisor's identity in its state directory: its id, key pair and cluster, and the lock on the directory.
 
 ```
-<state>/lock       held, as the directory itself is, by the process that uses it: its pid
-<state>/id         the supervisor's id, made from its host's name when it begins
+<state>/lock       locked, like the directory itself, by the process that uses it: its pid
+<state>/id         the supervisor's id, made from its host's name at its first start
 <state>/key        its key pair, mode 0600
-<state>/cluster    the id of the cluster that it belongs to, since it first saw one
+<state>/cluster    the id of the first cluster that it saw, to which it belongs
 ```
 
 Must not know: what a supervisor does.
@@ -24,7 +24,7 @@ from typing import Final
 
 from squall.cluster import identity
 from squall.cluster.store import Store
-from squall.sealing import KeyPair
+from squall.security.sealing import KeyPair
 from supervisor.directories import make_directory
 from topology_api.errors import SquallError
 
@@ -33,19 +33,19 @@ ID: Final = "id"
 KEY: Final = "key"
 CLUSTER: Final = "cluster"
 _LONGEST_ID: Final = 120
-#: Seconds that a lock which is held is waited for.
+#: Seconds to wait for a lock that is held.
 _PATIENCE: Final = 2.0
 
 
-class BadState(SquallError):
+class BadSupervisorState(SquallError):
     """A state directory that cannot be used."""
 
 
 class StateLock:
-    """Holds a state directory; `BadState` when another process has it.
+    """Locks a state directory; `BadSupervisorState` if another process holds it.
 
-    Locked are the file, which says who holds it, and the directory itself: a file that somebody deletes can be made, and
-    locked, again while this process runs.
+    Both the lock file, which names the holder, and the directory are locked: a deleted file could be created and locked again
+    while this process runs.
     """
 
     def __init__(self, state: Path) -> None:
@@ -59,22 +59,24 @@ class StateLock:
             free = _taken(file)
         except OSError as error:
             self.release()
-            raise BadState(f"the state directory {state} cannot be used (--state): {error}") from error
-        with suppress(OSError):  # a file system of a network may lock no directories: then the file has to do
+            raise BadSupervisorState(
+                f"the state directory {state} cannot be used (--state): {error}"
+            ) from error
+        with suppress(OSError):  # a network file system may not lock directories: then the file has to do
             free = free and _taken(directory)
         if not free:
             owner = os.pread(file, 32, 0).decode(errors="replace").strip()
             self.release()
             by = f"process {owner}" if owner else f"another process (its {state / LOCK} was removed)"
-            raise BadState(
+            raise BadSupervisorState(
                 f"the state directory {state} is in use by {by}: give each supervisor its own with --state DIR"
             )
-        with suppress(OSError):  # a full disk: it is only told, nothing depends on it
+        with suppress(OSError):  # a full disk: the pid is for people, nothing depends on it
             os.ftruncate(file, 0)
             os.pwrite(file, f"{os.getpid()}\n".encode(), 0)
 
     def release(self) -> None:
-        """Another process may use the directory."""
+        """Unlock the directory."""
         while self._descriptors:
             os.close(self._descriptors.pop())
 
@@ -86,7 +88,7 @@ class StateLock:
 
 
 def _taken(descriptor: int) -> bool:
-    """Lock it. A process that was killed a moment ago may have it until what it was just starting has begun."""
+    """Lock a descriptor. The children of a process that was just killed may hold the lock for a moment."""
     end = time.monotonic() + _PATIENCE
     while True:
         try:
@@ -99,7 +101,7 @@ def _taken(descriptor: int) -> bool:
 
 
 def own_id(state: Path, host: str) -> str:
-    """The id in a state directory, which is made when it is not there."""
+    """Return the id in a state directory; create it if it is missing."""
     path = state / ID
     try:
         found = path.read_text(encoding="utf-8").strip()
@@ -108,21 +110,21 @@ def own_id(state: Path, host: str) -> str:
         found = f"{name}-{secrets.token_hex(4)}"
         _write(path, found)
     except (OSError, UnicodeDecodeError) as error:
-        raise BadState(f"{path} cannot be read: {error}") from error
+        raise BadSupervisorState(f"{path} cannot be read: {error}") from error
     if not found or len(found) > _LONGEST_ID + 9 or not re.fullmatch(r"[\w.-]+", found):
-        raise BadState(
+        raise BadSupervisorState(
             f"{path} holds no id but {found!r:.80}: restore it, or remove it and this becomes another supervisor"
         )
     return found
 
 
 def own_keys(state: Path) -> KeyPair:
-    """The key pair in a state directory, which is made when it is not there."""
+    """Return the key pair in a state directory; create it if it is missing."""
     return KeyPair.load_or_make(state / KEY)
 
 
 class KnownCluster:
-    """The cluster that a supervisor belongs to: the first that it saw."""
+    """The cluster of a supervisor: the first that it saw."""
 
     def __init__(self, state: Path, check: Callable[[Store, str | None], str] = identity.check) -> None:
         self._path = state / CLUSTER
@@ -132,15 +134,15 @@ class KnownCluster:
         except FileNotFoundError:
             self._id = None
         except (OSError, UnicodeDecodeError) as error:
-            raise BadState(f"{self._path} cannot be read: {error}") from error
+            raise BadSupervisorState(f"{self._path} cannot be read: {error}") from error
 
     def forget(self) -> None:
-        """Belong to whichever cluster is seen next."""
+        """Belong to the next cluster that is seen."""
         self._path.unlink(missing_ok=True)
         self._id = None
 
     def admit(self, store: Store) -> None:
-        """`OtherCluster` when the store holds another cluster, or none though one is remembered."""
+        """Raise `OtherCluster` if the store holds another cluster, or none though one is remembered."""
         found = self._check(store, self._id)
         if found and found != self._id:
             _write(self._path, found)
@@ -148,7 +150,7 @@ class KnownCluster:
 
 
 def _write(path: Path, text: str) -> None:
-    """Put a text into a file, all at once."""
+    """Write a file atomically."""
     beside = path.with_name(f"{path.name}.new")
     beside.write_text(f"{text}\n", encoding="utf-8")
     beside.rename(path)

@@ -1,8 +1,8 @@
-"""Work that takes long, done in threads beside the supervisor's loop: each piece once, again after a while when it failed.
+"""Runs slow work in threads beside the supervisor's loop: each job once, and again after a back-off if it failed.
 
-The loop asks for a piece by its key and gets an answer at once: done, under way, or failed and when it is tried again. What
-is done stays done until it is forgotten, or what was made is gone. With no threads the work is done while one asks (tests,
-clusters in one process).
+The loop asks for a job by its key and gets an answer at once: done, under way, or failed and when it is retried. A job stays
+done until it is forgotten, or what it made is gone. Without threads a job runs while the loop asks (tests, clusters in one
+process).
 The loop is one thread; `now` is its own time. Must not know: what the work is.
 """
 
@@ -24,22 +24,22 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Done(Generic[T]):
-    """The work is done."""
+class JobDone(Generic[T]):
+    """The job is done."""
 
     value: T
 
 
 @dataclass(frozen=True)
-class UnderWay:
-    """It is being done, or waits for its turn."""
+class JobUnderWay:
+    """The job is running or queued."""
 
     since: float
 
 
 @dataclass(frozen=True)
-class Broken:
-    """It failed. Who asks after `backoff.not_before` has it tried again."""
+class BackgroundJobFailed:
+    """The job failed. Asking after `backoff.not_before` retries it."""
 
     why: str
     backoff: Backoff
@@ -49,26 +49,26 @@ class Broken:
 class _Job(Generic[T]):
     work: Callable[[], T]
     since: float
-    # How often it failed already.
+    # Its earlier failures.
     before: Backoff
     value: T | None = None
     error: Exception | None = None
-    # Set last by the thread that does it.
+    # Set last, by the thread that runs it.
     over: threading.Event = field(default_factory=threading.Event)
-    broken: Broken | None = None
+    broken: BackgroundJobFailed | None = None
 
     def run(self) -> None:
         try:
             self.value = self.work()
-        except Exception as error:  # whatever it is, who asked is told
+        except Exception as error:  # whatever it is, the caller learns of it
             self.error = error
             if not isinstance(error, (SquallError, OSError)):
-                _log.exception("an error of Squall's own in a thread of the supervisor")
+                _log.exception("internal error in a thread of the supervisor")
         self.over.set()
 
 
 class Jobs(Generic[T]):
-    """Pieces of work of one kind."""
+    """Jobs of one kind."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Jobs(Generic[T]):
         done: Callable[[], object] = lambda: None,
         there: Callable[[T], bool] = lambda value: True,
     ) -> None:
-        """`done` is called, from a thread, when a piece of work is over. `there`: whether what was made is there still."""
+        """`done` is called, from a thread, when a job is over. `there`: whether what it made still exists."""
         self._name = name
         self._done = done
         self._there = there
@@ -87,39 +87,43 @@ class Jobs(Generic[T]):
         self._waiting: queue.SimpleQueue[_Job[T] | None] = queue.SimpleQueue()
         self._started = 0
 
-    def state(self, key: Hashable, work: Callable[[], T], now: float) -> Done[T] | UnderWay | Broken:
-        """How it is with that piece of work; one that is new, or due to be tried again, is begun."""
+    def state(
+        self, key: Hashable, work: Callable[[], T], now: float
+    ) -> JobDone[T] | JobUnderWay | BackgroundJobFailed:
+        """Return the state of a job; start one that is new or due to be retried."""
         job = self._jobs.get(key)
         if job is None or self._is_gone(job):
-            # As if it had failed once: what was just in vain is not tried again at once.
+            # As if it had failed once: the first retry does not come at once.
             job = self._begin(key, _Job(work, now, Backoff(1, now, now)))
         elif job.broken is not None and now >= job.broken.backoff.not_before:
             job = self._begin(key, _Job(work, now, job.broken.backoff))
         if not job.over.is_set():
-            return UnderWay(job.since)
+            return JobUnderWay(job.since)
         if job.error is None:
-            return Done(job.value)  # type: ignore[arg-type]
+            return JobDone(job.value)  # type: ignore[arg-type]
         if job.broken is None:
-            job.broken = Broken(str(job.error), after_death(job.before, now, now, unstarted=True))
+            job.broken = BackgroundJobFailed(
+                str(job.error), after_death(job.before, now, now, unstarted=True)
+            )
         return job.broken
 
     def knows(self, key: Hashable) -> bool:
-        """Whether that piece of work was asked for and not forgotten since."""
+        """Whether that job was asked for and not forgotten since."""
         return key in self._jobs
 
     def forget(self, keep: Callable[[Hashable], bool]) -> None:
-        """Of the other pieces of work that are over nothing is known any more."""
+        """Forget all other jobs that are over."""
         for key in [key for key, job in self._jobs.items() if job.over.is_set() and not keep(key)]:
             del self._jobs[key]
 
     def close(self) -> None:
-        """Begin nothing more. What is under way is not waited for: its threads end with the process."""
+        """Start no more jobs. Running ones are not awaited: their threads end with the process."""
         self._closed = True
         for _ in range(self._started):
             self._waiting.put(None)
 
     def _is_gone(self, job: _Job[T]) -> bool:
-        """Whether it was done, and somebody has removed since what was made."""
+        """Whether it was done, and what it made has been removed since."""
         return job.over.is_set() and job.error is None and not self._there(job.value)  # type: ignore[arg-type]
 
     def _begin(self, key: Hashable, job: _Job[T]) -> _Job[T]:

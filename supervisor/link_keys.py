@@ -1,4 +1,4 @@
-"""The keys of a topology's links, for the workers of one supervisor: opened from what Nimbus has sealed for it.
+"""Opens the link keys that Nimbus sealed for a supervisor, for its workers.
 
 Must not know: processes, what keys are used for.
 """
@@ -10,13 +10,13 @@ from pathlib import Path
 from squall import worker_files
 from squall.cluster.registry import Registry
 from squall.cluster.store import StoreError
-from squall.sealing import KeyPair
-from squall.worker_files import Keys
+from squall.security.sealing import KeyPair
+from squall.values import Keys
 from topology_api.errors import SquallError
 
 
 class LinkKeys:
-    """Those of all topologies. `pair`: of the supervisor; None in a cluster whose links need no keys."""
+    """The link keys of all topologies. `pair`: the supervisor's; None in a cluster whose links need no keys."""
 
     def __init__(self, registry: Registry, supervisor: str, pair: KeyPair | None) -> None:
         self._registry = registry
@@ -24,8 +24,8 @@ class LinkKeys:
         self._pair = pair
 
     def of(self, topology_id: str, directory: Path) -> Keys | None:
-        """The keys of a topology, None in a cluster without. `directory`: of the worker that is to have them, and may have had
-        a process before."""
+        """Return the keys of a topology, None in a cluster without. `directory`: of the worker; the keys that an earlier
+        process had there serve while the store is away."""
         try:
             return self._in_store(topology_id)
         except StoreError:

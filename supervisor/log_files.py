@@ -1,9 +1,9 @@
-"""The end of a log, or a piece of it, as it lies in a worker's directory: bounded, as text, with where to go on.
+"""Reads a bounded piece of a log in a worker's directory, as text, with the offset of the next piece.
 
-Offsets are bytes of the file as it is at present; negative ones count from the end. A file that was renamed meanwhile (logs
-are rotated) is shorter than where a follower stands: it gets the rest of the older one, and goes on at 0. A piece never ends
-within a character. The directory belongs to a process that runs user code, so links, pipes and devices in it are no logs.
-Must not know: who asks.
+Offsets are bytes of the current file; negative ones count from the end. After a rotation the file is shorter than a follower's
+offset: the follower gets the rest of the older file, and goes on at 0. A piece never ends within a character. The directory
+belongs to a process that runs user code, so links, pipes and devices in it do not count as logs.
+Must not know: HTTP.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-#: Bytes that are read in one go: when nobody says how many, and at most.
+#: Bytes of one piece: by default, and at most.
 SOME: Final = 64 * 1024
 MOST: Final = 4 * 1024 * 1024
 
@@ -30,7 +30,7 @@ class Piece:
 
 
 def read_piece(path: Path, offset: int, limit: int = SOME) -> Piece | None:
-    """A piece of the log at a path; None when there is none. A negative offset begins with a whole line where it can."""
+    """Return a piece of the log at a path; None: there is none. A negative offset begins at a line where possible."""
     limit = max(0, min(limit, MOST))
     descriptor = _open(path)
     if descriptor is None:

@@ -1,10 +1,10 @@
-"""How a supervisor speaks to the Nimbuses over HTTP: it never waits for them.
+"""Sends a supervisor's messages to the Nimbuses over HTTP, without ever blocking the supervisor.
 
-What is said is put aside and sent by a thread of its own for each Nimbus: reports, counters and signs of life to the one that
-leads, counters to the others too, so that each can take over with them. Of each worker only the latest is kept; what could
-not be sent is sent again, unless something later came in between. Who is there, and who leads, stands in the store; while
-that is away, the last known ones are spoken to.
-A daemon is known by its key pair: whose public half stands in its record may make the token of a request.
+Messages are queued and sent by one thread for each Nimbus: reports, counters and heartbeats to the leader, counters to the
+others too, so that each can take over with them. Only the latest message of each worker is kept. What could not be sent is sent
+again, unless a later message replaces it. The store says which Nimbuses there are and who leads; while it is away, the last
+known ones are used.
+A daemon is authenticated by its key pair: the token of a request is valid if the public key in the sender's record fits it.
 Must not know: processes, what reports mean.
 """
 
@@ -22,9 +22,9 @@ from squall.cluster import paths
 from squall.cluster.records import NimbusRecord, WorkerReport, encode
 from squall.cluster.registry import Registry
 from squall.cluster.store import Store
-from squall.file_sources import FileSources
-from squall.http_client import Client, Refused, Unreachable, at
-from squall.sealing import (
+from squall.http.client import Client, Refused, Unreachable, at
+from squall.packages.file_sources import FileSources
+from squall.security.sealing import (
     NIMBUS_TO_SUPERVISOR,
     SUPERVISOR_TO_NIMBUS,
     BadKey,
@@ -32,25 +32,25 @@ from squall.sealing import (
     daemon_header,
     read_daemon_header,
 )
-from squall.worker_files import Incarnation
+from squall.values import Incarnation
 from topology_api.errors import SquallError
 
 _log = logging.getLogger(__name__)
 
-#: Seconds between two looks at who is there, when nothing is said.
+#: Seconds between two reads of the Nimbuses when nothing is sent.
 LOOK: Final = 1.0
-#: Seconds before something is tried again, and between two warnings that it failed.
+#: Seconds before a failed request is repeated, and between two warnings about it.
 AGAIN: Final = 0.5
 _WARN_EVERY: Final = 60.0
 #: Seconds that a Nimbus has to answer.
 ANSWER: Final = 5.0
-#: Answers that will not change when the same is said again.
+#: Answers that would be the same again.
 _NEVER: Final = (400, 413, 422)
-#: Workers whose counters are sent in one go.
+#: Workers whose counters are sent in one request.
 _AT_ONCE: Final = 64
 #: Workers' incarnations whose last counters are kept.
 _REMEMBERED: Final = 4096
-#: Seconds that a Nimbus has to take the connection, and to send a piece of a file: one whose host is gone is asked first, for
+#: Seconds that a Nimbus has to accept the connection, and to send a piece of a file. One whose host is gone is asked first for
 #: as long as the store takes it for the leader.
 FILE: Final = 10.0
 
@@ -59,7 +59,7 @@ CounterKey = tuple[str, str, Incarnation]
 
 
 class Nimbuses:
-    """The Nimbuses that are there, as the store says or said last. Any thread."""
+    """The Nimbuses in the store, or the last known ones. Any thread."""
 
     def __init__(self, store: Store, supervisor: str, pair: KeyPair) -> None:
         self._registry = Registry(store)
@@ -69,23 +69,23 @@ class Nimbuses:
         self._known: dict[str, NimbusRecord] = {}
         self._leader: str | None = None
 
-    def look(self) -> tuple[dict[str, NimbusRecord], str | None]:
-        """(records by id, the id of the one that leads), from the store if that can be reached."""
+    def read(self) -> tuple[dict[str, NimbusRecord], str | None]:
+        """Return the records by id, and the leader's id, from the store if that can be reached."""
         try:
-            found = {record.id: record for record in self._registry.nimbuses()}
+            found = {record.id: record for record in self._registry.all_nimbuses()}
             leader = self._registry.store.get(paths.LEADER)
         except SquallError:
             found, leader = {}, None
         with self._lock:
             if found:
                 self._known = found
-            # A leader that is gone from the store may just have lost its session: it is spoken to until there is another.
+            # A leader that is gone from the store may just have lost its session: use it until there is another.
             if leader is not None:
                 self._leader = leader[0].decode(errors="replace")
             return dict(self._known), self._leader
 
     def authorization(self, url: str) -> str | None:
-        """The header of a request to the Nimbus of that URL."""
+        """Return the Authorization header of a request to the Nimbus with that URL, None without its key."""
         with self._lock:
             records = list(self._known.values())
         for record in records:
@@ -98,12 +98,12 @@ class Nimbuses:
         return None
 
     def comes_from_one(self, header: str) -> bool:
-        """Whether a request with that Authorization header was made by one of them."""
+        """Whether a request with that Authorization header comes from a Nimbus."""
         found = read_daemon_header(header)
         if found is None:
             return False
         name, token = found
-        record = self.look()[0].get(name)
+        record = self.read()[0].get(name)
         return record is not None and self._pair.is_token_of(record.public_key, NIMBUS_TO_SUPERVISOR, token)
 
 
@@ -117,7 +117,7 @@ class HttpNimbusLink:
         self._lock = threading.Lock()
         self._reports: dict[tuple[str, str], WorkerReport] = {}
         self._beat = False
-        #: For a Nimbus that comes later.
+        #: For a Nimbus that appears later.
         self._latest: dict[CounterKey, bytes] = {}
         self._senders: dict[str, _Sender] = {}
         self._leader: str | None = None
@@ -126,11 +126,11 @@ class HttpNimbusLink:
         self._thread = threading.Thread(target=self._serve, name="squall-nimbus-link", daemon=True)
 
     def start(self) -> None:
-        """Begin to send."""
+        """Start sending."""
         self._thread.start()
 
     def close(self) -> None:
-        """Send nothing more."""
+        """Stop sending."""
         self._closing.set()
         self._woken.set()
         with self._lock:
@@ -139,7 +139,7 @@ class HttpNimbusLink:
             sender.close()
 
     def flush(self, seconds: float) -> None:
-        """Wait until what was said has been sent, but not for longer than that."""
+        """Wait until everything is sent, `seconds` at most."""
         end = time.monotonic() + seconds
         self._woken.set()
         while self._unsent() and time.monotonic() < end:
@@ -149,10 +149,10 @@ class HttpNimbusLink:
         with self._lock:
             return bool(self._reports) or any(each.counters or each.busy for each in self._senders.values())
 
-    # What the supervisor says
+    # From the supervisor
 
     def report(self, name: str, worker: str, report: WorkerReport) -> bool:
-        """See `NimbusLink`; whether it is taken is not known here: the store will say."""
+        """See `NimbusLink`. Whether it is accepted is seen in the store."""
         with self._lock:
             self._reports[name, worker] = report
         self._woken.set()
@@ -175,18 +175,18 @@ class HttpNimbusLink:
             self._beat = True
         self._woken.set()
 
-    # What is sent
+    # To the Nimbuses
 
     def _serve(self) -> None:
-        """See to it that there is a sender for each Nimbus, and that they have something to do."""
+        """Keep a sender for each Nimbus, and wake them."""
         while not self._closing.is_set():
             self._woken.wait(LOOK)
             self._woken.clear()
             try:
-                records, leader = self._nimbuses.look()
+                records, leader = self._nimbuses.read()
                 self._keep_senders(records, leader)
-            except Exception:  # nobody else would go on
-                _log.exception("the link to Nimbus has a fault; it goes on")
+            except Exception:  # this thread must go on
+                _log.exception("internal error in the link to Nimbus; it goes on")
             with self._lock:
                 senders = list(self._senders.values())
             for sender in senders:
@@ -207,8 +207,8 @@ class HttpNimbusLink:
                 sender.counters.update(self._latest)
                 sender.start()
 
-    def take(self, sender: _Sender) -> dict[str, Any] | None:
-        """What a sender is to send now; None: nothing."""
+    def next_batch(self, sender: _Sender) -> dict[str, Any] | None:
+        """Return what a sender has to send now; None: nothing."""
         with self._lock:
             leads = sender.record.id == self._leader
             counters = dict(list(sender.counters.items())[:_AT_ONCE])
@@ -227,7 +227,7 @@ class HttpNimbusLink:
         return {"reports": reports, "counters": counters, "beat": beat}
 
     def give_back(self, sender: _Sender, what: dict[str, Any]) -> None:
-        """It could not be sent: it is sent again, where nothing later has been said."""
+        """Queue again what could not be sent, except where something later is queued."""
         with self._lock:
             self._reports = {**what["reports"], **self._reports}
             self._beat |= what["beat"]
@@ -262,16 +262,16 @@ class _Sender:
         while not self._closed.is_set():
             self.woken.wait()
             self.woken.clear()
-            what = None if self._closed.is_set() else self._link.take(self)
+            what = None if self._closed.is_set() else self._link.next_batch(self)
             if what is None:
                 continue
             try:
                 self._client.post(self._path, _body(what), repeatable=True)
-            except Exception as error:  # nobody else would send
+            except Exception as error:  # this thread must go on
                 if not isinstance(error, (SquallError, OSError)):
-                    _log.exception("what is to be told to Nimbus %s cannot be sent", self.record.id)
+                    _log.exception("internal error while sending to Nimbus %s", self.record.id)
                 if isinstance(error, Refused) and error.status in _NEVER:
-                    _log.error("Nimbus %s does not take what it was told: %s", self.record.id, error)
+                    _log.error("Nimbus %s rejects reports of this supervisor: %s", self.record.id, error)
                 else:
                     self._link.give_back(self, what)
                 self.busy = False
@@ -288,9 +288,7 @@ class _Sender:
             self._failing_since, self._warned = now, now - _WARN_EVERY
         if now >= self._warned + _WARN_EVERY:
             self._warned = now
-            _log.warning(
-                "what workers do cannot be told to Nimbus %s at the moment: %s", self.record.id, error
-            )
+            _log.warning("Nimbus %s cannot be reached with reports at the moment: %s", self.record.id, error)
 
     def _done(self) -> None:
         self.busy = False
@@ -300,8 +298,8 @@ class _Sender:
 
 
 class NimbusFiles:
-    """Fetches files that topologies bring from whichever Nimbus has them: the leader first, then the others; one that delivered
-    another file, or did not answer, does not keep the others from being asked the next time."""
+    """Fetches files of topologies from any Nimbus that has them, the leader first. One that delivered another file, or did not
+    answer, is asked later the next time."""
 
     def __init__(
         self, nimbuses: Nimbuses, limit: int, ca: str | None = None, sources: FileSources | None = None
@@ -312,17 +310,17 @@ class NimbusFiles:
         self._sources = FileSources() if sources is None else sources
 
     def fetch(self, sha256: str, target: Path) -> None:
-        """Write a file to a path; `SquallError` or `OSError`."""
-        records, leader = self._nimbuses.look()
+        """Fetch a file to a path. Raises `SquallError` or `OSError`."""
+        records, leader = self._nimbuses.read()
         urls = {f"Nimbus {each.id} at {each.url}": each.url for each in records.values() if each.url}
         if not urls:
             raise SquallError("there is no Nimbus at the moment to fetch it from")
         first = None if leader not in records else records[leader].url
         names = self._sources.order(sha256, sorted(urls, key=lambda name: urls[name] != first))
         failure = SquallError(
-            "every Nimbus has delivered another file in its place; they are asked again in a while"
+            "every Nimbus has delivered another file in its place; they are asked again later"
         )
-        for name in names:  # one that has it not says 404, which a client takes for an answer
+        for name in names:  # one without it answers 404, which a client takes for an answer
             client = Client([urls[name]], self._nimbuses.authorization, self._ca, FILE)
             try:
                 with closing(client), open(target, "wb") as file:
@@ -357,7 +355,7 @@ def _body(what: dict[str, Any]) -> dict[str, Any]:
 
 
 def _json(counters: bytes) -> Any:
-    """Counters as values; bytes that are no JSON are nothing that could be counted."""
+    """Return counters as JSON values, none for bytes that are no JSON."""
     try:
         return json.loads(counters)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What a worker is told, from what the store says; and what Nimbus is told, from what the worker says. Values in, values out.
+"""Makes a worker's orders from the store's records, and its report to Nimbus from its heartbeat. Values in, values out.
 
 Must not know: files, processes, time.
 """
@@ -6,20 +6,25 @@ Must not know: files, processes, time.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, cast
 
-from squall.cluster.records import Placement, WorkerReport
-from squall.worker_files import Address, Incarnation, Orders, Pulse
-from supervisor.wanted import TopologyView
+from msgspec.structs import replace
 
-#: What a "drained" of a worker answers to: another wait for a drain is another one.
+from squall.cluster.records import Placement, WorkerReport
+from squall.reports.event_text import sentence
+from squall.reports.events import Event
+from squall.values import Address, Incarnation
+from squall.worker_files import Orders, WorkerHeartbeat
+from supervisor.desired_state import TopologyView
+
+#: Identifies the request that a worker's "drained" answers; each wait for a drain is another one.
 Occasion = tuple[str, str, float | None, int]
 
 
 @dataclass(frozen=True)
-class Surroundings:
-    """What a supervisor tells all its workers."""
+class HostSettings:
+    """The part of the orders that all workers of a host share."""
 
     supervisor: str
     bind: str
@@ -30,7 +35,7 @@ class Surroundings:
 
 @dataclass(frozen=True)
 class Own:
-    """What is a worker's own, and stays while its process lives."""
+    """The part of a worker's orders that stays while its process lives."""
 
     worker: str
     incarnation: Incarnation
@@ -40,9 +45,9 @@ class Own:
 
 
 def orders_for(
-    view: TopologyView, own: Own, around: Surroundings, restarts: Mapping[str, Incarnation]
+    view: TopologyView, own: Own, host: HostSettings, restarts: Mapping[str, Incarnation]
 ) -> Orders:
-    """The orders of a worker, without their number (0). `restarts`: incarnations that are known here before the store knows."""
+    """Return a worker's orders, with number 0. `restarts`: incarnations known here before the store has them."""
     record = view.record
     placements = tuple(
         replace(place, incarnation=_incarnation(view, place, restarts)) for place in view.placements
@@ -53,7 +58,7 @@ def orders_for(
         topology=record.name,
         worker=own.worker,
         incarnation=own.incarnation,
-        supervisor=around.supervisor,
+        supervisor=host.supervisor,
         asked=view.asked,
         version=view.version,
         placements=placements,
@@ -63,30 +68,30 @@ def orders_for(
         conf=cast("Mapping[str, Any]", record.conf),
         component_confs=cast("Mapping[str, Mapping[str, Any]]", record.component_confs),
         bundle=own.bundle,
-        bind=around.bind,
-        host=around.host,
+        bind=host.bind,
+        host=host.host,
         ports=own.ports,
-        lease_secs=around.lease_secs,
+        lease_secs=host.lease_secs,
         seed=own.seed,
     )
 
 
 def occasion_of(view: TopologyView) -> Occasion:
-    """What is being asked of a topology's workers now; it differs from one drain to the next."""
+    """Return what is asked of a topology's workers now; it differs from one drain to the next."""
     return view.asked, view.record.state, view.record.deadline, view.version
 
 
 def _incarnation(view: TopologyView, place: Placement, restarts: Mapping[str, Incarnation]) -> Incarnation:
-    """That of the process which runs a placement now, as far as anybody has heard."""
+    """Return the latest known incarnation of a placement's process."""
     report = view.reports.get(place.worker)
     heard = [place.incarnation, restarts.get(place.worker, place.incarnation)]
     if report is not None:
         heard.append(report.incarnation)
-    return max(each for each in heard if each[0] == place.incarnation[0])
+    return max(known for known in heard if known.version == place.incarnation.version)
 
 
 def _addresses(view: TopologyView, placements: tuple[Placement, ...], worker: str) -> dict[str, Address]:
-    """Where the others are reached: only what the process that runs now has said."""
+    """Return the other workers' addresses, as reported by the processes that run now."""
     found = {}
     for place in placements:
         report = view.reports.get(place.worker)
@@ -98,7 +103,7 @@ def _addresses(view: TopologyView, placements: tuple[Placement, ...], worker: st
 
 
 def ports_of(address: Address | None) -> tuple[int, int]:
-    """The ports of two endpoints such as tcp://127.0.0.1:6701; 0 for one that has none."""
+    """Return the ports of two endpoints such as tcp://127.0.0.1:6701; 0 for one without."""
     if address is None:
         return 0, 0
     ports = [endpoint.rpartition(":")[2] for endpoint in address]
@@ -108,44 +113,41 @@ def ports_of(address: Address | None) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Standing:
-    """Where a worker stands, as its supervisor knows: what a report of it is made from."""
+    """What a supervisor knows of a worker: its report is made from this."""
 
     worker: str
     incarnation: Incarnation
-    """Of the process that runs, or of the next one to be started."""
-    pulse: Pulse | None
-    """The last one of that incarnation."""
+    """Of the process that runs, or of the next one."""
+    heartbeat: WorkerHeartbeat | None
+    """The last of that incarnation."""
     asked: str | None
     """What it is asked now; None: nothing yet."""
     asked_since: int
-    """The number of the first orders that asked so on this occasion."""
+    """The number of the first orders that asked this on this occasion."""
     stopped: bool
-    note: str | None
-    waits: bool = False
-    """No process can be started yet: what it needs is being prepared."""
+    event: Event | None
+    """What happened to it last."""
 
 
 def report_of(standing: Standing) -> WorkerReport:
-    """What Nimbus is told of a worker."""
-    pulse = standing.pulse
-    if pulse is None:
-        return WorkerReport(
-            standing.worker, standing.incarnation, False, False, False, standing.stopped, None,
-            version=standing.incarnation[0], note=standing.note,
-            waits=standing.waits,
-        )  # fmt: skip
+    """Return the report on a worker for Nimbus."""
+    heartbeat, event = standing.heartbeat, standing.event
+    report = WorkerReport(
+        standing.worker, standing.incarnation, False, False, False, standing.stopped, None,
+        version=standing.incarnation.version, note=None if event is None else sentence(event),
+        waits=event is not None and event.kind == "waits", event=event,
+    )  # fmt: skip
+    if heartbeat is None:
+        return report
     # A worker that drained for an earlier occasion still says so until it has read its new orders.
-    answers = pulse.asked == "drain" and pulse.orders >= standing.asked_since
-    return WorkerReport(
-        worker=standing.worker,
-        incarnation=standing.incarnation,
-        opened=pulse.opened,
-        ended=pulse.ended,
-        drained=pulse.drained and answers and standing.asked == "drain",
-        stopped=standing.stopped,
-        crash=pulse.crash,
-        address=pulse.address,
-        finished=pulse.finished,
-        version=pulse.version,
-        note=standing.note,
+    answers = heartbeat.asked == "drain" and heartbeat.orders >= standing.asked_since
+    return replace(
+        report,
+        opened=heartbeat.opened,
+        ended=heartbeat.ended,
+        drained=heartbeat.drained and answers and standing.asked == "drain",
+        crash=heartbeat.crash,
+        address=heartbeat.address,
+        finished=heartbeat.finished,
+        version=heartbeat.version,
     )

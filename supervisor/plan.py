@@ -1,8 +1,8 @@
-"""What a supervisor does next: what should run and what runs in, a list of actions out.
+"""Decides what a supervisor does next: desired and running workers in, a list of actions out.
 
-Two words decide: in which phase a worker is, and what is wished of it. The table `WHAT_TO_DO` names the action for each
-pair, so that no pair is forgotten. A worker is named by its topology's id and its own name; one that runs by another
-version of an assignment than the one wanted is another worker, which has to go first.
+The action depends on a worker's phase and its goal. The table `WHAT_TO_DO` has an action for each pair, so that none is
+forgotten. A worker is named by its topology's id and its own name. One that runs by another version of the assignment than
+the desired one counts as another worker, which has to go first.
 
 Time is seconds of some clock. Must not know: processes, files, topologies.
 """
@@ -19,27 +19,27 @@ from typing import Final
 Key = tuple[str, str]
 
 
-class Wish(Enum):
-    """What is wished of a worker."""
+class Goal(Enum):
+    """What the store wants of a worker."""
 
-    RUN = "that it runs, whatever its topology's state asks it to do meanwhile"
-    STOP = "that it ends, and keeps its place"
-    LEAVE = "that it ends and leaves nothing: it has no place here"
+    RUN = "run, whatever its topology's state asks it to do meanwhile"
+    STOP = "end, and keep its slot"
+    LEAVE = "end, and leave nothing: it has no slot here"
 
 
 class Phase(Enum):
-    """Where in its life a worker is."""
+    """Where a worker is in its life cycle."""
 
     NONE = "no process"
-    RESTING = "no process, and none is to be started yet: it died too often"
+    RESTING = "no process, and backing off before the next start"
     FOUND = "a process that an earlier supervisor started"
-    STARTING = "a process that gave no sign of life so far"
-    ALIVE = "a process that gives signs of life"
-    SILENT = "a process that gave no sign of life for too long"
-    STOPPING = "told to stop a moment ago"
-    LATE = "told to stop too long ago"
+    STARTING = "a process without a heartbeat so far"
+    ALIVE = "a process with heartbeats"
+    SILENT = "a process without a heartbeat for too long"
+    STOPPING = "ordered to stop, with time left"
+    LATE = "ordered to stop too long ago"
     DYING = "killed, and not gone yet"
-    DEAD = "a process that is over, which nobody took note of yet"
+    DEAD = "a process that is over, not reported yet"
 
 
 class Action(Enum):
@@ -48,16 +48,16 @@ class Action(Enum):
     START = "start a process for it"
     ADOPT = "take over the process that was found"
     KEEP = "leave it as it is"
-    SIGNAL = "say that there are new orders"
+    SIGNAL = "signal that there are new orders"
     STOP = "order it to stop"
     KILL = "kill its process and all that it started"
-    BURY = "take note that its process is over, and why"
+    BURY = "report that its process is over, and why"
     CLEAN = "forget it, and remove what it needed"
 
 
-_W, _P, _A = Wish, Phase, Action
+_W, _P, _A = Goal, Phase, Action
 
-WHAT_TO_DO: Final[Mapping[tuple[Phase, Wish], Action]] = MappingProxyType(
+WHAT_TO_DO: Final[Mapping[tuple[Phase, Goal], Action]] = MappingProxyType(
     {
         (_P.NONE, _W.RUN): _A.START,
         (_P.NONE, _W.STOP): _A.KEEP,
@@ -77,7 +77,7 @@ WHAT_TO_DO: Final[Mapping[tuple[Phase, Wish], Action]] = MappingProxyType(
         (_P.SILENT, _W.RUN): _A.KILL,
         (_P.SILENT, _W.STOP): _A.KILL,
         (_P.SILENT, _W.LEAVE): _A.KILL,
-        # Once it was told to stop it stops, also when it is wanted again: a new one comes after it.
+        # A worker that was ordered to stop stops, even if it is wanted again: a new process follows.
         (_P.STOPPING, _W.RUN): _A.KEEP,
         (_P.STOPPING, _W.STOP): _A.KEEP,
         (_P.STOPPING, _W.LEAVE): _A.KEEP,
@@ -93,28 +93,28 @@ WHAT_TO_DO: Final[Mapping[tuple[Phase, Wish], Action]] = MappingProxyType(
     }
 )
 
-#: Phases that pass by themselves, so that it pays to look again soon.
+#: Phases that change by themselves, so that the next look should come soon.
 PASSING: Final = frozenset({_P.FOUND, _P.STARTING, _P.SILENT, _P.STOPPING, _P.LATE, _P.DYING, _P.DEAD})
 _OCCUPYING: Final = PASSING | {_P.ALIVE}
 
 
 @dataclass(frozen=True)
-class Limits:
+class Timeouts:
     """How long things may take, in seconds."""
 
-    #: From the start of a process to its first sign of life, whatever the worker timeout: a Python that imports much is slow.
+    #: From the start of a process to its first heartbeat, whatever the worker timeout: many imports take long.
     start: float = 60.0
-    #: From the order to stop to the end; after it the process is killed.
+    #: From the order to stop to the end; then the process is killed.
     stop: float = 10.0
-    #: Between two signals about the same orders, while they are not taken: each may disturb a call of user code that waits.
+    #: Between two signals about the same orders while they are not read: each may interrupt a blocking call of user code.
     signal: float = 5.0
-    #: Between two kills of a process that does not go.
+    #: Between two kills of a process that does not end.
     kill: float = 1.0
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """A worker that has a place here."""
+class DesiredState:
+    """A worker with a slot here."""
 
     version: int
     """The version of the assignment that placed it: the first number of its incarnation."""
@@ -122,24 +122,24 @@ class Wanted:
     stop: bool
     """Whether its topology's state asks it to end."""
     timeout: float
-    """Seconds without a sign of life after which it is taken for dead."""
+    """Seconds without a heartbeat after which it is taken for dead."""
 
 
 @dataclass(frozen=True)
 class Backoff:
-    """How often a worker died of late, and when it may be started again."""
+    """How often a worker died lately, and when it may be started again."""
 
     deaths: int = 0
     since: float = 0.0
-    """When it began to die."""
+    """Time of the first of these deaths."""
     not_before: float = 0.0
     unstarted: int = 0
-    """How many of these deaths were none: nothing could be started."""
+    """How many of these deaths were failed starts."""
 
 
 @dataclass(frozen=True)
 class Running:
-    """A worker that is known here, with its process or without."""
+    """A worker that the supervisor manages, with its process or without."""
 
     version: int
     slot: int
@@ -148,26 +148,26 @@ class Running:
     timeout: float = 30.0
     started: float = 0.0
     heard: float | None = None
-    """When it gave its last sign of life; None: it gave none yet."""
+    """Time of its last heartbeat; None: none yet."""
     behind: bool = False
-    """Whether it has not taken its last orders."""
+    """Whether it has not read its last orders."""
     signalled: float | None = None
-    """When it was last told that there are orders; None: not since they were written."""
+    """When it was last signalled; None: not since its orders were written."""
     told_to_stop: float | None = None
     killed: float | None = None
     backoff: Backoff = Backoff()
 
 
 def plan(
-    wanted: Mapping[Key, Wanted], running: Mapping[Key, Running], now: float, limits: Limits
+    wanted: Mapping[Key, DesiredState], running: Mapping[Key, Running], now: float, limits: Timeouts
 ) -> list[tuple[Action, Key]]:
-    """What to do now, at most one action for each worker, in the order of names. Nothing to do: nothing in the list."""
+    """Return what to do now: at most one action for each worker, in the order of names."""
     occupied = {run.slot for run in running.values() if phase_of(run, now, limits) in _OCCUPYING}
     actions: list[tuple[Action, Key]] = []
     for key in sorted({*wanted, *running}):
         want, run = wanted.get(key), running.get(key)
         phase = Phase.NONE if run is None else phase_of(run, now, limits)
-        action = WHAT_TO_DO[phase, wish_of(want, run)]
+        action = WHAT_TO_DO[phase, goal_of(want, run)]
         if action is Action.START and (want is None or want.slot in occupied):
             action = Action.KEEP  # the worker that was in the slot has not left it yet
         if run is not None:
@@ -179,15 +179,15 @@ def plan(
     return actions
 
 
-def wish_of(want: Wanted | None, run: Running | None) -> Wish:
-    """What is wished of a worker, or, where another one of its name still runs, of that one."""
+def goal_of(want: DesiredState | None, run: Running | None) -> Goal:
+    """Return the goal of a worker or, where another one of its name still runs, of that one."""
     if want is None or (run is not None and run.version != want.version):
-        return Wish.LEAVE
-    return Wish.STOP if want.stop else Wish.RUN
+        return Goal.LEAVE
+    return Goal.STOP if want.stop else Goal.RUN
 
 
-def phase_of(run: Running, now: float, limits: Limits) -> Phase:
-    """Where in its life a worker is."""
+def phase_of(run: Running, now: float, limits: Timeouts) -> Phase:
+    """Return the phase of a worker."""
     if run.process == "none":
         return Phase.RESTING if now < run.backoff.not_before else Phase.NONE
     if run.process == "found":
@@ -203,22 +203,22 @@ def phase_of(run: Running, now: float, limits: Limits) -> Phase:
     return Phase.SILENT if now - run.heard >= run.timeout else Phase.ALIVE
 
 
-def _repeated(action: Action, phase: Phase, run: Running, now: float, limits: Limits) -> Action:
-    """What has to be said again: a signal may come before its handler, and a kill before a child that is being made."""
+def _repeated(action: Action, phase: Phase, run: Running, now: float, limits: Timeouts) -> Action:
+    """Repeat a signal, which may have come before its handler, and a kill, which may have missed a new child."""
     if action is not Action.KEEP:
         return action
     if phase is Phase.DYING and run.killed is not None and now - run.killed >= limits.kill:
         return Action.KILL
-    # Before its first sign of life a worker has no handler, and the signal would end it.
+    # Before its first heartbeat a worker has no signal handler, and the signal would end it.
     if phase in (Phase.ALIVE, Phase.STOPPING) and run.behind and run.heard is not None:
         due = run.signalled is None or now - run.signalled >= limits.signal
         return Action.SIGNAL if due else Action.KEEP
     return action
 
 
-#: A worker that lived so long, in seconds, has not died of what it did at its start: counting begins anew.
+#: Seconds of life after which a death is not blamed on the start: counting restarts.
 LONG_ENOUGH: Final = 10.0
-#: Seconds before the second start in a row, doubled each time; the first comes at once.
+#: Seconds before the second restart in a row, doubled each time; the first comes at once.
 FIRST_DELAY: Final = 1.0
 LONGEST_DELAY: Final = 60.0
 
@@ -226,10 +226,10 @@ LONGEST_DELAY: Final = 60.0
 def after_death(
     backoff: Backoff, started: float, now: float, innocent: bool = False, unstarted: bool = False
 ) -> Backoff:
-    """When a worker that died at `now` may be started again.
+    """Return the back-off of a worker that died at `now`.
 
-    `innocent`: it ended as it should, which does not count (unless it does so at once, over and over).
-    `unstarted`: nothing ran, what it needs could not be prepared.
+    `innocent`: it ended in good order, which does not count unless it does so at once, over and over.
+    `unstarted`: nothing ran; it could not be started.
     """
     if innocent and now - started >= FIRST_DELAY:
         return replace(backoff, not_before=now)
@@ -240,6 +240,6 @@ def after_death(
     return Backoff(backoff.deaths + 1, backoff.since, now + delay, backoff.unstarted + unstarted)
 
 
-def soon(running: Iterable[Running], now: float, limits: Limits) -> bool:
+def soon(running: Iterable[Running], now: float, limits: Timeouts) -> bool:
     """Whether something is about to change by itself."""
     return any(phase_of(run, now, limits) in PASSING or run.behind for run in running)

@@ -1,9 +1,9 @@
-"""Worker processes: started in a session of their own, found again, signalled, and ended with all that they started.
+"""Worker processes: started in their own session, found again, signalled, and ended with all that they started.
 
-A process is named by its pid and the moment it began (field 22 of `/proc/<pid>/stat`, in clock ticks since boot): the kernel
-gives a pid again, but never with the same moment. Nothing is signalled whose moment differs. A child of ours stays
-a zombie until its session was swept, which keeps its pid, and with it the number of its session, from being given again.
-A worker's children belong to its session and end with it; one that makes a session of its own is left alone.
+A process is identified by its pid and its start time (field 22 of `/proc/<pid>/stat`, in clock ticks since boot): the kernel
+reuses a pid, but never with the same start time. A process whose start time differs is never signalled. A child stays a
+zombie until its session was swept, so that its pid, which is also its session's number, cannot be reused meanwhile.
+A worker's children belong to its session and end with it; one that creates its own session is left alone.
 
 Linux: it reads `/proc`. Must not know: topologies, what a worker is asked to do, why a process ended.
 """
@@ -19,30 +19,30 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from squall.distributions import HOME
-from squall.process_stat import Stat, all_processes, stat_of
+from squall.daemon.process_stat import Stat, all_processes, stat_of
+from squall.packages.distributions import HOME
 from squall.worker_files import OUTPUT, PORTS
 
-#: Stands in the environment of a worker and of all that it starts; the value is the worker's directory.
+#: Environment variable of a worker and all that it starts; the value is the worker's directory.
 MARK: Final = "WORKER_OF_SQUALL"
 
 
 def session_members(session: int) -> list[Stat]:
-    """The processes of a session that still run."""
+    """Return the processes of a session that still run."""
     return [stat for stat in all_processes() if stat.session == session and stat.living]
 
 
 def worker_command(directory: Path) -> list[str]:
-    """The command that runs a worker in a directory."""
+    """Return the command that runs a worker in a directory."""
     if not sys.executable:
         raise RuntimeError("this Python does not know its own executable, so it cannot start workers with it")
-    # The folder that we happen to stand in comes before all others otherwise; it may hold a `worker.py` or a `json.py`.
+    # Otherwise the current folder comes first on the path; it may hold a `worker.py` or a `json.py`.
     safe_path = ["-P"] if sys.version_info >= (3, 11) else []
     return [sys.executable, *safe_path, "-m", "worker", str(directory)]
 
 
 def own_folders() -> list[str]:
-    """Where Squall and what it needs is found. Not the folder that we happen to stand in, nor that of the script we are."""
+    """Return the folders of Squall and its dependencies, without the current folder and the script's."""
     by_chance = {os.path.abspath(""), os.path.dirname(os.path.abspath(sys.argv[0]))} - {HOME}
     chosen = {
         os.path.abspath(folder) for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder
@@ -59,8 +59,8 @@ def worker_environment(
     work: Path | None = None,
     ports: str | None = None,
 ) -> dict[str, str]:
-    """The environment of a worker: ours, the folders that it finds modules in, its mark, where it works if not here, and the
-    ports that it may listen on if not all."""
+    """Return the environment of a worker: the supervisor's, plus the module path, the mark, the working directory if it has
+    its own, and the ports that it may listen on if not all."""
     folders = [os.path.abspath(folder) for folder in python_path if os.pathsep not in folder]
     own = {"PYTHONPATH": os.pathsep.join(dict.fromkeys(folders)), MARK: str(directory)}
     if ports is not None:
@@ -71,7 +71,7 @@ def worker_environment(
 
 
 class WorkerProcess:
-    """A process that leads a session of its own. `status` is its wait status; None: not over, or nobody can tell."""
+    """A process that leads its own session. `status` is its wait status; None: not over, or unknown."""
 
     def __init__(self, pid: int, started: int, child: bool) -> None:
         self.pid = pid
@@ -88,8 +88,8 @@ class WorkerProcess:
         environment: Mapping[str, str],
         work: Path | None = None,
     ) -> WorkerProcess:
-        """Start a program; what it writes to its stdout and stderr goes to the output file of the directory. `work`: its
-        working directory, None for ours. `OSError`."""
+        """Start a program with stdout and stderr in the directory's output file. `work`: its working directory, None for the
+        supervisor's. Raises `OSError`."""
         output = os.open(directory / OUTPUT, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
             popen = subprocess.Popen(
@@ -105,9 +105,7 @@ class WorkerProcess:
             os.close(output)
         try:
             stat = stat_of(popen.pid)
-        except (
-            BaseException
-        ):  # without its moment it could never be told from another of its pid: it is not to run
+        except BaseException:  # without its start time it could not be told from a later process of its pid
             os.killpg(popen.pid, signal.SIGKILL)
             popen.wait()
             raise
@@ -117,7 +115,7 @@ class WorkerProcess:
 
     @classmethod
     def adopt(cls, pid: int, started: int) -> WorkerProcess | None:
-        """A living process that somebody else started; None when it is gone, or another one has its pid by now."""
+        """Return a living process that an earlier supervisor started; None: it is gone, or its pid was reused."""
         stat = stat_of(pid)
         if stat is None or stat.started != started or not stat.living:
             return None
@@ -125,25 +123,25 @@ class WorkerProcess:
 
     @classmethod
     def find(cls, directory: Path) -> WorkerProcess | None:
-        """The living process that somebody else started for a directory, found by its mark; None when there is none."""
+        """Find the living process of a directory by its mark; None: there is none."""
         for stat in marked(all_processes(), MARK, directory):
             if stat.pid == stat.session and stat.living:
                 return cls(stat.pid, stat.started, child=False)
         return None
 
     def ended(self) -> bool:
-        """Whether the process itself is over; others of its session may still run."""
+        """Whether the process itself is over; others in its session may still run."""
         if not self._child:
             stat = stat_of(self.pid)
             return stat is None or stat.started != self.started or not stat.living
         try:
             return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-        except ChildProcessError:  # somebody else waited for it
+        except ChildProcessError:  # waited for elsewhere
             self._child = False
             return self.ended()
 
     def gone(self) -> bool:
-        """Whether the process and all of its session are gone; once the process is over, the others are killed."""
+        """Whether the process and its whole session are gone. Once the process is over, the others are killed."""
         if self._gone:
             return True
         if not self.ended():
@@ -157,7 +155,7 @@ class WorkerProcess:
         return self._gone
 
     def signal(self, number: int) -> bool:
-        """Signal the process; False when it is over."""
+        """Signal the process; return False if it is over."""
         stat = stat_of(self.pid)
         if stat is None or stat.started != self.started or not stat.living:
             return False
@@ -168,7 +166,7 @@ class WorkerProcess:
         return True
 
     def kill(self) -> None:
-        """End the process and its whole session at once."""
+        """Kill the process and its whole session."""
         stat = stat_of(self.pid)
         if stat is not None and stat.started == self.started:
             with contextlib.suppress(ProcessLookupError):
@@ -176,9 +174,10 @@ class WorkerProcess:
             self._kill_others()
 
     def _others(self) -> list[Stat]:
-        """What still runs of the session, the process itself excepted.
+        """Return what still runs in the session besides the process itself.
 
-        The number of a session that has members is given to no new process: another process of that pid says that it has none.
+        The kernel gives the number of a session with members to no new process: another process of that pid proves that it
+        has none.
         """
         leader = stat_of(self.pid)
         if leader is not None and leader.started != self.started:
@@ -192,17 +191,17 @@ class WorkerProcess:
 
 
 def kill_left_over(session: int, directory: Path) -> None:
-    """Kill what still runs of a session whose leader is gone and was not waited for by us, as far as it bears the mark."""
+    """Kill what still runs, with the mark, in a session whose leader is gone and was not this supervisor's child."""
     leader = stat_of(session)
     if leader is not None and leader.living:
-        return  # that number belongs to somebody else by now, or its leader was not gone
+        return  # the number was reused, or the leader is not gone
     for stat in marked(session_members(session), MARK, directory):
         with contextlib.suppress(OSError):
             os.kill(stat.pid, signal.SIGKILL)
 
 
 def marked(processes: Iterable[Stat], name: str, directory: Path) -> Iterator[Stat]:
-    """Those that were started for a directory: it stands in their environment under that name."""
+    """Yield the processes whose environment has the variable `name` with this directory."""
     mark = f"{name}={directory}".encode()
     for stat in processes:
         with contextlib.suppress(OSError):

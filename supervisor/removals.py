@@ -1,8 +1,8 @@
-"""The removal of what nobody uses any more: it loses its name at once, and goes from the disk off the supervisor's loop.
+"""Removes unused files and folders off the supervisor's loop; their names are free at once.
 
-What user code left may be millions of files, and the leases of all other workers must not wait for that. It is renamed into
-`<state>/gone/` first, so that half of it is never taken for all, and what comes next finds its name free. What a supervisor
-has not removed when it ends is removed by the next.
+User code may have left millions of files, and the leases of all other workers must not wait for their removal. A path is first
+renamed into `<state>/gone/`, so that a half-removed folder is never mistaken for a complete one. What a supervisor has not
+removed when it ends, the next one removes.
 Must not know: what is removed.
 """
 
@@ -27,14 +27,14 @@ class Removals:
     """The removals of one supervisor."""
 
     def __init__(self, state: Path, threads: bool = False) -> None:
-        """`threads`: remove in a thread, and not while one asks for it."""
+        """`threads`: remove in a thread instead of in the call."""
         self._gone = Path(os.path.abspath(state)) / GONE
         self._jobs: Jobs[None] = Jobs("removals", 1 * threads)
-        #: What could not be removed, said once.
+        #: What could not be removed, and was logged.
         self._told: set[Path] = set()
 
-    def take(self, path: Path) -> None:
-        """Remove a file or a folder, or nothing where there is none."""
+    def remove(self, path: Path) -> None:
+        """Remove a file or a folder, if it exists."""
         if not os.path.lexists(path):
             return
         gone = self._gone / secrets.token_hex(8)
@@ -43,38 +43,38 @@ class Removals:
                 self._gone.mkdir(mode=0o700)
             os.rename(path, gone)
         except OSError:  # no room for another name, say
-            self._remove(path)
+            self._delete(path)
             return
         self._begin(gone)
 
     def sweep(self) -> None:
-        """Go on with what a supervisor before this one had not removed yet."""
+        """Continue the removals of an earlier supervisor."""
         with contextlib.suppress(OSError):
             for name in os.listdir(self._gone):
                 self._begin(self._gone / name)
 
     def close(self) -> None:
-        """Begin nothing more."""
+        """Start no more removals."""
         self._jobs.close()
 
     def _begin(self, gone: Path) -> None:
-        self._jobs.state(str(gone), lambda: self._remove(gone), 0.0)
+        self._jobs.state(str(gone), lambda: self._delete(gone), 0.0)
         self._jobs.forget(lambda key: False)
 
-    def _remove(self, path: Path) -> None:
-        remove(path)
+    def _delete(self, path: Path) -> None:
+        delete(path)
         if os.path.lexists(path) and path not in self._told:
             self._told.add(path)
-            _log.warning("%s is not used any more, but cannot be removed: remove it by hand", path)
+            _log.warning("%s is unused, but cannot be removed: remove it by hand", path)
 
 
-def remove(path: Path) -> None:
-    """Remove a file or a folder here and now, also one that may not be written to; as much of it as can be."""
+def delete(path: Path) -> None:
+    """Remove a file or a folder now, write-protected ones too, as far as possible."""
     if not path.is_dir() or path.is_symlink():
         with contextlib.suppress(OSError):
             path.unlink(missing_ok=True)
         return
-    with contextlib.suppress(RecursionError):  # deeper than Python goes down: what it came to is gone
+    with contextlib.suppress(RecursionError):  # too deep for Python: what it reached is gone
         for folder, _, _ in os.walk(path):
             with contextlib.suppress(OSError):
                 os.chmod(folder, 0o700)

@@ -1,7 +1,7 @@
-"""What the supervisor's loop sleeps on: any thread, and any signal, ends the wait.
+"""Wakes the supervisor's loop from any thread and any signal.
 
-A pipe and not a condition: for signals Python itself writes into it (`signal.set_wakeup_fd`), in the middle of whatever the
-main thread does.
+A pipe, not a condition variable: on a signal Python itself writes into it (`signal.set_wakeup_fd`), whatever the main thread is
+doing.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import threading
 
 
 class Waker:
-    """Calls of `wake` that came since the last `wait` end the next one at once."""
+    """A wait that `wake` ends; calls of `wake` since the last wait end the next one at once."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -26,14 +26,14 @@ class Waker:
                 os.write(self.descriptor, b"w")
 
     def wait(self, seconds: float) -> None:
-        """Until `wake` is called, or the time is over."""
+        """Wait until `wake` is called, or the time is over."""
         select.select([self._read], [], [], max(seconds, 0.0))
         with contextlib.suppress(BlockingIOError):
             while os.read(self._read, 4096):
                 pass
 
     def close(self) -> None:
-        """Nobody waits any more."""
+        """Close the pipe. Later calls of `wake` do nothing."""
         with self._lock:
             descriptors = (self._read, self.descriptor)
             self._read = self.descriptor = -1

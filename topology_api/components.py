@@ -1,9 +1,8 @@
 """Spout, Bolt and BatchBolt: the bases of what users write.
 
-They hold no state and have no constructor, so that subclasses need no `super().__init__()`. What acts (emit,
-ack, ...) is handed to the task object that the runtime puts into the instance's `__dict__` as `_squall_task`;
-this module must not know what that object is. Reserved are the names on this page and those that begin with
-`_squall_`.
+They hold no state and have no constructor, so that subclasses need no `super().__init__()`. Calls such as `emit` and
+`ack` are delegated to the task object that the runtime stores in the instance's `__dict__` as `_squall_task`. The names
+in this module and names that begin with `_squall_` are reserved. Must not know: what that task object is.
 """
 
 from __future__ import annotations
@@ -26,30 +25,30 @@ Outputs = Fields | Stream | str | Sequence[str] | Mapping[str, Fields | Stream |
 
 
 def _task_of(component: Spout | Bolt, call: str) -> Any:
-    # vars(): a user's __getattr__ must not be asked, and the class never has this name.
+    # vars(): bypasses a user's __getattr__; the class itself never has this name.
     task = vars(component).get("_squall_task")
     if task is None:
         kind = type(component).__name__
         first = "open" if isinstance(component, Spout) else "prepare"
         raise EmitError(
-            f"{kind}.{call} was called outside a running task: it works from {first} on, not before"
+            f"{kind}.{call} was called outside a running task: call it in {first} or later"
             " (in a test without a topology, use local_cluster.testing)"
         )
     return task
 
 
 class Spout:
-    """A source of tuples. `next_tuple` must be there; all else is optional. Never called concurrently.
+    """A source of tuples. Only `next_tuple` is required. Its methods are never called concurrently.
 
-    The instance is made where the topology is built, pickled, and runs as a copy per task in the workers:
-    what cannot be pickled (files, connections, threads) is made in `open`.
+    You create the instance where you build the topology. It is pickled, and each task in a worker runs a copy: create what
+    cannot be pickled (files, connections, threads) in `open`.
 
-    outputs: the output streams; a class or instance attribute, or a property: Fields (or a string, or a
+    outputs: the output streams, as a class or instance attribute or a property: Fields (or a string, or a
         sequence of strings) for the stream `default`, or a dict from stream names to Fields or Stream.
-        Missing: no output.
-    replay: a Replay: the runtime keeps the values of tracked emissions and emits a failed tree again; None:
-        `fail` is called on the first failure and replays are the spout's own.
-    threaded: True runs the task in a thread of its own, for code that blocks.
+        Without it the component emits nothing.
+    replay: with a Replay, the runtime keeps the values of tracked emissions and emits a failed tree again. With
+        None, `fail` is called on the first failure, and the spout replays on its own.
+    threaded: True runs the task in its own thread, for code that blocks.
     """
 
     outputs: Outputs = {}
@@ -57,66 +56,66 @@ class Spout:
     threaded: bool = False
 
     def open(self, context: Context) -> None:
-        """Runs once in the task, before the first `next_tuple`. May emit."""
+        """Prepare the task: called once, before the first `next_tuple`. May emit."""
 
     def next_tuple(self) -> float | None:
-        """Called again and again: emits something, or nothing when there is nothing.
+        """Emit the next tuple or tuples, or nothing if there are none; called repeatedly. Must not wait for long.
 
-        May return the seconds to wait before its next call (`context.wake()` ends the wait); None: soon.
+        May return the seconds to wait before its next call (`context.wake()` ends the wait); None means soon.
         """
-        raise SquallError(f"{type(self).__name__} has no next_tuple(): a spout must have one")
+        raise SquallError(f"{type(self).__name__} has no next_tuple(): define it")
 
     def ack(self, message_id: object) -> None:
-        """The tree of an emission with this message id is done: every bolt that it reached has acked."""
+        """Handle success: every bolt that the tree of this message id reached has acked."""
 
     def fail(self, message_id: object, failure: Failure) -> None:
-        """The tree of an emission with this message id failed for good: no replay is left to try."""
+        """Handle final failure: the tree of this message id failed, and no replay is left."""
 
     def activate(self) -> None:
-        """The topology has been activated again after `deactivate`."""
+        """Handle reactivation of the topology after `deactivate`."""
 
     def deactivate(self) -> None:
-        """The topology is inactive now: no `next_tuple` until `activate`; acks and fails still come."""
+        """Handle deactivation: no `next_tuple` until `activate`; `ack` and `fail` still come."""
 
     def close(self) -> None:
-        """The task ends. Not called when the process is killed."""
+        """Release resources: the task ends. Not called when the process is killed."""
 
     def emit(
         self, values: Sequence[object], *, message_id: object = None, stream: str = DEFAULT_STREAM
     ) -> None:
-        """Emits one tuple.
+        """Emit one tuple.
 
-        values: a sequence, one value per field of the stream; the values are not to be mutated afterwards.
-        message_id: any value but None tracks the tuple's tree, and `ack` or `fail` is called with it exactly
-            once; it need not be unique. None: not tracked, delivered at most once.
+        values: a sequence with one value per field of the stream. Do not mutate the values afterwards.
+        message_id: any value but None; the tuple's tree is tracked, and `ack` or `fail` is called with this value
+            exactly once. It need not be unique. With None the tuple is not tracked and delivered at most once.
         stream: one of the output streams.
-        Raises EmitError (wrong number of values, unknown or direct stream, a thread not the task's).
+        Raises EmitError: wrong number of values, unknown or direct stream, called from another thread.
         """
         _task_of(self, "emit").emit(values, message_id=message_id, stream=stream)
 
     def emit_direct(
         self, task: int, values: Sequence[object], *, message_id: object = None, stream: str = DEFAULT_STREAM
     ) -> None:
-        """As `emit`, on a direct stream, to one task: an id out of `context.tasks(component)`."""
+        """Emit as `emit` does, on a direct stream to one task: an id from `context.tasks(component)`."""
         _task_of(self, "emit_direct").emit_direct(task, values, message_id=message_id, stream=stream)
 
     def finish(self) -> None:
-        """The source has ended: `next_tuple` is not called again. Pending trees and replays go on."""
+        """Declare that the source has ended: `next_tuple` is not called again. Pending trees and replays continue."""
         _task_of(self, "finish").finish()
 
 
 class Bolt:
-    """Takes tuples, does something, may emit. Subclasses must have `execute` (a BatchBolt: `execute_batch`).
+    """Processes tuples and may emit. Subclasses must define `execute` (a BatchBolt: `execute_batch`).
 
-    The instance is made where the topology is built, pickled, and runs as a copy per task in the workers.
+    You create the instance where you build the topology. It is pickled, and each task in a worker runs a copy.
 
     outputs: as for Spout.
-    auto_anchor: emits inside `execute` are anchored to its tuple, so that the tuple's tree waits for them.
-    auto_ack: the tuple is acked when `execute` returns and failed when it raises. With both False every input
-        must be acked or failed by `ack` and `fail`, later and in any order if you like.
-    threaded: True runs the task in a thread of its own, for code that blocks.
-    max_concurrency: how many calls of an `async def execute` run at a time, per task.
-    tick_interval: seconds between calls of `tick`; None: `topology.tick.tuple.freq.secs` says.
+    auto_anchor: emissions inside `execute` are anchored to its tuple, so that the tuple's tree waits for them.
+    auto_ack: the tuple is acked when `execute` returns and failed when it raises. With False you must call `ack`
+        or `fail` for every input, at any time and in any order.
+    threaded: True runs the task in its own thread, for code that blocks.
+    max_concurrency: the maximum number of concurrent calls of an `async def execute`, per task.
+    tick_interval: seconds between calls of `tick`; with None, `topology.tick.tuple.freq.secs` applies.
     """
 
     outputs: Outputs = {}
@@ -127,37 +126,39 @@ class Bolt:
     tick_interval: float | None = None
 
     def input_problems(self, inputs: Mapping[tuple[str, str], Fields]) -> Iterable[str]:
-        """Runs where the topology is built: what is wrong with what the bolt reads, each problem a sentence; none by default.
+        """Return what is wrong with the bolt's inputs, a sentence per problem; called by `build()`. None by default.
 
-        inputs: the fields of each stream that it reads, by (component, stream). For bolts that need certain fields, so that
-        it is known before the topology runs; a problem makes `build()` raise InvalidTopology.
+        inputs: the fields of each stream that the bolt reads, by (component, stream). Lets a bolt that needs certain fields
+        refuse others before the topology runs; any problem makes `build()` raise InvalidTopology.
         """
         return ()
 
     def topology_problems(self, earlier: Mapping[str, Bolt]) -> Iterable[str]:
-        """Runs where the topology is built, after `input_problems`: why the bolt cannot be in one topology with others, each
-        problem a sentence; none by default. earlier: the bolts that were declared before it, so that a pair is asked once.
+        """Return why the bolt cannot share a topology with other bolts, a sentence per problem; none by default.
+
+        Called by `build()` after `input_problems`. earlier: the bolts declared before this one, by id, so that each pair of
+        bolts is checked once.
         """
         return ()
 
     def prepare(self, context: Context) -> None:
-        """Runs once in the task, before the first `execute`. May emit (unanchored unless said)."""
+        """Prepare the task: called once, before the first `execute`. May emit (unanchored unless `anchors` is given)."""
 
     def execute(self, tup: Tuple) -> Awaitable[None] | None:
-        """Called with each input tuple. May be `async def`: then up to `max_concurrency` calls run at a time.
+        """Process one input tuple. With `async def`, up to `max_concurrency` calls run at a time.
 
-        An exception fails the tuple and is reported; FailTuple fails it without a report. The task lives on.
+        An exception fails the tuple and is reported; FailTuple fails it without a report. The task continues.
         """
-        raise SquallError(f"{type(self).__name__} has no execute(tup): a bolt must have one")
+        raise SquallError(f"{type(self).__name__} has no execute(tup): define it")
 
     def tick(self) -> None:
-        """Called every `tick_interval` seconds, between calls of `execute`. May emit, unanchored."""
+        """Do periodic work: called every `tick_interval` seconds, between calls of `execute`. May emit, unanchored."""
 
     def end_of_input(self) -> None:
-        """Called once when all inputs have ended, which only finite sources do (`Spout.finish`). May emit."""
+        """Handle the end of all inputs, called once; only finite sources end (`Spout.finish`). May emit."""
 
     def cleanup(self) -> None:
-        """The task ends. Must not emit. Not called when the process is killed."""
+        """Release resources: the task ends. Must not emit. Not called when the process is killed."""
 
     def emit(
         self,
@@ -166,14 +167,14 @@ class Bolt:
         anchors: Tuple | Sequence[Tuple] | None = None,
         stream: str = DEFAULT_STREAM,
     ) -> None:
-        """Emits one tuple.
+        """Emit one tuple.
 
-        values: a sequence, one value per field of the stream; the values are not to be mutated afterwards.
-        anchors: an input tuple or several, whose trees then wait for this tuple; `()`: unanchored;
-            None: the tuple of this `execute` if `auto_anchor` is set, else unanchored.
+        values: a sequence with one value per field of the stream. Do not mutate the values afterwards.
+        anchors: one or several input tuples, whose trees then wait for this tuple; `()` means unanchored;
+            None means the tuple of this `execute` if `auto_anchor` is set, else unanchored.
         stream: one of the output streams.
-        Raises EmitError (wrong number of values, unknown or direct stream, an anchor that is settled already,
-        a thread that is not the task's, in `cleanup`).
+        Raises EmitError: wrong number of values, unknown or direct stream, an anchor that was already acked or
+        failed, called from another thread or in `cleanup`.
         """
         _task_of(self, "emit").emit(values, anchors=anchors, stream=stream)
 
@@ -185,36 +186,36 @@ class Bolt:
         anchors: Tuple | Sequence[Tuple] | None = None,
         stream: str = DEFAULT_STREAM,
     ) -> None:
-        """As `emit`, on a direct stream, to one task: an id out of `context.tasks(component)`."""
+        """Emit as `emit` does, on a direct stream to one task: an id from `context.tasks(component)`."""
         _task_of(self, "emit_direct").emit_direct(task, values, anchors=anchors, stream=stream)
 
     def ack(self, tup: Tuple) -> None:
-        """This input is done. Only with `auto_ack = False`; EmitError if it is settled already."""
+        """Ack an input. Only with `auto_ack = False`. Raises EmitError if it was already acked or failed."""
         _task_of(self, "ack").ack(tup)
 
     def fail(self, tup: Tuple, reason: str | None = None) -> None:
-        """Fails an input: its spout replays it or gets `fail`, with the reason as `Failure.error`."""
+        """Fail an input: its spout replays it or gets `fail`, with the reason as `Failure.error`."""
         _task_of(self, "fail").fail(tup, reason)
 
     def reset_timeout(self, tup: Tuple) -> None:
-        """An input held for long is alive: its tree has the full message timeout again."""
+        """Restart the message timeout of an input that is held for long."""
         _task_of(self, "reset_timeout").reset_timeout(tup)
 
 
 class BatchBolt(Bolt):
-    """A bolt that gets its input in batches: subclasses must have `execute_batch` instead of `execute`.
+    """A bolt that gets its input in batches. Subclasses define `execute_batch` instead of `execute`.
 
-    batch_size: a batch is handed over when it has this many tuples (an int >= 1),
-    batch_interval: or so many seconds after its first tuple (a number > 0); also when the spouts wait at
-        their pending limit, and at the end of the input.
+    batch_size: the number of tuples that completes a batch (an int >= 1).
+    batch_interval: the seconds after its first tuple at which a smaller batch is passed on (a number > 0). It is passed on
+        earlier when the spouts wait at their pending limit, and at the end of the input.
     """
 
     batch_size: int = 1000
     batch_interval: float = 1.0
 
     def execute_batch(self, tups: Sequence[Tuple]) -> None:
-        """Called with each batch (never empty). All are acked on return, all failed when it raises.
+        """Process one batch, which is never empty. All tuples are acked on return, and failed if it raises.
 
-        Emits in it are unanchored unless `anchors=` is given.
+        Emissions are unanchored unless `anchors=` is given.
         """
-        raise SquallError(f"{type(self).__name__} has no execute_batch(tups): a batch bolt must have one")
+        raise SquallError(f"{type(self).__name__} has no execute_batch(tups): define it")

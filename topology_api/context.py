@@ -1,6 +1,6 @@
-"""Context: what a task knows of the place where it runs; `open(context)` and `prepare(context)` get it.
+"""Context: what a task knows about its surroundings; the argument of `open` and `prepare`.
 
-It must not know the runtime: everything comes in through the constructor as values and functions.
+Must not know: the runtime. Everything is passed to the constructor as values and functions.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Counter(Protocol):
     """A number that only grows."""
 
     def add(self, count: int = 1) -> None:
-        """Adds to the counter."""
+        """Add to the counter."""
         ...
 
 
@@ -29,36 +29,36 @@ class Histogram(Protocol):
     """A distribution of measured values."""
 
     def add(self, value: float, count: int = 1) -> None:
-        """Adds a value (durations in seconds), or several equal ones."""
+        """Add a value (durations in seconds), or `count` equal ones."""
         ...
 
 
 class Metrics(Protocol):
-    """What the runtime gives a Context for the user's own metrics."""
+    """The runtime's side of the user's own metrics."""
 
     def counter(self, name: str) -> Counter:
-        """The counter of this name, made on first use."""
+        """Return the counter of this name, created on first use."""
         ...
 
     def gauge(self, name: str, function: Callable[[], float]) -> None:
-        """Asks the function for the value each time metrics are reported."""
+        """Call the function for the value each time metrics are reported."""
         ...
 
     def histogram(self, name: str) -> Histogram:
-        """The histogram of this name, made on first use."""
+        """Return the histogram of this name, created on first use."""
         ...
 
 
 class Context:
-    """What a task knows of the place where it runs.
+    """What a task knows about its surroundings.
 
-    topology: name of the topology. topology_id: of this submission of it, which no other ever has.
+    topology: name of the topology. topology_id: id of this submission, never used again.
     component: id of the component.
     task: id of this task (an int, unique in the topology).
     index: number of this task within its component, from 0 to parallelism - 1.
     parallelism: number of the component's tasks.
-    incarnation: of the worker that the task runs in, two ints: of two workers that have had one task, the newer has the
-        greater. What writes to the outside can tell an owner from the one before by it.
+    incarnation: two ints that identify the task's worker. Of two workers that had the same task, the newer one has the
+        greater incarnation, so that writers to the outside can fence the older one.
     conf: the merged configuration, read-only. log: a logging.Logger of this task.
     resources: a dict that all tasks of this worker share (a connection pool, a model).
     random: a seeded random.Random of this task.
@@ -127,47 +127,52 @@ class Context:
         self._stopped = stopped
 
     def tasks(self, component: str) -> list[int]:
-        """The ids of a component's tasks, ascending (the list is yours)."""
+        """Return the ids of a component's tasks in ascending order, as a new list."""
         return list(self._tasks(component))
 
     def counter(self, name: str) -> Counter:
-        """A counter of this task, shown with the component's metrics: `context.counter("retries").add()`."""
+        """Return a counter of this task, shown with the component's metrics: `context.counter("retries").add()`."""
         return self._metrics.counter(name)
 
     def gauge(self, name: str, function: Callable[[], float]) -> None:
-        """Shows what the function returns whenever metrics are reported; it must be quick."""
+        """Report what the function returns whenever metrics are reported; it must be quick."""
         self._metrics.gauge(name, function)
 
     def histogram(self, name: str) -> Histogram:
-        """A histogram of this task: `context.histogram("lookup").add(seconds)`."""
+        """Return a histogram of this task: `context.histogram("lookup").add(seconds)`."""
         return self._metrics.histogram(name)
 
     @property
     def directory(self) -> Path:
-        """Scratch space of this task: a directory, made on first use, gone when the worker is."""
+        """The task's scratch directory, created on first use and removed with the worker."""
         from pathlib import Path
 
         return Path(self._directory())
 
     def now(self) -> float:
-        """The time in seconds, simulated where time is: use it rather than `time.time()`."""
+        """Return the time in seconds, simulated where time is simulated: use it instead of `time.time()`."""
         return self._now()
 
     def wake(self) -> None:
-        """Asks for a call of `next_tuple` now. Thread-safe: for data that comes from a thread."""
+        """Request a call of `next_tuple` now. Thread-safe: for data that another thread received."""
         self._wake()
 
     def progress(self, why: str | None = None) -> None:
-        """Says, from inside a long call, that it goes on: `topology.bolt.hang.secs` begin anew, and the tuples that the call
-        has are kept from timing out. `why`: what it waits for; a bolt's is shown by `status` and the tables (WHY IDLE) until
-        it says something else ("": nothing) or is over. For calls that wait for something outside and know it; not for
-        `async def execute`."""
+        """Report from inside a long call that it makes progress.
+
+        Restarts `topology.bolt.hang.secs` and the timeouts of the call's tuples. why: what the call waits for; `status` and
+        the tables (WHY IDLE) show a bolt's reason until it reports another one ("" for none) or the call ends. For calls
+        that wait for something outside; not for `async def execute`.
+        """
         self._progress(why)
 
     @property
     def stopped(self) -> bool:
-        """Whether the worker ends, and a call of a threaded bolt still runs: its tuples have failed as stopped, and are emitted
-        again. For calls that wait for something outside: they return then, and bring nothing about any more."""
+        """Whether the worker has ended while a call of this threaded bolt still runs.
+
+        The call's tuples have failed as stopped and are emitted again. A call that waits for something outside should return
+        without further effect.
+        """
         return self._stopped()
 
     def __repr__(self) -> str:

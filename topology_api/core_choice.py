@@ -28,22 +28,25 @@ HOT: Final = (
     "squall.transport.id_columns",
     "squall.transport.row_columns",
     "squall.transport.frames",
-    "worker.text_hash",
-    "worker.ids",
-    "worker.xors",
-    "worker.outbox",
-    "worker.router",
-    "worker.wheel",
-    "worker.tracker",
-    "worker.emitter",
-    "worker.executor",
-    "worker.task",
-    "worker.bolt_task",
-    "worker.spout_task",
+    "worker.routing.text_hash",
+    "worker.tracking.ids",
+    "worker.tracking.ack_batch",
+    "worker.routing.outbox",
+    "worker.routing.router",
+    "worker.tracking.timing_wheel",
+    "worker.tracking.tracker",
+    "worker.tasks.emitter",
+    "worker.tasks.executor",
+    "worker.tasks.task",
+    "worker.tasks.bolt",
+    "worker.tasks.spout_wait",
+    "worker.tasks.spout",
     "squall.transport.credit",
-    "worker.links",
-    "worker.settling",
-    "worker.worker",
+    "worker.loop.links",
+    "worker.loop.ack_router",
+    "worker.loop.task_table",
+    "worker.loop.flushing",
+    "worker.loop.worker",
 )
 _PACKAGES: Final = frozenset(module.partition(".")[0] for module in HOT)
 ROOT: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -120,5 +123,5 @@ class PlainSource(MetaPathFinder):
 CHOICE: Final = choose(pure=os.environ.get("SQUALL_PURE", ""))
 if not CHOICE.compiled:
     sys.meta_path.insert(0, PlainSource())
-#: What tracebacks name the files of the compiled modules: as the compiler was told, not where they lie.
+#: What tracebacks name the files of the compiled modules: as given to the compiler, not as installed.
 COMPILED_FILES: Final = frozenset(module.replace(".", "/") + ".py" for module in HOT if CHOICE.compiled)

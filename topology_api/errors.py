@@ -1,8 +1,8 @@
-"""Every error that Squall raises on purpose: one tree under SquallError.
+"""The errors that Squall raises on purpose: one tree under SquallError.
 
-A message says what failed, where (topology, component, task), the offending value, and what helps next.
-This module must not know anything else of the package: everything imports it.
-Each error can be pickled (its arguments are its constructor's), because errors travel between processes.
+A message says what failed, where (topology, component, task), the offending value, and what to do next. Errors can be
+pickled (`args` are the constructor's arguments), because they travel between processes.
+Must not know: the rest of the package, which imports this module.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class InvalidTopology(SquallError):
 
 
 class InvalidConfig(SquallError):
-    """Settings that cannot be used. `problems` holds every problem found; `name` says of what."""
+    """Invalid settings. `problems` holds every problem found; `name` says whose settings they are."""
 
     def __init__(self, problems: Iterable[str], name: str | None = None) -> None:
         self.problems: tuple[str, ...] = (problems,) if isinstance(problems, str) else tuple(problems)
@@ -63,25 +63,23 @@ class InvalidConfig(SquallError):
 class EmitError(SquallError):
     """An emit, ack or fail that is not allowed.
 
-    Wrong number of values, unknown stream, direct misuse, a tuple that is already settled, or a call outside
-    the task's own thread, in `cleanup`, or outside a running task. The component raised it by its call;
-    nothing was sent.
+    Wrong number of values, unknown stream, direct misuse, a tuple that was already acked or failed, or a call outside
+    the task's own thread, in `cleanup`, or outside a running task. Nothing was sent.
     """
 
 
 class GroupingError(EmitError):
-    """A value that cannot choose a task: a key of a kind that fields groupings do not take, or a custom
-    grouping that answered with something that is not a sequence of its target tasks."""
+    """A value that cannot choose a task: a key of a type that fields groupings do not accept, or a custom
+    grouping that returned something other than a sequence of its target tasks."""
 
 
 class FailTuple(Exception):
     """Raise it in `execute` or `execute_batch` to fail the tuple (the batch) without an error report.
 
-    The reason reaches the spout as `Failure.error`. It is raised by users, not by Squall, so it is not a
-    SquallError.
+    The reason reaches the spout as `Failure.error`. Users raise it, not Squall, so it is not a SquallError.
     """
 
-    reason: str | None = None  # of subclasses whose constructor does not call this one
+    reason: str | None = None  # for subclasses whose constructor does not call this one
 
     def __init__(self, reason: str | None = None) -> None:
         self.reason = reason
@@ -92,7 +90,7 @@ class FailTuple(Exception):
 
 
 class NotYet(SquallError):
-    """Something that Squall will do one day but does not do now. Says what to do instead."""
+    """A feature that is planned but missing. Says what to do instead."""
 
     def __init__(self, what: str, alternative: str | None = None) -> None:
         self.what = what
@@ -116,8 +114,7 @@ class NoSuchTopology(SquallError):
 
 
 class NameTaken(SquallError):
-    """A topology of this name is there already (an ended one too, until it is killed; one that is being killed, until its
-    workers are gone)."""
+    """The name is in use. An ended topology keeps its name until it is killed, a killed one until its workers are gone."""
 
     def __init__(self, name: str, being_killed: bool = False) -> None:
         self.name = name
@@ -126,11 +123,8 @@ class NameTaken(SquallError):
 
     def __str__(self) -> str:
         if self.being_killed:
-            return (
-                f"a topology named {self.name!r} is being killed: the name is free as soon as it is gone; submit again then,"
-                " or under another name"
-            )
-        return f"a topology named {self.name!r} is there already: kill it first, or submit under another name"
+            return f"a topology named {self.name!r} is being killed: submit again when it is gone, or under another name"
+        return f"a topology named {self.name!r} exists already: kill it first, or submit under another name"
 
 
 class TopologyFailed(SquallError):
@@ -149,7 +143,7 @@ class CannotPack(SquallError):
     """A component (or a custom grouping) that cannot be shipped to a worker.
 
     `component` says which one, `attribute` is the path of what cannot be pickled (such as `self.db.lock`),
-    `reason` is what pickle said.
+    `reason` is pickle's message.
     """
 
     def __init__(self, component: str, attribute: str, reason: str) -> None:

@@ -1,7 +1,7 @@
-"""Fields and Stream: how a component says what its output streams carry.
+"""Fields and Stream: the declaration of a component's output streams.
 
-Both take what the user wrote as it is, right or wrong: a topology is judged as a whole when it is built
-(validation), so that all problems come at once and each can name the component that it is about.
+Both accept anything the user wrote, right or wrong. A topology is validated as a whole when it is built, so that all
+problems are reported at once, each with its component.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Fields(tuple[str, ...]):
     def __new__(cls, *names: str | Sequence[str]) -> Fields:
         flat: list[str] = []
         for name in names:
-            # What is neither a name nor an ordered sequence of names stays as it is: build() reports it.
+            # Anything else stays as it is: build() reports it.
             if isinstance(name, (list, tuple)):
                 flat.extend(name)
             else:

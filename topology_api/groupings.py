@@ -1,6 +1,6 @@
-"""Grouping: the base of custom groupings. The built-in ones are names here; the router of a worker runs them.
+"""Grouping: the base of custom groupings. The built-in ones are the methods of `topology_api.declarer.BoltDeclarer`.
 
-It must not know how tuples travel.
+Must not know: how tuples travel.
 """
 
 from __future__ import annotations
@@ -13,11 +13,7 @@ from topology_api.errors import SquallError
 if TYPE_CHECKING:
     from topology_api.context import Context
 
-__all__ = ["KEYED_KINDS", "KINDS", "Grouping"]
-
-# What GroupingSpec.kind may be; the method of the declarer has the same name, with "_grouping" behind it.
-KINDS = ("shuffle", "fields", "partial_key", "all", "global", "none", "direct", "local_or_shuffle", "custom")
-KEYED_KINDS = ("fields", "partial_key")  # those that name fields
+__all__ = ["Grouping"]
 
 
 class Grouping:
@@ -34,8 +30,8 @@ class Grouping:
         """
 
     def choose(self, values: tuple[object, ...]) -> Sequence[int]:
-        """Called for each emission; returns the ids of the tasks that get it, each out of `target_tasks`.
+        """Return the ids of the tasks that receive an emission, each from `target_tasks`; called for each emission.
 
         An empty sequence drops it; anything but a sequence of target tasks is a GroupingError.
         """
-        raise SquallError(f"{type(self).__name__} has no choose(values): a custom grouping must have one")
+        raise SquallError(f"{type(self).__name__} has no choose(values): define it")

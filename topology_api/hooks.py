@@ -1,8 +1,8 @@
-"""Hook: the base of task hooks, which watch what a task does.
+"""Hook: the base of task hooks, which observe a task.
 
-`conf={"topology.auto.task.hooks": ["package.module:Class"]}` puts a hook of that class (made without
-arguments) into every task. It must not know how the task runs; hooks are called in the task's own thread and
-must be quick.
+`conf={"topology.auto.task.hooks": ["package.module:Class"]}` puts a hook of that class (constructed without
+arguments) into every task. Hooks are called in the task's own thread and must be quick.
+Must not know: how the task runs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Hook:
         """After the task's `open` or `prepare`."""
 
     def emitted(self, task: int, stream: str, values: tuple[object, ...], targets: Sequence[int]) -> None:
-        """After an emission by `task`. targets: ids of the tasks that get it (empty: nobody reads it)."""
+        """After an emission by `task`. targets: ids of the receiving tasks (empty if no bolt reads the stream)."""
 
     def executing(self, tup: Tuple) -> None:
         """Before `execute` gets the tuple."""
@@ -43,7 +43,7 @@ class Hook:
         """After the spout's `ack`."""
 
     def spout_failed(self, message_id: object, failure: Failure) -> None:
-        """After the spout's `fail`: the final word, after the last attempt."""
+        """After the spout's `fail`, which follows the last attempt."""
 
     def closed(self) -> None:
         """After the task's `close` or `cleanup`."""

@@ -74,7 +74,7 @@ def _read(component: object, name: str, problems: list[str]) -> Any:
 
 
 def output_streams(component: object) -> tuple[dict[str, StreamSpec] | None, list[str]]:
-    """The output streams of a spout or bolt (None: cannot be told) and what is wrong with their shape.
+    """The output streams of a spout or bolt (None: unknown) and what is wrong with their shape.
 
     Names of streams and fields are judged later, with the whole topology.
     """

@@ -11,7 +11,7 @@ from topology_api.wording import typed
 __all__ = ["MAX_NAME_BYTES", "RESERVED_PREFIX", "field_problem", "id_problem", "name_problem"]
 
 MAX_NAME_BYTES = 255  # what a file system takes as one file name
-RESERVED_PREFIX = "__"  # streams and components of ours, such as __dead_letters
+RESERVED_PREFIX = "__"  # Squall's own streams and components, such as __dead_letters
 _FORBIDDEN = "/\\:."  # parts of paths, of znodes, of -o component:key=value, and of metric names
 
 

@@ -312,7 +312,7 @@ def defaults(scope: Scope = "topology") -> dict[str, object]:
 def problems_of(conf: object, scope: Scope = "topology") -> list[str]:
     """All problems of a configuration set for a `topology`, a `component`, or a whole site (`daemon`).
 
-    Keys of ours must be in the table, fit the scope, and have a value of the right type, unit and range;
+    Squall's own keys must be in the table, fit the scope, and have a value of the right type, unit and range;
     other keys are the user's own and may have any value that JSON has.
     """
     if not isinstance(conf, Mapping):
@@ -354,7 +354,7 @@ def _problem_of(key: object, value: object, scope: Scope) -> str | None:
 
 
 def _is_typo(key: str) -> bool:
-    """Whether a user's own key is a key of ours with a slip in its first word: `topolgy.workers`."""
+    """Return whether a user's key looks like one of Squall's with a typo in its first word: `topolgy.workers`."""
     import difflib
 
     head = key.lower().split(".")[0] + "."

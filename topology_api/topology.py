@@ -1,7 +1,7 @@
-"""Topology and the specs it is made of: a frozen, typed description plus one pickle per component.
+"""Topology and its specs: a frozen, typed description plus one pickle per component.
 
-The description is what Nimbus and supervisors work from (they never unpickle); the pickles are for workers
-only. It must not know how a description comes to be (builder) or whether it makes sense (validation).
+Nimbus and supervisors work from the description and never unpickle; the pickles are for workers only.
+Must not know: how a description is made (builder), whether it is valid (validation).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class StreamSpec:
 
 @dataclass(frozen=True)
 class GroupingSpec:
-    """How a stream's tuples choose their tasks. `kind` is one of groupings.KINDS.
+    """How a stream's tuples choose their tasks. `kind` is one of declarer.KINDS.
 
     fields: for `fields` and `partial_key`. custom: for `custom`, the cloudpickle of the Grouping instance.
     """
@@ -65,7 +65,7 @@ def _read_only(mapping: Mapping[str, Any]) -> Mapping[str, Any]:
 
 @dataclass(frozen=True)
 class ComponentSpec:
-    """A spout or bolt as the control plane sees it: all but its code."""
+    """A spout or bolt as the control plane sees it: everything but its code."""
 
     id: str
     kind: str
@@ -86,7 +86,7 @@ class ComponentSpec:
 
 @dataclass(frozen=True, repr=False)
 class Topology:
-    """A topology that is ready to run: what `TopologyBuilder.build()` returns. It cannot be changed.
+    """An immutable topology, ready to run: what `TopologyBuilder.build()` returns.
 
     name; conf (the topology's own configuration); components (ComponentSpec, in order of declaration);
     pickles (component id -> bytes, for workers).
@@ -114,7 +114,7 @@ class Topology:
         return {component.id: component for component in self.components}
 
     def component(self, component_id: str) -> ComponentSpec:
-        """The spec of one component; SquallError if there is none of this id."""
+        """Return the spec of one component. Raises SquallError for an unknown id."""
         try:
             return self._by_id[component_id]
         except KeyError:
@@ -143,7 +143,7 @@ class Topology:
 
     @cached_property
     def cycles(self) -> tuple[tuple[str, ...], ...]:
-        """The cycles among the bolts: ids that can reach each other, or one bolt that reads itself.
+        """The cycles among the bolts: groups of ids that reach each other, or one bolt that reads itself.
 
         Cycles are allowed. Ids within a group, and the groups, are in order of declaration.
         """
@@ -151,12 +151,12 @@ class Topology:
 
     @cached_property
     def closing_edges(self) -> frozenset[tuple[str, str, str]]:
-        """The edges that close a cycle, as (target, source, stream): without them there is none."""
+        """The edges that close a cycle, as (target, source, stream); without them the graph is acyclic."""
         closing = graph.closing_edges([component.id for component in self.components], self._edges)
         return frozenset((edge.target, edge.source, edge.stream) for edge in closing)
 
     def load(self, component_id: str) -> Any:
-        """A fresh instance of a component, from its pickle; SquallError if it cannot be made here."""
+        """Unpickle a new instance of a component. Raises SquallError if that fails here."""
         import pickle
 
         self.component(component_id)
@@ -169,14 +169,14 @@ class Topology:
             ) from error
 
     def renamed(self, name: str) -> Topology:
-        """The same topology under another name; InvalidTopology for a name that is not allowed."""
+        """Return the topology under another name. Raises InvalidTopology for an invalid name."""
         problem = name_problem(name)
         if problem is not None:
             raise InvalidTopology([f"the topology's name {problem}"])
         return replace(self, name=name)
 
     def with_conf(self, extra: Mapping[str, object]) -> Topology:
-        """The same topology with more configuration, which beats its own; InvalidConfig with all problems."""
+        """Return the topology with more configuration, which overrides its own. Raises InvalidConfig with all problems."""
         from topology_api.options import json_copy, problems_of
 
         problems = problems_of(extra, "topology")
@@ -185,7 +185,7 @@ class Topology:
         return replace(self, conf={**self.conf, **json_copy(extra)})
 
     def with_parallelism(self, counts: Mapping[str, int]) -> Topology:
-        """The same topology with other numbers of tasks for some components; InvalidConfig with all problems."""
+        """Return the topology with other parallelism for some components. Raises InvalidConfig with all problems."""
         from topology_api.validation import problems_of_parallelism
 
         now = {component.id: component.parallelism for component in self.components}
@@ -201,14 +201,14 @@ class Topology:
         return replace(self, components=components)
 
     def describe(self) -> dict[str, Any]:
-        """The typed description as JSON-able values, without the pickles: see `from_description`."""
+        """Return the typed description as JSON-compatible values, without pickles; the inverse is `from_description`."""
         from topology_api.description import describe
 
         return describe(self)
 
     @classmethod
     def from_description(cls, description: Mapping[str, Any], pickles: Mapping[str, bytes]) -> Topology:
-        """The topology that was described; InvalidTopology, with all problems, if it is not sound."""
+        """Return the described topology. Raises InvalidTopology with all problems if it is invalid."""
         from topology_api.description import parse
 
         return parse(description, pickles)

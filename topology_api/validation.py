@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from topology_api.groupings import KEYED_KINDS, KINDS
+from topology_api.declarer import KEYED_KINDS, KINDS
 from topology_api.names import field_problem, id_problem, name_problem
 from topology_api.options import problems_of
 from topology_api.topology import DEAD_LETTER_FIELDS, DEAD_LETTERS, ComponentSpec, StreamSpec, Subscription
@@ -183,7 +183,7 @@ def _subscription_problems(
     if sources is None:
         yield f"there is no component {shown(subscription.source)}{nearest(subscription.source, known)}"
     elif subscription.source not in unread_outputs:
-        # Of an id that is used twice nobody knows which is meant: a problem is what is one with all of them.
+        # An id that is used twice is ambiguous: report only problems that all its components have.
         found = [list(_stream_use_problems(subscription, source)) for source in sources]
         if all(found):
             yield from found[0]

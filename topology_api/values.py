@@ -1,6 +1,6 @@
-"""Plain values of the user's API: Failure (why a tree failed) and Replay (how often it is tried again).
+"""Plain values of the user's API: Failure (why a tree failed) and Replay (how it is emitted again).
 
-It must not know who makes or uses them.
+Must not know: who creates or uses them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from topology_api.wording import shown, typed
 
 __all__ = ["MAX_SECONDS", "Failure", "Replay", "number_problem"]
 
-MAX_SECONDS = 365 * 24 * 3600  # a year: longer is a wrong unit, not a wish
+MAX_SECONDS = 365 * 24 * 3600  # a year: a longer time is a wrong unit
 _MAX_ATTEMPTS = 2**31 - 1
 
 
@@ -20,12 +20,12 @@ _MAX_ATTEMPTS = 2**31 - 1
 class Failure:
     """Why a tuple tree failed: what `Spout.fail` gets.
 
-    reason: `"failed"` (a bolt failed or raised), `"timeout"` (no sign of life for
+    reason: `"failed"` (a bolt failed or raised), `"timeout"` (no activity for
         `topology.message.timeout.secs`), `"lost"` (a worker that held part of the tree is gone), `"stopped"`
         (the topology was killed first).
     component, task: the bolt and its task that failed or held the tuple, None when not known.
     error: the text of the error or the reason given to `fail` or FailTuple; None when there is none.
-    attempts: how often the values were emitted, the first time included.
+    attempts: how often the values were emitted, including the first time.
     """
 
     reason: str
@@ -39,9 +39,9 @@ class Failure:
 class Replay:
     """How the runtime emits failed trees again: the value of `Spout.replay`.
 
-    max_attempts: how often the values are emitted at most, the first emission included (an int >= 1).
-    first_delay: seconds between the first failure and the second emission; the next ones double.
-    max_delay: seconds that no delay exceeds.
+    max_attempts: the maximum number of emissions, including the first (an int >= 1).
+    first_delay: seconds between the first failure and the second emission; later delays double.
+    max_delay: the longest delay in seconds.
     Raises InvalidConfig, with all problems, for values that cannot be used.
     """
 
@@ -69,11 +69,11 @@ class Replay:
 
 
 def number_problem(value: object, low: float, high: float, unit: str, *, above: bool = False) -> str | None:
-    """What is wrong with a number of `unit` between two bounds (`above`: not the lower one), or None."""
+    """Return what is wrong with a number of `unit` between two bounds (`above`: the lower bound excluded), or None."""
     bounds = f"more than {low}" if above else f"at least {low}"
     what = f"give a number of {unit}, {bounds} and at most {high}"
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return f"is {typed(value)}: {what}, without a unit"
-    if not low <= value <= high or (above and value == low):  # nan is in no order
+    if not low <= value <= high or (above and value == low):  # nan compares with nothing
         return f"is {shown(value)}: {what}"
     return None

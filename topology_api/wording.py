@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 __all__ = ["listed", "nearest", "shown", "typed"]
 
-_LONGEST = 80  # characters of a quoted value: a whole DataFrame in an error message helps nobody
+_LONGEST = 80  # characters of a quoted value: an error message must not hold a whole DataFrame
 
 
 def shown(value: object) -> str:

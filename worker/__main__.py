@@ -1,23 +1,25 @@
-"""`python -m worker DIRECTORY`: a worker process, as a supervisor starts it. What it is to do stands in the directory.
+"""`python -m worker DIRECTORY`: a worker process, as a supervisor starts it. The directory has its orders.
 
-Nothing of ours is imported before it is known to be ours.
+No module of Squall is imported before the installation is known to be Squall's.
 """
 
 import sys
 
-from squall.distributions import NotOurs, check_ours
+from squall.packages.distributions import NotOurs, check_ours
 
 
 def main() -> None:
-    """Run the worker of the directory that the command line names."""
+    """Run the worker whose directory the command line names."""
     if len(sys.argv) != 2:
         sys.exit("usage: python -m worker DIRECTORY    (a supervisor starts workers; see squall run)")
     try:
         check_ours()
     except NotOurs as error:
         print(error, file=sys.stderr)
-        sys.exit(70)  # EXIT_INTERNAL of squall.worker_files, which imports what may not be ours
-    from worker.process import run
+        sys.exit(
+            70
+        )  # EXIT_INTERNAL of squall.worker_files, which imports modules that may be another package's
+    from worker.process.assemble import run
 
     run(sys.argv[1])
 

@@ -15,10 +15,11 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from nimbus.counted import Counted, Incarnation
+from nimbus.counters.topology_counters import Counted
 from squall.cluster.counters import BadCounters, WorkerCounters
 from squall.cluster.paths import quoted, unquoted
-from squall.error_reports import KEPT
+from squall.reports.error_reports import KEPT
+from squall.values import Incarnation
 
 _log = logging.getLogger(__name__)
 
@@ -105,7 +106,7 @@ def _pair(values: Any) -> Incarnation:
     version, restart = values
     if type(version) is not int or type(restart) is not int:
         raise ValueError(f"{values!r:.80} is no incarnation")
-    return version, restart
+    return Incarnation(version, restart)
 
 
 def _path(directory: Path, topology_id: str) -> Path:

@@ -14,17 +14,19 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from nimbus import counter_files
-from nimbus.clearing import BadTopology, whole
-from nimbus.counted import Counted, Incarnation
-from nimbus.notes import standing
+from nimbus.counters import counter_files
+from nimbus.counters.topology_counters import Counted
+from nimbus.lifecycle.cleanup import BadTopology, readable_record
+from nimbus.lifecycle.notes import current_events
 from squall.cluster.blobs import BadBlob, get_description
 from squall.cluster.counters import BadCounters, ComponentCounters, WorkerCounters
 from squall.cluster.records import Placement, TopologyRecord
 from squall.cluster.registry import Registry, name_of
 from squall.cluster.store import Store
+from squall.reports.event_text import sentence
+from squall.reports.histogram import LatencyHistogram
 from squall.status import ComponentStatus, TopologyStatus
-from squall.telemetry import Histogram
+from squall.values import Incarnation, TopologyState
 from topology_api.errors import NoSuchTopology
 
 _log = logging.getLogger(__name__)
@@ -34,7 +36,7 @@ BAD = "BAD"
 #: Topologies that are gone and still remembered.
 PAST = 4
 #: Why a spout that has no tasks at this moment does not emit, by the topology's state; in all other states: inactive.
-WITHOUT_TASKS = {"ACTIVE": "not open yet", "COMPLETED": "finished"}
+WITHOUT_TASKS: dict[str, str] = {TopologyState.ACTIVE: "not open yet", TopologyState.COMPLETED: "finished"}
 
 #: The components of a topology in the order of declaration: (id, kind).
 Components = tuple[tuple[str, str], ...]
@@ -94,7 +96,7 @@ class Counters:
             return [(worker, *counted.workers[worker]) for worker in sorted(counted.workers)]
 
     def silent(self, topology_id: str) -> frozenset[str] | None:
-        """The workers that have told what they counted, if nothing was ever emitted in their topology; None if anything was."""
+        """Return the workers that have sent counters, if their topology has never emitted anything; None if it has."""
         with self._lock:
             counted = self._topologies.get(topology_id, Counted())
             return None if counted.has_emitted() else frozenset(counted.workers)
@@ -150,7 +152,7 @@ class Counters:
 
 
 class Statuses:
-    """The records of a store and the counters, put together for whoever asks."""
+    """Combines the records of a store with the counters."""
 
     def __init__(self, store: Store, counters: Counters, now: Callable[[], float]) -> None:
         self._store = store
@@ -162,7 +164,7 @@ class Statuses:
     def status(self, name: str) -> TopologyStatus:
         """State and counters of a topology, the state BAD of one that cannot be read; NoSuchTopology for an unknown name."""
         try:
-            record = whole(self._registry, name)
+            record = readable_record(self._registry, name)
         except BadTopology as error:
             return TopologyStatus(name, BAD, {}, 0, (), error.reason, 0.0)
         if record is None:
@@ -170,7 +172,7 @@ class Statuses:
         try:
             components = self.components(record.id)
         except BadBlob:
-            if self._registry.topology(name) is record:
+            if self._registry.topologies.get(name) is record:
                 raise
             raise NoSuchTopology(name) from None  # it went meanwhile
         return self._counters.status(record, components, self.living(record), self._now())
@@ -189,7 +191,7 @@ class Statuses:
         """The components of a topology that was shipped."""
         if topology_id not in self._components:
             found = components_of(get_description(self._store, topology_id))
-            there = {record.id for record in self._registry.topologies()}
+            there = {record.id for record in self._registry.all_topologies()}
             self._components = {
                 known: self._components[known] for known in self._components if known in there
             }
@@ -199,19 +201,22 @@ class Statuses:
     def living(self, record: TopologyRecord) -> dict[str, Incarnation]:
         """The workers of a topology that are to be there or on their way out, with their incarnations."""
         reports = self._registry.reports(record.id)
-        supervisors = {supervisor.id for supervisor in self._registry.supervisors()}
-        supervisors |= self._registry.unread_supervisors  # they are there, whoever they are
+        supervisors = {supervisor.id for supervisor in self._registry.all_supervisors()}
+        supervisors |= self._registry.unread_supervisors  # registered, though their records cannot be read
         living = {}
         for place in self._placements(record.id):
             report = reports.get(place.worker)
-            if report is not None and report.incarnation[0] != place.incarnation[0]:
+            if report is not None and report.incarnation.version != place.incarnation.version:
                 report = None
             if place.supervisor in supervisors and (report is None or not report.stopped):
                 living[place.worker] = place.incarnation if report is None else report.incarnation
         return living
 
     def _placements(self, topology_id: str) -> Iterator[Placement]:
-        for assignment in (self._registry.leaving(topology_id), self._registry.assignment(topology_id)):
+        for assignment in (
+            self._registry.leaving.get(topology_id),
+            self._registry.assignments.get(topology_id),
+        ):
             if assignment is not None:
                 yield from assignment.placements
 
@@ -228,10 +233,10 @@ def topology_status(
     living: Mapping[str, Incarnation],
     now: float,
 ) -> TopologyStatus:
-    """What a user is told of a topology."""
+    """Return the status of a topology that users see."""
     tasks = Counter(component for _, component, _ in record.tasks)
     present = set(living.items())
-    notes = standing(record.notes, living)
+    events = current_events(record.notes, living)
     return TopologyStatus(
         name=record.name,
         state=record.state,
@@ -245,14 +250,15 @@ def topology_status(
         errors=counted.latest_reports(),
         error=record.error,
         uptime=now - record.submitted,
-        notes=tuple(note.text for note in notes),
-        note_times=tuple(note.time for note in notes),
+        notes=tuple(map(sentence, events)),
+        note_times=tuple(event.time for event in events),
+        events=events,
         state_secs=now - record.since,
     )
 
 
 def component_status(kind: str, tasks: int, totals: ComponentCounters, state: str) -> ComponentStatus:
-    """What a user is told of a component."""
+    """Return the status of a component that users see."""
     idle = summary_of(totals.idle)
     if kind == "spout" and not totals.idle:
         idle = WITHOUT_TASKS.get(state, "inactive")
@@ -278,14 +284,14 @@ def component_status(kind: str, tasks: int, totals: ComponentCounters, state: st
 
 
 def shown_metric(value: object) -> object:
-    """A metric of the user's as a status shows it: of a histogram count, p50 and p99."""
-    if isinstance(value, Histogram):
+    """Return a user's metric as a status shows it: a histogram as count, p50 and p99."""
+    if isinstance(value, LatencyHistogram):
         return {"count": value.count, "p50": value.percentile(50), "p99": value.percentile(99)}
     return value
 
 
 def summary_of(idle: Mapping[str, int]) -> str:
-    """The reason that most tasks have; "" when any of them emits."""
+    """Return the reason that most tasks have; "" when any of them emits."""
     if not idle or "" in idle:
         return ""
     return Counter(idle).most_common(1)[0][0]

@@ -1,4 +1,4 @@
-"""What was heard of one topology: the latest counters of its workers, and the sums of those that are gone.
+"""The counters of one topology: the latest of each worker, and the sums of workers that have ended.
 
 Must not know: how counters come here, who asks.
 """
@@ -10,14 +10,13 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from squall.cluster.counters import ComponentCounters, WorkerCounters
-from squall.error_reports import KEPT, ErrorReport, folded
-
-Incarnation = tuple[int, int]
+from squall.reports.error_reports import KEPT, ErrorReport, folded
+from squall.values import Incarnation
 
 
 @dataclass
 class Counted:
-    """What was heard of one topology."""
+    """The counters of one topology."""
 
     #: The latest counters of each worker.
     workers: dict[str, tuple[Incarnation, WorkerCounters]] = field(default_factory=dict)
@@ -27,8 +26,8 @@ class Counted:
     folded: dict[str, Incarnation] = field(default_factory=dict)
 
     def count(self, worker: str, incarnation: Incarnation, counters: WorkerCounters) -> None:
-        """Take the counters of a worker, unless later ones are here already."""
-        if incarnation <= self.folded.get(worker, (-1, -1)):
+        """Add the counters of a worker, unless later ones are known."""
+        if incarnation <= self.folded.get(worker, Incarnation(-1, -1)):
             return
         last = self.workers.get(worker)
         if last is not None:
@@ -39,7 +38,7 @@ class Counted:
         self.workers[worker] = incarnation, counters
 
     def fold(self, worker: str) -> None:
-        """An incarnation is gone, and another will count on: keep what it has done, forget how it was."""
+        """Add the sums of an incarnation that has ended to the base, and forget its state."""
         incarnation, counters = self.workers.pop(worker)
         self.folded[worker] = incarnation
         for component, done in counters.components.items():
@@ -49,7 +48,7 @@ class Counted:
             self.reports[component] = deque(folded([*self.reports.get(component, ()), *own]), maxlen=KEPT)
 
     def totals(self, component: str, living: Collection[tuple[str, Incarnation]]) -> ComponentCounters:
-        """All that a component has done; how it is at this moment, as far as `living` say so.
+        """Return all that a component has done, and the present state as far as the `living` report it.
 
         When none lives, how it was at the end: trees of a worker that was killed never had a verdict.
         """
@@ -68,12 +67,12 @@ class Counted:
         return totals
 
     def has_emitted(self) -> bool:
-        """Whether any task has ever emitted anything."""
+        """Return whether any task has ever emitted anything."""
         latest = (counters.components for _, counters in self.workers.values())
         return any(done.emitted for components in (self.base, *latest) for done in components.values())
 
     def latest_reports(self) -> tuple[ErrorReport, ...]:
-        """The latest errors of all workers, the oldest first; one that comes again at each restart is told once."""
+        """Return the latest errors of all workers, the oldest first; one that recurs at each restart is listed once."""
         found = [report for reports in self.reports.values() for report in reports]
         found += [report for _, counters in self.workers.values() for report in counters.reports]
         return tuple(folded(found))

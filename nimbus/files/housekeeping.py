@@ -1,7 +1,7 @@
 """What a Nimbus does beside leading: holds the files of all topologies, drops those of none, keeps counters over a restart.
 
 A file comes to one Nimbus, the leader of that moment; the others fetch it from there, so that each of them may lead next.
-Who lacks a file asks every other Nimbus for it; `nimbus.lacking` says what their answers mean for who should lead.
+Who lacks a file asks every other Nimbus for it; `nimbus.files.missing_files` says what their answers mean for who should lead.
 Must not know: elections, who asks for files.
 """
 
@@ -15,16 +15,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO, Final, cast
 
-from nimbus.counting import Counters
-from nimbus.files import FileStore, Incoming
-from nimbus.lacking import Answer, Lacking
+from nimbus.counters.counting import Counters
+from nimbus.files.missing_files import Inventory, MissingFiles
+from nimbus.files.stored_files import FileStore, Incoming
 from squall.clock import Clock
 from squall.cluster import paths
 from squall.cluster.records import BadRecord, NimbusRecord, TopologyRecord
 from squall.cluster.registry import Registry
 from squall.cluster.store import Cancel, Store
-from squall.file_sources import FileSources
-from squall.http_client import Client, at
+from squall.http.client import Client, at
+from squall.packages.file_sources import FileSources
 from topology_api.errors import SquallError
 
 _log = logging.getLogger(__name__)
@@ -67,9 +67,9 @@ class Housekeeping:
         self._ending = False
         self._thread = threading.Thread(target=self._serve, name="squall-nimbus-housekeeping", daemon=True)
         self._unwatch: list[Cancel] = []
-        self._lacking = Lacking(PATIENCE_SECS, UNSURE_SECS)
+        self._missing = MissingFiles(PATIENCE_SECS, UNSURE_SECS)
         self._sources = FileSources(clock.now)
-        #: sha256 -> why it could not be had, as was told last.
+        #: sha256 -> the reason last logged why it could not be fetched.
         self._told: dict[str, str] = {}
         #: The topologies that were there at the last look.
         self._known: set[str] = set()
@@ -92,15 +92,15 @@ class Housekeeping:
 
     def lacks(self) -> str | None:
         """Why this Nimbus should not begin to lead, if it lacks a file that a topology needs."""
-        return self._lacking.why_not(self._missing_of(needed_files(self._for_lacks)[0]))
+        return self._missing.why_not(self._missing_of(needed_files(self._for_lacks)[0]))
 
     def steps_aside(self) -> str | None:
         """Why this Nimbus should let another one lead, which has a file that this one has lost."""
-        return self._lacking.steps_aside()
+        return self._missing.steps_aside()
 
     def lost(self) -> frozenset[str]:
-        """The files (SHA-256) that topologies need and no Nimbus has, as far as can be told."""
-        return self._lacking.lost()
+        """The files (SHA-256) that topologies need and no reachable Nimbus has."""
+        return self._missing.lost()
 
     def _serve(self) -> None:
         collect_at = save_at = self._clock.now()
@@ -134,29 +134,29 @@ class Housekeeping:
         needed, _ = needed_files(self._registry)
         missing = self._missing_of(needed)
         if not missing:
-            self._lacking.look({}, (), self._clock.now())
+            self._missing.update({}, (), self._clock.now())
             return
-        others = {each.id: each for each in self._registry.nimbuses() if each.id != self._me.id}
+        others = {each.id: each for each in self._registry.all_nimbuses() if each.id != self._me.id}
         answers = [self._ask_one(other, missing, needed.keys() - missing.keys()) for other in others.values()]
         believed = [replace(each, has=each.has - self._sources.wrong(each.nimbus)) for each in answers]
-        self._lacking.look(missing, believed, self._clock.now())
+        self._missing.update(missing, believed, self._clock.now())
         for sha256, name in missing.items():
             holders = [each.nimbus for each in answers if sha256 in each.has]
             for holder in self._sources.order(sha256, holders):
                 if self._ending or self._fetch(sha256, name, others[holder]):
                     break
-        self._lacking.look(self._missing_of(missing), believed, self._clock.now())
+        self._missing.update(self._missing_of(missing), believed, self._clock.now())
         self._told = {sha256: text for sha256, text in self._told.items() if sha256 in missing}
 
-    def _ask_one(self, other: NimbusRecord, missing: Collection[str], here: Collection[str]) -> Answer:
+    def _ask_one(self, other: NimbusRecord, missing: Collection[str], here: Collection[str]) -> Inventory:
         """Ask another Nimbus which of the missing files it has, and whether it has those that are here."""
         try:
             with closing(self._ask(other)) as client:
                 has = frozenset(sha256 for sha256 in missing if client.exists(at("files", sha256)))
                 whole = bool(has) and all(client.exists(at("files", sha256)) for sha256 in here)
-            return Answer(other.id, has, whole)
+            return Inventory(other.id, has, whole)
         except SquallError as error:
-            return Answer(other.id, silent=str(error))
+            return Inventory(other.id, silent=str(error))
 
     def _fetch(self, sha256: str, name: str, other: NimbusRecord) -> bool:
         """Get a file from another Nimbus; whether it is here now."""
@@ -198,7 +198,7 @@ class Housekeeping:
 
 
 class _Pipe:
-    """What `Client.get_file` writes to: an incoming file, which cannot be begun anew."""
+    """The target of `Client.get_file`: an incoming file, which cannot be restarted."""
 
     def __init__(self, incoming: Incoming) -> None:
         self._incoming = incoming
@@ -229,15 +229,12 @@ def needed_files(registry: Registry) -> tuple[Mapping[str, str], set[str]]:
 def every_record(registry: Registry) -> tuple[list[TopologyRecord], set[str]]:
     """(the records of all topologies, also those that wait for a name or may come back; the names of which one cannot be
     read)."""
-    records: list[TopologyRecord | None] = list(registry.topologies())
+    records: list[TopologyRecord | None] = list(registry.all_topologies())
     unread = set(registry.bad)
-    for names, read in (
-        (registry.replacements(), registry.replacement),
-        (registry.all_replaced(), registry.replaced),
-    ):
-        for name in names:
+    for versions in (registry.replacements, registry.replaced):
+        for name in versions.names():
             try:
-                records.append(read(name))
+                records.append(versions.get(name))
             except BadRecord:
                 unread.add(name)
     return [record for record in records if record is not None], unread

@@ -1,13 +1,13 @@
-"""The files that a Nimbus lacks, and what follows for who should lead: what the others answer goes in, reasons come out.
+"""The files that a Nimbus lacks, and whether it may lead without them: answers of the others in, reasons out.
 
-| the others that are there | this one |
+| the other Nimbuses | this one |
 |---|---|
-| one has the file, and all that this one has | it should lead: this one does not, and steps aside in office |
+| one has the file, and all that this one has | that one should lead: this one does not, or steps aside |
 | all have answered that they lack it | it is lost after `patience` seconds: then this one may lead without it |
 | one does not answer, or has it but lacks others | only after `longer` seconds |
 
-An answer that did not come is no answer: who is silent may have the file. The seconds begin anew when others have the file
-than before, but not without end: nothing keeps the cluster without a leader for ever, and what runs goes on without the file.
+A silent Nimbus may have the file. The seconds restart when others have the file than before, but only a limited number of
+times: the cluster never stays without a leader for good, and running topologies go on without the file.
 Must not know: how the others are asked, elections.
 """
 
@@ -20,13 +20,13 @@ from typing import Final
 
 _log = logging.getLogger(__name__)
 
-#: Times `longer`: others that have the file now and then, and cannot lead, are not waited for longer in all.
+#: Times `longer`: the limit on waiting for others that have the file now and then, and cannot lead.
 _AT_MOST: Final = 5
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What one other Nimbus said of the files that this one lacks."""
+class Inventory:
+    """Which of the missing files another Nimbus has."""
 
     nimbus: str
     has: frozenset[str] = frozenset()
@@ -39,7 +39,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class _Lack:
-    """What is known of one file."""
+    """The state of one missing file."""
 
     topology: str
     first: float
@@ -54,7 +54,7 @@ class _Lack:
     """Whether it was waited for long enough."""
 
 
-class Lacking:
+class MissingFiles:
     """One thread calls `look`; the rest may be called from any."""
 
     def __init__(self, patience: float, longer: float) -> None:
@@ -62,7 +62,7 @@ class Lacking:
         self._longer = longer
         self._lacks: Mapping[str, _Lack] = {}
 
-    def look(self, missing: Mapping[str, str], answers: Sequence[Answer], now: float) -> None:
+    def update(self, missing: Mapping[str, str], answers: Sequence[Inventory], now: float) -> None:
         """These files are lacking (SHA-256 -> a topology that needs it), and every other Nimbus was asked for them."""
         silent = {each.nimbus: each.silent for each in answers if each.silent}
         lacks = {}
@@ -72,7 +72,7 @@ class Lacking:
             before = self._lacks.get(sha256)
             if before is None:
                 before = _Lack(topology, now, now)
-            elif not holders <= before.holders:  # it may be had from somebody who had it not
+            elif not holders <= before.holders:  # another Nimbus has it now
                 before = _Lack(topology, before.first if better is None else now, now)
             elif holders != before.holders and not before.given_up:
                 before = replace(before, since=now)
@@ -103,7 +103,7 @@ class Lacking:
         return None
 
     def lost(self) -> frozenset[str]:
-        """The files that no Nimbus has, as far as can be told."""
+        """The files that no reachable Nimbus has."""
         return frozenset(sha256 for sha256, lack in self._lacks.items() if lack.given_up and not lack.holders)
 
 

@@ -3,7 +3,7 @@
 Every Nimbus holds those of all topologies that are there, in one directory: `<directory>/<sha256>`. A file comes in under
 another name, is hashed on the way, and gets its own name when it is whole and what it says it is: so a name that is
 there is a file that is right. What no topology needs any more goes when it has not been asked for in a while.
-Must not know: HTTP, who needs a file, what is inside (`squall.archives` and `squall.travel_rules` check that).
+Must not know: HTTP, who needs a file, what is inside (`squall.packages` checks that).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from squall import archives
-from squall.travel_rules import MOST_REQUIREMENTS_BYTES, problem_of_requirements, problems_of_code
+from squall.packages import archives
+from squall.packages.travel_rules import MOST_REQUIREMENTS_BYTES, problem_of_requirements, problems_of_code
 from topology_api.errors import SquallError
 
 #: What a topology may bring: its kind -> whether it is an archive.
@@ -29,7 +29,7 @@ _INCOMING: Final = "incoming-"
 _NAME: Final = re.compile(r"[0-9a-f]{64}")
 
 
-class BadFile(SquallError):
+class UnsoundFile(SquallError):
     """A file that is not what it was said to be, or a name that is no SHA-256."""
 
 
@@ -37,14 +37,14 @@ class FileTooLarge(SquallError):
     """A file over the site's limit."""
 
 
-class FileMissing(SquallError):
+class NoSuchFile(SquallError):
     """A file that is not here."""
 
 
 def checked_name(sha256: str) -> str:
-    """`sha256` as it came; `BadFile` when it is none."""
+    """`sha256` as it came; `UnsoundFile` when it is none."""
     if _NAME.fullmatch(sha256) is None:
-        raise BadFile(f"{sha256!r:.80} is no SHA-256: 64 digits of 0-9 and a-f")  # and so no path either
+        raise UnsoundFile(f"{sha256!r:.80} is no SHA-256: 64 digits of 0-9 and a-f")  # and so no path either
     return sha256
 
 
@@ -65,13 +65,13 @@ class FileStore:
             left.unlink(missing_ok=True)  # by a process that ended meanwhile
 
     def path(self, sha256: str) -> Path:
-        """Where a file is, `FileMissing` when it is not here. Being asked for keeps it for a while."""
+        """Where a file is, `NoSuchFile` when it is not here. Being asked for keeps it for a while."""
         path = self.directory / checked_name(sha256)
         with self._lock:  # never between the look of `collect` at its age and its end
             try:
                 os.utime(path)
             except FileNotFoundError:
-                raise FileMissing(f"there is no file {sha256} here") from None
+                raise NoSuchFile(f"there is no file {sha256} here") from None
         return path
 
     def has(self, sha256: str) -> bool:
@@ -85,7 +85,7 @@ class FileStore:
     def receive(self, sha256: str) -> Incoming:
         """Take in a file that is to have this SHA-256."""
         name = checked_name(sha256)
-        # Somebody may have deleted it meanwhile.
+        # It may have been deleted meanwhile.
         self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         return Incoming(self.directory, name, self.limit)
 
@@ -99,13 +99,13 @@ class FileStore:
             incoming.abandon()
 
     def check(self, kind: str, sha256: str) -> None:
-        """Whether a file is what a topology may bring as that kind: `FileMissing`, `BadFile` or `BadArchive` if not."""
+        """Whether a file is what a topology may bring as that kind: `NoSuchFile`, `UnsoundFile` or `BadArchive` if not."""
         if kind not in KINDS:
-            raise BadFile(f"a topology brings {', '.join(KINDS)}, not {kind!r:.80}")
+            raise UnsoundFile(f"a topology brings {', '.join(KINDS)}, not {kind!r:.80}")
         try:
             path = self.path(sha256)
-        except FileMissing:
-            raise FileMissing(f"the file of {kind!r} ({sha256}) is not here: send it first") from None
+        except NoSuchFile:
+            raise NoSuchFile(f"the file of {kind!r} ({sha256}) is not here: send it first") from None
         with self._lock:
             if (kind, sha256) in self._sound:
                 return
@@ -119,7 +119,7 @@ class FileStore:
             self._sound.add((kind, sha256))
 
     def collect(self, in_use: Collection[str], older_than_secs: float) -> list[str]:
-        """Remove what nobody uses and nobody has asked for in so many seconds; what was removed."""
+        """Remove files that are not in use and were not asked for within `older_than_secs`; return their names."""
         before = self._now() - older_than_secs
         removed = []
         for name in sorted(self.names() - set(in_use)):
@@ -138,7 +138,7 @@ class FileStore:
 
 
 class Incoming:
-    """A file on its way in. Its bytes are handed to `write`; then it is `finish`ed, or it was nothing: `abandon`."""
+    """A file that is being received: call `write` with its bytes, then `finish`, or `abandon`."""
 
     def __init__(self, directory: Path, sha256: str, limit: int) -> None:
         self._sha256 = sha256
@@ -150,7 +150,7 @@ class Incoming:
         self._file: BinaryIO = open(self._path, "xb")  # noqa: SIM115 - open until it is finished or abandoned
 
     def write(self, data: bytes) -> int:
-        """The next bytes; `FileTooLarge` when they are too many."""
+        """Write the next bytes; `FileTooLarge` above the limit."""
         self._size += len(data)
         if self._size > self._limit:
             raise FileTooLarge(too_large(self._limit))
@@ -158,9 +158,9 @@ class Incoming:
         return self._file.write(data)
 
     def finish(self) -> int:
-        """All bytes have come: put the file under its name, and give its size. `BadFile` when it is another one."""
+        """Put the complete file under its name, and return its size. `UnsoundFile` when its digest is another."""
         if self._digest.hexdigest() != self._sha256:
-            raise BadFile(
+            raise UnsoundFile(
                 f"the {self._size} bytes that came have the SHA-256 {self._digest.hexdigest()}, not {self._sha256}:"
                 " the file was changed or cut off on its way"
             )
@@ -171,13 +171,13 @@ class Incoming:
         return self._size
 
     def abandon(self) -> None:
-        """Forget what has come; nothing happens when it is finished."""
+        """Delete what has come; does nothing after `finish`."""
         self._file.close()
         self._path.unlink(missing_ok=True)
 
 
 def too_large(limit: int) -> str:
-    """What is said of a file over the limit."""
+    """Return the message for a file over the limit."""
     return f"the file is larger than the {limit:,} bytes that Nimbus takes (nimbus.package.limit.bytes)"
 
 
@@ -193,4 +193,4 @@ def _check_requirements(path: Path) -> None:
     with open(path, "rb") as file:
         problem = problem_of_requirements(file.read(MOST_REQUIREMENTS_BYTES + 1))
     if problem is not None:
-        raise BadFile(f"the requirements are refused: {problem}")
+        raise UnsoundFile(f"the requirements are refused: {problem}")

@@ -1,6 +1,6 @@
-"""The HTTP API of Nimbus.
+"""The HTTP API of a Nimbus: everything that the command, the supervisors and other Nimbuses ask it.
 
-`table.py` lists what can be asked and `answers.py` what is answered; the routes, the OpenAPI document and docs/http-api.md are
-made from them. `handlers.py` has what is done, `gate.py` who may and whether this Nimbus is the one to ask, `errors.py` what
-is said when it goes wrong.
+`table.py` lists the endpoints; the structs of requests and answers are in `squall.api`. The routes, the OpenAPI document and
+docs/http-api.md are made from both. `handlers.py` has what is done, `views.py` what is shown, `auth.py` who may ask,
+`errors.py` what goes wrong; `app.py` reads requests and sends answers.
 """

@@ -1,16 +1,14 @@
-"""The API as an ASGI application: takes requests in, has them answered, and sends what comes of it.
+"""The API as an ASGI application: read a request, call its handler, send the answer.
 
-For each request: who asks (`gate.py`); is this Nimbus the one to do it, or where is the leader; is what was sent of the
-form that the table says; then the handler, in a thread of the pool. Whatever goes wrong becomes the JSON of an error.
+For each request, in this order: check the credentials (`auth.py`); redirect to the leader where only the leader may answer;
+read query and body (`requests.py`); call the handler in a thread of the pool. Every exception becomes the JSON of an error.
 Must not know: what requests mean, sockets.
 """
 
 from __future__ import annotations
 
-import json
 import logging
-import math
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
@@ -24,29 +22,31 @@ from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from nimbus.files import FileMissing, FileTooLarge, too_large
+from nimbus.files.stored_files import FileTooLarge, NoSuchFile, too_large
 from nimbus.http import metrics, openapi
-from nimbus.http.desk import Call, Desk
+from nimbus.http.auth import NIMBUS, Authenticator, Caller
 from nimbus.http.errors import RETRY_AFTER, NoSpace, NoSuchPage, Unauthorized, WrongMethod, answer_of
-from nimbus.http.gate import NIMBUS, Caller, Gate
-from nimbus.http.handlers import has_reports
-from nimbus.http.table import ANYBODY, OPERATORS, TABLE, Endpoint, Parameter
-from nimbus.submission import BadRequest, TooLarge
-from nimbus.views import NoSuchPart
+from nimbus.http.requests import read_json, read_query
+from nimbus.http.services import ApiCall, Services
+from nimbus.http.table import ANYBODY, OPERATORS, TABLE, AnyEndpoint
+from nimbus.http.views import NoSuchPart
+from squall.api.answers import ErrorAnswer, FileAnswer, HealthAnswer
+from squall.api.requests import NoFields
+from squall.http.json_text import json_text
 
 _log = logging.getLogger(__name__)
 
 #: Bytes of a file that are written at a time.
 _PIECE: Final = 1024 * 1024
-#: Objects and lists within each other in a body; configurations may have half as many. Far below where Python ends.
-_MOST_LEVELS: Final = 100
 _NOBODY: Final = Caller("anybody")
 
+AnyCall = ApiCall[Any, Any]
 
-def make_app(desk: Desk, gate: Gate) -> ASGIApp:
+
+def make_app(services: Services, authenticator: Authenticator) -> ASGIApp:
     """The application."""
-    pages = Pages(desk, gate)
-    by_path: dict[str, dict[str, Endpoint]] = {}
+    pages = Pages(services, authenticator)
+    by_path: dict[str, dict[str, AnyEndpoint]] = {}
     for endpoint in TABLE:
         by_path.setdefault(endpoint.path, {})[endpoint.method] = endpoint
     routes = [
@@ -66,12 +66,12 @@ def make_app(desk: Desk, gate: Gate) -> ASGIApp:
 
 
 class Pages:
-    """Answers requests for one desk."""
+    """Answers requests for one services."""
 
-    def __init__(self, desk: Desk, gate: Gate) -> None:
-        self._desk = desk
-        self._gate = gate
-        self._own: Mapping[str, Callable[[Request, Call], Awaitable[Response]]] = {
+    def __init__(self, services: Services, authenticator: Authenticator) -> None:
+        self._services = services
+        self._authenticator = authenticator
+        self._own: Mapping[str, Callable[[Request, AnyCall], Awaitable[Response]]] = {
             "put_file": self._put_file,
             "get_file": self._get_file,
             "has_file": self._has_file,
@@ -80,66 +80,68 @@ class Pages:
             "metrics": self._metrics,
         }
 
-    async def answer(self, methods: Mapping[str, Endpoint], request: Request) -> Response:
+    async def answer(self, methods: Mapping[str, AnyEndpoint], request: Request) -> Response:
         """The answer to a request, whatever happens."""
         endpoint = methods.get(request.method) or methods["GET"]  # HEAD is a GET whose body is not sent
         try:
             return await self._answer(endpoint, request)
         except ClientDisconnect:
-            return Response(status_code=400)  # nobody reads it
+            return Response(status_code=400)  # the client is gone
         except Exception as error:
             status, body = answer_of(error)
             if status == 500:
                 _log.error("%s %s failed", request.method, request.scope["path"], exc_info=error)
             return _error(status, body)
 
-    async def _answer(self, endpoint: Endpoint, request: Request) -> Response:
+    async def _answer(self, endpoint: AnyEndpoint, request: Request) -> Response:
         caller = await self._admit(endpoint, request)
-        # Another Nimbus asks what this one has, whoever leads.
-        if endpoint.leads == "always" and caller.kind != NIMBUS and not self._desk.control.leading:
+        # Another Nimbus asks what this one has: no redirect.
+        if endpoint.leads == "always" and caller.kind != NIMBUS and not self._services.control.leading:
             return await self._redirect(request)
         path = {name: unquote(value) for name, value in request.path_params.items()}
-        query = read_query(endpoint, request.query_params.multi_items())
-        body = await _read_json(request, endpoint.body_limit) if endpoint.method == "POST" else None
-        if endpoint.leads == "reports" and not self._desk.control.leading and has_reports(body):
+        query = read_query(endpoint.query or NoFields, request.query_params.multi_items())
+        body: Any = await read_json(request, endpoint.body_limit) if endpoint.method == "POST" else None
+        if endpoint.body is not None:
+            body = await run_in_threadpool(endpoint.body.read, body)
+        if endpoint.leads == "reports" and not self._services.control.leading and body.reports:
             return await self._redirect(request)
-        call = Call(caller, path, query, body)
+        call = AnyCall(caller, path, query, body)
         if endpoint.handler is None:
             return await self._own[endpoint.name](request, call)
-        status, value = await run_in_threadpool(endpoint.handler, self._desk, call)
-        return _json(status, value)
+        status, answer = await run_in_threadpool(endpoint.handler, self._services, call)
+        return _json(status, answer)
 
-    async def _admit(self, endpoint: Endpoint, request: Request) -> Caller:
+    async def _admit(self, endpoint: AnyEndpoint, request: Request) -> Caller:
         if endpoint.who == ANYBODY:
             return _NOBODY
         shown = request.headers.getlist("authorization")
-        if len(shown) > 1:  # whoever stands between may have looked at the other one
+        if len(shown) > 1:  # a proxy may have checked the other one
             raise Unauthorized("there are several Authorization headers: send one")
         header = shown[0] if shown else None
-        caller = self._gate.operator(header)
+        caller = self._authenticator.operator(header)
         if caller is None:
             if endpoint.who == OPERATORS:
-                raise self._gate.refusal()
-            caller = await run_in_threadpool(self._gate.daemon, header)
+                raise self._authenticator.refusal()
+            caller = await run_in_threadpool(self._authenticator.daemon, header)
         if caller.kind not in endpoint.who:
             raise Unauthorized(f"this is not for {caller.kind}s")
         return caller
 
     async def _redirect(self, request: Request) -> Response:
         """To the leader, with the path as it was sent."""
-        url = await run_in_threadpool(self._desk.leader_url)
+        url = await run_in_threadpool(self._services.leader_url)
         query = request.scope["query_string"].decode("ascii", "replace")
         location = f"{url}{request.scope['path']}{'?' if query else ''}{query}"
         return Response(status_code=307, headers={"Location": location})
 
     # What needs no thread, or streams
 
-    async def _put_file(self, request: Request, call: Call) -> Response:
-        files, sha256 = self._desk.files, call.path["sha256"]
+    async def _put_file(self, request: Request, call: AnyCall) -> Response:
+        files, sha256 = self._services.files, call.path["sha256"]
         size = request.headers.get("content-length", "")
-        with suppress(FileMissing):
+        with suppress(NoSuchFile):
             path = await run_in_threadpool(files.path, sha256)
-            return _json(200, {"sha256": sha256, "size": path.stat().st_size})
+            return _json(200, FileAnswer(sha256, path.stat().st_size))
         if size.isdigit() and int(size) > files.limit:
             raise FileTooLarge(too_large(files.limit))
         try:
@@ -157,152 +159,51 @@ class Pages:
                 incoming.abandon()
         except OSError as error:
             raise NoSpace(
-                f"Nimbus on {self._desk.me.host} cannot keep the file: {error.strerror or error}"
+                f"Nimbus on {self._services.me.host} cannot keep the file: {error.strerror or error}"
             ) from error
-        return _json(201, {"sha256": sha256, "size": written})
+        return _json(201, FileAnswer(sha256, written))
 
-    async def _get_file(self, request: Request, call: Call) -> Response:
+    async def _get_file(self, request: Request, call: AnyCall) -> Response:
         try:
-            path = await run_in_threadpool(self._desk.files.path, call.path["sha256"])
-        except FileMissing as error:
-            # One that stands by may not have it yet; whoever leads should.
-            if not self._desk.control.leading and call.caller.kind != NIMBUS:
+            path = await run_in_threadpool(self._services.files.path, call.path["sha256"])
+        except NoSuchFile as error:
+            # A standby may not have the file yet; the leader should.
+            if not self._services.control.leading and call.caller.kind != NIMBUS:
                 return await self._redirect(request)
             raise NoSuchPart(str(error)) from None
         return FileResponse(path, media_type="application/octet-stream")
 
-    async def _has_file(self, request: Request, call: Call) -> Response:
+    async def _has_file(self, request: Request, call: AnyCall) -> Response:
         try:
-            await run_in_threadpool(self._desk.files.path, call.path["sha256"])
-        except FileMissing as error:
+            await run_in_threadpool(self._services.files.path, call.path["sha256"])
+        except NoSuchFile as error:
             raise NoSuchPart(str(error)) from None
         return Response(status_code=200)
 
-    async def _openapi(self, request: Request, call: Call) -> Response:
+    async def _openapi(self, request: Request, call: AnyCall) -> Response:
         return _json(200, openapi.document())
 
-    async def _health(self, request: Request, call: Call) -> Response:
-        healthy = self._desk.healthy()
-        body = {
-            "status": "ok" if healthy else "unavailable",
-            "leading": self._desk.control.leading,
-            "store": dict(self._desk.store_state()),
-        }
-        return _json(200 if healthy else 503, body)
+    async def _health(self, request: Request, call: AnyCall) -> Response:
+        healthy = self._services.healthy()
+        leading, store = self._services.control.leading, self._services.store_state()
+        answer = HealthAnswer("ok" if healthy else "unavailable", leading, store)
+        return _json(200 if healthy else 503, answer)
 
-    async def _metrics(self, request: Request, call: Call) -> Response:
-        leading, connected = self._desk.control.leading, self._desk.connected()
-        text = await run_in_threadpool(metrics.text_of, self._desk.views, leading, connected)
+    async def _metrics(self, request: Request, call: AnyCall) -> Response:
+        leading, connected = self._services.control.leading, self._services.store_state().connected
+        text = await run_in_threadpool(metrics.text_of, self._services.views, leading, connected)
         return Response(text, media_type=metrics.CONTENT_TYPE)
-
-
-# What a request holds
-
-
-def read_query(endpoint: Endpoint, pairs: list[tuple[str, str]]) -> dict[str, Any]:
-    """The query as the table describes it; `BadRequest` with all problems."""
-    known = {each.name: each for each in endpoint.query}
-    values: dict[str, Any] = {each.name: each.default for each in endpoint.query}
-    problems = []
-    for name, text in pairs:
-        if name not in known:
-            problems.append(f"there is no {name!r:.80} in the query")
-            continue
-        try:
-            values[name] = _value(known[name], text)
-        except ValueError as error:
-            problems.append(f"{name!r} in the query {error}")
-    if problems:
-        raise BadRequest(problems)
-    return values
-
-
-def _value(parameter: Parameter, text: str) -> object:
-    if parameter.kind == "text":
-        if parameter.choices and text not in parameter.choices:
-            raise ValueError(f"is {text!r:.80}: give {' or '.join(map(repr, parameter.choices))}")
-        return text
-    try:
-        number = int(text) if parameter.kind == "whole number" else float(text)
-    except ValueError:
-        raise ValueError(f"is {text!r:.80}: give a {parameter.kind}") from None
-    least = -math.inf if parameter.least is None else parameter.least
-    most = math.inf if parameter.most is None else parameter.most
-    if not least <= number <= most:  # nan is in no order
-        limits = f"{least:,.0f} or more" if most == math.inf else f"{least:,.0f} to {most:,.0f}"
-        raise ValueError(f"is {text:.80}: give a {parameter.kind}, {limits}")
-    return number
-
-
-async def _read_json(request: Request, limit: int) -> Any:
-    """The JSON of a body, None when there is none."""
-    size = request.headers.get("content-length", "")
-    over = TooLarge(f"the request is longer than the {limit:,} bytes that are taken here")
-    if size.isdigit() and int(size) > limit:
-        raise over
-    data = bytearray()
-    async for chunk in request.stream():
-        data += chunk
-        if len(data) > limit:
-            raise over
-    if not data:
-        return None
-    return await run_in_threadpool(_parsed, bytes(data))
-
-
-def _parsed(data: bytes) -> Any:
-    """JSON that is not nested so deeply that it could not be written again."""
-    try:
-        value = json.loads(data, parse_constant=_no_constant)
-    except ValueError as error:
-        raise BadRequest([f"the body is not JSON: {error}"]) from None
-    except RecursionError:
-        raise _too_deep() from None
-    level = _nested([value])
-    for _ in range(_MOST_LEVELS):
-        level = _nested(
-            inner for each in level for inner in (each.values() if isinstance(each, dict) else each)
-        )
-    if level:
-        raise _too_deep()
-    return value
-
-
-def _nested(values: Iterable[Any]) -> list[Any]:
-    return [value for value in values if isinstance(value, (dict, list))]
-
-
-def _too_deep() -> BadRequest:
-    return BadRequest([f"the body is nested more than {_MOST_LEVELS} levels deep"])
-
-
-def _no_constant(name: str) -> object:
-    raise ValueError(f"{name} is no JSON")
 
 
 # What is sent
 
 
-def _json(status: int, value: Any) -> Response:
-    try:
-        text = json.dumps(value, allow_nan=False, separators=(",", ":"))
-    except ValueError:  # a user's gauge may be anything
-        text = json.dumps(_finite(value), separators=(",", ":"))
-    return Response(text, status, media_type="application/json")
+def _json(status: int, answer: object) -> Response:
+    return Response(json_text(answer), status, media_type="application/json")
 
 
-def _finite(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    if isinstance(value, Mapping):
-        return {key: _finite(each) for key, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(each) for each in value]
-    return value
-
-
-def _error(status: int, body: Mapping[str, Any]) -> Response:
-    response = _json(status, body)
+def _error(status: int, answer: ErrorAnswer) -> Response:
+    response = _json(status, answer)
     if status == 401:
         response.headers["WWW-Authenticate"] = "Bearer"
     if status == 503:

@@ -1,8 +1,8 @@
 """Who may ask: operators by their token, daemons by their key pairs.
 
 An operator shows the token of the cluster. A daemon shows what only it and this Nimbus can make of their key pairs
-(`squall.sealing`); its public key stands in its record, so whoever may write to the store says who is a daemon. A
-supervisor that was given up for its silence has no record there, and must be heard all the same: the leader remembers it.
+(`squall.security.sealing`). Its public key is in its record, so write access to the store decides who is a daemon. A
+supervisor that was given up for its silence has no record there, and may report all the same: the leader remembers it.
 Must not know: what is asked.
 """
 
@@ -16,8 +16,8 @@ from nimbus.http.errors import NoTokenYet, Unauthorized
 from squall.cluster import paths
 from squall.cluster.records import BadRecord, NimbusRecord, SupervisorRecord, decode
 from squall.cluster.store import Store
-from squall.sealing import NIMBUS_TO_NIMBUS, SUPERVISOR_TO_NIMBUS, KeyPair, read_daemon_header
-from squall.tokens import is_token, read_bearer
+from squall.security.sealing import NIMBUS_TO_NIMBUS, SUPERVISOR_TO_NIMBUS, KeyPair, read_daemon_header
+from squall.security.tokens import is_token, read_bearer
 from topology_api.errors import SquallError
 
 OPERATOR: Final = "operator"
@@ -33,14 +33,14 @@ _NO_TOKEN_YET: Final = (
 
 @dataclass(frozen=True)
 class Caller:
-    """Who asks: OPERATOR, or a daemon with its id."""
+    """The sender of a request: OPERATOR, or a daemon with its id."""
 
     kind: str
     id: str = ""
 
 
-class Gate:
-    """Tells callers by what they show. Any thread may ask."""
+class Authenticator:
+    """Identifies callers by the credentials that they show. Any thread may call it."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Gate:
         self._known: dict[str, tuple[bytes, str]] = {}
 
     def operator(self, header: str | None) -> Caller | None:
-        """The operator who shows this; None for anybody else. `Unauthorized` for a false token. Nothing is read."""
+        """Return the operator for its header, None for a daemon. `Unauthorized` for a wrong token. Does not read the store."""
         given = None if header is None else read_bearer(header)
         if given is None:
             return None
@@ -69,13 +69,13 @@ class Gate:
         return Caller(OPERATOR)
 
     def refusal(self) -> SquallError:
-        """Why who shows nothing is not let in: without a token that could be shown, that would be no help."""
+        """Return why a request without credentials is refused; while there is no token yet, that is the reason."""
         if self._token() is None:
             return NoTokenYet(_NO_TOKEN_YET)
         return Unauthorized("this takes the operators' token: `Authorization: Bearer TOKEN`")
 
     def daemon(self, header: str | None) -> Caller:
-        """The daemon that shows this, or `Unauthorized`. Its key is looked up in the store."""
+        """Return the daemon for its header, or `Unauthorized`. Its key comes from the store."""
         found = None if header is None else read_daemon_header(header)
         if found is None:
             raise self.refusal()
@@ -91,7 +91,7 @@ class Gate:
         raise Unauthorized(f"no daemon {daemon_id!r:.200} is known by what it shows")
 
     def _key_in(self, kind: type[SupervisorRecord] | type[NimbusRecord], path: str) -> str:
-        """The public key in a record; "" where there is none."""
+        """Return the public key in a record; "" where there is none."""
         found = self._store.get(path)
         if found is None:
             return ""

@@ -1,4 +1,4 @@
-"""What an error is over HTTP: its status, its kind, and the JSON that says so. One table, the first row that fits counts.
+"""Errors over HTTP: the status, the kind and the JSON of each exception. One table; the first row that fits counts.
 
 Must not know: who raises what, requests.
 """
@@ -6,28 +6,30 @@ Must not know: who raises what, requests.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from nimbus.clearing import BadTopology
-from nimbus.control import NotLeading
-from nimbus.draining import NoSuchSupervisor
-from nimbus.files import BadFile, FileMissing, FileTooLarge
-from nimbus.lifecycle import IllegalTransition
-from nimbus.submission import BadRequest, TooLarge, VersionMismatch
-from nimbus.views import NoSuchPart
-from squall.archives import BadArchive
+from nimbus.files.stored_files import FileTooLarge, NoSuchFile, UnsoundFile
+from nimbus.http.views import NoSuchPart
+from nimbus.leader.control import NotLeading
+from nimbus.lifecycle.cleanup import BadTopology
+from nimbus.lifecycle.states import IllegalTransition
+from nimbus.placement.draining import NoSuchSupervisor
+from nimbus.submission.parse import BadRequest, TooLarge, VersionMismatch
+from squall.api.answers import ErrorAnswer
 from squall.cluster.records import BadRecord
 from squall.cluster.store import Deposed, StoreError, TooBig, Unavailable
-from squall.http_client import Refused, Unreachable
-from squall.rounds import NotInTime, Stopped
+from squall.daemon.command_loop import NotInTime, Stopped
+from squall.http.client import Refused, Unreachable
+from squall.http.json_text import error_answer
+from squall.packages.archives import BadArchive
 from topology_api.errors import InvalidConfig, InvalidTopology, NameTaken, NoSuchTopology, SquallError
 
-#: Seconds after which it is worth asking again, for what passes by itself.
+#: Seconds after which a retry may succeed, for errors that pass by themselves.
 RETRY_AFTER: Final = 1
 
 
 class Unauthorized(SquallError):
-    """No credentials, false ones, or such that do not allow this."""
+    """No credentials, wrong ones, or ones that do not allow this."""
 
 
 class NoTokenYet(SquallError):
@@ -35,15 +37,15 @@ class NoTokenYet(SquallError):
 
 
 class NoLeader(SquallError):
-    """Nobody leads at the moment, so nothing can be changed."""
+    """No Nimbus leads at the moment, so nothing can be changed."""
 
 
 class NoSuchPage(SquallError):
-    """A path that leads nowhere."""
+    """A path without an endpoint."""
 
 
 class WrongMethod(SquallError):
-    """A path that is there, with a method that is not."""
+    """A path with an endpoint, but not for this method."""
 
 
 class NoSpace(SquallError):
@@ -51,38 +53,38 @@ class NoSpace(SquallError):
 
 
 @dataclass(frozen=True)
-class Row:
+class ErrorRow:
     status: int
     kind: str
     errors: tuple[type[BaseException], ...]
 
 
 TABLE: Final = (
-    Row(400, "BadRequest", (BadRequest, BadFile)),
-    Row(401, "Unauthorized", (Unauthorized,)),
-    Row(404, "NoSuchTopology", (NoSuchTopology,)),
-    Row(404, "NotFound", (NoSuchPart, NoSuchPage, NoSuchSupervisor)),
-    Row(405, "WrongMethod", (WrongMethod,)),
-    Row(409, "NameTaken", (NameTaken,)),
-    Row(409, "IllegalTransition", (IllegalTransition,)),
-    Row(409, "BadTopology", (BadTopology,)),
-    Row(413, "TooLarge", (TooLarge, FileTooLarge, TooBig)),
-    Row(422, "InvalidTopology", (InvalidTopology,)),
-    Row(422, "InvalidConfig", (InvalidConfig,)),
-    Row(422, "VersionMismatch", (VersionMismatch,)),
-    Row(422, "BadArchive", (BadArchive,)),
-    Row(422, "FileMissing", (FileMissing,)),
-    Row(503, "NoLeader", (NotLeading, NoLeader, NoTokenYet, Deposed)),
-    Row(503, "StoreUnavailable", (Unavailable,)),
-    Row(503, "Busy", (NotInTime, StoreError)),
-    Row(503, "Stopping", (Stopped,)),
-    Row(503, "SupervisorUnreachable", (Unreachable,)),
-    Row(503, "NoSpace", (NoSpace,)),
-    Row(500, "BadRecord", (BadRecord,)),
-    Row(500, "Failed", (SquallError,)),
+    ErrorRow(400, "BadRequest", (BadRequest, UnsoundFile)),
+    ErrorRow(401, "Unauthorized", (Unauthorized,)),
+    ErrorRow(404, "NoSuchTopology", (NoSuchTopology,)),
+    ErrorRow(404, "NotFound", (NoSuchPart, NoSuchPage, NoSuchSupervisor)),
+    ErrorRow(405, "WrongMethod", (WrongMethod,)),
+    ErrorRow(409, "NameTaken", (NameTaken,)),
+    ErrorRow(409, "IllegalTransition", (IllegalTransition,)),
+    ErrorRow(409, "BadTopology", (BadTopology,)),
+    ErrorRow(413, "TooLarge", (TooLarge, FileTooLarge, TooBig)),
+    ErrorRow(422, "InvalidTopology", (InvalidTopology,)),
+    ErrorRow(422, "InvalidConfig", (InvalidConfig,)),
+    ErrorRow(422, "VersionMismatch", (VersionMismatch,)),
+    ErrorRow(422, "BadArchive", (BadArchive,)),
+    ErrorRow(422, "FileMissing", (NoSuchFile,)),
+    ErrorRow(503, "NoLeader", (NotLeading, NoLeader, NoTokenYet, Deposed)),
+    ErrorRow(503, "StoreUnavailable", (Unavailable,)),
+    ErrorRow(503, "Busy", (NotInTime, StoreError)),
+    ErrorRow(503, "Stopping", (Stopped,)),
+    ErrorRow(503, "SupervisorUnreachable", (Unreachable,)),
+    ErrorRow(503, "NoSpace", (NoSpace,)),
+    ErrorRow(500, "BadRecord", (BadRecord,)),
+    ErrorRow(500, "Failed", (SquallError,)),
 )
 
-#: What is said, with the reason, while the store is away.
+#: The message while the store is away; the reason follows.
 UNAVAILABLE: Final = (
     "the cluster is unavailable at the moment: its store does not answer. What runs goes on; ask again when it is"
     " back"
@@ -91,28 +93,24 @@ UNAVAILABLE: Final = (
 #: What each status means, for the documents.
 MEANINGS: Final = {
     400: "the request cannot be read",
-    401: "no credentials, or false ones",
+    401: "no credentials, or wrong ones",
     404: "there is no such topology, component, worker, supervisor or file",
     405: "the path does not take this method",
     409: "the name is taken, or the topology is in a state that does not allow this",
     413: "the request, or something in it, is over its limit",
-    422: "what was sent is understood and not sound: all problems are listed",
+    422: "the request is understood, but what it holds is not valid: all problems are listed",
     500: "an error in Nimbus; its log says more",
-    503: "nobody leads at the moment, or the store or a supervisor is out of reach: ask again",
+    503: "no Nimbus leads at the moment, or the store or a supervisor is out of reach: ask again",
 }
 
 
-def answer_of(error: BaseException) -> tuple[int, dict[str, Any]]:
-    """The status and the JSON of an error. Of one that is no SquallError nothing is told: it is for the log."""
-    if isinstance(error, Refused):  # what a supervisor, or another Nimbus, has said
-        return error.status, _body(error.kind or "Refused", str(error), error.problems)
+def answer_of(error: BaseException) -> tuple[int, ErrorAnswer]:
+    """Return the status and the body of an error. An error that is no SquallError is for the log: the body does not tell it."""
+    if isinstance(error, Refused):  # from a supervisor, or another Nimbus
+        return error.status, error_answer(error.kind or "Refused", str(error), error.problems)
     for row in TABLE:
         if isinstance(error, row.errors):
             problems = tuple(str(problem) for problem in getattr(error, "problems", ()))
             text = f"{UNAVAILABLE} ({error})" if isinstance(error, Unavailable) else str(error)
-            return row.status, _body(row.kind, text, problems)
-    return 500, _body("Failed", "an error in Nimbus itself: its log has the traceback")
-
-
-def _body(kind: str, message: str, problems: tuple[str, ...] = ()) -> dict[str, Any]:
-    return {"error": {"kind": kind, "message": message, "problems": list(problems)}}
+            return row.status, error_answer(row.kind, text, problems)
+    return 500, error_answer("Failed", "an error in Nimbus itself: its log has the traceback")

@@ -1,6 +1,6 @@
-"""What is done for each request: a function of the desk and the call that gives JSON values, or a status with them.
+"""The handlers of the API: each is a function of the services and the call, and returns a status and the struct to send.
 
-They run in threads of a pool, several at a time; what changes something is handed to the control thread.
+They run in threads of a pool, several at a time; changes are handed to the control thread.
 Must not know: Starlette, which path leads here (`table.py`).
 """
 
@@ -8,127 +8,121 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from nimbus.http.desk import Call, Desk
+from msgspec import Struct, convert
+
 from nimbus.http.errors import Unauthorized
-from nimbus.lifecycle import KILLED
-from nimbus.master import Nimbus
-from nimbus.submission import BadRequest, Fields, Submission, check_versions, read_submission
+from nimbus.http.services import ApiCall, Services
+from nimbus.leader.master import Nimbus
+from nimbus.lifecycle.states import KILLED
+from nimbus.submission.parse import BadRequest, Submission, check_versions
+from squall.api import answers
+from squall.api.requests import (
+    ErrorsQuery,
+    KillQuery,
+    LogQuery,
+    NoFields,
+    RebalanceRequest,
+    ReportRow,
+    ReportsRequest,
+)
 from squall.cluster.records import BadRecord, TopologyRecord, WorkerReport, decode
-from squall.http_client import Refused, at
-from squall.redaction import redacted
-from squall.versions import minor, own_versions
+from squall.http.client import Refused, at
+from squall.packages.versions import minor, own_versions
+from squall.security.redaction import redacted
 from topology_api.errors import NoSuchTopology
 
-T = TypeVar("T")
-Answer = tuple[int, Any]
+Q = TypeVar("Q")
+B = TypeVar("B")
+#: A call without query or body.
+Plain = ApiCall[None, None]
+#: The status, and what is sent as JSON.
+Reply = tuple[int, Struct]
 
 
 # The cluster
 
 
-def cluster(desk: Desk, call: Call) -> Answer:
-    return 200, desk.views.cluster(desk.store_state(), desk.uptime_secs)
+def cluster(services: Services, call: Plain) -> Reply:
+    uptime = time.monotonic() - services.started
+    return 200, services.views.cluster(services.store_state(), uptime)
 
 
-def configuration(desk: Desk, call: Call) -> Answer:
-    return 200, {"id": desk.me.id, "conf": redacted(desk.conf)}
+def configuration(services: Services, call: Plain) -> Reply:
+    return 200, answers.ConfigurationAnswer(services.me.id, redacted(services.conf))
 
 
-def supervisors(desk: Desk, call: Call) -> Answer:
-    return 200, {"supervisors": desk.views.supervisors()}
+def supervisors(services: Services, call: Plain) -> Reply:
+    return 200, answers.SupervisorsAnswer(services.views.supervisors())
 
 
-def drain(desk: Desk, call: Call) -> Answer:
-    return _drain(desk, call, on=True)
+def drain(services: Services, call: Plain) -> Reply:
+    services.views.supervisor(call.path["id"])  # `undrain` also takes a supervisor that is gone
+    return _set_drained(services, call, True)
 
 
-def undrain(desk: Desk, call: Call) -> Answer:
-    return _drain(desk, call, on=False)
+def undrain(services: Services, call: Plain) -> Reply:
+    return _set_drained(services, call, False)
 
 
-def _drain(desk: Desk, call: Call, on: bool) -> Answer:
+def _set_drained(services: Services, call: Plain, drained: bool) -> Reply:
     supervisor_id = call.path["id"]
-    if on:
-        desk.views.supervisor(supervisor_id)  # one that is gone may be let in again
-    desk.lead(call, lambda nimbus: nimbus.drain(supervisor_id, on))
-    return 202, {"id": supervisor_id, "drained": on}
+    services.lead(call, lambda nimbus: nimbus.drain(supervisor_id, drained))
+    return 202, answers.DrainAnswer(supervisor_id, drained)
 
 
-def reports(desk: Desk, call: Call) -> Answer:
-    """What a supervisor passes on. A Nimbus that does not lead takes the counters; reports were led to the leader."""
+def reports(services: Services, call: ApiCall[None, ReportsRequest]) -> Reply:
+    """Take what a supervisor forwards. Any Nimbus takes counters; `app.py` redirects reports to the leader."""
     supervisor_id = call.path["id"]
     if call.caller.id != supervisor_id:
         raise Unauthorized(f"only supervisor {supervisor_id!r} sends its reports")
-    fields = Fields(call.body, ("reports", "counters"))
-    said, counted = fields.take("reports", [], list), fields.take("counters", [], list)
-    fields.check()
-    news = [_read_report(each) for each in said]
-    for each in counted:
-        topology_id, worker, incarnation, data = _read_counters(each)
-        desk.counters.count_bytes(topology_id, worker, incarnation, data)
-    if not desk.control.leading:
-        return 200, {"refused": []}
+    news = [(row.topology, _report_in(row)) for row in call.body.reports]
+    for row in call.body.counters:
+        data = json.dumps(row.counters).encode()
+        services.counters.count_bytes(row.topology_id, row.worker, row.incarnation, data)
+    if not services.control.leading:
+        return 200, answers.ReportsAnswer([])
 
-    def take(nimbus: Nimbus) -> list[dict[str, Any]]:
+    def command(nimbus: Nimbus) -> list[answers.RefusedReport]:
         nimbus.heard(supervisor_id)
         return [
-            {"topology": name, "worker": report.worker, "incarnation": list(report.incarnation)}
+            answers.RefusedReport(name, report.worker, report.incarnation)
             for name, report in news
             if not nimbus.report(name, report.worker, report)
         ]
 
-    return 200, {"refused": desk.lead(call, take)}
+    return 200, answers.ReportsAnswer(services.lead(call, command))
 
 
-def has_reports(body: object) -> bool:
-    """Whether somebody has to lead to take this."""
-    return isinstance(body, dict) and bool(body.get("reports"))
-
-
-def _read_report(each: object) -> tuple[str, WorkerReport]:
-    fields = Fields(each, ("topology", "report"))
-    name, body = fields.need("topology", "", str), fields.need("report", {}, dict)
-    fields.check("a report")
+def _report_in(row: ReportRow) -> WorkerReport:
     try:
-        return name, decode(WorkerReport, json.dumps(body).encode())
+        return decode(WorkerReport, json.dumps(row.report).encode())
     except BadRecord as error:
         raise BadRequest([str(error)], "a report") from None
-
-
-def _read_counters(each: object) -> tuple[str, str, tuple[int, int], bytes]:
-    fields = Fields(each, ("topology_id", "worker", "incarnation", "counters"))
-    topology_id, worker = fields.need("topology_id", "", str), fields.need("worker", "", str)
-    incarnation, body = fields.need("incarnation", [], list), fields.need("counters", {}, dict)
-    if len(incarnation) != 2 or not all(type(number) is int for number in incarnation):
-        fields.problems.append(f"'incarnation' is {incarnation!r:.80}, it must be two whole numbers")
-    fields.check("counters")
-    return topology_id, worker, (incarnation[0], incarnation[1]), json.dumps(body).encode()
 
 
 # Topologies
 
 
-def topologies(desk: Desk, call: Call) -> Answer:
-    return 200, {"topologies": desk.views.topologies()}
+def topologies(services: Services, call: Plain) -> Reply:
+    return 200, answers.TopologiesAnswer(services.views.topologies())
 
 
-def submit(desk: Desk, call: Call) -> Answer:
-    submission = read_submission(call.body)
-    check_versions(submission, own_versions(), desk.views.registry.supervisors())
+def submit(services: Services, call: ApiCall[None, Submission]) -> Reply:
+    submission = call.body
+    check_versions(submission, own_versions(), services.views.registry.all_supervisors())
     for kind, sha256 in submission.files.items():
-        desk.files.check(kind, sha256)
-    call = replace(
-        call, began=time.monotonic()
-    )  # looking into large archives takes its time, and is done once
-    known, record = desk.lead(call, lambda nimbus: _take_in(nimbus, submission))
-    return 200 if known else 201, {"name": record.name, "id": record.id, "state": record.state}
+        services.files.check(kind, sha256)
+    call = replace(call, began=time.monotonic())  # checking large archives takes long, and happens once
+    known, record = services.lead(call, lambda nimbus: _accept(nimbus, submission))
+    return 200 if known else 201, answers.SubmittedAnswer(record.name, record.id, record.state)
 
 
-def _take_in(nimbus: Nimbus, submission: Submission) -> tuple[bool, TopologyRecord]:
-    """(whether it was there already, the record): in the control thread, so that nothing comes between."""
+def _accept(nimbus: Nimbus, submission: Submission) -> tuple[bool, TopologyRecord]:
+    """Return (whether it was there already, its record). In the control thread, so that nothing comes between."""
     known = nimbus.submitted(submission.key) is not None
     record = nimbus.submit(
         submission.topology,
@@ -144,85 +138,78 @@ def _take_in(nimbus: Nimbus, submission: Submission) -> tuple[bool, TopologyReco
     return known, record
 
 
-def topology(desk: Desk, call: Call) -> Answer:
-    return 200, desk.views.topology(call.path["name"])
+def topology(services: Services, call: Plain) -> Reply:
+    return 200, services.views.topology(call.path["name"])
 
 
-def kill(desk: Desk, call: Call) -> Answer:
-    name = call.path["name"]
-
-    def command(nimbus: Nimbus) -> str:
-        nimbus.kill(name, call.query["wait_secs"])
-        return _state_of(nimbus, name, gone=KILLED)
-
-    return 202, {"name": name, "state": desk.lead(call, command)}
+def kill(services: Services, call: ApiCall[KillQuery, None]) -> Reply:
+    return _changed(
+        services, call, lambda nimbus: nimbus.kill(call.path["name"], call.query.wait_secs), gone=KILLED
+    )
 
 
-def activate(desk: Desk, call: Call) -> Answer:
-    Fields({} if call.body is None else call.body, ()).check()
-    return _changed(desk, call, lambda nimbus: nimbus.activate(call.path["name"]))
+def activate(services: Services, call: ApiCall[None, NoFields]) -> Reply:
+    return _changed(services, call, lambda nimbus: nimbus.activate(call.path["name"]))
 
 
-def deactivate(desk: Desk, call: Call) -> Answer:
-    Fields({} if call.body is None else call.body, ()).check()
-    return _changed(desk, call, lambda nimbus: nimbus.deactivate(call.path["name"]))
+def deactivate(services: Services, call: ApiCall[None, NoFields]) -> Reply:
+    return _changed(services, call, lambda nimbus: nimbus.deactivate(call.path["name"]))
 
 
-def rebalance(desk: Desk, call: Call) -> Answer:
-    fields = Fields({} if call.body is None else call.body, ("workers", "parallelism", "wait_secs"))
-    workers = fields.take("workers", None, int)
-    parallelism = fields.take("parallelism", None, dict)
-    wait_secs = fields.seconds("wait_secs")
-    fields.check()
-    name = call.path["name"]
-    return _changed(desk, call, lambda nimbus: nimbus.rebalance(name, workers, parallelism, wait_secs))
+def rebalance(services: Services, call: ApiCall[None, RebalanceRequest]) -> Reply:
+    name, asked = call.path["name"], call.body
+    return _changed(
+        services,
+        call,
+        lambda nimbus: nimbus.rebalance(name, asked.workers, asked.parallelism, asked.wait_secs),
+    )
 
 
-def _changed(desk: Desk, call: Call, change: Any) -> Answer:
+def _changed(
+    services: Services, call: ApiCall[Q, B], change: Callable[[Nimbus], object], gone: str = "GONE"
+) -> Reply:
+    """Change a topology, and answer with its state; `gone`: when it had no workers, and so was removed at once."""
     name = call.path["name"]
 
     def command(nimbus: Nimbus) -> str:
         change(nimbus)
-        return _state_of(nimbus, name, gone="GONE")
+        try:
+            return nimbus.topology(name).state
+        except NoSuchTopology:
+            return gone
 
-    return 202, {"name": name, "state": desk.lead(call, command)}
-
-
-def _state_of(nimbus: Nimbus, name: str, gone: str) -> str:
-    try:
-        return nimbus.topology(name).state
-    except NoSuchTopology:
-        return gone  # at once, when it had no workers
+    return 202, answers.StateAnswer(name, services.lead(call, command))
 
 
-def component(desk: Desk, call: Call) -> Answer:
-    return 200, desk.views.component(call.path["name"], call.path["component"])
+def component(services: Services, call: Plain) -> Reply:
+    return 200, services.views.component(call.path["name"], call.path["component"])
 
 
-def errors(desk: Desk, call: Call) -> Answer:
-    return 200, {"errors": desk.views.errors(call.path["name"], call.query["component"])}
+def errors(services: Services, call: ApiCall[ErrorsQuery, None]) -> Reply:
+    return 200, answers.ErrorsAnswer(services.views.errors(call.path["name"], call.query.component))
 
 
-def workers(desk: Desk, call: Call) -> Answer:
-    return 200, {"workers": desk.views.workers(call.path["name"])}
+def workers(services: Services, call: Plain) -> Reply:
+    return 200, answers.WorkersAnswer(services.views.workers(call.path["name"]))
 
 
-def topology_configuration(desk: Desk, call: Call) -> Answer:
-    return 200, desk.views.configuration(call.path["name"])
+def topology_configuration(services: Services, call: Plain) -> Reply:
+    return 200, services.views.configuration(call.path["name"])
 
 
-def counters(desk: Desk, call: Call) -> Answer:
-    return 200, desk.views.worker_counters(call.path["name"])
+def counters(services: Services, call: Plain) -> Reply:
+    return 200, services.views.worker_counters(call.path["name"])
 
 
-def log(desk: Desk, call: Call) -> Answer:
-    worker = call.path["worker"]
-    topology_id, record = desk.views.supervisor_of(call.path["name"], worker)
+def log(services: Services, call: ApiCall[LogQuery, None]) -> Reply:
+    worker, query = call.path["worker"], call.query
+    topology_id, record = services.views.supervisor_of(call.path["name"], worker)
     if not record.url:
         raise Refused(404, "NotFound", f"supervisor {record.id} on {record.host} does not serve logs")
-    client = desk.ask_supervisor(record)
+    client = services.ask_supervisor(record)
     try:
-        query = {name: call.query[name] for name in ("file", "offset", "limit")}
-        return 200, client.get(f"/logs/{at(topology_id, worker)}", **query)
+        path = f"/logs/{at(topology_id, worker)}"
+        answer = client.get(path, file=query.file, offset=query.offset, limit=query.limit)
+        return 200, convert(answer, answers.LogAnswer)
     finally:
         client.close()

@@ -1,4 +1,4 @@
-"""What Prometheus is told: a text of numbers, made from what the views say.
+"""The page for Prometheus: a text of numbers, made from the views.
 
 Must not know: HTTP.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from nimbus.views import Views
+from nimbus.http.views import Views
 from topology_api.errors import NoSuchTopology
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -32,7 +32,7 @@ _Sample = tuple[Mapping[str, str], float]
 
 
 def text_of(views: Views, leading: bool, connected: bool) -> str:
-    """The whole page."""
+    """Return the page."""
     return "\n".join(_lines(views, leading, connected)) + "\n"
 
 
@@ -43,16 +43,16 @@ def _lines(views: Views, leading: bool, connected: bool) -> Iterator[str]:
     )
     supervisors = views.supervisors()
     yield from _one("squall_supervisors", "gauge", "Supervisors that are there.", [({}, len(supervisors))])
-    for name, text in (("slots", "Slots for workers."), ("used", "Slots that are taken.")):
-        total = sum(supervisor[name] for supervisor in supervisors)
-        metric = "squall_slots" if name == "slots" else "squall_slots_used"
-        yield from _one(metric, "gauge", text, [({}, total)])
+    slots = sum(supervisor.slots for supervisor in supervisors)
+    yield from _one("squall_slots", "gauge", "Slots for workers.", [({}, slots)])
+    used = sum(supervisor.used for supervisor in supervisors)
+    yield from _one("squall_slots_used", "gauge", "Slots that are taken.", [({}, used)])
     listed = views.topologies()
-    states = [({"topology": each["name"], "state": each["state"]}, 1) for each in listed]
+    states = [({"topology": each.name, "state": each.state}, 1) for each in listed]
     yield from _one("squall_topology_state", "gauge", "1 for the state that a topology is in.", states)
-    workers = [({"topology": each["name"]}, each["workers"]) for each in listed]
+    workers = [({"topology": each.name}, each.workers) for each in listed]
     yield from _one("squall_topology_workers", "gauge", "Workers of a topology.", workers)
-    yield from _components(views, [each["name"] for each in listed if each["state"] != "BAD"])
+    yield from _components(views, [each.name for each in listed if each.state != "BAD"])
 
 
 def _components(views: Views, names: list[str]) -> Iterator[str]:
@@ -78,7 +78,7 @@ def _components(views: Views, names: list[str]) -> Iterator[str]:
 
 
 def _users_own(rows: Sequence[tuple[dict[str, str], Mapping[str, Any]]]) -> Iterator[str]:
-    """The user's own metrics: their names may have any characters, so they stand in a label. What is no number (a gauge that
+    """The user's own metrics: their names may have any characters, so they are labels. What is no number (a gauge that
     raises) is left out."""
     numbers: list[_Sample] = []
     quantiles: list[_Sample] = []

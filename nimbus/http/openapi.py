@@ -1,76 +1,95 @@
-"""The API as documents: OpenAPI for machines, a page in Markdown for people. Both are made from the table and the errors.
+"""The API as documents: OpenAPI for machines, a page in Markdown for people. Both are made from the table and its structs.
 
 Must not know: requests, handlers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
-from nimbus.http.answers import Answer, as_schema, as_text
+from msgspec import Struct
+from msgspec.json import schema_components
+
 from nimbus.http.errors import MEANINGS
 from nimbus.http.errors import TABLE as ERRORS
-from nimbus.http.table import ANYBODY, DAEMONS, OPERATORS, TABLE, Endpoint, Parameter
+from nimbus.http.table import ANYBODY, DAEMONS, OPERATORS, TABLE, AnyEndpoint
 from squall import __version__
+from squall.api.answers import ErrorAnswer
+from squall.reports.events import Cause, Event
 
-_SCHEMAS: Final[dict[str, dict[str, Any]]] = {
-    "text": {"type": "string"},
-    "whole number": {"type": "integer"},
-    "number": {"type": "number"},
-    "true or false": {"type": "boolean"},
-    "object": {"type": "object"},
-    "list": {"type": "array", "items": {}},
-}
-_ERROR: Final = {
-    "type": "object",
-    "required": ["error"],
-    "properties": {
-        "error": {
-            "type": "object",
-            "required": ["kind", "message", "problems"],
-            "properties": {
-                "kind": {"type": "string"},
-                "message": {"type": "string"},
-                "problems": {"type": "array", "items": {"type": "string"}},
-            },
-        }
-    },
+Schema = dict[str, Any]
+
+_REF: Final = "#/components/schemas/"
+_WITHOUT_DEFAULTS: Final = (Event.__name__, Cause.__name__)
+_KINDS: Final = {
+    "string": "text",
+    "integer": "whole number",
+    "number": "number",
+    "boolean": "true or false",
+    "object": "object",
+    "array": "list",
 }
 
 
 @lru_cache(maxsize=1)
 def document() -> dict[str, Any]:
-    """The OpenAPI document."""
+    """Return the OpenAPI document."""
     paths: dict[str, dict[str, Any]] = {}
     for endpoint in TABLE:
         paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = _operation(endpoint)
+    operator = {"type": "http", "scheme": "bearer", "description": "The operators' token."}
+    daemon = {
+        "type": "apiKey",
+        "in": "header",
+        "name": "Authorization",
+        "description": "Squall-Daemon ID:TOKEN, which a daemon makes from its key pair.",
+    }
     return {
         "openapi": "3.1.0",
         "info": {"title": "Squall", "version": __version__, "description": "The control API of Nimbus."},
         "paths": paths,
         "components": {
-            "schemas": {"Error": _ERROR},
-            "securitySchemes": {
-                "operator": {
-                    "type": "http",
-                    "scheme": "bearer",
-                    "description": "The operators' token.",
-                },
-                "daemon": {
-                    "type": "apiKey",
-                    "in": "header",
-                    "name": "Authorization",
-                    "description": "Squall-Daemon ID:TOKEN, which a daemon makes from its key pair.",
-                },
-            },
+            "schemas": _schemas(),
+            "securitySchemes": {"operator": operator, "daemon": daemon},
         },
     }
 
 
-def statuses(endpoint: Endpoint) -> tuple[int, ...]:
-    """The statuses of the errors that an endpoint may answer with."""
+@lru_cache(maxsize=1)
+def _schemas() -> dict[str, Schema]:
+    """Return the schema of each struct by its name. Nimbus sends also fields that have a default, but for those of events."""
+    sent = [
+        ErrorAnswer,
+        *(shape for row in TABLE for shape in row.answers.values() if not isinstance(shape, str)),
+    ]
+    taken = [
+        shape for row in TABLE for shape in (row.query, row.body and row.body.shape) if shape is not None
+    ]
+    schemas: dict[str, Schema] = {}
+    for shapes, is_answer in ((sent, True), (taken, False)):
+        for name, schema in schema_components(dict.fromkeys(shapes), ref_template=_REF + "{name}")[1].items():
+            schema["description"] = " ".join(str(schema.get("description", "")).split())
+            if is_answer and "properties" in schema and name not in _WITHOUT_DEFAULTS:
+                schema["required"] = list(schema["properties"])
+            elif "properties" in schema:
+                schema["properties"] = {key: _taken(each) for key, each in schema["properties"].items()}
+            schemas[name] = schema
+    return schemas
+
+
+def _taken(schema: Schema) -> Schema:
+    """Return the schema of a field that may be missing without the null that says so."""
+    schema = {**schema, **next((each for each in schema.get("anyOf", ()) if each != {"type": "null"}), {})}
+    schema.pop("anyOf", None)
+    if schema.get("default", ...) is None:
+        del schema["default"]
+    return schema
+
+
+def statuses(endpoint: AnyEndpoint) -> tuple[int, ...]:
+    """Return the error statuses of an endpoint."""
     found = set(endpoint.errors)
     if endpoint.who != ANYBODY:
         found |= {401, 500, 503}
@@ -79,35 +98,27 @@ def statuses(endpoint: Endpoint) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
-def _operation(endpoint: Endpoint) -> dict[str, Any]:
+def _operation(endpoint: AnyEndpoint) -> dict[str, Any]:
     parameters = [
         {"name": part[1:-1], "in": "path", "required": True, "schema": {"type": "string"}}
         for part in endpoint.path.split("/")
         if part.startswith("{")
     ]
-    parameters += [
-        {
-            "name": each.name,
-            "in": "query",
-            "required": False,
-            "description": each.text,
-            "schema": _schema(each),
-        }
-        for each in endpoint.query
-    ]
-    responses = {str(status): _response(endpoint, answer) for status, answer in endpoint.answers.items()}
+    for name, schema in _fields(endpoint.query).items():
+        text = schema["description"]
+        parameters.append(
+            {"name": name, "in": "query", "required": False, "description": text, "schema": schema}
+        )
+    responses = {str(status): _response(endpoint, status) for status in endpoint.answers}
     if endpoint.leads or endpoint.id == "get_file":
         location = {"schema": {"type": "string", "format": "uri"}}
         responses["307"] = {
-            "description": "another Nimbus leads: the same, there",
+            "description": "another Nimbus leads: ask there",
             "headers": {"Location": location},
         }
     for status in statuses(endpoint):
-        schema = {"$ref": "#/components/schemas/Error"}
-        responses[str(status)] = {
-            "description": MEANINGS[status],
-            "content": {"application/json": {"schema": schema}},
-        }
+        content = _content("application/json", {"$ref": f"{_REF}ErrorAnswer"})
+        responses[str(status)] = {"description": MEANINGS[status], "content": content}
     operation: dict[str, Any] = {
         "operationId": endpoint.id,
         "summary": endpoint.summary,
@@ -117,47 +128,35 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
         "security": _security(endpoint),
     }
     if endpoint.body is not None:
-        properties = {each.name: {**_schema(each), "description": each.text} for each in endpoint.body}
-        required = [each.name for each in endpoint.body if each.required]
-        whole = {
-            "type": "object",
-            "properties": properties,
-            "additionalProperties": False,
-            "required": required,
-        }
-        operation["requestBody"] = {
-            "required": bool(required),
-            "content": {"application/json": {"schema": whole}},
-        }
+        schema = _schemas()[endpoint.body.shape.__name__]
+        content = _content("application/json", {"$ref": _REF + endpoint.body.shape.__name__})
+        operation["requestBody"] = {"required": bool(schema["required"]), "content": content}
     elif endpoint.method == "PUT":
         operation["requestBody"] = {"required": True, "content": {"application/octet-stream": {}}}
     return operation
 
 
-def _response(endpoint: Endpoint, answer: Answer) -> dict[str, Any]:
-    if answer.shape is not None:
-        schema = as_schema(answer.shape)
-        description = answer.note.lstrip(",;: ") or "what was asked for"
-        return {"description": description, "content": {endpoint.media_type: {"schema": schema}}}
-    if endpoint.method == "HEAD":
-        return {"description": answer.note}
-    return {"description": answer.note, "content": {endpoint.media_type: {}}}
+def _response(endpoint: AnyEndpoint, status: int) -> dict[str, Any]:
+    answer = endpoint.answers[status]
+    if not isinstance(answer, str):
+        content = _content(endpoint.media_type, {"$ref": _REF + answer.__name__})
+        text = endpoint.notes.get(status) or _schemas()[answer.__name__]["description"]
+        return {"description": text, "content": content}
+    return {"description": answer} | (
+        {} if endpoint.method == "HEAD" else {"content": {endpoint.media_type: {}}}
+    )
 
 
-def _schema(parameter: Parameter) -> dict[str, Any]:
-    schema = dict(_SCHEMAS[parameter.kind])
-    if parameter.default is not None:
-        schema["default"] = parameter.default
-    if parameter.choices:
-        schema["enum"] = list(parameter.choices)
-    if parameter.least is not None:
-        schema["minimum"] = parameter.least
-    if parameter.most is not None:
-        schema["maximum"] = parameter.most
-    return schema
+def _content(media_type: str, schema: Schema) -> dict[str, Any]:
+    return {media_type: {"schema": schema}}
 
 
-def _security(endpoint: Endpoint) -> list[dict[str, list[str]]]:
+def _fields(shape: type[Struct] | None) -> dict[str, Schema]:
+    """Return the schemas of the fields of a request, by name."""
+    return {} if shape is None else dict(_schemas()[shape.__name__]["properties"])
+
+
+def _security(endpoint: AnyEndpoint) -> list[dict[str, list[str]]]:
     if endpoint.who == ANYBODY:
         return []
     both: list[dict[str, list[str]]] = [{"operator": []}, {"daemon": []}]
@@ -165,76 +164,114 @@ def _security(endpoint: Endpoint) -> list[dict[str, list[str]]]:
 
 
 def as_markdown() -> str:
-    """The page docs/http-api.md, without its first line."""
+    """Return the page docs/http-api.md."""
     return "\n".join(_page()) + "\n"
 
 
+_INTRODUCTION: Final = """# The HTTP API
+
+Nimbus answers HTTP requests, from the `squall` command as from anyone's `curl`:
+
+```text
+printf 'Authorization: Bearer %s\\n' "$(cat TOKEN_FILE)" |
+    curl -H @- http://127.0.0.1:6627/api/v1/topologies
+```
+
+The operators' token is in the file that Nimbus names when it begins to lead. Any Nimbus of the cluster answers requests
+that only read; it redirects (307) a request that changes something to the leader. `curl` follows with
+`--location-trusted`; with `-L` it does not send the token there, and the answer is 401.
+
+Names in paths are quoted (`a b` is `a%20b`). Answers are JSON; times are in seconds. The types of all fields are in
+`openapi.json`; later releases may add fields. A body may be nested 100 levels deep.
+"""
+_ERRORS: Final = """## Errors
+
+An error is `{"error": {"kind", "message", "problems"}}`: `message` is for people, `problems` lists everything that is
+wrong, where there may be more than one thing. With 503 comes `Retry-After`, in seconds.
+
+| status | kinds | meaning |
+|---|---|---|"""
+
+
 def _page() -> Iterator[str]:
-    yield "# The HTTP API"
-    yield ""
-    yield "Nimbus answers HTTP, as the `squall` command, and anyone's `curl`, ask it:"
-    yield ""
-    yield "```text"
-    yield "printf 'Authorization: Bearer %s\\n' \"$(cat TOKEN_FILE)\" |"
-    yield "    curl -H @- http://127.0.0.1:6627/api/v1/topologies"
-    yield "```"
-    yield ""
-    yield "The operators' token is in the file that Nimbus names when it begins to lead. Any Nimbus of the cluster answers what"
-    yield "only reads; a request that changes something is redirected (307) to the one that leads. `curl` follows there with"
-    yield "`--location-trusted`; with `-L` it keeps the token to itself, and the answer is 401."
-    yield ""
-    yield "Names in paths are quoted (`a b` is `a%20b`). Answers are JSON; times are seconds. The types of all fields are in"
-    yield "`openapi.json`; later releases may add fields. A body may be nested 100 levels deep."
-    yield ""
-    groups = dict.fromkeys(endpoint.group for endpoint in TABLE)
-    for group in groups:
+    yield _INTRODUCTION
+    for group in dict.fromkeys(endpoint.group for endpoint in TABLE):
         yield f"## {group}"
         yield ""
         for endpoint in TABLE:
             if endpoint.group == group:
                 yield from _entry(endpoint)
-    yield "## Errors"
-    yield ""
-    yield 'An error is `{"error": {"kind", "message", "problems"}}`: `message` is for people, `problems` lists all that was'
-    yield "found, where there may be more than one. With 503 stands `Retry-After`, in seconds."
-    yield ""
-    yield "| status | kinds | meaning |"
-    yield "|---|---|---|"
+    yield _ERRORS
     for status, meaning in MEANINGS.items():
-        kinds = ", ".join(
-            f"`{kind}`" for kind in dict.fromkeys(row.kind for row in ERRORS if row.status == status)
-        )
-        yield f"| {status} | {kinds} | {meaning} |"
+        kinds = dict.fromkeys(f"`{row.kind}`" for row in ERRORS if row.status == status)
+        yield f"| {status} | {', '.join(kinds)} | {meaning} |"
 
 
-def _entry(endpoint: Endpoint) -> Iterator[str]:
+def _entry(endpoint: AnyEndpoint) -> Iterator[str]:
     yield f"### {endpoint.method} {endpoint.path}"
     yield ""
     yield f"{endpoint.summary}.{_who(endpoint)}"
     yield ""
-    for where, parameters in (("in the query", endpoint.query), ("in the body", endpoint.body or ())):
-        for each in parameters:
-            choices = (
-                f" One of {', '.join(f'`{choice}`' for choice in each.choices)}." if each.choices else ""
-            )
-            default = (
-                ""
-                if each.default is None
-                else f" Default: `{str(each.default).lower() if isinstance(each.default, bool) else each.default}`."
-            )
-            must = ", required" if each.required else ""
-            yield f"- `{each.name}` ({each.kind}, {where}{must}): {each.text}{choices}{default}"
-        if parameters:
+    body = None if endpoint.body is None else endpoint.body.shape
+    for where, shape in (("query", endpoint.query), ("body", body)):
+        required = () if shape is None else _schemas()[shape.__name__]["required"]
+        fields = _fields(shape)
+        for name, schema in fields.items():
+            must = ", required" if name in required else ""
+            yield f"- `{name}` ({_kind(schema)}, in the {where}{must}): {_field_text(schema)}"
+        if fields:
             yield ""
     for status, answer in endpoint.answers.items():
-        yield f"- {status}: {as_text(answer)}."
-    errors = ", ".join(map(str, statuses(endpoint)))
-    if errors:
+        yield f"- {status}: {_answer_text(endpoint, status, answer)}"
+    if errors := ", ".join(map(str, statuses(endpoint))):
         yield f"- errors: {errors}."
     yield ""
 
 
-def _who(endpoint: Endpoint) -> str:
+def _kind(schema: Schema) -> str:
+    return "text" if "enum" in schema else _KINDS[schema["type"]]
+
+
+def _field_text(schema: Schema) -> str:
+    text = str(schema["description"])
+    if "items" in schema:
+        text += f" Each is `{_shape(schema['items'])}`."
+    if "enum" in schema:
+        text += f" One of {', '.join(f'`{choice}`' for choice in schema['enum'])}."
+    default = schema.get("default")
+    if default not in (None, "", {}, []):
+        text += f" Default: `{str(default).lower() if isinstance(default, bool) else default}`."
+    return text
+
+
+def _answer_text(endpoint: AnyEndpoint, status: int, answer: type[Struct] | str) -> str:
+    if isinstance(answer, str):
+        return f"{answer}."
+    schema = _schemas()[answer.__name__]
+    note = endpoint.notes.get(status)
+    return f"`{_shape(schema)}`, {note}." if note else f"`{_shape(schema)}`. {schema['description']}"
+
+
+def _shape(schema: Mapping[str, Any]) -> str:
+    """Return the fields of a schema in one line, nested ones too; "" where there is nothing to tell but its type."""
+    if "$ref" in schema:
+        return _shape(_schemas()[schema["$ref"].removeprefix(_REF)])
+    if "anyOf" in schema:
+        inner = next((text for text in map(_shape, schema["anyOf"]) if text), "")
+        return f"{inner} or null" if inner else ""
+    if "enum" in schema:
+        return " or ".join(f'"{text}"' for text in schema["enum"])
+    if "properties" in schema:
+        fields = ((name, _shape(each)) for name, each in schema["properties"].items())
+        return "{" + ", ".join(f'"{name}": {text}' if text else f'"{name}"' for name, text in fields) + "}"
+    values = schema.get("additionalProperties") or schema.get("items")
+    inner = _shape(values) if isinstance(values, dict) else ""
+    if not inner:
+        return ""
+    return f"{{{schema['propertyNames']['title']}: {inner}}}" if schema["type"] == "object" else f"[{inner}]"
+
+
+def _who(endpoint: AnyEndpoint) -> str:
     if endpoint.who == ANYBODY:
         return " Needs no credentials."
     if endpoint.who == DAEMONS:

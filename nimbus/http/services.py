@@ -8,72 +8,69 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import Final, Generic, TypeVar
 
-from nimbus.control import Control
-from nimbus.counting import Counters
-from nimbus.files import FileStore
+from nimbus.counters.counting import Counters
+from nimbus.files.stored_files import FileStore
+from nimbus.http.auth import Caller
 from nimbus.http.errors import NoLeader
-from nimbus.http.gate import Caller
-from nimbus.master import Nimbus
-from nimbus.views import Views
+from nimbus.http.views import Views
+from nimbus.leader.control import LeaderLoop
+from nimbus.leader.master import Nimbus
+from squall.api.answers import StoreState
 from squall.cluster.records import NimbusRecord, SupervisorRecord
-from squall.http_client import Client
-from squall.rounds import Driver
+from squall.daemon.command_loop import Driver
+from squall.http.client import Client
 
 T = TypeVar("T")
+Query = TypeVar("Query")
+Body = TypeVar("Body")
 
-#: Seconds within which a request is answered, by "unavailable" if need be.
+#: Seconds within which a request is answered, with "unavailable" if need be.
 ANSWER_SECS: Final = 4.5
-#: Seconds that a command has at least, however long its request took until then.
+#: Minimum seconds for a command, however long reading its request took.
 LEAST_SECS: Final = 1.5
 
 
 @dataclass(frozen=True)
-class Call:
-    """A request: what its path, its query and its body say, and who asks."""
+class ApiCall(Generic[Query, Body]):
+    """A request: the names in its path, its query, its body, and who sent it. `began`: when, by the monotonic clock."""
 
     caller: Caller
     path: Mapping[str, str]
-    query: Mapping[str, Any]
-    body: Any = None
+    query: Query
+    body: Body
     began: float = field(default_factory=time.monotonic)
 
     @property
     def left(self) -> float:
-        """Seconds that are left for it."""
+        """Seconds left to answer it."""
         return max(LEAST_SECS, ANSWER_SECS - (time.monotonic() - self.began))
 
 
 @dataclass(frozen=True)
-class Desk:
-    """One Nimbus, as its HTTP sees it."""
+class Services:
+    """The parts of one Nimbus that its HTTP uses."""
 
     me: NimbusRecord
     views: Views
     files: FileStore
     counters: Counters
-    control: Control
+    control: LeaderLoop
     driver: Driver
-    #: The settings of this daemon.
+    #: The options of this daemon.
     conf: Mapping[str, object]
     #: Makes the client that asks a supervisor for logs.
     ask_supervisor: Callable[[SupervisorRecord], Client]
-    #: What is known of the store: its kind, and whether it is connected.
-    store_state: Callable[[], Mapping[str, object]]
+    store_state: Callable[[], StoreState]
     started: float = field(default_factory=time.monotonic)
 
-    def lead(self, call: Call, command: Callable[[Nimbus], T]) -> T:
-        """Have the control thread run a command with the master."""
+    def lead(self, call: ApiCall[Query, Body], command: Callable[[Nimbus], T]) -> T:
+        """Run a command on the master, in the control thread."""
         return self.driver.call(lambda: self.control.lead(command), timeout=call.left)
 
-    @property
-    def uptime_secs(self) -> float:
-        """Seconds since this daemon was started."""
-        return time.monotonic() - self.started
-
     def leader_url(self) -> str:
-        """Where the leader answers; `NoLeader` when there is none, or it is this Nimbus, which is only about to lead."""
+        """Return the leader's URL; `NoLeader` when there is none, or when it is this Nimbus, which has not taken over yet."""
         leader = self.views.leader_id()
         if leader is not None and leader != self.me.id:
             for record in self.views.nimbuses():
@@ -81,10 +78,6 @@ class Desk:
                     return record.url
         raise NoLeader("no Nimbus leads at the moment: ask again in a few seconds")
 
-    def connected(self) -> bool:
-        """Whether the store answers, as far as is known."""
-        return bool(self.store_state()["connected"])
-
     def healthy(self) -> bool:
-        """Whether this Nimbus can do its work."""
-        return self.connected() and self.driver.thread.is_alive()
+        """Return whether this Nimbus can work: the store is connected and the control thread runs."""
+        return self.store_state().connected and self.driver.thread.is_alive()

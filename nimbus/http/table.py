@@ -1,4 +1,4 @@
-"""Everything that can be asked of a Nimbus, as one table: the routes, the OpenAPI document and docs/http-api.md come from it.
+"""The endpoints of Nimbus as one table: the routes, the OpenAPI document and docs/http-api.md are made from it.
 
 Must not know: how a request arrives, what the handlers do.
 """
@@ -6,21 +6,21 @@ Must not know: how a request arrives, what the handlers do.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, field
+from typing import Any, Final, Generic
 
-from nimbus.http import answers, handlers
-from nimbus.http.answers import Answer
-from nimbus.http.desk import Call, Desk
-from nimbus.http.gate import NIMBUS, OPERATOR, SUPERVISOR
-from nimbus.submission import BODY_LIMIT
-from topology_api.values import MAX_SECONDS
+from msgspec import Struct
+
+from nimbus.http import handlers
+from nimbus.http.auth import NIMBUS, OPERATOR, SUPERVISOR
+from nimbus.http.services import ApiCall, Body, Query, Services
+from nimbus.submission.parse import BODY_LIMIT, S, read, read_submission
+from squall.api import answers, requests
+from squall.exact_structs import build_type_info
 
 API: Final = "/api/v1"
 #: Bytes of JSON in a request that is no submission.
 SMALL: Final = 1024 * 1024
-
-Handler = Callable[[Desk, Call], "tuple[int, Any]"]
 
 OPERATORS: Final = frozenset((OPERATOR,))
 DAEMONS: Final = frozenset((OPERATOR, SUPERVISOR, NIMBUS))
@@ -29,38 +29,39 @@ ANYBODY: Final[frozenset[str]] = frozenset()
 
 
 @dataclass(frozen=True)
-class Parameter:
-    """A value in a query, or a field of a body. `kind`: "text", "whole number", "number", "true or false", "object", "list"."""
+class JsonBody(Generic[Body]):
+    """The body that an endpoint takes. `read` makes of its JSON what the handler gets, or raises `BadRequest`."""
 
-    name: str
-    kind: str
-    text: str
-    default: object = None
-    choices: tuple[str, ...] = ()
-    least: float | None = None
-    most: float | None = None
-    required: bool = False
+    shape: type[Struct]
+    read: Callable[[object], Body]
+
+
+def _fields(shape: type[S]) -> JsonBody[S]:
+    """A body that may be missing, since no field is required."""
+    return JsonBody(shape, lambda body: read(shape, {} if body is None else body))
 
 
 @dataclass(frozen=True)
-class Endpoint:
-    """One thing that can be asked. `handler` None: `app.py` has it, because it streams or asks for no thread.
+class Endpoint(Generic[Query, Body]):
+    """One method of one path. `handler` None: `app.py` answers, because it streams or needs no thread.
 
-    leads: "always": only the leader does it, others redirect there. "reports": only when reports are among it. "": anyone.
-    answers: by status. errors: the statuses that it has besides 401, 500 and 503.
+    answers: by status, the struct of the JSON, or in words what else is sent. notes: by status, what else is to know.
+    leads: "always": only the leader answers, others redirect to it. "reports": only when reports are in the body. "": any.
+    errors: the statuses besides 401, 500 and 503.
     """
 
     method: str
     path: str
-    handler: Handler | None
+    handler: Callable[[Services, ApiCall[Query, Body]], tuple[int, Struct]] | None
     summary: str
-    answers: Mapping[int, Answer]
+    answers: Mapping[int, type[Struct] | str]
     who: frozenset[str] = OPERATORS
     leads: str = ""
-    query: tuple[Parameter, ...] = ()
-    body: tuple[Parameter, ...] | None = None
+    query: type[Query] | None = None
+    body: JsonBody[Body] | None = None
     body_limit: int = SMALL
     errors: tuple[int, ...] = ()
+    notes: Mapping[int, str] = field(default_factory=dict)
     media_type: str = "application/json"
     group: str = "Topologies"
     #: What `app.py` calls it, where it has no handler.
@@ -68,163 +69,129 @@ class Endpoint:
 
     @property
     def id(self) -> str:
-        """One word for it, that no other one has."""
+        """A word that no other endpoint has."""
         return self.name if self.handler is None else self.handler.__name__
 
 
-_WAIT: Final = Parameter(
-    "wait_secs",
-    "number",
-    "Seconds that it may drain at most. Default: its message timeout.",
-    least=0,
-    most=MAX_SECONDS,
-)
+AnyEndpoint = Endpoint[Any, Any]
 
-TABLE: Final[tuple[Endpoint, ...]] = (
+TABLE: Final[tuple[AnyEndpoint, ...]] = (
     Endpoint(
         "GET", f"{API}/cluster", handlers.cluster, "The cluster in a few numbers",
-        {200: answers.CLUSTER},
-        group="The cluster",
+        {200: answers.ClusterAnswer}, group="The cluster",
     ),
     Endpoint(
         "GET", f"{API}/supervisors", handlers.supervisors, "The supervisors and their workers",
-        {200: answers.SUPERVISORS},
-        group="The cluster",
+        {200: answers.SupervisorsAnswer}, group="The cluster",
     ),
     Endpoint(
         "POST", f"{API}/supervisors/{{id}}/drain", handlers.drain, "Move all work away from a supervisor, place none there",
-        {202: answers.DRAINED}, leads="always", errors=(404,), group="The cluster",
+        {202: answers.DrainAnswer}, leads="always", errors=(404,), group="The cluster",
     ),
     Endpoint(
         "POST", f"{API}/supervisors/{{id}}/undrain", handlers.undrain, "Let a supervisor have work again",
-        {202: answers.DRAINED}, leads="always", errors=(404,), group="The cluster",
+        {202: answers.DrainAnswer}, leads="always", errors=(404,), group="The cluster",
     ),
     Endpoint(
         "GET", f"{API}/configuration", handlers.configuration, "The settings of the Nimbus that answers, without secrets",
-        {200: answers.CONFIGURATION}, group="The cluster",
+        {200: answers.ConfigurationAnswer}, group="The cluster",
     ),
     Endpoint(
-        "GET", f"{API}/topologies", handlers.topologies, "All topologies",
-        {200: answers.TOPOLOGIES},
+        "GET", f"{API}/topologies", handlers.topologies, "All topologies", {200: answers.TopologiesAnswer},
     ),
     Endpoint(
         "POST", f"{API}/topologies", handlers.submit, "Submit a topology",
-        {201: answers.SUBMITTED, 200: answers.SUBMITTED_BEFORE},
-        leads="always", body_limit=BODY_LIMIT, errors=(400, 409, 413, 422),
-        body=(
-            Parameter("submission", "text", "A key of the submitter's own, the same in each retry: a UUID.", required=True),
-            Parameter("description", "object", "The typed description, `Topology.describe()`.", required=True),
-            Parameter("pickles", "object", "Component -> its pickle, as base64. Nimbus never unpickles."),
-            Parameter("conf", "object", "The merged configuration of the topology."),
-            Parameter("component_confs", "object", "Component -> its merged configuration."),
-            Parameter("python", "text", "The Python that packed it, `3.11.4`: its minor version must be the cluster's.",
-                      required=True),
-            Parameter("cloudpickle", "text", "The cloudpickle that packed it: major and minor version must be the cluster's.",
-                      required=True),
-            Parameter("squall", "text", "The release that packed it."),
-            Parameter("active", "true or false", "Whether its spouts run at once.", True),
-            Parameter("replace", "true or false", "Whether it takes over from a running topology of its name.", False),
-            Parameter("wait_secs", "number", "With `replace`: how long the old one may drain.", least=0,
-                      most=MAX_SECONDS),
-            Parameter("files", "object", "What was sent before: `code`, `wheels`, `requirements` -> SHA-256."),
-        ),
+        {201: answers.SubmittedAnswer, 200: answers.SubmittedAnswer}, leads="always",
+        body=JsonBody(requests.SubmitRequest, read_submission), body_limit=BODY_LIMIT, errors=(400, 409, 413, 422),
+        notes={200: "for a submission that was there already: nothing was done again"},
     ),
     Endpoint(
         "GET", f"{API}/topologies/{{name}}", handlers.topology, "State, counters and workers of a topology",
-        {200: answers.TOPOLOGY},
-        errors=(404,),
+        {200: answers.TopologyAnswer}, errors=(404,),
     ),
     Endpoint(
         "DELETE", f"{API}/topologies/{{name}}", handlers.kill, "Kill a topology: it drains, then its name is free",
-        {202: answers.CHANGED}, leads="always", query=(_WAIT,), errors=(400, 404, 409, 422),
+        {202: answers.StateAnswer}, leads="always", query=requests.KillQuery, errors=(400, 404, 409, 422),
     ),
     Endpoint(
         "POST", f"{API}/topologies/{{name}}/activate", handlers.activate, "Let the spouts run",
-        {202: answers.CHANGED}, leads="always", errors=(400, 404, 409),
+        {202: answers.StateAnswer}, leads="always", body=_fields(requests.NoFields), errors=(400, 404, 409),
     ),
     Endpoint(
-        "POST", f"{API}/topologies/{{name}}/deactivate", handlers.deactivate, "Have the spouts rest",
-        {202: answers.CHANGED}, leads="always", errors=(400, 404, 409),
+        "POST", f"{API}/topologies/{{name}}/deactivate", handlers.deactivate, "Stop the spouts",
+        {202: answers.StateAnswer}, leads="always", body=_fields(requests.NoFields), errors=(400, 404, 409),
     ),
     Endpoint(
-        "POST", f"{API}/topologies/{{name}}/rebalance", handlers.rebalance, "Place all tasks anew, after a drain",
-        {202: answers.CHANGED}, leads="always", errors=(400, 404, 409, 422),
-        body=(
-            Parameter("workers", "whole number", "The new number of workers. Default: as before."),
-            Parameter("parallelism", "object", "Component -> its new number of tasks."),
-            _WAIT,
-        ),
+        "POST", f"{API}/topologies/{{name}}/rebalance", handlers.rebalance, "Place all tasks again, after a drain",
+        {202: answers.StateAnswer}, leads="always", body=_fields(requests.RebalanceRequest), errors=(400, 404, 409, 422),
     ),
     Endpoint(
         "GET", f"{API}/topologies/{{name}}/components/{{component}}", handlers.component, "One component",
-        {200: answers.COMPONENT},
-        errors=(404,),
+        {200: answers.ComponentAnswer}, errors=(404,),
     ),
     Endpoint(
         "GET", f"{API}/topologies/{{name}}/errors", handlers.errors, "The latest errors of the user's code, the oldest first",
-        {200: answers.ERRORS},
-        query=(Parameter("component", "text", "Only this component's."),), errors=(404,),
+        {200: answers.ErrorsAnswer}, query=requests.ErrorsQuery, errors=(404,),
     ),
     Endpoint(
         "GET", f"{API}/topologies/{{name}}/workers", handlers.workers,
-        "The workers of a topology, or those that it had when it ended",
-        {200: answers.WORKERS},
-        errors=(404,),
+        "The workers of a topology, or those that it had when it ended", {200: answers.WorkersAnswer}, errors=(404,),
     ),
     Endpoint(
         "GET", f"{API}/topologies/{{name}}/configuration", handlers.topology_configuration,
-        "The merged configuration of a topology, without secrets", {200: answers.CONFIGURATIONS}, errors=(404,),
+        "The merged configuration of a topology, without secrets", {200: answers.ConfigurationsAnswer}, errors=(404,),
     ),
     Endpoint(
         "GET", f"{API}/topologies/{{name}}/counters", handlers.counters, "What the components and each worker have counted",
-        {200: answers.COUNTERS}, errors=(404,),
+        {200: answers.CountersAnswer}, errors=(404,),
     ),
     Endpoint(
         "GET", f"{API}/topologies/{{name}}/workers/{{worker}}/log", handlers.log,
         "A piece of a worker's log, from its supervisor, until the topology is killed",
-        {200: answers.LOG},
-        query=(
-            Parameter("file", "text", "Which log: its own, what was written past it, or its environment's build log.", "worker",
-                      ("worker", "output", "build")),
-            Parameter("offset", "whole number", "The first byte; negative: counted from the end.", 0),
-            Parameter("limit", "whole number", "Bytes at most.", 65_536, least=1),
-        ),
-        errors=(400, 404),
+        {200: answers.LogAnswer}, query=requests.LogQuery, errors=(400, 404),
     ),
     Endpoint(
         "PUT", f"{API}/files/{{sha256}}", None, "Send a file that a topology brings; the body is its bytes",
-        {201: answers.SENT, 200: answers.SENT_BEFORE}, leads="always", errors=(400, 413),
-        group="Files", name="put_file",
+        {201: answers.FileAnswer, 200: answers.FileAnswer}, leads="always", errors=(400, 413),
+        notes={200: "it was there already"}, group="Files", name="put_file",
     ),
     Endpoint(
-        "GET", f"{API}/files/{{sha256}}", None, "The bytes of a file", {200: answers.BYTES}, who=DAEMONS, errors=(400, 404),
-        media_type="application/octet-stream", group="Files", name="get_file",
+        "GET", f"{API}/files/{{sha256}}", None, "The bytes of a file", {200: "the bytes of the file"}, who=DAEMONS,
+        errors=(400, 404), media_type="application/octet-stream", group="Files", name="get_file",
     ),
     Endpoint(
-        "HEAD", f"{API}/files/{{sha256}}", None, "Whether a file is there", {200: answers.NOTHING}, who=DAEMONS, leads="always",
-        errors=(400, 404), group="Files", name="has_file",
+        "HEAD", f"{API}/files/{{sha256}}", None, "Whether a file is there", {200: "the file is there; the body is empty"},
+        who=DAEMONS, leads="always", errors=(400, 404), group="Files", name="has_file",
     ),
     Endpoint(
         "POST", f"{API}/supervisors/{{id}}/reports", handlers.reports,
-        "What a supervisor passes on of its workers; a sign of life too",
-        {200: answers.REFUSED},
-        who=SUPERVISORS, leads="reports", body_limit=BODY_LIMIT, errors=(400, 413), group="For daemons",
-        body=(
-            Parameter("reports", "list", 'Of `{"topology", "report"}`: the name, and the record as the store has it.'),
-            Parameter("counters", "list", 'Of `{"topology_id", "worker", "incarnation", "counters"}`.'),
-        ),
+        "What a supervisor forwards of its workers; it counts as the supervisor's heartbeat", {200: answers.ReportsAnswer},
+        who=SUPERVISORS, leads="reports",
+        body=JsonBody(requests.ReportsRequest, lambda body: read(requests.ReportsRequest, body)),
+        body_limit=BODY_LIMIT, errors=(400, 413), group="For daemons",
     ),
     Endpoint(
-        "GET", f"{API}/openapi.json", None, "This API as an OpenAPI document", {200: answers.OPENAPI}, who=ANYBODY,
+        "GET", f"{API}/openapi.json", None, "This API as an OpenAPI document", {200: answers.OpenApiAnswer}, who=ANYBODY,
         group="For machines", name="openapi",
     ),
     Endpoint(
-        "GET", "/health", None, "Whether this Nimbus can do its work: 200, or 503 while the store is away",
-        {200: answers.HEALTH, 503: answers.HEALTH_503}, who=ANYBODY,
+        "GET", "/health", None, "Whether this Nimbus can work: 200, or 503 while the store is away",
+        {200: answers.HealthAnswer, 503: answers.HealthAnswer}, who=ANYBODY, notes={503: "when it is `unavailable`"},
         group="For machines", name="health",
     ),
     Endpoint(
-        "GET", "/metrics", None, "Topologies, workers and counters for Prometheus", {200: answers.PROMETHEUS},
+        "GET", "/metrics", None, "Topologies, workers and counters for Prometheus", {200: "the text format of Prometheus"},
         media_type="text/plain; version=0.0.4", group="For machines", name="metrics",
     ),
 )  # fmt: skip
+
+
+# Requests are answered by several threads.
+build_type_info(
+    *(
+        kind
+        for module in (answers, requests)
+        for kind in vars(module).values()
+        if isinstance(kind, type) and issubclass(kind, Struct)
+    )
+)

@@ -1,8 +1,8 @@
-"""What Nimbus tells of the cluster and its topologies, as JSON values: put together from records and counters.
+"""Views of the cluster and its topologies: answers of the API, built from the records in the store and the counters.
 
-Everything here reads and nothing changes, so that a Nimbus that does not lead can answer too, and any thread may ask.
-Configurations are shown without their secrets.
-Must not know: HTTP, who asks, who leads (it is told).
+Views only read, so a Nimbus that does not lead can answer too, and any thread may call them. Configurations are shown
+without their secrets.
+Must not know: HTTP, who asks, who leads (it is an argument).
 """
 
 from __future__ import annotations
@@ -11,11 +11,37 @@ import json
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Final
 
-from nimbus.counting import Counters, Statuses
-from nimbus.lifecycle import COMPLETED, FAILED
-from nimbus.progress import why_not_up
-from nimbus.rebalancing import WORKERS
-from nimbus.replacing import is_on_trial
+from msgspec import convert
+
+from nimbus.counters.counting import Counters, Statuses
+from nimbus.lifecycle.progress import why_not_up
+from nimbus.lifecycle.rebalancing import WORKERS
+from nimbus.lifecycle.replacing import is_on_trial
+from nimbus.lifecycle.states import COMPLETED, FAILED
+from squall.api.answers import (
+    ClusterAnswer,
+    ComponentAnswer,
+    ConfigurationsAnswer,
+    CountersAnswer,
+    ErrorEntry,
+    ErrorOutline,
+    HeldUp,
+    InputEntry,
+    LeaderEntry,
+    NimbusEntry,
+    OutputEntry,
+    SlotCounts,
+    SlotEntry,
+    StandbyVersion,
+    StoreState,
+    SupervisorEntry,
+    TaskEntry,
+    TopologyAnswer,
+    TopologySummary,
+    UnreadableTopologyAnswer,
+    WorkerCountersEntry,
+    WorkerEntry,
+)
 from squall.cluster import paths
 from squall.cluster.blobs import BadBlob, get_description
 from squall.cluster.records import (
@@ -29,20 +55,17 @@ from squall.cluster.records import (
 )
 from squall.cluster.registry import Registry
 from squall.cluster.store import Store
-from squall.redaction import redacted
+from squall.packages.versions import own_versions
+from squall.reports.event_text import sentence
+from squall.reports.events import Event
+from squall.security.redaction import redacted
 from squall.status import TopologyStatus
-from squall.versions import own_versions
 from topology_api.errors import NoSuchTopology, SquallError
 
-#: Topologies whose descriptions are kept.
+#: Topologies whose descriptions are cached.
 _DESCRIPTIONS: Final = 64
-
-
+_BAD: Final = "BAD"
 _UNREADABLE: Final = (BadRecord, BadBlob)
-_NOTHING_KNOWN: Final[Mapping[str, Any]] = {
-    "components": {}, "errors": [], "notes": [], "note_times": [], "workers": [], "workers_wanted": 0, "files": {},
-    "submitted": 0.0,
-}  # fmt: skip
 
 
 class NoSuchPart(SquallError):
@@ -50,7 +73,7 @@ class NoSuchPart(SquallError):
 
 
 class Views:
-    """The answers to what may be asked."""
+    """The views of one Nimbus."""
 
     def __init__(
         self,
@@ -59,8 +82,7 @@ class Views:
         now: Callable[[], float],
         lost: Callable[[], Collection[str]] = frozenset,
     ) -> None:
-        """`now`: the calendar, which all hosts share, as a clock of their own they do not; `lost`: the files (SHA-256) that no
-        Nimbus has any more."""
+        """`now`: the wall clock, in seconds since 1970; `lost`: the files (SHA-256) that no Nimbus has any more."""
         self.registry = Registry(store)
         self.counters = counters
         self._store = store
@@ -71,40 +93,36 @@ class Views:
 
     # The cluster
 
-    def cluster(self, store: Mapping[str, object], uptime_secs: float) -> dict[str, Any]:
-        """The cluster in a few numbers; `store`: what is known of the store itself."""
-        supervisors = self.registry.supervisors()
-        records = self.registry.topologies()
+    def cluster(self, store: StoreState, uptime_secs: float) -> ClusterAnswer:
+        """Return the cluster in a few numbers."""
+        supervisors = self.registry.all_supervisors()
+        records = self.registry.all_topologies()
         total = sum(record.slots for record in supervisors)
         taken = self._taken_slots(records)
         used = sum(min(record.slots, len(taken.get(record.id, ()))) for record in supervisors)
-        nimbuses, leader = self.nimbuses(), self.leader_id()
-        found = next((each for each in nimbuses if each.id == leader), None)
-        return {
-            "id": self.cluster_id(),
-            **{name: version for name, version in own_versions().items() if name != "squall"},
-            "version": own_versions()["squall"],
-            "leader": None if found is None else {"id": found.id, "url": found.url},
-            "nimbuses": [
-                {
-                    "id": each.id,
-                    "url": each.url,
-                    "host": each.host,
-                    "leader": each.id == leader,
-                    "versions": dict(each.versions),
-                }
-                for each in nimbuses
-            ],
-            "supervisors": len(supervisors),
-            "slots": {"total": total, "used": used, "free": total - used},
-            "topologies": len(records) + len(self.registry.bad),
-            "tasks": sum(len(record.tasks) for record in records),
-            "uptime_secs": uptime_secs,
-            "store": dict(store),
-        }
+        leader = self.leader_id()
+        nimbuses = [
+            NimbusEntry(record.id, record.url, record.host, record.id == leader, dict(record.versions))
+            for record in self.nimbuses()
+        ]
+        own = own_versions()
+        return ClusterAnswer(
+            id=self.cluster_id(),
+            python=own["python"],
+            cloudpickle=own["cloudpickle"],
+            version=own["squall"],
+            leader=next((LeaderEntry(each.id, each.url) for each in nimbuses if each.leader), None),
+            nimbuses=nimbuses,
+            supervisors=len(supervisors),
+            slots=SlotCounts(total, used, total - used),
+            topologies=len(records) + len(self.registry.bad),
+            tasks=sum(len(record.tasks) for record in records),
+            uptime_secs=uptime_secs,
+            store=store,
+        )
 
     def cluster_id(self) -> str | None:
-        """The id of the cluster, None before its first leader has given it one."""
+        """Return the id of the cluster, None before its first leader has given it one."""
         found = self._store.get(paths.CLUSTER)
         try:
             return None if found is None else str(json.loads(found[0])["id"])
@@ -112,46 +130,40 @@ class Views:
             return None
 
     def nimbuses(self) -> list[NimbusRecord]:
-        """The Nimbuses that are there."""
-        return self.registry.nimbuses()
+        """Return the Nimbuses that are registered."""
+        return self.registry.all_nimbuses()
 
     def leader_id(self) -> str | None:
-        """The id of the Nimbus that leads, None in between."""
+        """Return the id of the leading Nimbus, None while there is none."""
         found = self._store.get(paths.LEADER)
         return None if found is None else found[0].decode(errors="replace")
 
-    def supervisors(self) -> list[dict[str, Any]]:
-        """The supervisors with their workers."""
-        workers: dict[str, list[dict[str, Any]]] = {}
-        for record in self.registry.topologies():
-            for placement, _ in self._placements(record):
-                workers.setdefault(placement.supervisor, []).append(
-                    {
-                        "topology": record.name,
-                        "worker": placement.worker,
-                        "slot": placement.slot,
-                        "tasks": len(placement.tasks),
-                    }
-                )
+    def supervisors(self) -> list[SupervisorEntry]:
+        """Return the supervisors with their workers."""
+        workers: dict[str, list[SlotEntry]] = {}
+        for record in self.registry.all_topologies():
+            for place, _ in self._placements(record):
+                slot = SlotEntry(record.name, place.worker, place.slot, len(place.tasks))
+                workers.setdefault(place.supervisor, []).append(slot)
         drained = self.registry.drained_supervisors()
         return [
-            {
-                "id": record.id,
-                "host": record.host,
-                "slots": record.slots,
-                "used": len({worker["slot"] for worker in workers.get(record.id, [])}),
-                "drained": record.id in drained,
-                "connected": self._store.get(paths.presence(record.id)) is not None,
-                "versions": dict(record.versions),
-                "resources": dict(record.resources),
-                "workers": sorted(workers.get(record.id, []), key=lambda worker: worker["slot"]),
-            }
-            for record in self.registry.supervisors()
+            SupervisorEntry(
+                id=supervisor.id,
+                host=supervisor.host,
+                slots=supervisor.slots,
+                used=len({worker.slot for worker in workers.get(supervisor.id, [])}),
+                drained=supervisor.id in drained,
+                connected=self._store.get(paths.presence(supervisor.id)) is not None,
+                versions=dict(supervisor.versions),
+                resources=dict(supervisor.resources),
+                workers=sorted(workers.get(supervisor.id, []), key=lambda worker: worker.slot),
+            )
+            for supervisor in self.registry.all_supervisors()
         ]
 
     def supervisor(self, supervisor_id: str) -> SupervisorRecord:
-        """The record of a supervisor; `NoSuchPart`."""
-        records = self.registry.supervisors()
+        """Return the record of a supervisor; `NoSuchPart`."""
+        records = self.registry.all_supervisors()
         for record in records:
             if record.id == supervisor_id:
                 return record
@@ -160,113 +172,108 @@ class Views:
 
     # Topologies
 
-    def topologies(self) -> list[dict[str, Any]]:
-        """All topologies, a few numbers of each; those whose records cannot be read at the end."""
+    def topologies(self) -> list[TopologySummary]:
+        """Return a summary of each topology; those whose records cannot be read come last."""
         found = []
-        for record in self.registry.topologies():
+        for record in self.registry.all_topologies():
             try:
-                summary = _summary(record, self._statuses.status(record.name))
-                found.append(
-                    {**summary, "stands_by": self._standing_by(record), "held_up": self._held_up(record)}
-                )
+                found.append(self._summary(record))
             except NoSuchTopology:
-                continue  # it went meanwhile
+                continue  # it ended meanwhile
             except _UNREADABLE as error:
-                found.append(_bad(record.name, str(error)))
-        return found + [_bad(name, reason) for name, reason in sorted(self.registry.bad.items())]
+                found.append(_unreadable(record.name, str(error)))
+        return found + [_unreadable(name, reason) for name, reason in sorted(self.registry.bad.items())]
 
-    def topology(self, name: str) -> dict[str, Any]:
-        """The status of a topology, with its workers."""
+    def topology(self, name: str) -> TopologyAnswer:
+        """Return the status of a topology, with its workers."""
         try:
             record = self.record(name)
             status, workers = self._statuses.status(name), self.workers(name)
         except _UNREADABLE as error:
-            return {**_bad(name, str(error)), **_NOTHING_KNOWN}
-        lost = _notes_of_lost(record, self._lost())
-        return {
-            **status.as_dict(),
-            "notes": [*status.notes, *lost],
-            "note_times": [*status.note_times, *[self._now()] * len(lost)],
-            "id": record.id,
-            "workers": workers,
-            "workers_wanted": record.conf[WORKERS],
-            "stands_by": self._standing_by(record),
-            "submitted": record.submitted,
-            "files": dict(record.files),
-        }
+            return _unreadable_topology(name, str(error))
+        lost = _lost_files(record, self._lost(), self._now())
+        return TopologyAnswer(
+            name=status.name,
+            state=status.state,
+            workers=workers,
+            uptime_secs=status.uptime,
+            components=dict(status.components),
+            errors=[report.render() for report in status.errors],
+            error=status.error,
+            notes=[*status.notes, *map(sentence, lost)],
+            note_times=[*status.note_times, *[self._now()] * len(lost)],
+            events=(*status.events, *lost),
+            state_secs=status.state_secs,
+            error_reports=[convert(report.outline(), ErrorOutline) for report in status.errors],
+            id=record.id,
+            workers_wanted=int(str(record.conf[WORKERS])),
+            stands_by=self._standing_by(record),
+            submitted=record.submitted,
+            files=dict(record.files),
+        )
 
     def record(self, name: str) -> TopologyRecord:
-        """The record of a topology; `NoSuchTopology`, or why it cannot be read."""
-        record = self.registry.topology(name)
+        """Return the record of a topology; `NoSuchTopology`, or `BadRecord`."""
+        record = self.registry.topologies.get(name)
         if record is None:
             raise NoSuchTopology(name)
         return record
 
     def status(self, name: str) -> TopologyStatus:
-        """State and counters of a topology."""
+        """Return state and counters of a topology."""
         return self._statuses.status(name)
 
-    def component(self, name: str, component: str) -> dict[str, Any]:
-        """A component: its status, where its tasks run, what it reads and writes, its configuration."""
+    def component(self, name: str, component: str) -> ComponentAnswer:
+        """Return a component: its status, where its tasks run, what it reads and writes, its configuration."""
         record = self.record(name)
         described = self._component_of(record, component)
-        hosts = {each.id: each.host for each in self.registry.supervisors()}
+        hosts = {each.id: each.host for each in self.registry.all_supervisors()}
         places = {task: place for place, _ in self._placements(record) for task in place.tasks}
         tasks = []
         for task, owner, index in record.tasks:
             if owner == component:
                 place = places.get(task)
-                tasks.append(
-                    {
-                        "task": task,
-                        "index": index,
-                        "worker": None if place is None else place.worker,
-                        "host": None if place is None else hosts.get(place.supervisor),
-                    }
-                )
-        status = self._statuses.status(name).as_dict()["components"][component]
-        return {
-            "topology": name,
-            "id": component,
+                worker, host = (None, None) if place is None else (place.worker, hosts.get(place.supervisor))
+                tasks.append(TaskEntry(task, index, worker, host))
+        status = {**vars(self._statuses.status(name).components[component]), "tasks": tasks}
+        return ComponentAnswer(
+            topology=name,
+            id=component,
             **status,
-            "parallelism": len(tasks),
-            "tasks": tasks,
-            "inputs": [
-                {key: value for key, value in each.items() if key != "custom"} for each in described["inputs"]
-            ],
-            "outputs": described["outputs"],
-            "conf": redacted(record.component_confs.get(component, {})),
-        }
+            parallelism=len(tasks),
+            inputs=convert(described["inputs"], list[InputEntry]),
+            outputs=convert(described["outputs"], dict[str, OutputEntry]),
+            conf=redacted(record.component_confs.get(component, {})),
+        )
 
-    def workers(self, name: str) -> list[dict[str, Any]]:
-        """The workers of a topology, also those that are on their way out; of one that has ended those that it had."""
+    def workers(self, name: str) -> list[WorkerEntry]:
+        """Return the workers of a topology, also those that are stopping; when it has ended, those that it had."""
         record = self.record(name)
-        hosts = {each.id: each.host for each in self.registry.supervisors()}
-        there = hosts.keys() | self.registry.unread_supervisors
+        hosts = {each.id: each.host for each in self.registry.all_supervisors()}
+        supervised = hosts.keys() | self.registry.unread_supervisors
         reports = self.registry.reports(record.id)
-        named = {task: [task, component, index] for task, component, index in record.tasks}
+        rows = {row[0]: row for row in record.tasks}
         found = []
-        for placement, leaving in self._known(record):
-            report = reports.get(placement.worker)
-            if report is not None and report.incarnation[0] != placement.incarnation[0]:
+        for place, leaving in self._known(record):
+            report = reports.get(place.worker)
+            if report is not None and report.incarnation.version != place.incarnation.version:
                 report = None  # of an earlier worker of this name
-            incarnation = placement.incarnation if report is None else report.incarnation
             found.append(
-                {
-                    "worker": placement.worker,
-                    "supervisor": placement.supervisor,
-                    "host": hosts.get(placement.supervisor),
-                    "slot": placement.slot,
-                    "incarnation": list(incarnation),
-                    "tasks": [named[task] for task in placement.tasks if task in named],
-                    "opened": report is not None and report.opened,
-                    "state": state_of(report, leaving, placement.supervisor in there),
-                }
+                WorkerEntry(
+                    worker=place.worker,
+                    supervisor=place.supervisor,
+                    host=hosts.get(place.supervisor),
+                    slot=place.slot,
+                    incarnation=place.incarnation if report is None else report.incarnation,
+                    tasks=[rows[task] for task in place.tasks if task in rows],
+                    opened=report is not None and report.opened,
+                    state=state_of(report, leaving, place.supervisor in supervised),
+                )
             )
         return found
 
     def supervisor_of(self, name: str, worker: str) -> tuple[str, SupervisorRecord]:
-        """(the topology's id, the supervisor that a worker runs at, or ran at when the topology ended)."""
+        """Return (the topology's id, the supervisor that runs a worker, or ran it when the topology ended)."""
         record = self.record(name)
         known = []
         for placement, _ in self._known(record):
@@ -277,60 +284,68 @@ class Views:
             f"topology {name!r} has no worker {worker!r:.80} (it has: {', '.join(known) or 'none'})"
         )
 
-    def errors(self, name: str, component: str | None = None) -> list[dict[str, Any]]:
-        """The latest error reports, the oldest first: as values, and `text` as a person reads them."""
+    def errors(self, name: str, component: str | None = None) -> list[ErrorEntry]:
+        """Return the latest error reports, the oldest first."""
         record = self.record(name)
         if component is not None:
             self._component_of(record, component)
         return [
-            {**report.as_dict(), "text": report.render()}
+            convert({**report.as_dict(), "text": report.render()}, ErrorEntry)
             for report in self._statuses.status(name).errors
             if component in (None, report.component)
         ]
 
-    def configuration(self, name: str) -> dict[str, Any]:
-        """The configuration of a topology and of its components, without secrets."""
+    def configuration(self, name: str) -> ConfigurationsAnswer:
+        """Return the configuration of a topology and of its components, without secrets."""
         record = self.record(name)
-        return {
-            "conf": redacted(record.conf),
-            "component_confs": {
-                component: redacted(own) for component, own in record.component_confs.items()
-            },
-        }
+        own = {component: redacted(conf) for component, conf in record.component_confs.items()}
+        return ConfigurationsAnswer(redacted(record.conf), own)
 
-    def worker_counters(self, name: str) -> dict[str, Any]:
-        """What each worker has counted, as it said so itself, and the sums of the components."""
+    def worker_counters(self, name: str) -> CountersAnswer:
+        """Return the counters of each worker, as it reported them, and the sums of the components."""
         record = self.record(name)
-        status = self._statuses.status(name).as_dict()
-        return {
-            "topology": name,
-            "id": record.id,
-            "components": status["components"],
-            "workers": [
-                {
-                    "worker": worker,
-                    "incarnation": list(incarnation),
-                    "components": {
-                        component: counters.as_dict() for component, counters in said.components.items()
-                    },
-                }
-                for worker, incarnation, said in self.counters.of_workers(record.id)
-            ],
-        }
+        workers = []
+        for worker, incarnation, counted in self.counters.of_workers(record.id):
+            components = {component: counters.as_dict() for component, counters in counted.components.items()}
+            workers.append(WorkerCountersEntry(worker, incarnation, components))
+        return CountersAnswer(name, record.id, dict(self._statuses.status(name).components), workers)
 
     # Inside
 
-    def _standing_by(self, record: TopologyRecord) -> dict[str, Any] | None:
-        """The version before a topology, while it may come back, and after how many seconds it does."""
+    def _summary(self, record: TopologyRecord) -> TopologySummary:
+        status = self._statuses.status(record.name)
+        components = status.components.values()
+        spouts = [component for component in components if component.kind == "spout"]
+        return TopologySummary(
+            name=record.name,
+            id=record.id,
+            state=status.state,
+            tasks=len(record.tasks),
+            workers=status.workers,
+            components=len(components),
+            uptime_secs=status.uptime,
+            state_secs=status.state_secs,
+            emitted=sum(component.emitted for component in components),
+            acked=sum(spout.acked for spout in spouts),
+            failed=sum(spout.failed for spout in spouts),
+            pending=sum(spout.pending for spout in spouts),
+            errors=sum(component.errors for component in components),
+            error=status.error,
+            stands_by=self._standing_by(record),
+            held_up=self._held_up(record),
+        )
+
+    def _standing_by(self, record: TopologyRecord) -> StandbyVersion | None:
+        """Return the previous version of a topology while it may be rolled back to, and in how many seconds it is."""
         if record.until is None or not is_on_trial(record):
             return None
-        return {"id": record.replaces, "secs": max(0.0, record.until - self._now())}
+        return StandbyVersion(str(record.replaces), max(0.0, record.until - self._now()))
 
-    def _held_up(self, record: TopologyRecord) -> dict[str, Any] | None:
-        """How many workers of a running topology are not up, of which their hosts have said why; and of the first, why."""
-        assignment, reports = self.registry.assignment(record.id), self.registry.reports(record.id)
-        found = why_not_up(record, _rows(assignment), reports)
-        return {"workers": len(found), "why": found[0]} if found else None
+    def _held_up(self, record: TopologyRecord) -> HeldUp | None:
+        """Return how many workers of a running topology are not up for a reason that their hosts gave, and the first reason."""
+        assignment, reports = self.registry.assignments.get(record.id), self.registry.reports(record.id)
+        reasons = why_not_up(record, _rows(assignment), reports)
+        return HeldUp(len(reasons), sentence(reasons[0])) if reasons else None
 
     def _component_of(self, record: TopologyRecord, component: str) -> Mapping[str, Any]:
         components = self._description(record.id)["components"]
@@ -352,9 +367,9 @@ class Views:
 
     def _placements(self, record: TopologyRecord) -> Iterator[tuple[Placement, bool]]:
         """(placement, whether it was withdrawn)."""
-        for placement in _rows(self.registry.assignment(record.id)):
+        for placement in _rows(self.registry.assignments.get(record.id)):
             yield placement, False
-        for placement in _rows(self.registry.leaving(record.id)):
+        for placement in _rows(self.registry.leaving.get(record.id)):
             yield placement, True
 
     def _known(self, record: TopologyRecord) -> Iterator[tuple[Placement, bool | None]]:
@@ -364,7 +379,7 @@ class Views:
             there.add(placement.worker)
             yield placement, leaving
         if record.state in (COMPLETED, FAILED):
-            for placement in _rows(self.registry.former(record.id)):
+            for placement in _rows(self.registry.former.readable(record.id)):
                 if placement.worker not in there:
                     yield placement, None
 
@@ -389,48 +404,26 @@ def state_of(report: WorkerReport | None, leaving: bool | None, supervised: bool
     return "DRAINED" if report.drained else "RUNNING"
 
 
-def _summary(record: TopologyRecord, status: TopologyStatus) -> dict[str, Any]:
-    components = status.components.values()
-    spouts = [component for component in components if component.kind == "spout"]
-    return {
-        "name": record.name,
-        "id": record.id,
-        "state": status.state,
-        "tasks": len(record.tasks),
-        "workers": status.workers,
-        "components": len(status.components),
-        "uptime_secs": status.uptime,
-        "state_secs": status.state_secs,
-        "emitted": sum(component.emitted for component in components),
-        "acked": sum(spout.acked for spout in spouts),
-        "failed": sum(spout.failed for spout in spouts),
-        "pending": sum(spout.pending for spout in spouts),
-        "errors": sum(component.errors for component in components),
-        "error": status.error,
-    }
+def _unreadable(name: str, reason: str) -> TopologySummary:
+    return TopologySummary(
+        name=name, id="", state=_BAD, tasks=0, workers=0, components=0, uptime_secs=0.0, emitted=0, acked=0, failed=0,
+        pending=0, errors=0, error=reason,
+    )  # fmt: skip
 
 
-def _bad(name: str, reason: str) -> dict[str, Any]:
-    counts = ("tasks", "workers", "components", "emitted", "acked", "failed", "pending", "errors")
-    nothing = {**dict.fromkeys(counts, 0), "uptime_secs": 0.0, "state_secs": 0.0}
-    return {
-        "name": name,
-        "id": "",
-        "state": "BAD",
-        **nothing,
-        "error": reason,
-        "stands_by": None,
-        "held_up": None,
-    }
+def _unreadable_topology(name: str, reason: str) -> TopologyAnswer:
+    return UnreadableTopologyAnswer(
+        name=name, state=_BAD, workers=[], uptime_secs=0.0, components={}, errors=[], error=reason, notes=[],
+        state_secs=0.0, id="", submitted=0.0, files={},
+    )  # fmt: skip
 
 
-def _notes_of_lost(record: TopologyRecord, lost: Collection[str]) -> list[str]:
-    """What is said of the files that a topology brought and no Nimbus has any more, while workers may have to be started."""
+def _lost_files(record: TopologyRecord, lost: Collection[str], now: float) -> list[Event]:
+    """Return an event for each file of a topology that no Nimbus has any more, while workers may have to be started."""
     if record.state in (COMPLETED, FAILED):
         return []
     return [
-        f"its {kind} is lost: no Nimbus that answers has the file {sha256}. Workers that run go on; none can be started on a"
-        " host that has not got it: submit the topology again, with --replace"
+        Event("file_lost", now, record.name, part=kind, file=sha256)
         for kind, sha256 in sorted(record.files.items())
         if sha256 in lost
     ]

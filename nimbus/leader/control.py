@@ -1,18 +1,18 @@
-"""The control thread of a Nimbus: stands in the elections and, while it leads, runs the master.
+"""The control thread of a Nimbus: takes part in the election and, while it leads, runs the master.
 
-It is what `squall.rounds.Driver` runs. A round keeps the sign that this Nimbus is there, takes part in the election, and
+`squall.daemon.command_loop.Driver` runs it. A round keeps this Nimbus present in the store, takes part in the election, and
 lets the master do what is due. A term begins with a new master over a store whose writes carry the term's guard, and ends
-when the guard is lost; nothing of the master is carried from one term into the next, because everything is in the store.
+when the guard is lost. No state of the master is carried from one term into the next, because all of it is in the store.
 
-What may go wrong, and what happens then:
+Faults:
 
-| what | then |
+| fault | reaction |
 |---|---|
 | the store is away | it is tried again; the term ends by this process's own clock |
-| somebody else leads | the term ends, this Nimbus stands by |
-| another Nimbus has keys or files that this one lacks | it steps aside, the other leads |
-| another Nimbus of the same id is there: one has a copy of the other's state | it waits until that one is gone |
-| an error that nobody expected | it is logged, the master is built anew in the same term |
+| another Nimbus leads | the term ends, this Nimbus stands by |
+| another Nimbus has keys or files that this one lacks | this one steps aside, the other leads |
+| another Nimbus has the same id: one has a copy of the other's state | this one waits until the other is gone |
+| an unexpected error | it is logged, and the master is rebuilt in the same term |
 
 Must not know: HTTP, files, what the master does.
 """
@@ -24,7 +24,7 @@ import math
 from collections.abc import Callable
 from typing import Final, Protocol, TypeVar
 
-from nimbus.master import Nimbus
+from nimbus.leader.master import Nimbus
 from squall.clock import Clock
 from squall.cluster import paths
 from squall.cluster.leadership import GuardedStore, Leadership, Presence, presence_of_process
@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-#: Seconds until something is tried again that the store did not answer, and until a master that broke is built anew.
+#: Seconds until a request that the store did not answer is repeated, and until a broken master is rebuilt.
 RETRY_SECS: Final = 0.5
 REBUILD_SECS: Final = 2.0
 
@@ -46,26 +46,26 @@ class NotLeading(SquallError):
 
 
 class Office(Protocol):
-    """What a leader has besides the master: it is asked along with it. `nimbus.secrets.Secrets` is one."""
+    """Duties of a leader besides the master's, such as `nimbus.security.secrets.Secrets`."""
 
     def begin(self, store: Store) -> None:
         """A term begins; its writes go to `store`."""
 
-    def look(self, now: float) -> None:
-        """A round, leading or not; nothing is raised but what the store raises."""
+    def tick(self, now: float) -> None:
+        """Do what is due, leading or not. Raises only errors of the store."""
 
     def end(self) -> None:
         """The term is over."""
 
     def next_time(self, now: float) -> float:
-        """When there is something to do."""
+        """Return when something is due."""
 
     def close(self) -> None:
-        """Nothing more is asked."""
+        """Release what it holds; no other call follows."""
 
 
-class Control:
-    """Elections, and the master while this Nimbus leads. One thread, but for what says otherwise."""
+class LeaderLoop:
+    """Elections, and the master while this Nimbus leads. One thread, except where it says otherwise."""
 
     def __init__(
         self,
@@ -79,8 +79,8 @@ class Control:
         why_aside: Callable[[], str | None] = lambda: None,
         mark: str = "",
     ) -> None:
-        """`why_not`: a reason not to begin to lead; `why_aside`: one to let another Nimbus lead, in office. `mark`: of the
-        state directory, which tells this Nimbus from one that has a copy of that."""
+        """`why_not`: returns a reason not to start leading; `why_aside`: one to hand over while leading. `mark`: identifies the
+        state directory, so that a Nimbus with a copy of it is recognised."""
         self._id = me.id
         self._store = store
         self._clock = clock
@@ -89,19 +89,19 @@ class Control:
         self._why_aside = why_aside
         self._wake = wake
         self._process = presence_of_process(store, me.id, mark)
-        #: Whether that sign stands, as far as is known.
-        self._there = False
+        #: Whether this process is present in the store, as far as is known.
+        self._present = False
         self._presence = Presence(store, paths.nimbus(me.id), encode(me))
         self._leadership = Leadership(store, me.id, clock, self._why_not)
         self._why_not_else = why_not
         self._guard: Guard | None = None
         self._master: Nimbus | None = None
-        #: A term that this process has given up, whatever its guard says.
+        #: A term that this process has given up, even if its guard is still valid.
         self._over: Guard | None = None
         self._retry_at = -math.inf
-        #: Why the store did not answer, while it does not.
+        #: Why the store does not answer; "" when it does.
         self._away = ""
-        # After the watches of the two above, so that who is woken finds what they have noted.
+        # After the watches of the two above: when this one wakes the thread, they have taken their notes.
         self._unwatch = store.watch("/", self._changed)
 
     # From any thread
@@ -112,14 +112,14 @@ class Control:
         return self._master is not None and self._leadership.leading(self._clock.now())
 
     def given_up(self, supervisor_id: str) -> SupervisorRecord | None:
-        """The record of a supervisor that this leader has given up for its silence."""
+        """Return the record of a supervisor that this leader has given up for its silence."""
         master = self._master
         return None if master is None else master.given_up(supervisor_id)
 
     # The control thread
 
     def lead(self, command: Callable[[Nimbus], T]) -> T:
-        """Run a command with the master; `NotLeading` when there is none."""
+        """Run a command on the master and return its result; `NotLeading` when there is none."""
         master = self._master
         if master is None or not self.leading:
             raise NotLeading("this Nimbus does not lead at the moment: ask again in a few seconds")
@@ -130,7 +130,7 @@ class Control:
             raise NotLeading(f"this Nimbus does not lead any more: {error}") from error
 
     def round(self) -> bool:
-        """Keep present, take part in the election, let the master do what is due."""
+        """Stay present, take part in the election, let the master do what is due."""
         now = self._clock.now()
         try:
             self._keep_present(now)
@@ -143,18 +143,18 @@ class Control:
             self._give_up(str(error))
         except Unavailable as error:
             self._retry_at = now + RETRY_SECS
-            self._tell_away(str(error))
+            self._log_away(str(error))
         except Exception:
             self._retry_at = now + REBUILD_SECS
-            _log.exception("an error in Nimbus itself: its master is built anew")
+            _log.exception("an error in Nimbus itself: its master is rebuilt")
             self._end_term()
         return False
 
     def next_time(self) -> float | None:
-        """When a round is due."""
+        """Return when a round is due."""
         now = self._clock.now()
         times = [self._process.next_time(now), self._leadership.next_time(now)]
-        if not self._process.occupied:  # else the record is not kept there, and would be due for ever
+        if not self._process.occupied:  # else its record is not written, and would be due for ever
             times.append(self._presence.next_time(now))
         if now < self._retry_at:
             return min(*times, self._retry_at)
@@ -164,7 +164,7 @@ class Control:
         return min(times)
 
     def stop(self) -> None:
-        """Let another one lead, and go."""
+        """Resign and leave."""
         self._unwatch()
         self._end_term()
         self._office.close()
@@ -173,24 +173,24 @@ class Control:
         self._process.leave()
 
     def _keep_present(self, now: float) -> None:
-        """Be there, as the only one of this id."""
-        self._there = self._process.keep(now)
+        """Stay present in the store, as the only Nimbus of this id."""
+        self._present = self._process.keep(now)
         if not self._process.occupied:
             self._presence.keep(now)
 
     def _why_not(self) -> str | None:
-        """A reason not to begin to lead."""
-        if not self._there and not self._process.occupied:
-            raise Unavailable("the store has not taken the sign of presence")
+        """Return a reason not to start leading, or None."""
+        if not self._present and not self._process.occupied:
+            raise Unavailable("the store has not accepted this Nimbus's presence")
         return self._same_id() or self._why_not_else()
 
     def _same_id(self) -> str | None:
         if not self._process.occupied:
             return None
         return (
-            f"the id {self._id} is that of another Nimbus which is there. If this state directory is a copy (of another host's,"
-            " or in an image), stop this Nimbus and remove the files `id` and `key` from it. If this host was restarted a"
-            " moment ago, this ends by itself with the session from before"
+            f"the id {self._id} is that of another running Nimbus. If this state directory is a copy (of another host's, or in"
+            " an image), stop this Nimbus and remove the files `id` and `key` from it. If this host was restarted a moment"
+            " ago, this ends by itself when the earlier session expires"
         )
 
     # Terms
@@ -198,7 +198,7 @@ class Control:
     def _work(self, guard: Guard | None, now: float) -> None:
         if guard is not None and guard != self._over and self._master is None:
             self._begin_term(guard)
-        self._office.look(now)
+        self._office.tick(now)
         aside = None if self._master is None else self._same_id() or self._why_aside()
         if aside is not None:
             self._end_term()
@@ -206,13 +206,13 @@ class Control:
         if self._master is not None:
             self._master.tick()
         if self._away and (
-            self._there or self._process.occupied
+            self._present or self._process.occupied
         ):  # else this round may have asked it nothing
             self._away = ""
             _log.info("the store answers again")
 
-    def _tell_away(self, why: str) -> None:
-        """Say once that the store is away, not twice a second."""
+    def _log_away(self, why: str) -> None:
+        """Log once that the store is away, not twice a second."""
         if not self._away:
             _log.warning("the store is away, Nimbus waits for it: %s", why)
         self._away = why
@@ -222,12 +222,12 @@ class Control:
         self._guard = guard
         self._office.begin(store)
         self._master = self._make_master(store)
-        # The master has a watch of its own by now: who is woken is to find what it has noted.
+        # After the master's own watch: when this one wakes the thread, the master has marked the change.
         self._unwatch()
         self._unwatch = self._store.watch("/", self._changed)
 
     def _give_up(self, why: str) -> None:
-        """The guard does not hold any more, whatever the election says so far."""
+        """End a term whose guard is lost, even if the election still says otherwise."""
         _log.warning("the term is over: %s", why)
         self._over = self._guard
         self._end_term()

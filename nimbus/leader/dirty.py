@@ -1,7 +1,7 @@
-"""What has changed in the store since Nimbus looked: everything, the supervisors, or only what workers of some topologies said.
+"""Which topologies have changed in the store since Nimbus last looked at them: all, or those with new reports.
 
-A report changes the least and comes the most often, so it has only its own topology looked at.
-Must not know: what is done about it.
+A report changes the least and comes most often, so only its own topology is looked at again.
+Must not know: what is done about a change.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from squall.cluster import paths
 from squall.cluster.store import below
 
 _OF_SUPERVISORS: Final = (paths.SUPERVISORS, paths.DRAINED)
-#: What changes here leads to nothing: it is written before what refers to it, or is not the master's.
-_NOTHING: Final = (
+#: Changes here need no action: they are written before what refers to them, or are not the master's.
+_IGNORED: Final = (
     paths.BLOBS,
     paths.CLUSTER,
     paths.COUNTERS,
@@ -26,35 +26,35 @@ _NOTHING: Final = (
 )
 
 
-class Changes:
-    """`note` may be called from any thread, the rest from one."""
+class DirtySet:
+    """`mark` may be called from any thread, the rest from one."""
 
     def __init__(self) -> None:
-        #: Whether everything is to be looked at.
+        #: Whether every topology may have changed.
         self.all = True
-        #: Whether supervisors may be others, or drained.
-        self.hosts = True
+        #: Whether supervisors may have come, gone or been drained.
+        self.supervisors = True
         self._reported: deque[str] = deque()
 
-    def note(self, path: str) -> None:
+    def mark(self, path: str) -> None:
         """Something at or below this path has changed."""
-        if any(below(above, path) for above in _NOTHING):
+        if any(below(above, path) for above in _IGNORED):
             return
         if path != paths.REPORTS and below(paths.REPORTS, path):
             self._reported.append(paths.unquoted(path.split("/")[2]))
             return
         if any(below(above, path) or below(path, above) for above in _OF_SUPERVISORS):
-            self.hosts = True  # first: who sees that something has changed sees this too
+            self.supervisors = True  # before `all`: a thread that sees `all` must see this too
         self.all = True
 
     def __bool__(self) -> bool:
-        """Whether there is anything to look at."""
+        """Whether any topology may have changed."""
         return self.all or bool(self._reported)
 
-    def take(self) -> set[str] | None:
-        """The ids of the topologies to look at, None for all; from here on, what changes is to be looked at again."""
-        whole, self.all = self.all, False
+    def pop(self) -> set[str] | None:
+        """Return and clear the ids of the topologies that may have changed, None for all."""
+        everything, self.all = self.all, False
         ids: set[str] = set()
         while self._reported:
             ids.add(self._reported.popleft())
-        return None if whole else ids
+        return None if everything else ids

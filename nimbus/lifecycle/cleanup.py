@@ -1,9 +1,9 @@
-"""What stands in the store and should not: orphans, and records that cannot be read.
+"""What should not be in the store: orphans, and records that cannot be read.
 
-An orphan belongs to a topology that has no record: its submission was never finished, or it went. Of a topology whose record
-cannot be read nothing is an orphan, since nobody knows what it is; `kill` clears it away: what cannot be read goes, and a
-record of what is still known of its workers takes the place of the one that was, so that they are waited for as ever.
-Must not know: when to look.
+An orphan belongs to a topology that has no record: its submission was never finished, or it was removed. Nothing of a
+topology whose record cannot be read counts as an orphan. `kill` clears such a topology away: what cannot be read is
+deleted, and the record is rebuilt from what is still known of its workers, so that their end is waited for as usual.
+Must not know: when to sweep.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import logging
 from collections.abc import Collection
 from shlex import quote
 
-from nimbus.assigning import Keys, workers_of
-from nimbus.lifecycle import FAILED
-from squall.cluster import paths
+from nimbus.lifecycle.assigning import TopologyKeys, workers_of
+from nimbus.lifecycle.states import FAILED
 from squall.cluster.records import BadRecord, TopologyRecord
 from squall.cluster.registry import Registry, name_of, number_of
-from topology_api.errors import SquallError
+from squall.values import TaskRow
+from topology_api.errors import NoSuchTopology, SquallError
 from topology_api.options import defaults
 
 _log = logging.getLogger(__name__)
@@ -38,25 +38,27 @@ class BadTopology(SquallError):
         )
 
 
-def sweep_orphans(registry: Registry, keys: Keys | None, known: set[str], unread: Collection[str]) -> None:
-    """Remove what belongs to topologies of other ids than those known, but for those of names of which something cannot be
-    read."""
+def sweep_orphans(
+    registry: Registry, keys: TopologyKeys | None, known: set[str], unread: Collection[str]
+) -> None:
+    """Remove what belongs to topologies whose id is not `known`, unless their name is in `unread`: something of that name
+    cannot be read."""
     for topology_id in sorted(registry.known_ids() - known):
         if name_of(topology_id) in unread:
             continue
         if keys is not None:
             keys.forget(topology_id)
         registry.remove_all_of(topology_id)
-        _log.info("%s: removed what was left of it", topology_id)
+        _log.info("%s: removed its leftovers", topology_id)
 
 
-def whole(registry: Registry, name: str) -> TopologyRecord | None:
-    """The record of a topology, None when there is none; `BadTopology` when it, or its assignment, cannot be read."""
+def readable_record(registry: Registry, name: str) -> TopologyRecord | None:
+    """Return the record of a topology, or None; `BadTopology` when it, or its assignment, cannot be read."""
     try:
-        record = registry.topology(name)
+        record = registry.topologies.get(name)
         if record is not None:
-            registry.assignment(record.id)
-            registry.leaving(record.id)
+            registry.assignments.get(record.id)
+            registry.leaving.get(record.id)
     except BadRecord as error:
         raise BadTopology(name, str(error)) from error
     if record is not None and record.name != name:
@@ -64,35 +66,42 @@ def whole(registry: Registry, name: str) -> TopologyRecord | None:
     return record
 
 
+def existing_record(registry: Registry, name: str) -> TopologyRecord:
+    """Return the record of a topology; `NoSuchTopology` without one, `BadTopology` when it cannot be read."""
+    record = readable_record(registry, name)
+    if record is None:
+        raise NoSuchTopology(name)
+    return record
+
+
 def clear(registry: Registry, name: str, reason: str, now: float) -> TopologyRecord | None:
-    """Make a topology that cannot be read one that can be killed; None when nothing is left that could be."""
-    ids = sorted((each for each in registry.known_ids() if name_of(each) == name), key=number_of)
+    """Make a topology that cannot be read one that can be killed; return None if nothing of it is left."""
+    ids = sorted((key for key in registry.known_ids() if name_of(key) == name), key=number_of)
     for topology_id in ids:
-        for read, path in (
-            (registry.assignment, paths.assignment(topology_id)),
-            (registry.leaving, paths.leaving(topology_id)),
-        ):
+        for workers in (registry.assignments, registry.leaving):
             try:
-                read(topology_id)
+                workers.get(topology_id)
             except BadRecord:
-                registry.store.delete(path)
-                _log.warning("%s: %s could not be read and is removed", name, path)
+                workers.drop(topology_id)
+                _log.warning("%s: %s could not be read and is removed", name, workers.path(topology_id))
     try:
-        return whole(registry, name)
+        return readable_record(registry, name)
     except BadTopology:
         placed = [topology_id for topology_id in ids if topology_id in registry.placed_ids()]
     if not placed:
-        registry.drop_unreadable_topology(name)
+        registry.topologies.drop(name)
         _log.warning("%s: its record could not be read and is removed", name)
         return None
     record = _rebuilt(registry, name, placed[-1], reason, now)
-    registry.rebuild_topology(record)
-    _log.warning("%s: its record could not be read, another takes its place until its workers are gone", name)
-    return registry.topology(name)
+    registry.topologies.put(record)
+    _log.warning(
+        "%s: its record could not be read and is replaced by another one until its workers are gone", name
+    )
+    return registry.topologies.get(name)
 
 
 def _rebuilt(registry: Registry, name: str, topology_id: str, reason: str, now: float) -> TopologyRecord:
-    assignment = registry.assignment(topology_id)
+    assignment = registry.assignments.get(topology_id)
     tasks = sorted(task for placement in workers_of(assignment) for task in placement.tasks)
     return TopologyRecord(
         id=topology_id,
@@ -101,7 +110,7 @@ def _rebuilt(registry: Registry, name: str, topology_id: str, reason: str, now: 
         previous=None,
         conf=defaults(),
         component_confs={},
-        tasks=tuple((task, "unknown", index) for index, task in enumerate(tasks)),
+        tasks=tuple(TaskRow(task, "unknown", index) for index, task in enumerate(tasks)),
         version=0 if assignment is None else assignment.version,
         deadline=None,
         error=f"its record could not be read: {reason}",

@@ -1,25 +1,27 @@
 """What is due for one topology: values in, a decision out.
 
-A report counts for a placement when it comes from that worker and was placed by the same assignment; restarts
-by the supervisor (the second number of an incarnation) do not matter here. That it has ended or drained it
-says of the assignment that it knew: a worker that was given more tasks since has not ended. Workers of a
-supervisor that is not there cannot report: nobody waits for them.
+A report counts for a placement if it comes from that worker and the same assignment placed it; restarts by the supervisor
+(the second number of an incarnation) do not matter here. "Ended" and "drained" refer to the assignment that the worker knew:
+one that was given more tasks since has not ended. Workers of a supervisor that is not registered cannot report and are not
+waited for.
 
-A drain waits for every worker to say that it has nothing pending. One that has not opened its tasks may never be able to
-(what it needs cannot be prepared, its `open` hangs): nobody waits for it when nothing was ever emitted in its topology, for
-then nothing can be in flight. What is known may be a moment old, so that holds only once workers have had `ANSWER_SECS` to say
-that they are up after all; and it has to be known: a worker must have been reported, and the counters of one that is up, or
-of which an earlier process may have been. A Nimbus that begins to lead waits until it has heard them.
+A drain waits until every worker reports that nothing is pending. A worker that has not opened its tasks may never do so
+(what it needs cannot be prepared, its `open` hangs). It is not waited for if nothing was ever emitted in its topology, since
+then nothing can be in flight. That knowledge may be a moment old, so it counts only once workers have had `ANSWER_SECS` to
+report that they are up after all. And it must be complete: every worker was reported, and the counters are known of each
+that is up, or had an earlier process that may have been up. A new leader waits until it has heard from all of them.
 Must not know: the store, how a decision is carried out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
-from nimbus.lifecycle import (
+from msgspec.structs import replace
+
+from nimbus.lifecycle.states import (
     ACTIVE,
     COMPLETED,
     FAILED,
@@ -29,15 +31,16 @@ from nimbus.lifecycle import (
     REPLACING,
     allowed_events,
 )
-from nimbus.placing import withdrawn
+from nimbus.placement.placing import withdrawn
 from squall.cluster.records import Assignment, Placement, TopologyRecord, WorkerReport
+from squall.reports.events import Event
 
 ANSWER_SECS: Final = 2.0
-"""Within this time Nimbus has heard of whatever a worker did before it was told to drain."""
+"""Seconds within which Nimbus receives everything that a worker did before its drain order."""
 
 
 @dataclass(frozen=True)
-class View:
+class LifecycleView:
     """All that is known of a topology at one moment."""
 
     record: TopologyRecord
@@ -45,9 +48,9 @@ class View:
     leaving: Assignment | None
     reports: Mapping[str, WorkerReport]
     supervisors: Collection[str]
-    """Ids of those that are there."""
+    """Ids of the registered ones."""
     silent: Collection[str] | None = None
-    """While it drains: whose counters are known, if nothing was ever emitted in it as far as they say; else None."""
+    """While it drains: the workers whose counters are known and show that nothing was ever emitted in it; else None."""
 
     @property
     def workers(self) -> tuple[Placement, ...]:
@@ -56,32 +59,32 @@ class View:
 
     @property
     def withdrawn(self) -> tuple[Placement, ...]:
-        """The workers that are to go."""
+        """The workers that are to stop."""
         return () if self.leaving is None else self.leaving.placements
 
     def report_of(self, placement: Placement) -> WorkerReport | None:
-        """The last word of the worker that was placed so."""
+        """Return the last report of the worker of this placement."""
         report = self.reports.get(placement.worker)
         return report if report is not None and speaks_for(report, placement) else None
 
 
 def speaks_for(report: WorkerReport, placement: Placement) -> bool:
-    """Whether the report comes from the worker that was placed so, restarted or not."""
-    return report.worker == placement.worker and report.incarnation[0] == placement.incarnation[0]
+    """Whether the report comes from the worker of this placement, restarted or not."""
+    return report.worker == placement.worker and report.incarnation.version == placement.incarnation.version
 
 
 def settled(report: WorkerReport, record: TopologyRecord) -> WorkerReport:
-    """The report as it is kept: a worker drains while its topology asks for it, and at no other time.
+    """Return the report as it is stored: without "drained" unless the topology drains.
 
-    One that comes late, when what it drained for is over, would count for the next drain.
+    A late "drained", from a drain that is over, would count for the next one.
     """
     if report.drained and record.state not in (REBALANCING, REPLACING, KILLED):
         return replace(report, drained=False)
     return report
 
 
-def event_due(view: View, now: float) -> str | None:
-    """The event of the lifecycle table that has come, if any."""
+def event_due(view: LifecycleView, now: float) -> str | None:
+    """Return the event of the lifecycle table that is due, or None."""
     state = view.record.state
     if crash_of(view) is not None and "crash" in allowed_events(state):
         return "crash"
@@ -95,7 +98,7 @@ def event_due(view: View, now: float) -> str | None:
 
 
 def moments(record: TopologyRecord, has_workers: bool, now: float) -> list[float]:
-    """When something may come of it that time has passed, the record's deadline being one to wait for."""
+    """Return when time alone may make something due for a record with a deadline."""
     if record.deadline is None:
         return []
     if record.replaces is not None and record.state in (ACTIVE, INACTIVE):
@@ -107,40 +110,40 @@ def moments(record: TopologyRecord, has_workers: bool, now: float) -> list[float
     return [answered if now < answered < record.deadline else record.deadline]
 
 
-def must_leave(view: View, now: float) -> bool:
-    """Whether the workers are to be withdrawn."""
+def must_leave(view: LifecycleView, now: float) -> bool:
+    """Whether the workers have to be withdrawn."""
     state = view.record.state
     if view.assignment is None:
         return False
     return state in (COMPLETED, FAILED) or (state == KILLED and drained_or_late(view, now))
 
 
-def crash_of(view: View) -> str | None:
-    """The first crash that a worker of the topology reported, in the order of workers."""
+def crash_of(view: LifecycleView) -> str | None:
+    """Return the first crash that a worker of the topology reported, in the order of workers."""
     reports = map(view.report_of, view.workers)
     return next((report.crash for report in reports if report is not None and report.crash is not None), None)
 
 
-def still_there(view: View) -> tuple[Placement, ...]:
-    """The withdrawn workers that have not said that they are gone.
+def still_there(view: LifecycleView) -> tuple[Placement, ...]:
+    """Return the withdrawn workers that have not reported that they stopped.
 
-    One that the assignment has all the same was never withdrawn: whoever was about to write another assignment did not get
-    that far, and what is to become of it is decided anew.
+    A worker that the assignment still has was never withdrawn: the Nimbus that was about to write another assignment did not
+    get that far, and its place is decided again.
     """
     leaving = withdrawn(view.withdrawn, view.workers)
     return tuple(placement for placement in _reachable(view, leaving) if not _stopped(view, placement))
 
 
-def _reachable(view: View, placements: Iterable[Placement]) -> Iterable[Placement]:
+def _reachable(view: LifecycleView, placements: Iterable[Placement]) -> Iterable[Placement]:
     return (placement for placement in placements if placement.supervisor in view.supervisors)
 
 
-def _stopped(view: View, placement: Placement) -> bool:
+def _stopped(view: LifecycleView, placement: Placement) -> bool:
     report = view.report_of(placement)
     return report is not None and report.stopped
 
 
-def _all_ended(view: View) -> bool:
+def _all_ended(view: LifecycleView) -> bool:
     placed = sum(len(placement.tasks) for placement in view.workers)
     reports = [view.report_of(placement) for placement in view.workers]
     return placed == len(view.record.tasks) and all(
@@ -148,13 +151,13 @@ def _all_ended(view: View) -> bool:
     )
 
 
-def is_gone(view: View) -> bool:
+def is_gone(view: LifecycleView) -> bool:
     """Whether nothing of the topology runs any more."""
     return view.assignment is None and not still_there(view)
 
 
-def is_up(view: View) -> bool:
-    """Whether all tasks are placed, and every worker has opened them (while INACTIVE: has said that it is there)."""
+def is_up(view: LifecycleView) -> bool:
+    """Whether all tasks are placed, and every worker has opened its own (while INACTIVE: has reported)."""
     reports = [view.report_of(placement) for placement in view.workers]
     placed = sum(len(placement.tasks) for placement in view.workers)
     return placed == len(view.record.tasks) and all(
@@ -165,20 +168,20 @@ def is_up(view: View) -> bool:
 
 def why_not_up(
     record: TopologyRecord, placements: Iterable[Placement], reports: Mapping[str, WorkerReport]
-) -> list[str]:
-    """What the hosts said of those workers of an ACTIVE topology that are not up: it died, its environment cannot be built."""
+) -> list[Event]:
+    """Return what happened last to each worker of an ACTIVE topology that is not up, where its host reported it."""
     if record.state != ACTIVE:
         return []
-    found = ((reports.get(placement.worker), placement) for placement in placements)
+    reported = ((reports.get(placement.worker), placement) for placement in placements)
     return [
-        report.note
-        for report, placement in found
-        if report is not None and speaks_for(report, placement) and not report.opened and report.note
+        report.fact
+        for report, placement in reported
+        if report is not None and speaks_for(report, placement) and not report.opened and report.fact
     ]
 
 
-def drained_or_late(view: View, now: float) -> bool:
-    """Whether nothing is pending any more, as far as workers can tell, or it was waited for long enough."""
+def drained_or_late(view: LifecycleView, now: float) -> bool:
+    """Whether workers report that nothing is pending, or the deadline has passed."""
     deadline = view.record.deadline
     if deadline is not None and now >= deadline:
         return True
@@ -193,24 +196,26 @@ def drained_or_late(view: View, now: float) -> bool:
 
 
 def _answered_by(record: TopologyRecord) -> float:
-    """When the workers of a topology that drains by its deadline have been told so for long enough."""
+    """Return when all workers of a draining topology have had time to answer."""
     return (record.deadline or 0.0) - (record.wait or 0.0) + ANSWER_SECS
 
 
-def _has_never_worked(view: View, reports: Iterable[WorkerReport | None]) -> bool:
-    """Whether nothing was ever emitted: so say the counters of all its workers that are or may have been up."""
+def _has_never_worked(view: LifecycleView, reports: Iterable[WorkerReport | None]) -> bool:
+    """Whether nothing was ever emitted, by the counters of all workers that are or may have been up."""
     if view.silent is None:
         return False
-    began = (report for report in reports if report is not None and (report.opened or report.incarnation[1]))
+    began = (
+        report for report in reports if report is not None and (report.opened or report.incarnation.restart)
+    )
     return all(report.worker in view.silent for report in began)
 
 
-def _has_nothing_pending(report: WorkerReport, view: View) -> bool:
+def _has_nothing_pending(report: WorkerReport, view: LifecycleView) -> bool:
     if report.stopped or report.crash is not None:
         return True
     return (report.drained or report.ended) and _is_current(report, view)
 
 
-def _is_current(report: WorkerReport, view: View) -> bool:
-    """Whether the flags speak of all the tasks that the worker has by now."""
+def _is_current(report: WorkerReport, view: LifecycleView) -> bool:
+    """Whether the flags refer to all the tasks that the worker has now."""
     return report.version == 0 or view.assignment is None or report.version >= view.assignment.version

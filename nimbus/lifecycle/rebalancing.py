@@ -1,16 +1,16 @@
-"""What a rebalance may ask for, and what it makes of a topology's record: values in, values out.
+"""Rebalancing: what it may ask for, and the record that it leads to. Values in, values out.
 
-The number of tasks of a component follows from the record's tasks alone; the description that was shipped
-stays as it was submitted.
+The number of tasks of a component follows from the record's tasks alone; the description stays as it was submitted.
 Must not know: slots, workers, when a rebalance is done.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
-from nimbus.tasks import count_tasks, highest_task, renumber_tasks
+from msgspec.structs import replace
+
+from nimbus.placement.tasks import count_tasks, highest_task, renumber_tasks
 from squall.cluster.records import TopologyRecord
 from topology_api.options import OPTIONS
 from topology_api.validation import MAX_TASKS, problems_of_parallelism
@@ -19,7 +19,7 @@ WORKERS = "topology.workers"
 
 
 def problems_of_rebalance(record: TopologyRecord, workers: object, parallelism: object) -> list[str]:
-    """All that is wrong with what a rebalance asks for; None for either is nothing asked."""
+    """Return all problems of a rebalance; `workers` or `parallelism` None: not to be changed."""
     problems = []
     if workers is not None:
         problem = OPTIONS[WORKERS].problem(workers)
@@ -35,7 +35,7 @@ def problems_of_rebalance(record: TopologyRecord, workers: object, parallelism: 
 
 
 def changes_of(record: TopologyRecord, parallelism: Mapping[str, int] | None) -> dict[str, int]:
-    """The components whose number of tasks is another than now, with the new one."""
+    """Return the components whose number of tasks changes, with the new number."""
     counts = count_tasks(record.tasks)
     return {
         component: count for component, count in (parallelism or {}).items() if count != counts[component]
@@ -43,16 +43,15 @@ def changes_of(record: TopologyRecord, parallelism: Mapping[str, int] | None) ->
 
 
 def renumbered(record: TopologyRecord) -> TopologyRecord:
-    """The record with the tasks that its rebalance asked for. Those that stay keep their ids, no id is given again; a finished
-    task that is to read once more is another one."""
+    """Return the record with the tasks that its rebalance asked for. Tasks that stay keep their ids, and no id is reused. A
+    finished task that has to read again gets a new id."""
     if not record.parallelism:
         return record
     before = highest_task(record.tasks, record.highest_task)
-    anew = _read_anew(record, record.parallelism)
-    kept = [row for row in record.tasks if row[0] not in anew]
-    specs = renumber_tasks(kept, record.parallelism, before)
-    tasks = tuple((spec.task, spec.component, spec.index) for spec in specs)
-    there = {spec.task for spec in specs}
+    again = _reading_again(record, record.parallelism)
+    kept = [row for row in record.tasks if row.task not in again]
+    tasks = renumber_tasks(kept, record.parallelism, before)
+    there = {row.task for row in tasks}
     return replace(
         record,
         tasks=tasks,
@@ -63,11 +62,11 @@ def renumbered(record: TopologyRecord) -> TopologyRecord:
     )
 
 
-def _read_anew(record: TopologyRecord, changes: Mapping[str, int]) -> set[int]:
-    """The finished tasks of spouts whose number of tasks changes while others of theirs have not finished.
+def _reading_again(record: TopologyRecord, changes: Mapping[str, int]) -> set[int]:
+    """Return the finished tasks of spouts whose number of tasks changes while other tasks of theirs have not finished.
 
-    What these had left is shared out anew, to all the tasks that there are then. Under their old ids they would stay finished:
-    readers have their end marks, and a late report may still say so.
+    The remaining input is divided again among all tasks of the spout. Under their old ids the finished ones would stay
+    finished: readers have their end marks, and a late report may still say so.
     """
     finished = set(record.finished)
     reading = {component for task, component, _ in record.tasks if task not in finished}
@@ -81,13 +80,13 @@ def _read_anew(record: TopologyRecord, changes: Mapping[str, int]) -> set[int]:
 def _problems_of_ids(
     record: TopologyRecord, counts: Mapping[str, int], parallelism: Mapping[str, int]
 ) -> list[str]:
-    """Ids are never given again, so those of a topology that is rebalanced up and down for ever come to an end."""
+    """Return a problem if the task ids run out: ids are never reused, and every rebalance may need new ones."""
     new = sum(max(0, count - counts[component]) for component, count in parallelism.items())
-    new += len(_read_anew(record, changes_of(record, parallelism)))
+    new += len(_reading_again(record, changes_of(record, parallelism)))
     highest = highest_task(record.tasks, record.highest_task)
     if highest + new <= MAX_TASKS:
         return []
     return [
-        f"{new:,} new tasks need ids that are not there: {highest:,} of {MAX_TASKS:,} were given since the topology was"
-        " submitted, and none is given twice; kill it and submit it again"
+        f"{new:,} new tasks need more ids than are left: {highest:,} of {MAX_TASKS:,} were used since the topology was"
+        " submitted, and no id is used twice; kill it and submit it again"
     ]

@@ -1,31 +1,30 @@
-"""How another version takes over the name of a topology, and how the one before comes back when it does not run.
+"""Replacement: a new version takes over the name of a topology, and the version before comes back if it does not run.
 
-The new version waits at /replacements/<name> while the old one drains (state REPLACING) and its workers go. Then the old
-record moves to /replaced/<name>, the new one takes the name, with `replaces` and a deadline, and is placed. It has proved
-that it runs when every worker has opened its tasks; then the old version goes for good. If it fails, or is not up by its
-deadline, its workers go and the old record has the name again, in the state that it had before.
+The new version waits at /replacements/<name> while the old one drains (state REPLACING) and its workers stop. Then the old
+record moves to /replaced/<name>, and the new one takes the name, with `replaces` and a deadline, and is placed. It has
+proved that it runs when every worker has opened its tasks; then the old version is removed. If it fails, or is not up by its
+deadline, its workers stop and the old record gets the name back, in the state that it had before.
 
-Every step is found from what stands in the store, and each is one write that matters, so a Nimbus that dies anywhere is
-followed by one that goes on. Nothing is cleaned up on the way: what belongs to a version that has no record any more is
-swept with all other orphans.
+Each step follows from the store alone, and takes effect with one write, so another Nimbus continues wherever one died.
+Nothing is cleaned up on the way: what belongs to a version without a record is swept with all other orphans.
 
-| what stands in the store | step |
+| in the store | step |
 |---|---|
 | a version waits for a topology that runs or has ended | `begin`: REPLACING |
-| REPLACING, drained or too late | `withdraw`: the workers go |
-| REPLACING, nothing runs any more | `take over`: the name passes to the version that waits |
+| REPLACING, drained or too late | `withdraw`: the workers stop |
+| REPLACING, and nothing of it runs | `take_over`: the name passes to the version that waits |
 | REPLACING, and no version waits | `restore`: the state before |
-| the version that waits has the name, or the name is KILLED | `drop waiting` |
-| a version that is to prove itself is up, or has ended | `prove` |
-| its hosts still prepare what it needs | `postpone` its deadline |
-| it is not up by its deadline | `fail` |
-| it has FAILED and nothing of it runs any more | `roll back`: the version before has the name again |
-| a version before that nobody can come back to | `drop before` |
-| a version that cannot be read waits, or is the one before | `tell`: the topology's notes say so |
+| the version that waits has the name, or the name is KILLED | `drop_waiting` |
+| a version on trial is up, or has ended | `prove` |
+| hosts still prepare what a version on trial needs | `postpone` its deadline |
+| a version on trial is not up by its deadline | `fail` |
+| a version on trial has FAILED and nothing of it runs | `roll_back`: the version before gets the name back |
+| the version before cannot come back any more | `drop_before` |
+| a version that cannot be read waits, or is the one before | `report`: an event says so |
 
-A version that cannot be read stays as it is, with all that belongs to it, until somebody repairs or kills it: nobody knows what
-it is. One that waits is taken for none as long as that lasts; while the one before cannot be read, nothing is replaced, and a
-version that FAILED on trial waits for it.
+A version that cannot be read stays as it is, with all that belongs to it, until an operator repairs or kills it. If it
+waits, it does not count until then; if it is the one before, nothing is replaced, and a version that FAILED on trial waits
+for it.
 Must not know: slots, who asked.
 """
 
@@ -33,11 +32,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
-from nimbus.assigning import Assigner
-from nimbus.lifecycle import (
+from msgspec.structs import replace
+
+from nimbus.lifecycle.assigning import Assigner
+from nimbus.lifecycle.notes import has_event, with_events
+from nimbus.lifecycle.progress import LifecycleView, drained_or_late, is_gone, is_up
+from nimbus.lifecycle.states import (
     ACTIVE,
     FAILED,
     INACTIVE,
@@ -47,21 +50,21 @@ from nimbus.lifecycle import (
     allowed_events,
     step,
 )
-from nimbus.notes import with_notes
-from nimbus.progress import View, drained_or_late, is_gone, is_up
-from nimbus.stepping import take_step
+from nimbus.lifecycle.transition import forget_drains, message_timeout, transition
 from squall.cluster.records import BadRecord, TopologyRecord
 from squall.cluster.registry import Registry
-from squall.status import ROLLED_BACK
+from squall.reports.event_text import sentence
+from squall.reports.events import Event
+from squall.values import TopologyState
 
 _log = logging.getLogger(__name__)
 
-#: The events that a topology takes while it is to prove that it runs.
-_WHILE_PROVING: Final = ("activate", "deactivate", "kill")
+#: The events that a topology on trial takes.
+_ON_TRIAL: Final = ("activate", "deactivate", "kill")
 
 
 class NotProved(IllegalTransition):
-    """A command to a topology that has just replaced its earlier version. `secs`: until its roll back."""
+    """The topology has just replaced its earlier version and is on trial. `secs`: until it is rolled back."""
 
     def __init__(self, record: TopologyRecord, event: str, now: float) -> None:
         super().__init__(record.state, event, record.name)
@@ -74,23 +77,21 @@ class NotProved(IllegalTransition):
         else:
             when = "" if self.secs is None else f" in {self.secs:.0f} s"
             cannot += (
-                " and is to prove that it runs; unless its workers are up before, it is rolled back"
-                f"{when}: try again when it is up, or rolled back"
+                f" and has to prove that it runs; unless its workers are up before, it is rolled back{when}: try again when it"
+                " is up, or rolled back"
             )
         return f"{cannot} (a kill would remove the version before as well)"
 
 
 class ReplacementWaits(IllegalTransition):
-    """Another version waits for the name already."""
+    """Another version is already waiting for the name."""
 
     def __str__(self) -> str:
-        return (
-            f"another version waits to replace topology {self.name!r} already: wait until it has, or kill it"
-        )
+        return f"another version is already waiting to replace topology {self.name!r}: wait until it has, or kill it"
 
 
 class UnreadableVersion(IllegalTransition):
-    """A version of the topology stands in the store that cannot be read."""
+    """A version of the topology in the store cannot be read."""
 
     def __init__(self, record: TopologyRecord, unread: Unread) -> None:
         super().__init__(record.state, "replace", record.name)
@@ -102,35 +103,40 @@ class UnreadableVersion(IllegalTransition):
 
 @dataclass(frozen=True)
 class Unread:
-    """A version that cannot be read."""
+    """A version that cannot be read: the "replacement", or the "replaced" one."""
 
-    what: str
+    part: str
     reason: str
 
+    @property
+    def event(self) -> Event:
+        """The event that tells users."""
+        return Event("unreadable", part=self.part, error=self.reason)
+
     def __str__(self) -> str:
-        return f"{self.what} cannot be read ({self.reason}): repair or remove that value"
+        return sentence(self.event)
 
 
 Found = TopologyRecord | Unread | None
-"""What stands where a version waits, or where the one before does."""
+"""The version that waits, or the one before."""
 
 
 def check_proved(record: TopologyRecord, event: str, now: float) -> None:
-    """`NotProved` for an event that would disturb a topology's proof that it runs; `now`: what users are told the time by."""
-    if is_on_trial(record) and event not in _WHILE_PROVING:
+    """Raise `NotProved` for an event that a topology on trial does not take. `now`: seconds since 1970."""
+    if is_on_trial(record) and event not in _ON_TRIAL:
         raise NotProved(record, event, now)
 
 
 def is_on_trial(record: TopologyRecord) -> bool:
-    """Whether it has the name of a version that comes back when its workers do not come up."""
+    """Whether the version before comes back unless the workers of this one come up."""
     return record.replaces is not None and record.state in (ACTIVE, INACTIVE)
 
 
-def step_due(view: View, waiting: Found, before: Found, now: float) -> str | None:
-    """The step of the table above that is due."""
+def step_due(view: LifecycleView, waiting: Found, before: Found, now: float) -> str | None:
+    """Return the step of the table above that is due, or None."""
     record = view.record
-    if any(isinstance(each, Unread) and not _is_told(record, each) for each in (waiting, before)):
-        return "tell"
+    if any(isinstance(each, Unread) and not has_event(record, each.event) for each in (waiting, before)):
+        return "report"
     if isinstance(waiting, TopologyRecord):
         found = _while_waiting(view, waiting, before, now)
     elif record.state == REPLACING:
@@ -140,31 +146,31 @@ def step_due(view: View, waiting: Found, before: Found, now: float) -> str | Non
     else:
         found = None
     if found is None and isinstance(before, TopologyRecord) and not _may_come_back(record, before):
-        found = "drop before"
+        found = "drop_before"
     return found
 
 
-def _while_waiting(view: View, waiting: TopologyRecord, before: Found, now: float) -> str | None:
+def _while_waiting(view: LifecycleView, waiting: TopologyRecord, before: Found, now: float) -> str | None:
     record = view.record
     if waiting.id == record.id or record.state == KILLED:
-        return "drop waiting"
+        return "drop_waiting"
     if record.state == REPLACING:
         if view.assignment is not None:
             return "withdraw" if drained_or_late(view, now) else None
-        return "take over" if is_gone(view) else None
+        return "take_over" if is_gone(view) else None
     if "replace" not in allowed_events(record.state) or isinstance(before, Unread):
-        return None  # it is being rebalanced, and will take it afterwards; or what stands there would be written over
-    return "begin" if record.replaces is None else "drop waiting"
+        return None  # it is being rebalanced and is replaced afterwards; or the version before would be overwritten
+    return "begin" if record.replaces is None else "drop_waiting"
 
 
-def _while_proving(view: View, before: Found, now: float) -> str | None:
+def _while_proving(view: LifecycleView, before: Found, now: float) -> str | None:
     record = view.record
     if record.state == FAILED and before is not None:
-        return "roll back" if is_gone(view) and isinstance(before, TopologyRecord) else None
+        return "roll_back" if is_gone(view) and isinstance(before, TopologyRecord) else None
     if record.state not in (ACTIVE, INACTIVE) or is_up(view):
         return "prove"
     if record.deadline is not None and record.wait is not None and _is_being_prepared(view):
-        # Half of the time at least is left for the workers when everything is prepared.
+        # At least half of the time remains for the workers when everything is prepared.
         return "postpone" if now >= record.deadline - record.wait / 2 else None
     return "fail" if record.deadline is None or now >= record.deadline else None
 
@@ -174,45 +180,44 @@ def _may_come_back(record: TopologyRecord, before: TopologyRecord) -> bool:
 
 
 class Replacements:
-    """Takes the steps."""
+    """Takes the steps of replacements."""
 
     def __init__(
         self,
         registry: Registry,
         assigner: Assigner,
         timeout_secs: float,
-        default_wait: Callable[..., float],
-        calendar: Callable[[], float],
+        wall_clock: Callable[[], float],
     ) -> None:
-        """`default_wait` of a record: how long it may drain when nothing else was said; `calendar`: what users are told the
-        time by."""
+        """`timeout_secs`: for a version to prove that it runs; `wall_clock`: gives seconds since 1970."""
         self._registry = registry
         self._assigner = assigner
         self._timeout = timeout_secs
-        self._default_wait = default_wait
-        self._calendar = calendar
-        #: Names that no topology has, and whose versions cannot be read, that were told of.
-        self._told: set[str] = set()
+        self._wall_clock = wall_clock
+        #: Names without a topology whose versions cannot be read, as far as they were logged.
+        self._logged: set[str] = set()
 
     def check(self, record: TopologyRecord) -> None:
-        """Raise when the topology that has the name takes no replacement now."""
-        check_proved(record, "replace", self._calendar())
-        if record.state == FAILED and record.replaces is not None:
-            raise NotProved(record, "replace", self._calendar())  # a version that waits now would be dropped
+        """Raise if the topology that has the name cannot be replaced now."""
+        check_proved(record, "replace", self._wall_clock())
+        if (
+            record.state == FAILED and record.replaces is not None
+        ):  # a version that waits now would be dropped
+            raise NotProved(record, "replace", self._wall_clock())
         step(record.state, "replace", record.previous, record.name)
         waiting, before = self._waiting(record.name), self._before(record.name)
-        for found in (waiting, before):
-            if isinstance(found, Unread):
-                raise UnreadableVersion(record, found)
+        for version in (waiting, before):
+            if isinstance(version, Unread):
+                raise UnreadableVersion(record, version)
         if waiting is not None:
             raise ReplacementWaits(record.state, "replace", record.name)
 
     def wait_for_name(self, record: TopologyRecord) -> None:
-        """Have a version wait for its name; `advance` does the rest. `record.wait`: how long the one before may drain."""
-        self._registry.create_replacement(record)
+        """Let a version wait for its name; `advance` does the rest. `record.wait`: seconds for the drain of the one before."""
+        self._registry.replacements.create(record)
 
-    def advance(self, view: View, now: float) -> bool:
-        """Take the step that is due; whether there was one."""
+    def advance(self, view: LifecycleView, now: float) -> bool:
+        """Take the step that is due; return whether there was one."""
         name = view.record.name
         if view.record.state != REPLACING and view.record.replaces is None and not self._has_other(name):
             return False
@@ -223,163 +228,157 @@ class Replacements:
         return due is not None
 
     def drop(self, name: str) -> bool:
-        """A topology goes: no version waits for its name, and none comes back; whether any did."""
-        there = self._has_other(name)
-        if there:
-            self._registry.remove_replacement(name)
-            self._registry.remove_replaced(name)
-        return there
+        """Remove the versions that wait for a name or may come back to it; return whether there were any."""
+        has_other = self._has_other(name)
+        if has_other:
+            self._registry.replacements.drop(name)
+            self._registry.replaced.drop(name)
+        return has_other
 
     def ids(self) -> set[str]:
-        """The ids of all versions that wait or may come back."""
+        """Return the ids of all versions that wait or may come back."""
         return {record.id for record in self.records()}
 
     def records(self) -> list[TopologyRecord]:
-        """The versions that wait or may come back, as far as they can be read."""
-        return [found for _, found in self._all() if isinstance(found, TopologyRecord)]
+        """Return the versions that wait or may come back and can be read."""
+        return [version for _, version in self._all() if isinstance(version, TopologyRecord)]
 
     def unread(self) -> set[str]:
-        """The names for which a version stands that cannot be read."""
-        return {name for name, found in self._all() if isinstance(found, Unread)}
+        """Return the names of versions that cannot be read."""
+        return {name for name, version in self._all() if isinstance(version, Unread)}
 
     def drop_nameless(self, names: Collection[str]) -> None:
-        """Drop the versions of names that no topology has."""
-        nameless = [(name, found) for name, found in self._all() if name not in names]
-        unread = {name for name, found in nameless if isinstance(found, Unread)}
-        for name in sorted(unread - self._told):
+        """Remove the versions of names that no topology has, except those that cannot be read."""
+        nameless = [(name, version) for name, version in self._all() if name not in names]
+        unread = {name for name, version in nameless if isinstance(version, Unread)}
+        for name in sorted(unread - self._logged):
             _log.error(
                 "%s: no topology has this name, and a version of it cannot be read: `squall kill` removes it",
                 name,
             )
-        self._told = unread
+        self._logged = unread
         for name in sorted({name for name, _ in nameless} - unread):
             _log.warning(
-                "%s: a version that waited for this name, or had it before, is dropped: nobody has it", name
+                "%s: a version that waited for this name, or had it before, is dropped: no topology has it",
+                name,
             )
             self.drop(name)
 
-    def _take(self, due: str, view: View, waiting: Found, before: Found, now: float) -> None:
+    def _take(self, due: str, view: LifecycleView, waiting: Found, before: Found, now: float) -> None:
         record, registry = view.record, self._registry
-        if due == "drop waiting":
-            registry.remove_replacement(record.name)
-        elif due == "drop before":
-            registry.remove_replaced(record.name)
+        if due == "drop_waiting":
+            registry.replacements.drop(record.name)
+        elif due == "drop_before":
+            registry.replaced.drop(record.name)
         elif due == "withdraw":
             self._assigner.withdraw(view)
         elif due == "prove":
-            registry.update_topology(
+            registry.topologies.update(
                 record, replace(record, replaces=None, deadline=None, wait=None, until=None)
             )
             _log.info("%s: %s runs, the version before is dropped", record.name, record.id)
         elif due == "postpone":
-            registry.update_topology(record, replace(record, **self._time_from(now)))
+            registry.topologies.update(record, replace(record, **self._time_from(now)))
         elif due == "fail":
             error = f"it was not up within {self._timeout:g} s of taking over; {_what_is_missing(view)}"
-            take_step(registry, record, "crash", self._calendar(), error=error)
+            transition(registry, record, "crash", self._wall_clock(), error=error)
         elif due == "restore":
             self._restore(view)
-        elif due == "tell":
-            self._tell(record, (waiting, before))
+        elif due == "report":
+            self._report_unread(record, (waiting, before))
         elif due == "begin" and isinstance(waiting, TopologyRecord):
-            wait = self._default_wait(record) if waiting.wait is None else waiting.wait
+            wait = message_timeout(record) if waiting.wait is None else waiting.wait
             # What a topology FAILED of stays known, for the case that it comes back.
-            take_step(registry, record, "replace", self._calendar(), deadline=now + wait, wait=wait)
-        elif due == "take over" and isinstance(waiting, TopologyRecord):
+            transition(registry, record, "replace", self._wall_clock(), deadline=now + wait, wait=wait)
+        elif due == "take_over" and isinstance(waiting, TopologyRecord):
             self._take_over(record, waiting, now)
-        elif due == "roll back" and isinstance(before, TopologyRecord):
+        elif due == "roll_back" and isinstance(before, TopologyRecord):
             self._roll_back(record, before)
 
-    def _tell(self, record: TopologyRecord, found: Iterable[Found]) -> None:
-        notes = [str(each) for each in found if isinstance(each, Unread) and not _is_told(record, each)]
-        self._registry.update_topology(record, with_notes(record, notes, self._calendar()))
-        for note in notes:
-            _log.error("%s: %s", record.name, note)
+    def _report_unread(self, record: TopologyRecord, found: Iterable[Found]) -> None:
+        unread = (each.event for each in found if isinstance(each, Unread))
+        events = [event for event in unread if not has_event(record, event)]
+        self._registry.topologies.update(record, with_events(record, events, self._wall_clock()))
+        for event in events:
+            _log.error("%s: %s", record.name, sentence(event))
 
     def _take_over(self, record: TopologyRecord, waiting: TopologyRecord, now: float) -> None:
-        self._registry.save_replaced(record)
-        becomes = replace(waiting, replaces=record.id, since=self._calendar(), **self._time_from(now))
-        self._registry.update_topology(record, becomes)
+        self._registry.replaced.put(record)
+        becomes = replace(waiting, replaces=record.id, since=self._wall_clock(), **self._time_from(now))
+        self._registry.topologies.update(record, becomes)
         _log.info("%s: %s takes over from %s", record.name, waiting.id, record.id)
-        self._registry.remove_replacement(record.name)
+        self._registry.replacements.drop(record.name)
 
     def _roll_back(self, record: TopologyRecord, before: TopologyRecord) -> None:
-        note = f"the version {record.id} {ROLLED_BACK}, and {before.id} has the name again: {record.error}"
-        back = self._restored(before, note)
-        self._registry.update_topology(record, back)
-        _log.warning("%s: %s", record.name, note)
-        self._registry.remove_replaced(record.name)
+        event = Event("rolled_back", version=record.id, successor=before.id, error=str(record.error))
+        self._registry.topologies.update(record, self._restored(before, event))
+        _log.warning("%s: %s", record.name, sentence(event))
+        self._registry.replaced.drop(record.name)
 
-    def _restore(self, view: View) -> None:
-        """Nothing waits any more: back to the state before, with what the workers drained for forgotten."""
+    def _restore(self, view: LifecycleView) -> None:
+        """Go back to the state before, since no version waits any more, and forget the drain."""
         record = view.record
-        for placement in view.workers:
-            report = self._registry.report(record.id, placement.worker)
-            if report is not None and report.drained:
-                self._registry.save_report(record.id, replace(report, drained=False))
-        self._registry.update_topology(
-            record, self._restored(record, f"the version that was to replace {record.id} is gone")
+        forget_drains(self._registry, record.id, view.workers)
+        self._registry.topologies.update(
+            record, self._restored(record, Event("replacement_gone", version=record.id))
         )
         _log.warning("%s: no version waits to replace it any more", record.name)
 
-    def _restored(self, record: TopologyRecord, note: str) -> TopologyRecord:
-        time = self._calendar()
+    def _restored(self, record: TopologyRecord, event: Event) -> TopologyRecord:
+        time = self._wall_clock()
         back = replace(
             record,
-            state=step(record.state, "restore", record.previous, record.name),
+            state=TopologyState[step(record.state, "restore", record.previous, record.name)],
             previous=None,
             deadline=None,
             wait=None,
             since=time,
             until=None,
         )
-        return with_notes(back, [note], time)
+        return with_events(back, [event], time)
 
     def _time_from(self, now: float) -> dict[str, Any]:
-        """The fields that say how long a version has to prove that it runs."""
+        """Return the fields of the deadline by which a version has to prove that it runs."""
         return {
             "deadline": now + self._timeout,
             "wait": self._timeout,
-            "until": self._calendar() + self._timeout,
+            "until": self._wall_clock() + self._timeout,
         }
 
     def _has_other(self, name: str) -> bool:
-        return name in self._registry.replacements() or name in self._registry.all_replaced()
+        return name in self._registry.replacements.names() or name in self._registry.replaced.names()
 
     def _all(self) -> Iterator[tuple[str, Found]]:
-        """Every name with what waits for it, or may come back to it."""
-        for name in self._registry.replacements():
+        """Yield each name with the version that waits for it, or may come back to it."""
+        for name in self._registry.replacements.names():
             yield name, self._waiting(name)
-        for name in self._registry.all_replaced():
+        for name in self._registry.replaced.names():
             yield name, self._before(name)
 
     def _waiting(self, name: str) -> Found:
         try:
-            return self._registry.replacement(name)
+            return self._registry.replacements.get(name)
         except BadRecord as error:
-            return Unread("the version that is to replace it", str(error))
+            return Unread("replacement", str(error))
 
     def _before(self, name: str) -> Found:
         try:
-            return self._registry.replaced(name)
+            return self._registry.replaced.get(name)
         except BadRecord as error:
-            return Unread("the version before", str(error))
+            return Unread("replaced", str(error))
 
 
-def _is_being_prepared(view: View) -> bool:
+def _is_being_prepared(view: LifecycleView) -> bool:
     reports = map(view.report_of, view.workers)
     return any(report is not None and report.waits for report in reports)
 
 
-def _is_told(record: TopologyRecord, unread: Unread) -> bool:
-    return any(note.text == str(unread) for note in record.notes)
-
-
-def _what_is_missing(view: View) -> str:
-    """Which workers are not up, and why as far as they, or their hosts, have said it: not what was said of others."""
+def _what_is_missing(view: LifecycleView) -> str:
+    """Return which workers are not up, and why, if one of these or its host has reported it."""
     if not view.workers:
         return "there was no slot for it"
     reports = {placement.worker: view.report_of(placement) for placement in view.workers}
     unopened = [worker for worker, report in reports.items() if report is None or not report.opened]
-    said = (report.note for worker in unopened if (report := reports[worker]) is not None)
-    cause = next((f"; {note}" for note in said if note is not None), "")
+    events = (report.fact for worker in unopened if (report := reports[worker]) is not None)
+    cause = next((f"; {sentence(event)}" for event in events if event is not None), "")
     return f"its workers {', '.join(unopened) or '(none)'} had not opened their tasks{cause}"

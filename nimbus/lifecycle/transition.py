@@ -1,16 +1,18 @@
-"""One step in the life of a topology: through the table, and written; and the deadlines that a step may set.
+"""Transitions of a topology's record: an event taken through the table of states and written, with its deadlines.
 
-Must not know: when a step is due.
+Must not know: when an event is due.
 """
 
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
+from collections.abc import Iterable
 from typing import Any, Final, cast
 
-from nimbus.lifecycle import ACTIVE, INACTIVE, KILLED, REBALANCING, REPLACING, step
-from squall.cluster.records import TopologyRecord
+from msgspec.structs import replace
+
+from nimbus.lifecycle.states import ACTIVE, INACTIVE, KILLED, REBALANCING, REPLACING, step
+from squall.cluster.records import Placement, TopologyRecord
 from squall.cluster.registry import Registry
 
 _log = logging.getLogger(__name__)
@@ -19,20 +21,20 @@ MESSAGE_TIMEOUT: Final = "topology.message.timeout.secs"
 
 
 def message_timeout(record: TopologyRecord) -> float:
-    """How long a topology may drain when nothing else was said."""
+    """Return how many seconds a topology may drain by default."""
     return cast(float, record.conf[MESSAGE_TIMEOUT])
 
 
-def set_deadlines_anew(registry: Registry, now: float, time: float) -> None:
-    """A deadline that another Nimbus has set is a moment of its clock: the whole time is waited for again. `time`: of the
-    calendar."""
-    for record in registry.topologies():
+def restart_deadlines(registry: Registry, now: float, time: float) -> None:
+    """Give every topology with a deadline its full time again: another Nimbus set it, by its own clock. `now`: by this
+    Nimbus's clock; `time`: seconds since 1970."""
+    for record in registry.all_topologies():
         if record.deadline is not None:
             wait = message_timeout(record) if record.wait is None else record.wait
-            registry.update_topology(record, replace(record, deadline=now + wait, until=time + wait))
+            registry.topologies.update(record, replace(record, deadline=now + wait, until=time + wait))
 
 
-def take_step(
+def transition(
     registry: Registry,
     record: TopologyRecord,
     event: str,
@@ -41,12 +43,12 @@ def take_step(
     wait: float | None = None,
     **changes: object,
 ) -> None:
-    """Take the record through the table; what belonged to the state that it leaves goes. `time`: of the calendar; `wait`: of
-    the `deadline` among the changes."""
+    """Take a record through the table and write it, without the fields of the state that it leaves. `time`: seconds since
+    1970; `wait`: the seconds of the `deadline` among the changes. `IllegalTransition`: nothing was changed."""
     state = step(record.state, event, record.previous, record.name)
     if state == record.state and not changes and wait is None:
-        return  # said twice
-    settled: dict[str, Any] = {
+        return  # a repeated command
+    fields: dict[str, Any] = {
         "state": state,
         "previous": record.state if state in (REBALANCING, REPLACING) else None,
         "deadline": None,
@@ -55,11 +57,19 @@ def take_step(
         "parallelism": {},
     }
     if state != record.state:
-        settled["since"] = time
+        fields["since"] = time
     if state == KILLED:
-        settled["replaces"] = None  # whatever was before does not come back
+        fields["replaces"] = None  # the version before does not come back
     elif record.replaces is not None and state in (ACTIVE, INACTIVE):
-        for field in ("deadline", "wait", "until"):  # by then it has to have proved that it runs
-            del settled[field]
-    registry.update_topology(record, replace(record, **(settled | changes)))
+        for field in ("deadline", "wait", "until"):  # its deadline for proving that it runs stays
+            del fields[field]
+    registry.topologies.update(record, replace(record, **(fields | changes)))
     _log.info("%s: %s, %s -> %s", record.name, event, record.state, state)
+
+
+def forget_drains(registry: Registry, topology_id: str, workers: Iterable[Placement]) -> None:
+    """Forget that workers have drained: what they drained for is over."""
+    for placement in workers:
+        report = registry.report(topology_id, placement.worker)
+        if report is not None and report.drained:
+            registry.save_report(topology_id, replace(report, drained=False))

@@ -1,23 +1,25 @@
 """From slots to workers: which workers an assignment has, given what the scheduler chose.
 
-A worker that keeps its slot and all of its tasks keeps its name and its incarnation, also when it is given
-more tasks. One that loses a task is replaced by a new worker with a new incarnation, even in the same slot:
-what the old one still sends for that task is refused everywhere (two owners of one task never both count).
+A worker that keeps its slot and all of its tasks keeps its name and its incarnation, even if it gets more tasks. One that
+loses a task is replaced by a new worker with a new incarnation, even in the same slot: what the old one still sends for
+that task is refused everywhere (of two owners of one task only one counts).
 Must not know: the store, states, time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from itertools import count
 
-from nimbus.scheduler import Slot
+from msgspec.structs import replace
+
+from nimbus.placement.scheduler import Slot
 from squall.cluster.records import Placement, SupervisorRecord
+from squall.values import Incarnation
 
 
 def slots_of(supervisors: Iterable[SupervisorRecord]) -> list[Slot]:
-    """Every slot of the supervisors that are there."""
+    """Return all slots of these supervisors."""
     return [
         Slot(supervisor.id, number, supervisor.host)
         for supervisor in supervisors
@@ -26,28 +28,28 @@ def slots_of(supervisors: Iterable[SupervisorRecord]) -> list[Slot]:
 
 
 def slot_of(placement: Placement) -> Slot:
-    """The slot that a worker runs in."""
+    """Return the slot that a worker runs in."""
     return Slot(placement.supervisor, placement.slot)
 
 
 def tasks_by_slot(placements: Iterable[Placement]) -> dict[int, Slot]:
-    """Where each task runs."""
+    """Return the slot of each task."""
     return {task: slot_of(placement) for placement in placements for task in placement.tasks}
 
 
 def disputed(claims: Iterable[tuple[str, Iterable[Placement]]]) -> dict[str, set[Slot]]:
-    """The slots that more than one topology has, by the id of each that has to leave them: all but the first to claim it."""
+    """Return the slots that more than one topology claims, by the id of each topology that has to leave: all but the first."""
     owners: dict[Slot, str] = {}
-    found: dict[str, set[Slot]] = {}
+    must_leave: dict[str, set[Slot]] = {}
     for topology_id, placements in claims:
         for slot in map(slot_of, placements):
             if owners.setdefault(slot, topology_id) != topology_id:
-                found.setdefault(topology_id, set()).add(slot)
-    return found
+                must_leave.setdefault(topology_id, set()).add(slot)
+    return must_leave
 
 
 def all_run(tasks: Sequence[object], placements: Iterable[Placement], slots: Collection[Slot]) -> bool:
-    """Whether every task is placed in a slot that is there."""
+    """Whether every task is placed in one of these slots."""
     placed = 0
     for placement in placements:
         if slot_of(placement) not in slots:
@@ -62,7 +64,7 @@ def placements_for(
     leaving: Iterable[Placement],
     version: int,
 ) -> tuple[Placement, ...]:
-    """The workers of the assignment `version`. Names in use, also by workers that are to go, stay theirs."""
+    """Return the workers of the assignment `version`. Names in use are not given again, nor are those of leaving workers."""
     before = {slot_of(placement): placement for placement in current}
     names = {placement.worker for placement in (*current, *leaving)}
     free_names = (name for number in count(1) if (name := f"w{number}") not in names)
@@ -72,11 +74,13 @@ def placements_for(
         if old is not None and set(old.tasks) <= set(tasks):
             placements.append(replace(old, tasks=tasks))
         else:
-            placements.append(Placement(next(free_names), slot.supervisor, slot.number, (version, 0), tasks))
+            placements.append(
+                Placement(next(free_names), slot.supervisor, slot.number, Incarnation(version, 0), tasks)
+            )
     return tuple(placements)
 
 
 def withdrawn(before: Iterable[Placement], after: Iterable[Placement]) -> tuple[Placement, ...]:
-    """The workers of `before` that `after` has no more."""
+    """Return the workers of `before` that are not in `after`."""
     stay = {(placement.worker, placement.incarnation) for placement in after}
     return tuple(old for old in before if (old.worker, old.incarnation) not in stay)

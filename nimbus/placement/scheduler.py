@@ -1,20 +1,19 @@
 """Where tasks go: Storm's even scheduler as a pure function.
 
-- Tasks that run in a slot that is still there stay in it.
-- The others are spread component by component: evenly over hosts, then evenly over the workers of a host.
-  Where that leaves a choice, the host with the least to do per worker takes the task, then the one that comes
-  first by name, so that the answer depends on nothing but the arguments, and not on the order of slots.
-- As many slots are used as workers are wanted, or fewer when there are fewer (tasks are squeezed) or when
-  there are fewer tasks to place. Where hosts have unequal room, that goes before evenness over hosts: a host with more
-  workers than an even spread has tasks for is given some of the others'. Without any slot the answer is empty: all tasks
-  run, or none.
+- Tasks that run in a slot that still exists stay in it.
+- The others are spread component by component: evenly over hosts, then evenly over the workers of a host. Ties go to the
+  host with the fewest tasks per worker, then to the first by name, so that the answer depends on the arguments alone, and
+  not on the order of slots.
+- As many slots are used as workers are wanted, or fewer if there are fewer slots (tasks are squeezed) or tasks. Using the
+  slots comes before evenness over hosts of unequal size: a host with more workers than an even spread has tasks for gets
+  some of the others' tasks. Without any slot the answer is empty: all tasks run, or none.
 
-Theory: both choices, of a host and of a worker in it, are the same question, "whose turn is it?": that of
-the one with the fewest tasks of this component, then the least loaded, then the first. Two heaps answer it:
-all that have none of the component wait in one that lives on from component to component (`_Turns`), those
-that have some take turns in another (`_Round`). In a host an empty worker is always next, so a worker stays empty only where
-its host was given fewer tasks than it has empty workers; those are moved there from hosts that were given more (`_fill`),
-first those of which the other host has most in comparison.
+Theory: choosing a host, and a worker in it, are the same question: "whose turn is it?" It is the turn of the one with the
+fewest tasks of this component, then of the least loaded, then of the first. Two heaps answer it: those without a task of
+the component wait in one that lasts from component to component (`_Turns`); the others take turns in a second one
+(`_Round`). In a host an empty worker is always next, so a worker stays empty only if its host was given fewer tasks than it
+has empty workers. Such hosts then get tasks from hosts that have more (`_fill`), starting with the component of which the
+other host has most in comparison.
 Must not know: topologies, workers' names, versions, the store.
 """
 
@@ -26,42 +25,40 @@ from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from typing import Generic, TypeVar
 
-from nimbus.tasks import TaskSpec
-
-__all__ = ["Slot", "TaskSpec", "schedule"]
+from squall.values import TaskRow
 
 
 @dataclass(frozen=True, order=True)
 class Slot:
-    """Room for one worker. `host` is the machine, where that is not simply the supervisor's id."""
+    """Room for one worker. `host`: its host, if that is not simply the supervisor's id."""
 
     supervisor: str
     number: int
     host: str = field(default="", compare=False)
 
     @property
-    def machine(self) -> str:
-        """What tasks are spread over."""
+    def host_name(self) -> str:
+        """The host that tasks are spread over."""
         return self.host or self.supervisor
 
 
 def schedule(
-    tasks: Collection[TaskSpec],
+    tasks: Collection[TaskRow],
     workers_wanted: int,
     slots: Iterable[Slot],
     current: Mapping[int, Slot],
 ) -> dict[Slot, tuple[int, ...]]:
-    """The tasks of each slot that is used, in the order of slots; task ids in the order of `tasks`.
+    """Return the tasks of each used slot, in the order of slots, and with task ids in the order of `tasks`.
 
-    `slots` are those that are free or run tasks of this topology already; `current` says where its tasks run.
+    `slots`: those that are free or run tasks of this topology; `current`: where its tasks run.
     """
-    there = {slot: slot for slot in sorted(set(slots))}
-    placed = {spec.task: there[current[spec.task]] for spec in tasks if current.get(spec.task) in there}
+    usable = {slot: slot for slot in sorted(set(slots))}
+    placed = {spec.task: usable[current[spec.task]] for spec in tasks if current.get(spec.task) in usable}
     missing = [spec for spec in tasks if spec.task not in placed]
-    if missing and there:
+    if missing and usable:
         used = set(placed.values())
         wanted = min(max(workers_wanted, 1), len(tasks)) - len(used)
-        chosen = [*used, *_free_slots(there, used, wanted)]
+        chosen = [*used, *_free_slots(usable, used, wanted)]
         placed.update(_spread(missing, chosen, tasks, placed))
     by_slot: dict[Slot, list[int]] = {}
     for spec in tasks:
@@ -70,21 +67,21 @@ def schedule(
     return {slot: tuple(by_slot[slot]) for slot in sorted(by_slot)}
 
 
-def _free_slots(there: Collection[Slot], used: Collection[Slot], wanted: int) -> list[Slot]:
-    """Up to `wanted` slots that are not used, evenly over hosts; a host with more room goes first."""
+def _free_slots(slots: Collection[Slot], used: Collection[Slot], wanted: int) -> list[Slot]:
+    """Return up to `wanted` unused slots, evenly over hosts; a host with more room goes first."""
     free: dict[str, list[Slot]] = {}
-    for slot in sorted(there, reverse=True):  # so that pop gives the first
+    for slot in sorted(slots, reverse=True):  # so that pop gives the first
         if slot not in used:
-            free.setdefault(slot.machine, []).append(slot)
-    in_use = Counter(slot.machine for slot in used)
-    turns = [(in_use[machine], -len(rest), machine) for machine, rest in free.items()]
+            free.setdefault(slot.host_name, []).append(slot)
+    in_use = Counter(slot.host_name for slot in used)
+    turns = [(in_use[host], -len(rest), host) for host, rest in free.items()]
     heapify(turns)
     chosen: list[Slot] = []
     while turns and len(chosen) < wanted:
-        count, _, machine = heappop(turns)
-        chosen.append(free[machine].pop())
-        if free[machine]:
-            heappush(turns, (count + 1, -len(free[machine]), machine))
+        count, _, host = heappop(turns)
+        chosen.append(free[host].pop())
+        if free[host]:
+            heappush(turns, (count + 1, -len(free[host]), host))
     return chosen
 
 
@@ -92,9 +89,9 @@ Name = TypeVar("Name", str, int)
 
 
 class _Turns(Generic[Name]):
-    """Hosts, or the workers of one, the least loaded first; the load is that of tasks of all components.
+    """Hosts, or the workers of a host, the least loaded first. The load counts the tasks of all components.
 
-    `sizes`: how many workers share what each of them runs; `running`: how many tasks that is.
+    `sizes`: the number of workers of each; `running`: its number of tasks.
     """
 
     def __init__(self, sizes: Mapping[Name, int], running: Mapping[Name, int]) -> None:
@@ -104,22 +101,18 @@ class _Turns(Generic[Name]):
         heapify(self.waiting)
 
     def load_of(self, name: Name) -> float:
-        """How many tasks it runs for each worker."""
+        """Return its number of tasks per worker."""
         return self._running[name] / self._sizes[name]
 
-    def give(self, name: Name) -> None:
-        """It runs one task more."""
-        self._running[name] += 1
-
-    def take(self, name: Name) -> None:
-        """It runs one task fewer. Only when nobody takes turns any more: who waits is not put in order again."""
-        self._running[name] -= 1
+    def add(self, name: Name, tasks: int) -> None:
+        """Add tasks to its load. A negative number only after the last turn: the heap is not put in order again."""
+        self._running[name] += tasks
 
 
 class _Round(Generic[Name]):
-    """The turns for the tasks of one component. Those that run none of it come first, as they wait in `turns`.
+    """The turns for the tasks of one component. Those without a task of it come first, as they wait in `turns`.
 
-    Only what is given a task is touched, so that a component costs what its tasks cost, however many others wait.
+    Only those that get a task are touched, so the cost depends on the component's tasks, not on how many wait.
     """
 
     def __init__(self, turns: _Turns[Name], held: Mapping[Name, int]) -> None:
@@ -131,8 +124,8 @@ class _Round(Generic[Name]):
         heapify(self._taken)
         self._away: list[Name] = []
 
-    def give(self) -> Name:
-        """Whose turn it is, which is given a task."""
+    def next(self) -> Name:
+        """Return the one whose turn it is, and give it a task."""
         waiting = self._turns.waiting
         while waiting and waiting[0][1] in self._held:
             self._away.append(heappop(waiting)[1])
@@ -141,25 +134,25 @@ class _Round(Generic[Name]):
             self._away.append(name)
         else:
             count, _, name = heappop(self._taken)
-        self._turns.give(name)
+        self._turns.add(name, 1)
         heappush(self._taken, (count + 1, self._turns.load_of(name), name))
         return name
 
     def end(self) -> None:
-        """Let all that were touched wait again, by what they have to do now."""
+        """Let all that got a task wait again, with their new load."""
         for name in self._away:
             heappush(self._turns.waiting, (self._turns.load_of(name), name))
 
 
 def _spread(
-    missing: Iterable[TaskSpec], chosen: Iterable[Slot], tasks: Iterable[TaskSpec], placed: Mapping[int, Slot]
+    missing: Iterable[TaskRow], chosen: Iterable[Slot], tasks: Iterable[TaskRow], placed: Mapping[int, Slot]
 ) -> dict[int, Slot]:
-    """A slot among the chosen for each missing task, in view of those that are placed."""
-    slots = sorted(chosen)  # from here on a worker is a number in this list, and so in the order of slots
+    """Return a slot among the chosen for each missing task."""
+    slots = sorted(chosen)  # from here on a worker is its index in this list
     numbers = {slot: number for number, slot in enumerate(slots)}
     workers_of: dict[str, dict[int, int]] = {}
     for number, slot in enumerate(slots):
-        workers_of.setdefault(slot.machine, {})[number] = 1
+        workers_of.setdefault(slot.host_name, {})[number] = 1
     of_worker: Counter[int] = Counter()
     of_host: Counter[str] = Counter()
     held: dict[str, dict[str, Counter[int]]] = {host: {} for host in workers_of}
@@ -168,31 +161,32 @@ def _spread(
         if spec.task in placed:
             slot = placed[spec.task]
             of_worker[numbers[slot]] += 1
-            of_host[slot.machine] += 1
-            held[slot.machine].setdefault(spec.component, Counter())[numbers[slot]] += 1
-            counts.setdefault(spec.component, Counter())[slot.machine] += 1
+            of_host[slot.host_name] += 1
+            held[slot.host_name].setdefault(spec.component, Counter())[numbers[slot]] += 1
+            counts.setdefault(spec.component, Counter())[slot.host_name] += 1
     hosts = _Turns({host: len(its) for host, its in workers_of.items()}, of_host)
     given = _over_hosts(missing, hosts, counts)
-    empty = Counter(slot.machine for number, slot in enumerate(slots) if not of_worker[number])
+    empty = Counter(slot.host_name for number, slot in enumerate(slots) if not of_worker[number])
     _fill(given, empty, counts, hosts)
     order = {component: number for number, component in enumerate(counts)}
-    found: dict[int, Slot] = {}
+    spread: dict[int, Slot] = {}
     for host, its in workers_of.items():
         workers = _Turns(its, of_worker)
-        for component in sorted(given.get(host, ()), key=lambda each: order[each]):
+        for component in sorted(given.get(host, ()), key=order.__getitem__):
             turns = _Round(workers, held[host].get(component, {}))
             for task in given[host][component]:
-                found[task] = slots[turns.give()]
+                spread[task] = slots[turns.next()]
             turns.end()
-    return found
+    return spread
 
 
 #: The tasks that hosts are given, component by component.
 _Given = dict[str, dict[str, list[int]]]
 
 
-def _over_hosts(missing: Iterable[TaskSpec], hosts: _Turns[str], counts: dict[str, Counter[str]]) -> _Given:
-    """The missing tasks by host, every component evenly. `counts`: how many tasks of each component a host has, kept so."""
+def _over_hosts(missing: Iterable[TaskRow], hosts: _Turns[str], counts: dict[str, Counter[str]]) -> _Given:
+    """Spread the missing tasks of each component evenly over hosts. `counts`, the tasks of each component by host, is
+    updated."""
     waiting: dict[str, list[int]] = {}
     for spec in missing:
         waiting.setdefault(spec.component, []).append(spec.task)
@@ -201,7 +195,7 @@ def _over_hosts(missing: Iterable[TaskSpec], hosts: _Turns[str], counts: dict[st
         of_host = counts.setdefault(component, Counter())
         turns = _Round(hosts, dict(of_host))
         for task in tasks:
-            host = turns.give()
+            host = turns.next()
             of_host[host] += 1
             given.setdefault(host, {}).setdefault(component, []).append(task)
         turns.end()
@@ -211,10 +205,10 @@ def _over_hosts(missing: Iterable[TaskSpec], hosts: _Turns[str], counts: dict[st
 def _fill(
     given: _Given, empty: Mapping[str, int], counts: Mapping[str, Counter[str]], hosts: _Turns[str]
 ) -> None:
-    """Move given tasks to hosts that have more empty workers than tasks for them, from those that have fewer.
+    """Move given tasks to hosts with more empty workers than tasks for them, from hosts with fewer.
 
-    The least loaded host takes first, in the order of `_rank`. A move makes no rank better, so one that is out of date is
-    put right when its turn comes.
+    The least loaded host takes first, in the order of `_rank`. A move never improves a rank, so an outdated one is corrected
+    when its turn comes.
     """
     spare = {host: sum(map(len, given.get(host, {}).values())) - empty[host] for host in {**empty, **given}}
     lacking = [(hosts.load_of(host), host) for host, more in spare.items() if more < 0]
@@ -225,7 +219,9 @@ def _fill(
     while lacking and left:
         _, to = heappop(lacking)
         if to not in ranked:
-            ranked[to] = [_rank(to, host, each, counts, hosts) for host in givers for each in given[host]]
+            ranked[to] = [
+                _rank(to, host, component, counts, hosts) for host in givers for component in given[host]
+            ]
             heapify(ranked[to])
         while True:
             best = heappop(ranked[to])
@@ -240,8 +236,7 @@ def _fill(
         for host, more in ((giver, -1), (to, 1)):
             counts[component][host] += more
             spare[host] += more
-        hosts.take(giver)
-        hosts.give(to)
+            hosts.add(host, more)
         left -= 1
         if spare[to] < 0:
             heappush(lacking, (hosts.load_of(to), to))
@@ -250,6 +245,6 @@ def _fill(
 def _rank(
     to: str, giver: str, component: str, counts: Mapping[str, Counter[str]], hosts: _Turns[str]
 ) -> tuple[int, float, str, str]:
-    """First the component of which the giver has most in comparison, then the giver that is most loaded."""
+    """Rank the component first of which the giver has most in comparison, then the most loaded giver."""
     of_host = counts[component]
     return of_host[to] - of_host[giver], -hosts.load_of(giver), giver, component

@@ -22,8 +22,8 @@ from typing import Final
 from squall.cluster import paths
 from squall.cluster.records import NimbusRecord, SupervisorRecord
 from squall.cluster.registry import Registry
-from squall.sealing import BadKey, BadSeal, KeyPair, seal_texts, sealed_to
-from squall.tokens import make_token
+from squall.security.sealing import BadKey, BadSeal, KeyPair, seal_texts, sealed_to
+from squall.security.tokens import make_token
 from topology_api.errors import SquallError
 
 _log = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ class KeyRing:
         self._make_keys = make_keys
         #: What was opened: topology id -> the sealed bytes and what was in them.
         self._opened: dict[str, tuple[bytes, dict[str, str]]] = {}
-        #: What could not be opened and was told of.
+        #: What could not be opened and was logged.
         self._damaged: dict[str, bytes] = {}
         #: Copies that are known to stand in the store: (topology id, recipient, public key).
         self._given: set[tuple[str, str, str]] = set()
@@ -77,7 +77,7 @@ class KeyRing:
 
     def share(self, topology_ids: Iterable[str]) -> None:
         """Give every Nimbus that is there what this one has: the keys of these topologies, and the operators' token."""
-        others = [record for record in self._registry.nimbuses() if record.id != self._id]
+        others = [record for record in self._registry.all_nimbuses() if record.id != self._id]
         for what in (*topology_ids, paths.OPERATOR):
             missing = [each for each in others if not self._has_copy(what, each.id, each.public_key)]
             texts = self._texts(what) if missing else None
@@ -99,7 +99,7 @@ class KeyRing:
         """
         topology_ids = set(topology_ids)
         self._forget_all_but(topology_ids)
-        others = [record for record in self._registry.nimbuses() if record.id != self._id]
+        others = [record for record in self._registry.all_nimbuses() if record.id != self._id]
         if not others:
             return None
         mine: list[str] = []
@@ -116,7 +116,7 @@ class KeyRing:
         return None
 
     def _forget_all_but(self, topology_ids: set[str]) -> None:
-        """Keep in mind nothing of topologies that are gone, whoever dropped their keys."""
+        """Forget topologies that are gone, whichever Nimbus dropped their keys."""
         there = {*topology_ids, paths.OPERATOR}
         self._opened = {what: known for what, known in self._opened.items() if what in there}
         self._damaged = {what: sealed for what, sealed in self._damaged.items() if what in there}
@@ -148,7 +148,7 @@ class KeyRing:
         return token
 
     def _replace_token(self, token: str) -> None:
-        # Nobody is left with a copy of another one: those who are not there get theirs when they come.
+        # No daemon keeps a copy of another token; absent ones get theirs when they return.
         self.forget(paths.OPERATOR)
         self._give(paths.OPERATOR, self._id, self._pair.public, {_TOKEN: token})
 
@@ -191,7 +191,7 @@ class KeyRing:
         try:
             self._give(what, record.id, record.public_key, texts)
         except BadKey as error:
-            # One bad record keeps nothing from the others; whoever has it cannot start its workers, and says so.
+            # One bad record does not affect the others; its supervisor reports that it cannot start the workers.
             _log.error("%s gets no copy of the secrets of %s: %s", record.id, what, error)
 
     def _give(self, what: str, recipient: str, public: str, texts: dict[str, str]) -> None:

@@ -14,18 +14,18 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-from nimbus.keyring import KeyRing, MakeKeys
+from nimbus.security.keyring import KeyRing, MakeKeys
 from squall.clock import Clock
 from squall.cluster import paths
 from squall.cluster.registry import Registry
 from squall.cluster.store import Store
-from squall.private_files import BadPrivateFile
-from squall.sealing import KeyPair
-from squall.tokens import FILE, OPTION, read_token, write_token
+from squall.security.private_files import BadPrivateFile
+from squall.security.sealing import KeyPair
+from squall.security.tokens import FILE, OPTION, read_token, write_token
 
 _log = logging.getLogger(__name__)
 
-#: Seconds between two looks, though nobody has told of a change.
+#: Seconds between two reads without a notified change.
 LOOK_SECS: Final = 1.0
 
 
@@ -62,7 +62,7 @@ class Secrets:
         self._unwatch = [
             store.watch(path, self._changed) for path in (paths.NIMBUSES, paths.keys(paths.OPERATOR))
         ]
-        #: Why another Nimbus should lead, as the last look has shown.
+        #: Why another Nimbus should lead, as the last `tick` has shown.
         self._aside: str | None = None
         #: The operators' token, None while it is not known yet.
         self.token: str | None = None
@@ -85,7 +85,7 @@ class Secrets:
         self._take(self._leading.settle_token(self._offered()))
         self._next = -math.inf
 
-    def look(self, now: float) -> None:
+    def tick(self, now: float) -> None:
         """Learn the token; while leading, give every Nimbus its copies."""
         if now < self._next:
             return
@@ -105,7 +105,7 @@ class Secrets:
         self._leading = self._aside = None
 
     def next_time(self, now: float) -> float:
-        """When `look` has something to do."""
+        """When `tick` has something to do."""
         return max(now, self._next)
 
     def close(self) -> None:

@@ -22,25 +22,25 @@ import socket
 from collections.abc import Mapping
 from pathlib import Path
 
-from squall.sealing import KeyPair
+from squall.security.sealing import KeyPair
 from topology_api.errors import SquallError
 
 _ID = re.compile(r"[\w.-]{1,100}")
 
 
-class BadState(SquallError):
+class BadStateDirectory(SquallError):
     """A state directory that cannot be used."""
 
 
 def default_state(environ: Mapping[str, str]) -> Path:
-    """Where a Nimbus keeps its state when nobody says where: below the user's own state directory."""
+    """The default state directory of a Nimbus, below the user's own."""
     above = environ.get("XDG_STATE_HOME") or ""
     if not Path(above).is_absolute():
         above = str(Path(environ.get("HOME") or "/var/lib") / ".local" / "state")
     return Path(above) / "squall" / "nimbus"
 
 
-class State:
+class StateDirectory:
     """A state directory that is this process's until `close`."""
 
     def __init__(self, directory: Path) -> None:
@@ -49,12 +49,14 @@ class State:
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise BadState(f"the state directory {directory} cannot be used: {error.strerror}") from error
+            raise BadStateDirectory(
+                f"the state directory {directory} cannot be used: {error.strerror}"
+            ) from error
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             os.close(self._lock)
-            raise BadState(
+            raise BadStateDirectory(
                 f"another Nimbus runs with the state directory {directory}: give this one its own with --state"
             ) from None
         try:
@@ -62,7 +64,7 @@ class State:
             self.pair = KeyPair.load_or_make(directory / "key")
         except OSError as error:
             self.close()
-            raise BadState(f"the state directory {directory} cannot be used: {error}") from error
+            raise BadStateDirectory(f"the state directory {directory} cannot be used: {error}") from error
         except BaseException:
             self.close()
             raise
@@ -96,7 +98,9 @@ class State:
             text = f"nimbus-{host}-{secrets.token_hex(4)}"
             _write(path, text)
         if _ID.fullmatch(text) is None:
-            raise BadState(f"{path} holds no id of a Nimbus: remove it, and this Nimbus becomes another one")
+            raise BadStateDirectory(
+                f"{path} holds no id of a Nimbus: remove it, and this Nimbus becomes another one"
+            )
         return text
 
 

@@ -1,7 +1,7 @@
-"""Takes a submission in: ships what it brings, makes its record, and gives it its name, or its place in the queue for it.
+"""Accept a submission: store what it brings, make its record, and give it its name or its place in the queue for it.
 
-What makes it a topology is one write, that of its record; whatever else was written before is an orphan without it. A
-submission that comes again with the same key is the one that is there.
+One write, that of its record, makes it a topology; anything written before is an orphan without it. A submission that
+comes again with the same key is the one that is already there.
 Must not know: slots, what becomes of a topology.
 """
 
@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from nimbus.assigning import Keys
-from nimbus.clearing import whole
-from nimbus.lifecycle import ACTIVE, INACTIVE, KILLED
-from nimbus.rebalancing import WORKERS
-from nimbus.replacing import Replacements
-from nimbus.stepping import MESSAGE_TIMEOUT
-from nimbus.tasks import number_tasks
+from nimbus.lifecycle.assigning import TopologyKeys
+from nimbus.lifecycle.cleanup import readable_record
+from nimbus.lifecycle.rebalancing import WORKERS
+from nimbus.lifecycle.replacing import Replacements
+from nimbus.lifecycle.states import ACTIVE, INACTIVE, KILLED
+from nimbus.lifecycle.transition import MESSAGE_TIMEOUT
+from nimbus.placement.tasks import number_tasks
 from squall.cluster.blobs import put_bundle
 from squall.cluster.numbering import SUBMISSIONS
 from squall.cluster.records import TopologyRecord, encode
@@ -37,7 +37,7 @@ _MOST_AT_FIRST: Final = MOST_BYTES - 100_000
 
 @dataclass(frozen=True)
 class Order:
-    """What is submitted. `conf` and `component_confs` are merged: every option of Squall's is in them."""
+    """A submission. `conf` and `component_confs` are merged: every option of Squall's is in them."""
 
     topology: Topology
     conf: Mapping[str, object]
@@ -53,35 +53,35 @@ class Order:
 
 
 class Intake:
-    """The door of one Nimbus."""
+    """Accepts the submissions of one Nimbus."""
 
     def __init__(
         self,
         registry: Registry,
-        keys: Keys | None,
+        keys: TopologyKeys | None,
         replacements: Replacements,
         stamp: Callable[[], str] | None = None,
     ) -> None:
-        """`stamp`: the end of a topology's id; without it, the calendar's second."""
+        """`stamp`: makes the end of a topology's id; default: the wall clock's second."""
         self._registry = registry
         self._keys = keys
         self._replacements = replacements
         self._stamp = stamp
 
     def submitted(self, submission: str) -> TopologyRecord | None:
-        """The topology that was submitted with this key, also one that waits for its name."""
+        """Return the topology that was submitted with this key, also one that waits for its name."""
         if not submission:
             return None
         return next((record for record in self._records() if record.submission == submission), None)
 
-    def take(self, order: Order, time: float) -> TopologyRecord:
-        """Take a topology in, `time` being that of the calendar; `NameTaken` while another one has its name.
+    def accept(self, order: Order, time: float) -> TopologyRecord:
+        """Accept a topology at `time` (seconds since 1970); `NameTaken` while another one has its name.
 
-        With `replace` it waits for the name, and `IllegalTransition` or `ReplacementWaits` say that it cannot.
+        With `replace` it waits for the name; `IllegalTransition` or `ReplacementWaits` when it cannot.
         """
         check(order)
         name = order.topology.name
-        there = whole(self._registry, name)
+        there = readable_record(self._registry, name)
         if there is not None:
             if not order.replace:
                 raise NameTaken(name, being_killed=there.state == KILLED)
@@ -95,7 +95,7 @@ class Intake:
             self._keys.make(topology_id)
         try:
             if there is None:
-                self._registry.create_topology(record)
+                self._registry.topologies.create(record)
             else:
                 self._replacements.wait_for_name(record)
         except Exists:
@@ -104,7 +104,7 @@ class Intake:
         return record
 
     def _check_ours(self, record: TopologyRecord) -> None:
-        """Somebody else was first; unless it was we, in a call that was not answered."""
+        """Raise `NameTaken`, unless the record that exists is ours: from a call whose answer was lost."""
         if record.id in {each.id for each in self._records()}:
             return
         if self._keys is not None:
@@ -113,7 +113,7 @@ class Intake:
         raise NameTaken(record.name)
 
     def _records(self) -> Iterator[TopologyRecord]:
-        yield from self._registry.topologies()
+        yield from self._registry.all_topologies()
         yield from self._replacements.records()
 
 
@@ -128,7 +128,7 @@ def check(order: Order) -> None:
 
 
 def check_wait(wait_secs: float | None) -> None:
-    """`InvalidConfig` for what is no time to wait; None is no wish."""
+    """`InvalidConfig` for a wait that is negative or infinite; None is allowed."""
     if wait_secs is not None and not 0 <= wait_secs < float("inf"):
         raise InvalidConfig([f"wait_secs must be 0 or more seconds, not {wait_secs!r}"])
 
@@ -137,7 +137,7 @@ def _check_size(record: TopologyRecord) -> None:
     size = len(encode(record))
     if size > _MOST_AT_FIRST:
         raise TooBig(
-            f"topology {record.name!r} is not taken in: its configuration and the list of its {len(record.tasks):,} tasks have"
+            f"topology {record.name!r} is too large: its configuration and the list of its {len(record.tasks):,} tasks have"
             f" {size:,} bytes, of at most {_MOST_AT_FIRST:,}"
         )
 
@@ -150,7 +150,7 @@ def _record(order: Order, topology_id: str, time: float) -> TopologyRecord:
         previous=None,
         conf=dict(order.conf),
         component_confs={component: dict(own) for component, own in order.component_confs.items()},
-        tasks=tuple((spec.task, spec.component, spec.index) for spec in number_tasks(order.topology)),
+        tasks=number_tasks(order.topology),
         version=0,
         deadline=None,
         error=None,

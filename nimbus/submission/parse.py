@@ -1,7 +1,7 @@
-"""What a submitter sends, read and checked again with the client's own rules; nothing of it is believed, or unpickled.
+"""Parse what a submitter sends, and check it again with the client's own rules; nothing is trusted, or unpickled.
 
 Values in, values out: a JSON object becomes a `Submission`, or one error that names all its problems.
-Must not know: HTTP, the store, the files themselves (`nimbus.files` looks into them).
+Must not know: HTTP, the store, the files themselves (`nimbus.files.stored_files` looks into them).
 """
 
 from __future__ import annotations
@@ -11,15 +11,19 @@ import json
 from base64 import b64decode
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final, TypeVar
 
-from nimbus.files import KINDS, BadFile, checked_name
+from msgspec import Struct, convert
+
+from nimbus.files.stored_files import KINDS, UnsoundFile, checked_name
+from squall.api.problems import named, problems_of
+from squall.api.requests import SubmitRequest
 from squall.cluster.records import SupervisorRecord
-from squall.versions import misfits
+from squall.packages.versions import misfits
 from topology_api.errors import InvalidConfig, SquallError
-from topology_api.options import OPTIONS, defaults, json_copy, problems_of
+from topology_api.options import OPTIONS, defaults, json_copy
+from topology_api.options import problems_of as option_problems
 from topology_api.topology import Topology
-from topology_api.values import MAX_SECONDS, number_problem
 
 #: Bytes of description and pickles together: they are kept in the store.
 PACKAGE_LIMIT: Final = 4 * 1024 * 1024
@@ -28,9 +32,11 @@ BODY_LIMIT: Final = 4 * PACKAGE_LIMIT
 
 _KEY_LENGTH: Final = 100
 
+S = TypeVar("S", bound=Struct)
+
 
 class BadRequest(SquallError):
-    """A request that is not of the form that is expected. `problems` holds everything that was found."""
+    """A request that does not have the expected form. `problems` lists everything that is wrong."""
 
     def __init__(self, problems: Iterable[str], what: str = "the request") -> None:
         self.problems: tuple[str, ...] = tuple(problems)
@@ -59,9 +65,9 @@ class VersionMismatch(SquallError):
 
 @dataclass(frozen=True)
 class Submission:
-    """A topology that somebody wants to run, with everything that was said about it."""
+    """A topology to run, with everything that was sent about it."""
 
-    #: The submitter's own key: what comes again with it is the same submission.
+    #: The submitter's own key: a request with the same key is the same submission.
     key: str
     topology: Topology
     conf: Mapping[str, object]
@@ -75,98 +81,46 @@ class Submission:
     versions: Mapping[str, str]
 
 
-class Fields:
-    """A JSON object whose values are taken out by name and type; what does not fit is noted, not raised."""
-
-    def __init__(self, body: object, known: Iterable[str]) -> None:
-        self.problems: list[str] = []
-        self._body: Mapping[str, Any] = {}
-        if not isinstance(body, dict):
-            self.problems.append(f"a JSON object was expected, not {_named(body)}")
-            return
-        self._body = body
-        unknown = sorted(set(body) - set(known))
-        if unknown:
-            self.problems.append(f"there is no field {', '.join(map(repr, unknown))!s:.200}")
-
-    def take(self, name: str, default: Any, *types: type) -> Any:
-        """A field, or its default when it is not there or null; wrong types are noted."""
-        value = self._body.get(name)
-        if value is None:
-            return default
-        if type(value) not in types:
-            wanted = "a number" if float in types else " or ".join(_NAMES[kind] for kind in types)
-            self.problems.append(f"{name!r} is {_named(value)}, it must be {wanted}")
-            return default
-        return value
-
-    def need(self, name: str, default: Any, *types: type) -> Any:
-        """A field that must be there."""
-        if self._body.get(name) is None:
-            self.problems.append(f"{name!r} is missing")
-            return default
-        return self.take(name, default, *types)
-
-    def texts(self, name: str) -> dict[str, str]:
-        """An object whose values are texts."""
-        values = self.take(name, {}, dict)
-        wrong = [key for key, value in values.items() if not isinstance(value, str)]
-        self.problems.extend(f"{name}[{key!r:.80}] is no text" for key in wrong)
-        return {key: value for key, value in values.items() if isinstance(value, str)}
-
-    def seconds(self, name: str) -> float | None:
-        """A number of seconds, 0 or more, or None."""
-        value = self.take(name, None, int, float)
-        problem = None if value is None else number_problem(value, 0, MAX_SECONDS, "seconds", above=False)
-        if problem:
-            self.problems.append(f"{name!r} {problem}")
-        return None if value is None or problem else float(value)
-
-    def check(self, what: str = "the request") -> None:
-        """`BadRequest` with everything that was noted."""
-        if self.problems:
-            raise BadRequest(self.problems, what)
-
-
-_NAMES: Final = {
-    str: "a text", bool: "true or false", dict: "an object", list: "a list", int: "a whole number",
-    float: "a number",
-}  # fmt: skip
-_SUBMISSION: Final = (
-    "submission", "description", "pickles", "conf", "component_confs", "active", "replace", "wait_secs", "files",
-    "python", "cloudpickle", "squall",
-)  # fmt: skip
+def read(kind: type[S], body: object, what: str = "the request") -> S:
+    """Return the body of a request as its struct; `BadRequest` with all problems."""
+    values, problems = problems_of(kind, body)
+    if problems:
+        raise BadRequest(problems, what)
+    return convert(values, kind)
 
 
 def read_submission(body: object) -> Submission:
-    """The submission that a JSON value holds; `BadRequest`, `TooLarge`, `InvalidTopology` or `InvalidConfig`."""
-    fields = Fields(body, _SUBMISSION)
-    key = fields.need("submission", "", str)
-    description = fields.need("description", {}, dict)
-    encoded = fields.texts("pickles")
-    conf = fields.take("conf", {}, dict)
-    component_confs = fields.take("component_confs", {}, dict)
-    versions = {name: fields.need(name, "", str) for name in ("python", "cloudpickle")}
-    versions["squall"] = fields.take("squall", "", str)
-    active, replace = fields.take("active", True, bool), fields.take("replace", False, bool)
-    wait_secs, files = fields.seconds("wait_secs"), fields.texts("files")
+    """Return the submission in a JSON value; `BadRequest`, `TooLarge`, `InvalidTopology` or `InvalidConfig`."""
+    values, problems = problems_of(SubmitRequest, body)
+    key = values.get("submission", "")
     if len(key) > _KEY_LENGTH or not key.isprintable():
-        fields.problems.append(f"'submission' is a key of at most {_KEY_LENGTH} printable characters")
-    fields.problems.extend(_problems_of_files(files))
-    pickles = _decoded(encoded, fields)
-    fields.check("the submission")
-    _check_size(description, pickles)
-    topology = Topology.from_description(description, pickles)
-    whole, own = checked_confs(topology, conf, component_confs)
-    return Submission(key, topology, whole, own, active, replace, wait_secs, files, versions)
+        problems.append(f"'submission' is a key of at most {_KEY_LENGTH} printable characters")
+    problems.extend(_problems_of_files(values.get("files", {})))
+    pickles = {}
+    for component, text in values.get("pickles", {}).items():
+        try:
+            pickles[component] = b64decode(text, validate=True)
+        except (binascii.Error, ValueError):
+            problems.append(f"pickles[{component!r:.80}] is not base64")
+    if problems:
+        raise BadRequest(problems, "the submission")
+    request = convert(values, SubmitRequest)
+    _check_size(request.description, pickles)
+    topology = Topology.from_description(request.description, pickles)
+    conf, component_confs = checked_confs(topology, request.conf, request.component_confs)
+    versions = {"python": request.python, "cloudpickle": request.cloudpickle, "squall": request.squall}
+    return Submission(
+        request.submission, topology, conf, component_confs, request.active, request.replace, request.wait_secs,
+        request.files, versions,
+    )  # fmt: skip
 
 
 def checked_confs(
     topology: Topology, conf: Mapping[str, object], component_confs: Mapping[str, object]
 ) -> tuple[dict[str, object], dict[str, dict[str, object]]]:
     """The merged configurations as they came, with the defaults of options that an older submitter does not know;
-    `InvalidConfig` with all problems. What the submitter's site says of its daemons is none of ours."""
-    problems = problems_of(_without_daemons(conf), "topology")
+    `InvalidConfig` with all problems. Options of daemons in the submitter's site file are ignored."""
+    problems = option_problems(_without_daemons(conf), "topology")
     whole = {**defaults(), **_without_daemons(conf)}
     known = [component.id for component in topology.components]
     own: dict[str, dict[str, object]] = {}
@@ -174,9 +128,11 @@ def checked_confs(
         if component not in known:
             problems.append(f"component_confs names {component!r:.80}, which is no component of the topology")
         elif not isinstance(values, dict):
-            problems.append(f"component_confs[{component!r}] is {_named(values)}, it must be an object")
+            problems.append(f"component_confs[{component!r}] is {named(values)}, it must be an object")
         else:
-            problems += [f"{component}: {each}" for each in problems_of(_without_daemons(values), "topology")]
+            problems += [
+                f"{component}: {each}" for each in option_problems(_without_daemons(values), "topology")
+            ]
             own[component] = {**whole, **_without_daemons(values)}
     if problems:
         raise InvalidConfig(problems, f"topology {topology.name!r}")
@@ -205,19 +161,9 @@ def _problems_of_files(files: Mapping[str, str]) -> list[str]:
     for kind, sha256 in files.items():
         try:
             checked_name(sha256)
-        except BadFile as error:
+        except UnsoundFile as error:
             problems.append(f"files[{kind!r:.80}]: {error}")
     return problems
-
-
-def _decoded(encoded: Mapping[str, str], fields: Fields) -> dict[str, bytes]:
-    pickles = {}
-    for component, text in encoded.items():
-        try:
-            pickles[component] = b64decode(text, validate=True)
-        except (binascii.Error, ValueError):
-            fields.problems.append(f"pickles[{component!r:.80}] is not base64")
-    return pickles
 
 
 def _check_size(description: Mapping[str, object], pickles: Mapping[str, bytes]) -> None:
@@ -230,7 +176,3 @@ def _check_size(description: Mapping[str, object], pickles: Mapping[str, bytes])
         f"description and pickled components are {size:,} bytes, of at most {PACKAGE_LIMIT:,}{share}: ship big values as"
         " files (squall submit --resource), and open them in `open` or `prepare`"
     )
-
-
-def _named(value: object) -> str:
-    return "null" if value is None else _NAMES.get(type(value), type(value).__name__)

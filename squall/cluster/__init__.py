@@ -13,7 +13,7 @@
 | `numbering` | numbers that are never given twice |
 | `registry` | the records of a store, read and written by name |
 
-What is asked of whoever hosts workers (a supervisor, the local cluster), given the store:
+What is asked of the host of workers (a supervisor, the local cluster), given the store:
 
 - A placement in one of its slots whose worker does not run is started, after a withdrawn worker in the same
   slot has stopped. Components come from the topology's bundle and are opened when the record is first ACTIVE.
@@ -26,7 +26,7 @@ What is asked of whoever hosts workers (a supervisor, the local cluster), given 
 - While the record is KILLED or REBALANCING spouts rest, and `drained` says that nothing is pending any more.
 - A worker's report is sent when it changes, and once more after every change of the record's state. Its flags
   are true for the assignment of the version that it names. A report that is refused comes from a worker that
-  nobody wants: it is stopped.
-- A supervisor that gives signs of life (`Nimbus.heard`) goes on giving them, or it is given up: its record goes,
+  no assignment names: it is stopped.
+- A supervisor that sends heartbeats (`Nimbus.heard`) goes on sending them, or it is given up: its record goes,
   and its workers are superseded.
 """

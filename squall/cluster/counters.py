@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from numbers import Integral
 from typing import Any, Final
 
-from squall.error_reports import ErrorReport
-from squall.telemetry import Histogram
+from squall.reports.error_reports import ErrorReport
+from squall.reports.histogram import LatencyHistogram
 from topology_api.errors import SquallError
 
 FORMAT: Final = 1
@@ -42,7 +42,7 @@ class ComponentCounters:
     replayed: int = 0
     errors: int = 0
     dropped: int = 0
-    latency: Histogram = field(default_factory=Histogram)
+    latency: LatencyHistogram = field(default_factory=LatencyHistogram)
     #: The user's own counters (numbers) and histograms.
     metrics: dict[str, Any] = field(default_factory=dict)
     #: Trees that failed for good: reason -> number; when and why the first did.
@@ -94,7 +94,7 @@ class ComponentCounters:
         for name in (*SUMS, "pending"):
             setattr(counters, name, _whole(values.get(name, 0)))
         if "latency" in values:
-            counters.latency = Histogram.from_dict(values["latency"])
+            counters.latency = LatencyHistogram.from_dict(values["latency"])
         if values.get("first_failure") is not None:
             when, why = values["first_failure"]
             counters.first_failure = float(when), str(why)
@@ -145,9 +145,9 @@ def add_metrics(totals: dict[str, Any], values: Mapping[str, Any]) -> None:
     """Add metrics by name: numbers are summed, histograms merged; of anything else the latest counts."""
     for name, value in values.items():
         so_far = totals.get(name)
-        if isinstance(value, Histogram):
-            if not isinstance(so_far, Histogram):
-                so_far = totals[name] = Histogram()  # a copy: what was read stays as it was
+        if isinstance(value, LatencyHistogram):
+            if not isinstance(so_far, LatencyHistogram):
+                so_far = totals[name] = LatencyHistogram()  # a copy: what was read stays as it was
             so_far.merge(value)
         elif isinstance(value, (int, float)) and isinstance(so_far, (int, float)):
             totals[name] = so_far + value
@@ -180,8 +180,8 @@ def _whole(value: object) -> int:
 
 
 def _metric_as_json(value: Any) -> Any:
-    return value.as_dict() if isinstance(value, Histogram) else plain(value)
+    return value.as_dict() if isinstance(value, LatencyHistogram) else plain(value)
 
 
 def _metric_from_json(value: Any) -> Any:
-    return Histogram.from_dict(value) if isinstance(value, dict) else plain(value)
+    return LatencyHistogram.from_dict(value) if isinstance(value, dict) else plain(value)

@@ -1,4 +1,4 @@
-"""Whose store this is: a cluster has an id, which its daemons remember.
+"""The id of the cluster that a store belongs to, which daemons remember.
 
 The first leader writes it to /cluster. A daemon that remembers another one, or finds none where it remembers one (the store
 was emptied, or it is another), does nothing with that store: a Nimbus does not lead, a supervisor keeps its workers.
@@ -24,13 +24,13 @@ class OtherCluster(SquallError):
 
 
 def check(store: Store, remembered: str | None) -> str:
-    """The id of the store's cluster, "" while it has none and none is remembered; or `OtherCluster`."""
+    """Return the id of the store's cluster, "" while it has none and none is remembered; or `OtherCluster`."""
     found = store.get(paths.CLUSTER)
     if found is None:
         if remembered:
             raise OtherCluster(
                 f"the store is empty, and this daemon belongs to cluster {remembered}: if the data comes back, it goes on"
-                " by itself; if it is lost for good, begin anew with `squall nimbus --new-cluster`"
+                " by itself; if it is lost for good, start over with `squall nimbus --new-cluster`"
             )
         return ""
     cluster_id = _id_in(found[0])
@@ -43,11 +43,11 @@ def check(store: Store, remembered: str | None) -> str:
 
 
 def establish(store: Store, new_id: Callable[[], str] = lambda: uuid4().hex) -> str:
-    """The id of the store's cluster, which gets one if it has none. For a leader; `OtherCluster` for what it cannot read."""
+    """Return the id of the store's cluster; write a new one if it has none. For a leader. May raise `OtherCluster`."""
     found = check(store, None)
     if found:
         return found
-    with contextlib.suppress(Exists):  # by a call of ours that was not answered, or by another leader
+    with contextlib.suppress(Exists):  # by an unanswered call of this process, or by another leader
         store.create(paths.CLUSTER, json.dumps({"id": new_id(), "format": FORMAT}).encode())
     return check(store, None)
 

@@ -1,9 +1,9 @@
-"""Who leads, and who is there: an election among the Nimbuses, writes that only the leader may do, and signs of presence.
+"""Leadership and presence: an election among the Nimbuses, writes that only the leader may do, ephemeral presence nodes.
 
 Who creates the ephemeral `/leadership/leader` leads. The winner then writes `/leadership/epoch`, and the version which that
 gets guards every write of its term: what a superseded leader still writes is refused by the store, however late it arrives.
 Earlier than that a leader stops by its own clock: it leads for 0.6 of the session's length after the last time it *asked*
-whether the session lives and was told yes. Nobody else can have won before the whole length is over.
+whether the session lives and the answer was yes. No other process can have won before the whole length is over.
 Work that takes longer than that has `keeps_leading` asked between its writes, which asks again whenever it is time to.
 
 What is promised: of two terms with the same epoch there is never one; a leader that the store does not answer stops before
@@ -42,10 +42,10 @@ _log = logging.getLogger(__name__)
 TERM_PART: Final = 0.6
 #: How many times in a session's length a leader asks, so that one lost answer or two cost no leadership.
 ROUNDS_PER_SESSION: Final = 6
-#: How many times in a session's length somebody looks whether its sign of presence still stands. A lost session is seen at
+#: How many times per session length a daemon checks that its presence node still exists. A lost session is seen at
 #: once by the watch; this is for watches that were lost.
 LOOKS_PER_SESSION: Final = 2
-#: What stands for the length of a session that never ends, where an interval is asked for.
+#: Used as the length of a session that never ends, where an interval is needed.
 ENDLESS_SECS: Final = 10.0
 
 
@@ -77,7 +77,7 @@ class Leadership:
 
     def round(self, now: float) -> Guard | None:
         """Try to lead, or to go on leading, when it is time; gives what guards this term's writes, None while not leading.
-        Another guard than before is another term: begin it anew."""
+        A guard other than before is another term: start over."""
         if self._resigned:
             return None
         if self._guard is not None and not self.leading(now):
@@ -121,7 +121,7 @@ class Leadership:
         return None if found is None else found[0].decode(errors="replace")
 
     def step_aside(self, why: str) -> None:
-        """End this term so that another one may lead. Whether this one stands again is for `why_not` to say."""
+        """End this term so that another one may lead. `why_not` decides whether this one is a candidate again."""
         if self._guard is not None:
             self._end(why)
         self._next = self._clock.now() + _interval(self._store, ROUNDS_PER_SESSION)
@@ -129,7 +129,7 @@ class Leadership:
         self._let_go()
 
     def resign(self) -> None:
-        """Stop leading and stand in no further election, so that another may lead at once."""
+        """Stop leading and take part in no further election, so that another may lead at once."""
         self._resigned = True
         self._guard = None
         self._cancel()
@@ -157,7 +157,7 @@ class Leadership:
             self._store.put(paths.LEADER, self._id.encode(), guard=guard)
         found = self._store.get(paths.EPOCH)
         if found is None or found[1] != guard.version:
-            self._end(f"somebody else has written {paths.EPOCH}")
+            self._end(f"another process has written {paths.EPOCH}")
 
     def _try(self) -> None:
         reason = self._why_not()
@@ -167,7 +167,7 @@ class Leadership:
         if reason is not None:
             self._let_go()  # won in a call that was not answered, or before the reason came up
             return
-        # Before the place is taken: whoever takes it after us has written since, and then our write is refused.
+        # Before creating the node: if another process creates it after us, it has written since, and our write is refused.
         epoch = self._store.get(paths.EPOCH)
         asked = self._take_place()
         if asked is None:
@@ -201,7 +201,7 @@ class Leadership:
             first, self._first = self._first, False
             if not first or self.leader() != self._id:
                 return None
-            # This process was started anew, and the session of the one before has not run out yet.
+            # This process was restarted, and the session of the one before has not run out yet.
             self._store.delete(paths.LEADER)
         return None
 
@@ -265,15 +265,15 @@ class GuardedStore:
 
 
 class Occupied(StoreError):
-    """A sign of presence that is another one's, who is there."""
+    """The presence node is owned by another live session."""
 
 
 class Presence:
-    """An ephemeral value that stands as long as its owner keeps it: created again whenever it is not this session's.
+    """An ephemeral value that exists as long as its owner keeps it: created again whenever it is not this session's.
 
-    What stands there from another session is taken for that of the process before, and replaced, but not more often than a
-    few times in a session's length: should two owners have one name by mistake, they do not wear the store out. `ours` says
-    of a value whether it may be replaced at all; one that may not is waited for, and `occupied` is true meanwhile.
+    A value of another session is taken for that of an earlier process and replaced, at most a few times per session length:
+    if two processes share a name by mistake, the rate limit keeps them from fighting over the node. `ours` decides whether a
+    value may be replaced at all; until one that may not is gone, `occupied` is true.
     """
 
     def __init__(
@@ -289,7 +289,7 @@ class Presence:
         self._there = False
         self._left = False
         self._problem = ""
-        #: Whether another one stands there.
+        #: Whether another session owns the value.
         self.occupied = False
         self._cancel: Cancel = store.watch(path, self._changed)
 
@@ -306,9 +306,9 @@ class Presence:
         try:
             self._stand(now)
         except (Unavailable, Exists) as error:
-            # Exists: created between our two steps, by a call of ours that was late, or by another of this name.
+            # Exists: created between our two steps, by an earlier call of this process, or by another process of this name.
             _log.debug("%s is not there yet: %s", self._path, error)
-        except StoreError as error:  # it keeps nobody from what else there is to do
+        except StoreError as error:  # the rest of the round goes on
             self.occupied = isinstance(error, Occupied)
             if str(error) != self._problem:
                 self._problem = str(error)
@@ -356,9 +356,9 @@ class Presence:
             # Of a session of this owner that has not run out yet, or of a process before this one.
             found = self._store.get(self._path)
             if found is not None and (now < self._next_replacement or not self._ours(found[0])):
-                raise Occupied(f"another one of this name stands there: {found[0]!r:.200}") from None
+                raise Occupied(f"another process of this name is registered: {found[0]!r:.200}") from None
             self._next_replacement = now + _interval(self._store, ROUNDS_PER_SESSION)
-            _log.info("%s stood there from an earlier session: it is made anew", self._path)
+            _log.info("%s was there from an earlier session: it is created again", self._path)
             self._store.delete(self._path)
             self._store.create(self._path, self._data, ephemeral=True)
 
@@ -367,7 +367,7 @@ def presence_of_process(store: Store, daemon_id: str, mark: str) -> Presence:
     """The sign that a process with this id is there, one at a time. `mark`: of its state directory, which tells it from a
     daemon that has a copy of that, and so the same id.
 
-    Of all that had this state directory only one is there: whoever has the mark is gone, and its session will be.
+    Only one process at a time holds a state directory: one with this mark has ended, and its session will expire.
     """
     before = f"{mark} ".encode()
     data = before + f"{os.getpid()}-{secrets.token_hex(4)}".encode()

@@ -64,7 +64,7 @@ class _Tree:
         self.count(path, -1)
 
     def count(self, path: str, change: int) -> None:
-        """Note in every path above that one value more, or less, lies below."""
+        """Count one value more, or less, in every path above."""
         while path != "/":
             above, _, name = path.rpartition("/")
             above = above or "/"
@@ -76,7 +76,7 @@ class _Tree:
                 del self.names[above]
             path = above
 
-    def tell(self, path: str) -> None:
+    def notify(self, path: str) -> None:
         with self.lock:
             callbacks = [callback for prefix, callback in self.watches.values() if below(prefix, path)]
         for callback in callbacks:
@@ -104,7 +104,7 @@ class InMemoryStore:
             for path in mine:
                 self._tree.remove(path)
         for path in mine:
-            self._tree.tell(path)
+            self._tree.notify(path)
 
     def get(self, path: str) -> tuple[bytes, int] | None:
         """The value and its version, or None where there is no value."""
@@ -116,13 +116,13 @@ class InMemoryStore:
     def put(
         self, path: str, data: bytes, expected_version: int | None = None, guard: Guard | None = None
     ) -> int:
-        """Write a value, whatever stands there, or only over `expected_version`; gives the new version."""
+        """Write a value, over any earlier one or only over `expected_version`; return the new version."""
         checked_value(checked_path(path), data)
         with self._tree.lock:
             self._check_alive()
             self._tree.check(path, expected_version, guard)
             version = self._tree.write(path, data)
-        self._tree.tell(path)
+        self._tree.notify(path)
         return version
 
     def create(self, path: str, data: bytes, ephemeral: bool = False, guard: Guard | None = None) -> int:
@@ -136,11 +136,11 @@ class InMemoryStore:
             version = self._tree.write(path, data)
             if ephemeral:
                 self._tree.owners[path] = self
-        self._tree.tell(path)
+        self._tree.notify(path)
         return version
 
     def delete(self, path: str, expected_version: int | None = None, guard: Guard | None = None) -> None:
-        """Remove a value (what lies below it stays). None there is fine unless a version is expected."""
+        """Remove a value (values below it stay). A missing one is an error only if a version is expected."""
         checked_path(path)
         with self._tree.lock:
             self._check_alive()
@@ -148,7 +148,7 @@ class InMemoryStore:
             if path not in self._tree.values:
                 return
             self._tree.remove(path)
-        self._tree.tell(path)
+        self._tree.notify(path)
 
     def owns(self, path: str) -> bool:
         """Whether there is an ephemeral value that belongs to this session."""
@@ -165,7 +165,7 @@ class InMemoryStore:
             return sorted(self._tree.names.get(path, ()))
 
     def watch(self, prefix: str, callback: Watch) -> Cancel:
-        """Call `callback(path)` after each change at or below `prefix`; gives the function that ends it."""
+        """Call `callback(path)` after each change at or below `prefix`; return the function that ends it."""
         checked_path(prefix)
         with self._tree.lock:
             number = next(self._tree.numbers)

@@ -1,9 +1,9 @@
 """Numbers that are never given twice: of submissions, and of assignments (their versions rise over the whole cluster).
 
-A counter stands at /counters/<name> and says which number was given last. Where it holds none, was lost, or is behind what
-its user knows was given, the next number is above the highest that stands anywhere in the store, and the counter goes on
-from there. That is looked for in the bytes as they are, so that what stands in a record that cannot be read, or is of a
-newer format, counts too. (A counter that somebody has set back is not seen to be wrong before that.)
+The counter /counters/<name> holds the number that was given last. Where it is missing, holds no number, or is behind what
+its user knows was given, the next number is above the highest found anywhere in the store, and the counter goes on from
+there. The search is in the raw bytes, so that a record that cannot be read, or has a newer format, counts too. (A counter that
+was set back is not noticed before that.)
 Must not know: who asks for a number, what a record means.
 """
 
@@ -26,8 +26,8 @@ _RECORDS: Final = (paths.TOPOLOGIES, paths.REPLACEMENTS, paths.REPLACED)
 _PLACES: Final = (paths.ASSIGNMENTS, paths.LEAVING, paths.FORMER)
 #: What a counter may hold.
 _NUMBER: Final = re.compile(rb"[0-9]{1,18}")
-#: A number that stands elsewhere; one with more digits is nonsense. It is far below what a counter may come to, since in a
-#: topology's configuration may stand what only looks like such a number.
+#: A number found elsewhere; more digits are nonsense. It is far below what a counter may reach, since a topology's
+#: configuration may contain what only looks like such a number.
 _DIGITS: Final = r"([0-9]{1,15})(?![0-9])"
 #: The id of a topology, "name-<number>-<time>", as a whole path segment or as a JSON text.
 _IN_ID: Final = re.compile(rf"-{_DIGITS}-[0-9]+$")
@@ -51,7 +51,7 @@ def next_number(store: Store, name: str, above: int = 0) -> int:
             else:
                 store.put(path, str(number).encode(), found[1])
         except (Conflict, Exists):
-            continue  # somebody else got that one
+            continue  # another process got that one
         if not right and (found is not None or number > 1):
             stood = "nothing" if found is None else repr(found[0][:40])
             _log.error("%s held %s: it goes on with %d, above every number in use", path, stood, number)
@@ -84,7 +84,7 @@ _IN_USE: Final[Mapping[str, Callable[[Store], Iterator[int]]]] = {
     SUBMISSIONS: _of_submissions,
     ASSIGNMENTS: _of_assignments,
 }
-"""What each counter counts: the numbers of it that stand in the store."""
+"""What each counter counts: its numbers that the store contains."""
 
 
 def _values(store: Store, tops: Iterable[str]) -> Iterator[bytes]:

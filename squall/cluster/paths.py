@@ -1,4 +1,4 @@
-"""Where in the store each thing lives.
+"""The paths of all values in the store.
 
 ```
 /cluster                           the id of this cluster and the format of its records, made by its first leader
@@ -22,15 +22,15 @@
 /counters/<name>                   numbers that are never given twice
 ```
 
-<id> of a topology is that of a submission ("name-<n>-<time>"), <recipient> the id of a Nimbus or supervisor. Names stand
-quoted, so that any name that a topology may have is one that a store may have. All of it lies below one root (by default
+<id> of a topology is that of a submission ("name-<n>-<time>"), <recipient> the id of a Nimbus or supervisor. Names are
+quoted, so that any name of a topology can be a name in a store. Everything is below one root (by default
 `/squall`), so that several clusters may share a ZooKeeper.
 Must not know: what the values are.
 """
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final
 from urllib.parse import quote, unquote
 
@@ -53,112 +53,69 @@ DRAINED = "/drained"
 REPLACEMENTS = "/replacements"
 REPLACED = "/replaced"
 OF_TOPOLOGIES = (ASSIGNMENTS, LEAVING, FORMER, REPORTS, KEYS, BLOBS)
-"""Below these stands what belongs to a topology, by its id."""
+"""The folders of what belongs to a topology, by its id."""
 OPERATOR = "operator"
-"""Stands where a topology's id stands, for the operators' token."""
+"""In place of a topology's id: the operators' token."""
 
 #: Names whose quoting is remembered: daemons ask for the same few all the time.
 _NAMES_KNOWN: Final = 8192
 
 
-def topology(name: str) -> str:
-    """The record of the topology of that name."""
-    return f"{TOPOLOGIES}/{quoted(name)}"
+def below(folder: str, name: str) -> str:
+    """Return the path of a name below a folder."""
+    return f"{folder}/{quoted(name)}"
 
 
-def assignment(topology_id: str) -> str:
-    """The assignment of a topology."""
-    return f"{ASSIGNMENTS}/{quoted(topology_id)}"
-
-
-def leaving(topology_id: str) -> str:
-    """The workers of a topology that are to go."""
-    return f"{LEAVING}/{quoted(topology_id)}"
-
-
-def former(topology_id: str) -> str:
-    """The workers that a topology had when all of them had to go."""
-    return f"{FORMER}/{quoted(topology_id)}"
-
-
-def reports(topology_id: str) -> str:
-    """Above the reports of a topology's workers."""
-    return f"{REPORTS}/{quoted(topology_id)}"
+#: The record of the topology that has a name, of the version that is to take it over, and of the one that had it before.
+topology: Final = partial(below, TOPOLOGIES)
+replacement: Final = partial(below, REPLACEMENTS)
+replaced: Final = partial(below, REPLACED)
+#: By topology id: its workers, those that are to go, and those that it had when all of them had to go.
+assignment: Final = partial(below, ASSIGNMENTS)
+leaving: Final = partial(below, LEAVING)
+former: Final = partial(below, FORMER)
+#: By topology id: the folder of its workers' reports, of the sealed copies of its key pair, and of what was shipped for it.
+reports: Final = partial(below, REPORTS)
+keys: Final = partial(below, KEYS)
+bundle: Final = partial(below, BLOBS)
+#: The record of a supervisor or a Nimbus, present while it is.
+supervisor: Final = partial(below, SUPERVISORS)
+nimbus: Final = partial(below, NIMBUSES)
+#: Present while the process of a supervisor or a Nimbus is connected.
+presence: Final = partial(below, PRESENCE)
+#: Present while a supervisor is to get no work.
+drained: Final = partial(below, DRAINED)
+counter: Final = partial(below, COUNTERS)
 
 
 def report(topology_id: str, worker: str) -> str:
-    """The last report of a worker."""
-    return f"{reports(topology_id)}/{quoted(worker)}"
-
-
-def supervisor(supervisor_id: str) -> str:
-    """The record of a supervisor; there is one while the supervisor is there."""
-    return f"{SUPERVISORS}/{quoted(supervisor_id)}"
-
-
-def keys(topology_id: str) -> str:
-    """Above the sealed copies of the key pair of a topology's links."""
-    return f"{KEYS}/{quoted(topology_id)}"
+    """Return the path of a worker's last report."""
+    return below(reports(topology_id), worker)
 
 
 def sealed_keys(topology_id: str, recipient: str) -> str:
-    """The copy that one Nimbus or supervisor can open."""
-    return f"{keys(topology_id)}/{quoted(recipient)}"
-
-
-def nimbus(nimbus_id: str) -> str:
-    """The record of a Nimbus that is there."""
-    return f"{NIMBUSES}/{quoted(nimbus_id)}"
-
-
-def presence(daemon_id: str) -> str:
-    """What is there while the process of a supervisor or a Nimbus is connected."""
-    return f"{PRESENCE}/{quoted(daemon_id)}"
-
-
-def drained(supervisor_id: str) -> str:
-    """What says that a supervisor is to get no work."""
-    return f"{DRAINED}/{quoted(supervisor_id)}"
-
-
-def replacement(name: str) -> str:
-    """The version that is to take the name over."""
-    return f"{REPLACEMENTS}/{quoted(name)}"
-
-
-def replaced(name: str) -> str:
-    """The version that had the name before."""
-    return f"{REPLACED}/{quoted(name)}"
-
-
-def bundle(topology_id: str) -> str:
-    """Above everything that was shipped for a topology."""
-    return f"{BLOBS}/{quoted(topology_id)}"
+    """Return the path of the copy of a topology's keys that one Nimbus or supervisor can open."""
+    return below(keys(topology_id), recipient)
 
 
 def description(topology_id: str) -> str:
-    """The typed description of a topology."""
+    """Return the path of a topology's typed description."""
     return f"{bundle(topology_id)}/description"
 
 
 def pickles(topology_id: str) -> str:
-    """Above the pickles of a topology's components."""
+    """Return the folder of the pickles of a topology's components."""
     return f"{bundle(topology_id)}/pickles"
 
 
 def pickle(topology_id: str, component: str) -> str:
-    """The pickle of a component."""
-    return f"{pickles(topology_id)}/{quoted(component)}"
-
-
-def counter(name: str) -> str:
-    """A counter."""
-    return f"{COUNTERS}/{quoted(name)}"
+    """Return the path of a component's pickle."""
+    return below(pickles(topology_id), component)
 
 
 @lru_cache(_NAMES_KNOWN)
 def quoted(name: str) -> str:
-    """A name as it stands in a path; `unquoted` gives it back."""
+    """Return a name as it is written in a path; the opposite of `unquoted`."""
     text = quote(name, safe="")
     # The only names that quoting leaves as they are and that a store does not take.
     return text.replace(".", "%2E") if text in (".", "..") else text
@@ -166,5 +123,5 @@ def quoted(name: str) -> str:
 
 @lru_cache(_NAMES_KNOWN)
 def unquoted(name: str) -> str:
-    """The name that stands in a path."""
+    """Return the name that is written in a path."""
     return unquote(name)

@@ -1,7 +1,7 @@
-"""What was read from a store not long ago: dropped when it changes, and after some seconds in any case.
+"""A cache of what was read from a store: entries are dropped when they change, and after some seconds in any case.
 
 What is remembered is only as good as the stream of changes that drops it. So nothing is remembered while that stream is cut,
-everything is dropped when it is, and each entry lives `life_secs` at most, so that a change of which nobody told is seen too.
+everything is dropped when it is, and each entry lives `life_secs` at most, so that a change without a notification is seen too.
 An answer that was overtaken by a change on its way is not remembered: `begin` before the question is sent, `keep` with what
 that gave when the answer is there. Every call may come from any thread.
 Must not know: where values come from, what they mean.
@@ -28,8 +28,8 @@ class Known:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A question under way; forgotten when what it asks for changes."""
+class PendingRead:
+    """A read under way; forgotten when what it reads changes."""
 
     what: tuple[str, str]
 
@@ -46,16 +46,16 @@ class ReadCache:
         self._lock = threading.Lock()
         self._open = False
         self._known: dict[tuple[str, str], Known] = {}
-        self._asked: dict[tuple[str, str], Asked] = {}
+        self._asked: dict[tuple[str, str], PendingRead] = {}
 
     def open(self) -> None:
-        """Remember from now on: changes are told of again. What was known is dropped."""
+        """Start to remember: changes are notified again. What was known is dropped."""
         with self._lock:
             self._clear()
             self._open = True
 
     def close(self) -> None:
-        """Drop everything and remember nothing: changes are not told of any more."""
+        """Drop everything and remember nothing: changes are no longer notified."""
         with self._lock:
             self._clear()
             self._open = False
@@ -66,21 +66,21 @@ class ReadCache:
             self._clear()
 
     def find(self, kind: str, path: str) -> Known | None:
-        """What is known, if it is not too old."""
+        """Return what is known, if it is not too old."""
         with self._lock:
             known = self._known.get((kind, path))
             return known if known is not None and self._clock.now() < known.until else None
 
-    def begin(self, kind: str, path: str) -> Asked:
-        """A question is about to be sent."""
-        asked = Asked((kind, path))
+    def begin(self, kind: str, path: str) -> PendingRead:
+        """Register a read that is about to be sent."""
+        asked = PendingRead((kind, path))
         with self._lock:
             if self._open:
                 self._asked[asked.what] = asked
         return asked
 
-    def keep(self, asked: Asked, answer: Any, size: int = 0) -> None:
-        """Its answer is there: remember it, unless it was overtaken by a change or by a later question."""
+    def keep(self, asked: PendingRead, answer: Any, size: int = 0) -> None:
+        """Remember the answer of a read, unless a change or a later read overtook it."""
         with self._lock:
             if self._asked.get(asked.what) is not asked:
                 return

@@ -1,17 +1,17 @@
-"""What a cluster remembers: frozen values, and their bytes in the store.
+"""The records of a cluster: frozen structs, and their bytes in the store.
 
 | record | one for each | written by |
 |---|---|---|
 | `TopologyRecord` | topology, from `submit` until its name is free again | Nimbus |
-| `Assignment` | topology that has workers; also those that were told to leave, and those that it had last | Nimbus |
-| `SupervisorRecord` | supervisor that is there | the supervisor |
-| `NimbusRecord` | Nimbus that is there, leading or not | that Nimbus |
-| `WorkerReport` | worker that has something to say | its host (by way of Nimbus) |
+| `Assignment` | topology that has workers; also workers that are leaving, and those that it had last | Nimbus |
+| `SupervisorRecord` | registered supervisor | the supervisor |
+| `NimbusRecord` | running Nimbus, leading or not | that Nimbus |
+| `WorkerReport` | worker that has reported | its host (by way of Nimbus) |
 
 The bytes are JSON with the kind of the record and a format version, so that a newer Squall can read what an
 older one wrote, and an older one says that it cannot, instead of guessing. Whatever the bytes are, `decode`
-gives a record or raises `BadRecord`: also where one field says what no daemon can act on (a state that is none, a number of
-workers that is a text), for what stops at one record must not stop all others.
+gives a record or raises `BadRecord`, also when one field has a value that no daemon can act on (an unknown state, a text for
+a number of workers): a fault in one record must not stop the others.
 Must not know: where records are kept, who acts on them.
 """
 
@@ -19,20 +19,24 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields
-from typing import Final, TypeVar, cast
+from collections.abc import Mapping
+from typing import TypeVar, cast
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from squall.cluster.store import MOST_BYTES
+from squall.exact_structs import Finite, WrongValue, build_type_info, read_exactly
+from squall.reports.events import Event
+from squall.values import Address, Incarnation, TaskRow, TopologyState
 from topology_api.errors import SquallError
 
 FORMAT = 5
-"""Raised when a field is added, dropped or changes its meaning."""
+"""Raised when a field is added, dropped or changes its meaning. Not for `event`, which older readers ignore."""
 
 
-#: The states of topologies, as in `nimbus.lifecycle`.
-STATES = frozenset({"ACTIVE", "INACTIVE", "REBALANCING", "REPLACING", "COMPLETED", "FAILED", "KILLED"})
-#: Options of a topology that daemons reckon with, and what is the least.
+#: Options of a topology that daemons calculate with, and their minimum.
 _RECKONED_WITH: Mapping[str, int] = {
     "topology.message.timeout.secs": 0,
     "topology.worker.timeout.secs": 0,
@@ -41,87 +45,88 @@ _RECKONED_WITH: Mapping[str, int] = {
 
 
 class BadRecord(SquallError):
-    """Bytes that are not the record that was looked for."""
+    """Bytes that do not hold the expected record."""
 
 
-@dataclass(frozen=True)
-class Note:
-    """Something that was said about a topology."""
+class Note(Struct, frozen=True):
+    """An event of a topology as it is stored. `text` and `waits` are for daemons of a release that knows no events."""
 
     text: str
-    time: float
-    """When, by the calendar."""
-    worker: str = ""
-    """Of which of its workers; "": of the topology itself."""
-    waits: bool = False
+    time: Finite
+    """Seconds since 1970."""
+    worker: str
+    """The worker that it is about; "": the topology itself."""
+    waits: bool
     """It says what that worker waits for, and nothing else: it is over when the worker is started."""
+    event: Event | None = None
+
+    @property
+    def fact(self) -> Event:
+        """The event; what an earlier release wrote is one of kind "text"."""
+        return self.event or Event("text", time=self.time, worker=self.worker, error=self.text)
 
 
-@dataclass(frozen=True)
-class TopologyRecord:
+class TopologyRecord(Struct, frozen=True):
     """A topology as Nimbus knows it; its name is free again when the record is gone."""
 
     id: str
-    """One submission, never given twice: "name-<n>-<time>"."""
+    """The id of this submission, never reused: "name-<n>-<time>"."""
     name: str
-    state: str
+    state: TopologyState
     previous: str | None
     """The state that a REBALANCING topology goes back to."""
     conf: Mapping[str, object]
     """The merged configuration of the topology."""
     component_confs: Mapping[str, Mapping[str, object]]
     """The merged configuration of each component, by its id."""
-    tasks: tuple[tuple[int, str, int], ...]
-    """(task, component, index) of every task."""
+    tasks: tuple[TaskRow, ...]
     version: int
     """Version of the latest assignment that was made for it, 0 before the first."""
-    deadline: float | None
+    deadline: Finite | None
     """While KILLED or REBALANCING: when waiting for the drain ends, whatever is left; by the clock of who leads."""
     error: str | None
     """Why it FAILED."""
-    submitted: float
+    submitted: Finite
     highest_task: int = 0
     """The highest task id that was ever given in it: an id is never given to a second task. 0: the highest of `tasks`."""
-    parallelism: Mapping[str, int] = field(default_factory=dict)
+    parallelism: Mapping[str, int] = {}
     """While REBALANCING: the number of tasks that components are to have after it, where it changes."""
     finished: tuple[int, ...] = ()
     """Spout tasks that have finished, every tree of theirs settled: they are not opened again."""
-    renumbered: Mapping[str, int] = field(default_factory=dict)
+    renumbered: Mapping[str, int] = {}
     """Components whose number of tasks was changed: the version of the latest assignment before. That a task of theirs had
     finished by then says nothing of what it has to read now."""
     notes: tuple[Note, ...] = ()
-    """What was last said about it and its workers (one that died, and of what), the latest at the end."""
-    wait: float | None = None
-    """While there is a deadline: the seconds that it was set for. A Nimbus that takes over waits for them anew, since the
-    clocks of two hosts need not agree."""
+    """The latest events of it and its workers (such as deaths), the latest last."""
+    wait: Finite | None = None
+    """While there is a deadline: the seconds that it was set for. A Nimbus that takes over waits for all of them again, since
+    the clocks of two hosts need not agree."""
     submission: str = ""
-    """The submitter's own key: what comes again with it is the same submission."""
-    files: Mapping[str, str] = field(default_factory=dict)
+    """The submitter's key: a request with the same key is the same submission, sent again."""
+    files: Mapping[str, str] = {}
     """What was shipped besides the pickles: "code", "wheels", "requirements" -> sha256 of a file that the Nimbuses hold."""
     python: str = ""
     """Python's minor version that it was packed with, "3.11"; "" in one process."""
     replaces: str | None = None
     """While it is to prove that it runs: the id of the submission that it has replaced."""
-    since: float = 0.0
-    """When it came into its state, by the calendar."""
-    until: float | None = None
-    """The deadline by the calendar: for those who have another clock than the one that leads. Nothing is decided by it."""
+    since: Finite = 0.0
+    """When it entered its state, in seconds since 1970."""
+    until: Finite | None = None
+    """The deadline in seconds since 1970, for display on other hosts. Nothing is decided by it."""
 
 
-@dataclass(frozen=True)
-class Placement:
+class Placement(Struct, frozen=True):
     """A worker: the slot it runs in and the tasks it runs."""
 
     worker: str
     supervisor: str
     slot: int
-    incarnation: tuple[int, int]
+    incarnation: Incarnation
     """(version of the assignment that placed the worker, restart number by its supervisor: 0 here)."""
     tasks: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class Assignment:
+class Assignment(Struct, frozen=True):
     """Where the tasks of a topology run. Versions rise over the whole cluster and are never given twice."""
 
     topology_id: str
@@ -129,267 +134,132 @@ class Assignment:
     placements: tuple[Placement, ...]
 
 
-@dataclass(frozen=True)
-class SupervisorRecord:
-    """A supervisor that is there, with slots 0 ... slots-1."""
+class SupervisorRecord(Struct, frozen=True):
+    """A registered supervisor, with slots 0 ... slots-1."""
 
     id: str
     host: str
     slots: int
     beats: bool = False
-    """Whether it gives Nimbus signs of life; one that does is taken for gone when they stop."""
+    """Whether it sends heartbeats to Nimbus; one that does counts as lost when they stop."""
     url: str = ""
     """Where it answers Nimbus over HTTP (logs); "": nowhere."""
     public_key: str = ""
-    """What topologies' keys are sealed with for it, and what its requests are known by (see `squall.sealing`)."""
-    versions: Mapping[str, str] = field(default_factory=dict)
+    """What topologies' keys are sealed with for it, and what its requests are known by (see `squall.security.sealing`)."""
+    versions: Mapping[str, str] = {}
     """"squall", "python", "cloudpickle" -> its version of it."""
-    resources: Mapping[str, float] = field(default_factory=dict)
+    resources: Mapping[str, int | float] = {}
     """"cpus", "memory_bytes" of its host, as far as they are known."""
 
 
-@dataclass(frozen=True)
-class NimbusRecord:
-    """A Nimbus that is there, leading or not."""
+class NimbusRecord(Struct, frozen=True):
+    """A running Nimbus, leading or not."""
 
     id: str
     url: str
     host: str
     public_key: str = ""
-    versions: Mapping[str, str] = field(default_factory=dict)
-    started: float = 0.0
+    versions: Mapping[str, str] = {}
+    started: Finite = 0.0
 
 
-@dataclass(frozen=True)
-class WorkerReport:
-    """What a worker last said of itself. The flags speak for all its tasks."""
+class WorkerReport(Struct, frozen=True):
+    """What a worker last reported. The flags hold for all its tasks."""
 
     worker: str
-    incarnation: tuple[int, int]
+    incarnation: Incarnation
     opened: bool
     """Every task was opened or prepared."""
     ended: bool
     """Every task has ended: spouts finished, trees worked off, bolts through their `end_of_input`."""
     drained: bool
-    """Told to drain (state KILLED or REBALANCING), it has nothing pending any more. False in other states."""
+    """Asked to drain (state KILLED or REBALANCING), it has nothing pending. False in other states."""
     stopped: bool
-    """It is gone, after `close` and `cleanup`, and will say no more."""
+    """It has ended, after `close` and `cleanup`, and reports no more."""
     crash: str | None
     """The error that ends the topology."""
-    address: tuple[str, str] | None = None
+    address: Address | None = None
     """Where other workers reach it: the endpoints for data and for control frames."""
     finished: tuple[int, ...] = ()
     """Its spout tasks that have finished, every tree of theirs settled."""
     version: int = 0
-    """The version of the assignment that the flags speak of. 0: the one that stands, whichever it is."""
+    """The version of the assignment that the flags speak of. 0: the current one, whichever it is."""
     note: str | None = None
-    """What its host has to say about it, in words: that it died, of what, what happens next."""
+    """The sentence of `event`, for daemons of a release that knows no events."""
     waits: bool = False
     """Its host still prepares what it needs (an environment is being built); no process was started yet."""
+    event: Event | None = None
+    """What happened to it last; None also from a supervisor of a release that knows no events."""
+
+    @property
+    def fact(self) -> Event | None:
+        """What its host reported last about it; the note of an earlier release is an event of kind "text"."""
+        if self.event is not None or self.note is None:
+            return self.event
+        return Event("text", worker=self.worker, error=self.note)
 
 
 Record = TopologyRecord | Assignment | SupervisorRecord | NimbusRecord | WorkerReport
 R = TypeVar("R", bound=Record)
-T = TypeVar("T")
 
 
 def encode(record: Record) -> bytes:
-    """The bytes of a record. A configuration value that JSON cannot hold raises `BadRecord`."""
-    body: dict[str, object] = {"kind": type(record).__name__, "format": FORMAT}
-    body.update(vars(record))
+    """Return the bytes of a record. A configuration value that JSON cannot hold raises `BadRecord`."""
+    kind = type(record).__name__
     try:
-        return _ENCODER.encode(body).encode()
+        return JSON.encode({"kind": kind, "format": FORMAT, **_json_values(record)}).encode()
     except (TypeError, ValueError) as error:
-        raise BadRecord(f"{type(record).__name__} cannot be stored: {error}; only JSON values can") from error
+        raise BadRecord(f"{kind} cannot be stored: {error}; only JSON values can") from error
 
 
 def decode(kind: type[R], data: bytes) -> R:
-    """The record of that kind that the bytes hold, or `BadRecord`."""
-    if (
-        len(data) > MOST_BYTES
-    ):  # no change of it could be written: whose record it is could not even be killed
-        raise BadRecord(
-            f"these {len(data):,} bytes are too many for a {kind.__name__}: a store takes {MOST_BYTES:,}"
-        )
+    """Return the record of that kind that the bytes hold, or raise `BadRecord`."""
+    name = kind.__name__
+    if len(data) > MOST_BYTES:  # no change of it could be written: such a topology could not even be killed
+        raise BadRecord(f"these {len(data):,} bytes are too many for a {name}: a store takes {MOST_BYTES:,}")
     try:
         body = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise BadRecord(f"these bytes hold no {kind.__name__}: {error}") from error
-    if not isinstance(body, dict) or body.get("kind") != kind.__name__:
+        raise BadRecord(f"these bytes hold no {name}: {error}") from error
+    if not isinstance(body, dict) or body.get("kind") != name:
         found = body.get("kind") if isinstance(body, dict) else type(body).__name__
-        raise BadRecord(f"these bytes hold no {kind.__name__} but {found!r}")
+        raise BadRecord(f"these bytes hold no {name} but {found!r}")
     if body.get("format") != FORMAT:
         raise BadRecord(
-            f"a {kind.__name__} of format {body.get('format')!r}: this Squall reads format {FORMAT}; "
+            f"a {name} of format {body.get('format')!r}: this Squall reads format {FORMAT}; "
             "all daemons of a cluster should be of one release"
         )
-    return _read(kind, _Body(kind.__name__, body))
+    try:
+        record = read_exactly(kind, body, optional=("event",))
+    except WrongValue as error:
+        raise BadRecord(str(error)) from error
+    if isinstance(record, TopologyRecord):
+        _check_conf(record.conf)
+    return record
 
 
-def _plain(value: object) -> object:
-    if isinstance(value, (Placement, Note)):
-        return vars(value)
+def _check_conf(conf: Mapping[str, object]) -> None:
+    for key, least in _RECKONED_WITH.items():
+        value = conf.get(key)
+        if type(value) not in (int, float) or not least <= cast(float, value) < math.inf:
+            raise BadRecord(f"TopologyRecord.conf[{key!r}] cannot be {value!r:.80}")
+
+
+def _json_values(value: object) -> dict[str, object]:
+    if isinstance(value, Event):
+        return cast("dict[str, object]", msgspec.to_builtins(value))
+    if isinstance(value, Struct):
+        values = asdict(value)
+        if values.get("event", value) is None:
+            del values["event"]
+        return values
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError(f"a {type(value).__name__} ({value!r}) is no JSON value")
 
 
-_ENCODER = json.JSONEncoder(default=_plain, separators=(",", ":"))
+#: Writes structs as JSON objects, compactly.
+JSON = json.JSONEncoder(default=_json_values, separators=(",", ":"))
 
 
-class _Body:
-    """A decoded JSON object that hands out its fields by type, or says which one is wrong."""
-
-    def __init__(self, kind: str, values: object) -> None:
-        if not isinstance(values, dict):
-            raise BadRecord(f"{kind}: an object was expected, found {values!r:.80}")
-        self._kind = kind
-        self._values = values
-
-    def _get(self, name: str, *types: type) -> object:
-        if name not in self._values:
-            raise BadRecord(f"{self._kind} without its field {name!r}")
-        value = self._values[name]
-        if type(value) not in types:
-            raise BadRecord(f"{self._kind}.{name} cannot be {value!r:.80}")
-        return value
-
-    def text(self, name: str) -> str:
-        return cast(str, self._get(name, str))
-
-    def text_or_none(self, name: str) -> str | None:
-        return cast("str | None", self._get(name, str, type(None)))
-
-    def integer(self, name: str) -> int:
-        return cast(int, self._get(name, int))
-
-    def number(self, name: str) -> float:
-        value = cast(float, self._get(name, int, float))
-        if not math.isfinite(value):
-            raise BadRecord(f"{self._kind}.{name} cannot be {value!r}")
-        return value
-
-    def number_or_none(self, name: str) -> float | None:
-        return None if self._get(name, int, float, type(None)) is None else self.number(name)
-
-    def state(self, name: str) -> str:
-        value = self.text(name)
-        if value not in STATES:
-            raise BadRecord(f"{self._kind}.{name} cannot be {value!r:.80}")
-        return value
-
-    def conf(self, name: str) -> dict[str, object]:
-        values = self.mapping(name)
-        for key, least in _RECKONED_WITH.items():
-            value = values.get(key)
-            if type(value) not in (int, float) or not least <= cast(float, value) < math.inf:
-                raise BadRecord(f"{self._kind}.{name}[{key!r}] cannot be {value!r:.80}")
-        return values
-
-    def flag(self, name: str) -> bool:
-        return cast(bool, self._get(name, bool))
-
-    def mapping(self, name: str) -> dict[str, object]:
-        return cast("dict[str, object]", self._get(name, dict))
-
-    def confs(self, name: str) -> dict[str, dict[str, object]]:
-        values = self.mapping(name)
-        for key, conf in values.items():
-            if not isinstance(conf, dict):
-                raise BadRecord(f"{self._kind}.{name}[{key!r}] cannot be {conf!r:.80}")
-        return cast("dict[str, dict[str, object]]", values)
-
-    def rows(self, name: str) -> list[object]:
-        return cast("list[object]", self._get(name, list))
-
-    def integers(self, name: str) -> tuple[int, ...]:
-        values = self.rows(name)
-        self._check_all(name, values, values, "integers", int)
-        return cast("tuple[int, ...]", tuple(values))
-
-    def texts(self, name: str) -> tuple[str, ...]:
-        values = self.rows(name)
-        self._check_all(name, values, values, "texts", str)
-        return cast("tuple[str, ...]", tuple(values))
-
-    def integer_mapping(self, name: str) -> dict[str, int]:
-        values = self.mapping(name)
-        self._check_all(name, values, values.values(), "integers", int)
-        return cast("dict[str, int]", values)
-
-    def text_mapping(self, name: str) -> dict[str, str]:
-        values = self.mapping(name)
-        self._check_all(name, values, values.values(), "texts", str)
-        return cast("dict[str, str]", values)
-
-    def number_mapping(self, name: str) -> dict[str, float]:
-        values = self.mapping(name)
-        self._check_all(name, values, values.values(), "numbers", int, float)
-        return cast("dict[str, float]", values)
-
-    def _check_all(self, name: str, found: object, values: Iterable[object], what: str, *types: type) -> None:
-        if not all(type(value) in types for value in values):
-            raise BadRecord(f"{self._kind}.{name} holds {what} only, not {found!r:.80}")
-
-    def address_or_none(self, name: str) -> tuple[str, str] | None:
-        if self._get(name, list, type(None)) is None:
-            return None
-        values = self.texts(name)
-        if len(values) != 2:
-            raise BadRecord(f"{self._kind}.{name} is a pair, not {values!r:.80}")
-        return values[0], values[1]
-
-    def incarnation(self, name: str) -> tuple[int, int]:
-        values = self.integers(name)
-        if len(values) != 2:
-            raise BadRecord(f"{self._kind}.{name} is a pair, not {values!r:.80}")
-        return values[0], values[1]
-
-    def tasks(self, name: str) -> tuple[tuple[int, str, int], ...]:
-        rows = self.rows(name)
-        for row in rows:
-            if not isinstance(row, list) or [type(value) for value in row] != [int, str, int]:
-                raise BadRecord(f"{self._kind}.{name} holds [task, component, index], not {row!r:.80}")
-        return tuple((row[0], row[1], row[2]) for row in cast("list[list[object]]", rows))  # type: ignore[misc]
-
-    def placements(self, name: str) -> tuple[Placement, ...]:
-        return tuple(_read(Placement, _Body("Placement", row)) for row in self.rows(name))
-
-    def notes(self, name: str) -> tuple[Note, ...]:
-        return tuple(_read(Note, _Body("Note", row)) for row in self.rows(name))
-
-
-_Reader = Callable[[_Body, str], object]
-_BY_TYPE: Final[Mapping[str, _Reader]] = {
-    "str": _Body.text,
-    "str | None": _Body.text_or_none,
-    "int": _Body.integer,
-    "float": _Body.number,
-    "float | None": _Body.number_or_none,
-    "bool": _Body.flag,
-    "tuple[int, ...]": _Body.integers,
-    "tuple[str, ...]": _Body.texts,
-    "tuple[int, int]": _Body.incarnation,
-    "tuple[str, str] | None": _Body.address_or_none,
-    "tuple[tuple[int, str, int], ...]": _Body.tasks,
-    "tuple[Placement, ...]": _Body.placements,
-    "tuple[Note, ...]": _Body.notes,
-    "Mapping[str, int]": _Body.integer_mapping,
-    "Mapping[str, str]": _Body.text_mapping,
-    "Mapping[str, float]": _Body.number_mapping,
-    "Mapping[str, object]": _Body.conf,
-    "Mapping[str, Mapping[str, object]]": _Body.confs,
-}
-"""How a field is read, by its annotation."""
-_BY_NAME: Final[Mapping[str, _Reader]] = {"state": _Body.state}
-"""Fields of which not every value of their type makes sense."""
-_READERS: Final[Mapping[type, tuple[tuple[str, _Reader], ...]]] = {
-    kind: tuple(
-        (each.name, _BY_NAME.get(each.name) or _BY_TYPE[cast(str, each.type)]) for each in fields(kind)
-    )
-    for kind in (TopologyRecord, Note, Placement, Assignment, SupervisorRecord, NimbusRecord, WorkerReport)
-}
-
-
-def _read(kind: type[T], body: _Body) -> T:
-    return kind(**{name: read(body, name) for name, read in _READERS[kind]})
+build_type_info(TopologyRecord, Assignment, SupervisorRecord, NimbusRecord, WorkerReport)

@@ -109,13 +109,13 @@ class _File:
 
     def names(self, path: str) -> list[str]:
         prefix = path.rstrip("/") + "/"
-        # All paths below stand together: "0" is the character after "/".
+        # All paths below sort together: "0" is the character after "/".
         rows = self.database.execute(
             "SELECT path FROM store WHERE path >= ? AND path < ?", (prefix, prefix[:-1] + "0")
         )
         return sorted({row[0][len(prefix) :].partition("/")[0] for row in rows})
 
-    def tell(self, path: str) -> None:
+    def notify(self, path: str) -> None:
         with self.lock:
             callbacks = [callback for prefix, callback in self.watches.values() if below(prefix, path)]
         for callback in callbacks:
@@ -169,7 +169,7 @@ class SqliteStore:
                 if self._first:
                     self._file.close()
         for path in mine:
-            self._file.tell(path)
+            self._file.notify(path)
 
     def get(self, path: str) -> tuple[bytes, int] | None:
         """The value and its version, or None where there is no value."""
@@ -180,12 +180,12 @@ class SqliteStore:
     def put(
         self, path: str, data: bytes, expected_version: int | None = None, guard: Guard | None = None
     ) -> int:
-        """Write a value, whatever stands there, or only over `expected_version`; gives the new version."""
+        """Write a value, over any earlier one or only over `expected_version`; return the new version."""
         checked_value(checked_path(path), data)
         with self._step() as file:
             found = file.check(path, expected_version, guard)
             version = file.write(path, bytes(data), 0 if found is None else found[1] + 1, False)
-        self._file.tell(path)
+        self._file.notify(path)
         return version
 
     def create(self, path: str, data: bytes, ephemeral: bool = False, guard: Guard | None = None) -> int:
@@ -197,17 +197,17 @@ class SqliteStore:
             version = file.write(path, bytes(data), 0, ephemeral)
             if ephemeral:
                 file.owners[path] = self
-        self._file.tell(path)
+        self._file.notify(path)
         return version
 
     def delete(self, path: str, expected_version: int | None = None, guard: Guard | None = None) -> None:
-        """Remove a value (what lies below it stays). None there is fine unless a version is expected."""
+        """Remove a value (values below it stay). A missing one is an error only if a version is expected."""
         checked_path(path)
         with self._step() as file:
             if file.check(path, expected_version, guard) is None:
                 return
             file.remove(path)
-        self._file.tell(path)
+        self._file.notify(path)
 
     def owns(self, path: str) -> bool:
         """Whether there is an ephemeral value that belongs to this session."""
@@ -222,7 +222,7 @@ class SqliteStore:
             return file.names(path)
 
     def watch(self, prefix: str, callback: Watch) -> Cancel:
-        """Call `callback(path)` after each change at or below `prefix`; gives the function that ends it."""
+        """Call `callback(path)` after each change at or below `prefix`; return the function that ends it."""
         checked_path(prefix)
         with self._file.lock:
             number = next(self._file.numbers)
@@ -236,7 +236,7 @@ class SqliteStore:
 
     @contextmanager
     def _step(self) -> Iterator[_File]:
-        """The file, for one step that nobody else sees half done. Each step writes once, which SQLite does whole or not."""
+        """The file, for one step that no other process sees half done. Each step writes once, which SQLite does atomically."""
         with self._file.lock:
             if self._ended or not self._file.open:
                 raise Unavailable(f"the store in {self._path} is closed")

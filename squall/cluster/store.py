@@ -1,16 +1,16 @@
 """The store: the small tree of versioned values in which a cluster's whole state lives.
 
-What a store promises, whoever keeps it (memory here, ZooKeeper on a cluster):
+What a store promises, whichever implementation it is (memory, SQLite, ZooKeeper):
 
 - A path is `/` and names joined by `/`; a value is one byte or more. Paths above a value need not be made
   first and hold nothing themselves: `get` answers None for them.
 - A value has a version. Each `put` gives it another one, and a write that names the version it read fails
-  with `Conflict` when somebody else has written since. Nobody's change is ever overwritten unseen.
+  with `Conflict` when another process has written since. No change is ever overwritten unseen.
 - `create` has one winner, however many try at once; the others get `Exists`.
 - `children` names what holds a value at or below it, sorted.
-- A watch is told the path of every change at or below its prefix after the change can be read. It is a hint
+- A watch is called with the path of every change at or below its prefix, after the change can be read. It is a hint
   ("look again"), possibly from another thread: it must return at once, keep to taking a note, and not raise.
-  After an interruption it is told its own prefix: anything below may have changed.
+  After an interruption it is called with its own prefix: anything below may have changed.
 - A value that was created as ephemeral belongs to the session of its creator, and goes when that session ends.
 - A write may carry a guard, a value that must still be at the version named: both are checked and done as one step.
   So what a superseded leader still writes is refused, however late it arrives.
@@ -52,7 +52,7 @@ class Conflict(StoreError):
     def __str__(self) -> str:
         was = "earlier" if self.expected is None else f"at version {self.expected}"
         now = "gone" if self.found is None else f"at version {self.found}"
-        return f"{self.path} was read {was}, but it is {now}: read it again and decide anew"
+        return f"{self.path} was read {was}, but it is {now}: read it again and decide again"
 
 
 class Exists(StoreError):
@@ -71,7 +71,7 @@ class Unavailable(StoreError):
 
 
 class Deposed(StoreError):
-    """The guard of a write does not hold any more: somebody else leads. Nothing was changed."""
+    """The guard of a write does not hold any more: another process leads. Nothing was changed."""
 
 
 class TooBig(StoreError):
@@ -99,13 +99,13 @@ class Store(Protocol):
     def put(
         self, path: str, data: bytes, expected_version: int | None = None, guard: Guard | None = None
     ) -> int:
-        """Write a value, whatever stands there, or only over `expected_version`; gives the new version."""
+        """Write a value, over any earlier one or only over `expected_version`; return the new version."""
 
     def create(self, path: str, data: bytes, ephemeral: bool = False, guard: Guard | None = None) -> int:
         """Write a value where there is none; gives its version, or raises `Exists`."""
 
     def delete(self, path: str, expected_version: int | None = None, guard: Guard | None = None) -> None:
-        """Remove a value (what lies below it stays). None there is fine unless a version is expected."""
+        """Remove a value (values below it stay). A missing one is an error only if a version is expected."""
 
     def owns(self, path: str) -> bool:
         """Whether there is an ephemeral value that belongs to this session. It always asks the store itself, so that an
@@ -115,7 +115,7 @@ class Store(Protocol):
         """Names directly below `path` that hold a value or lead to one, sorted."""
 
     def watch(self, prefix: str, callback: Watch) -> Cancel:
-        """Call `callback(path)` after each change at or below `prefix`; gives the function that ends it."""
+        """Call `callback(path)` after each change at or below `prefix`; return the function that ends it."""
 
 
 @runtime_checkable
@@ -137,8 +137,8 @@ def checked_path(path: str) -> str:
 
 
 def checked_value(path: str, data: bytes) -> bytes:
-    """`data` as it came, or `ValueError`: no value at the root, and an empty one cannot be told from none. `TooBig` for one
-    that no store takes, so that what runs on one machine runs on a cluster."""
+    """Return `data` unchanged. `ValueError` for a value at the root and for an empty one, which would look like none. `TooBig`
+    for one that no store takes, so that what runs on one machine runs on a cluster."""
     if path == "/" or not data:
         raise ValueError(f"a value is one byte or more, and not at the root: {path!r} got {data!r}")
     if len(data) > MOST_BYTES:
@@ -149,7 +149,7 @@ def checked_value(path: str, data: bytes) -> bytes:
 
 
 def below(prefix: str, path: str) -> bool:
-    """Whether `path` is `prefix` or lies below it (`/a` is not above `/ab`)."""
+    """Whether `path` is `prefix` or below it (`/a` is not above `/ab`)."""
     return prefix == "/" or path == prefix or path.startswith(prefix + "/")
 
 

@@ -1,11 +1,11 @@
-"""How a tree of values is kept in a tree of nodes, such as ZooKeeper's, where a node stands only below another.
+"""A tree of values kept in a tree of nodes, such as ZooKeeper's, where a node exists only below another.
 
 A value is a node's data; a node without data is no value, only a way to values below it. The nodes on the way are made in one
 transaction with the value that they lead to. The last value below takes them with it, as far as that goes: what a crash
 leaves is an empty node, which holds nothing, may be listed, and goes with the next delete of its path or of one below.
 A node on the way is at version 0, and one that was made for a value at 1 or more: so a node that was empty a moment ago is
-never taken for one that somebody has made anew for a value since, and removed with it.
-Everything here is a few attempts at one transaction each, repeated when somebody else was faster; it ends because `Nodes`
+never mistaken for one that another process has created again for a value since, and removed with it.
+Everything here is a few attempts at one transaction each, repeated when another process was faster; it ends because `Nodes`
 gives up after a time. Must not know: how nodes are reached, what the values mean.
 """
 
@@ -76,7 +76,7 @@ class Why(enum.Enum):
     THERE = "there is a node already"
     VERSION = "the node is at another version"
     CHILDREN = "there are nodes below"
-    EPHEMERAL = "nothing can stand below an ephemeral node"
+    EPHEMERAL = "nothing can be below an ephemeral node"
 
 
 class StepFailed(Exception):
@@ -91,14 +91,14 @@ class StepFailed(Exception):
 class Nodes(Protocol):
     """The nodes, for the time of one call; each method raises `Unavailable` when that is over."""
 
-    def look(self, path: str) -> Node | None:
+    def read_node(self, path: str) -> Node | None:
         """What there is now; never from memory."""
 
     def commit(self, steps: Sequence[Step]) -> list[int]:
         """Do all steps, or none and raise `StepFailed`; gives the version after each."""
 
     def make_root(self) -> None:
-        """Make the node of `/`, and what lies above it."""
+        """Create the node of `/`, and those above it."""
 
 
 def put(
@@ -111,12 +111,12 @@ def put(
         try:
             if expected is not None:
                 return _commit(nodes, guard, Write(path, data, expected))
-            if nodes.look(path) is not None:
+            if nodes.read_node(path) is not None:
                 return _commit(nodes, guard, Write(path, data, ANY))
             return _make(nodes, guard, path, data)
         except StepFailed as failed:
             if expected is not None:
-                raise Conflict(path, expected, _version(nodes.look(path))) from failed
+                raise Conflict(path, expected, _version(nodes.read_node(path))) from failed
             _only(failed, path, Why.MISSING, Why.THERE)
 
 
@@ -127,7 +127,7 @@ def create(nodes: Nodes, path: str, data: bytes, ephemeral: bool, guard: Guard |
             return _make(nodes, guard, path, data, ephemeral)
         except StepFailed as failed:
             _only(failed, path, Why.MISSING, Why.THERE)
-            node = nodes.look(path) if failed.why is Why.THERE else None
+            node = nodes.read_node(path) if failed.why is Why.THERE else None
         if node is None:
             continue
         if node.size:
@@ -156,15 +156,15 @@ def delete(
             if failed.why is Why.MISSING and expected is None:
                 break
             if failed.why is not Why.CHILDREN:
-                raise Conflict(path, version, _version(nodes.look(path))) from failed
+                raise Conflict(path, version, _version(nodes.read_node(path))) from failed
         if _emptied(nodes, guard, path, expected):
             break
     _clear_way(nodes, path)
 
 
 def _emptied(nodes: Nodes, guard: Guard | None, path: str, expected: int | None) -> bool:
-    """Take the value from a node that has others below it; False when somebody else was faster."""
-    node = nodes.look(path)
+    """Take the value from a node that has others below it; False when another process was faster."""
+    node = nodes.read_node(path)
     if expected is not None and _version(node) != expected:
         raise Conflict(path, expected, _version(node))
     if node is None:
@@ -182,7 +182,7 @@ def _clear_way(nodes: Nodes, path: str) -> None:
     """Remove the nodes that lead to nothing any more, from `path` upwards. What fails is left."""
     try:
         while path != "/":
-            node = nodes.look(path)
+            node = nodes.read_node(path)
             if node is not None:
                 if node.size or node.children:
                     return
@@ -196,7 +196,7 @@ def _make(nodes: Nodes, guard: Guard | None, path: str, data: bytes, ephemeral: 
     """Make a node with a value, and those above it that are missing. To look first is cheaper than a transaction in vain."""
     way: list[Step] = []
     upwards = above(path)
-    while nodes.look(upwards) is None:
+    while nodes.read_node(upwards) is None:
         if upwards == "/":
             nodes.make_root()
             break
@@ -226,7 +226,7 @@ def _commit(nodes: Nodes, guard: Guard | None, *steps: Step) -> int:
 
 def _expect(nodes: Nodes, path: str, expected: int, guard: Guard | None) -> None:
     """A version that is expected is one of a value, never one of an empty node."""
-    found = _version(nodes.look(path))
+    found = _version(nodes.read_node(path))
     if found != expected:
         if guard is not None:
             _commit(nodes, guard)  # who is deposed hears that first

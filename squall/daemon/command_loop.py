@@ -1,8 +1,8 @@
 """What makes a control loop run in real time: one thread that has rounds, and runs commands between two of them.
 
-Whoever needs something of the loop hands it a command (`call`) from any thread: so what a round works with is only ever
+Code that needs something of the loop passes it a command (`call`) from any thread: so what a round works with is only ever
 touched by one thread. The thread sleeps while nothing is due, until the next moment at which something is, or until
-somebody wakes it.
+it is woken.
 Must not know: what a round does, what commands do.
 """
 
@@ -34,7 +34,7 @@ class Rounds(Protocol):
         """Do what can be done now; whether anything was, so that there may be more."""
 
     def next_time(self) -> float | None:
-        """When a round is due though nobody wakes the loop."""
+        """When a round is due even if the loop is not woken."""
 
 
 class Stopped(SquallError):
@@ -171,7 +171,7 @@ class Driver:
         return True
 
     def stop(self, last: Callable[[], None], timeout: float | None = None) -> None:
-        """End the thread with the command `last`, after which it has no round more: one could start anew what `last` ended.
+        """End the thread with the command `last`, after which there are no more rounds: one could restart what `last` ended.
 
         What does not return in time is left behind, with a report; should it return one day, the end comes then.
         """

@@ -31,7 +31,7 @@ class Stat:
 
 def stat_of(pid: int) -> Stat | None:
     """What the kernel says of a process; None when there is none of that pid, or it is hidden from us. Other `OSError`s come
-    through: without a free descriptor nobody can tell."""
+    through: without a free descriptor it is unknown."""
     try:
         text = Path(f"/proc/{pid}/stat").read_bytes()
     except (FileNotFoundError, ProcessLookupError, PermissionError):

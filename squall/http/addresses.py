@@ -1,4 +1,4 @@
-"""The address of a server, read from a URL that somebody has typed or another server has given.
+"""The address of a server, parsed from a URL that was typed or came from another server.
 
 Must not know: connections, what is asked there.
 """
@@ -13,7 +13,7 @@ from topology_api.errors import SquallError
 
 @dataclass(frozen=True)
 class Address:
-    """A URL, as far as a connection needs it."""
+    """The parts of a URL that a connection needs."""
 
     url: str
     scheme: str
@@ -22,7 +22,7 @@ class Address:
 
     @classmethod
     def of(cls, url: str) -> Address:
-        """The address that a URL holds; SquallError when it is none."""
+        """Parse a URL; SquallError when it is none."""
         text = url.rstrip("/")
         try:
             parts = urlsplit(text)
@@ -37,7 +37,7 @@ class Address:
                 f"{url!r} is no URL of a Nimbus: it looks like http://127.0.0.1:6627 or https://host:6627"
             )
         if parts.username or parts.password or parts.query or parts.fragment or parts.path:
-            # Not shown: somebody may have written a password into it.
+            # Not shown: it may hold a password.
             raise SquallError(
                 f"the URL of {parts.hostname} holds more than scheme, host and port:"
                 " write it as in https://host:6627"

@@ -1,16 +1,15 @@
-"""The client of the HTTP API: what the command, the supervisors and the Nimbuses themselves ask a Nimbus with.
+"""The HTTP client that the command, the supervisors and the Nimbuses ask a Nimbus with: which server, how often, which error.
 
-A `Client` has one or more addresses and tries them in turn; a Nimbus that does not lead redirects what changes something
-to the one that leads. Connections are kept, and may be used by several threads at a time. Only the standard library
-is used, so that a command starts fast.
+A `Client` has one or more addresses and tries them in turn; a Nimbus that does not lead redirects requests that change
+something to the leader. Several threads may use one client. It uses only the standard library, so that a command starts
+fast.
 
-A server may be silent: frozen, or its host gone. Which ones were is remembered, and they are asked last from then on. What
-may take long, or may not be said twice, is preceded by a short question, so that a silent server never gets it.
+A server may be silent: frozen, or its host gone. The client remembers silent servers and asks them last. It sends a short
+request ahead of one that may take long or must not be repeated, so that a silent server never gets the long one.
 
-What goes wrong is one of two errors: `Unreachable`, nobody answered, and `Refused`, somebody did and said no. A request
-that changes something (POST) is not sent a second time once it may have arrived: the caller decides, and knows whether to
-say it again is harmless.
-Must not know: what the paths mean, where tokens come from.
+There are two errors: `Unreachable`, no server answered, and `Refused`, a server answered no. A request that changes
+something (POST) is not sent again once it may have arrived: only the caller knows whether repeating it is harmless.
+Must not know: what the paths mean, where tokens come from, how connections are kept (`pool.py`).
 """
 
 from __future__ import annotations
@@ -18,17 +17,15 @@ from __future__ import annotations
 import http.client
 import json
 import re
-import select
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final
 from urllib.parse import quote, urlencode
 
-from squall.http_addresses import Address
-from squall.http_bodies import (
+from squall.http.addresses import Address
+from squall.http.bodies import (
     LONGEST_ANSWER,
     OfTheFile,
     Progress,
@@ -38,18 +35,15 @@ from squall.http_bodies import (
     read_json,
     read_text,
 )
-from squall.http_failures import is_of_tls, reason
+from squall.http.failures import is_of_tls, reason
+from squall.http.pool import ConnectionPool, set_timeout
 from topology_api.errors import SquallError
-
-if TYPE_CHECKING:
-    import ssl
 
 API: Final = "/api/v1/"
 #: Seconds for each answer, unless the caller says otherwise.
 TIMEOUT: Final = 5.0
 #: What a server is asked to see whether it is awake: any answer will do.
 AWAKE: Final = "/health"
-_IDLE_CONNECTIONS: Final = 4
 _SECONDS: Final = re.compile("[0-9]{1,9}")
 
 IS_IT_RUNNING: Final = (
@@ -58,7 +52,7 @@ IS_IT_RUNNING: Final = (
 
 
 class Unreachable(SquallError):
-    """Nobody answered. `sent`: the request may have arrived all the same, and been done."""
+    """No server answered. `sent`: the request may have arrived and been carried out all the same."""
 
     def __init__(self, message: str, sent: bool = False) -> None:
         super().__init__(message, sent)
@@ -70,9 +64,9 @@ class Unreachable(SquallError):
 
 
 class Refused(SquallError):
-    """The answer is an error: its HTTP status, its kind ("NameTaken"), what it says, and all problems when it lists them.
+    """The answer is an error: its HTTP status, its kind ("NameTaken"), its message, and all problems if it lists them.
 
-    retry_after: seconds after which it may be worth asking again, where the answer names them.
+    retry_after: seconds after which a retry may succeed, if the answer says so.
     """
 
     def __init__(
@@ -95,8 +89,8 @@ class Refused(SquallError):
 
 
 def at(*parts: str) -> str:
-    """The path of names below each other, each quoted: at("topologies", name, "errors")."""
-    # A shell may hand over bytes that are no UTF-8; no name is like that, so nothing is found.
+    """Join names to a path, each quoted: at("topologies", name, "errors")."""
+    # A shell may pass bytes that are no UTF-8; no name contains them, so nothing is found.
     return "/".join(quote(part, safe="", errors="surrogateescape") for part in parts)
 
 
@@ -105,18 +99,18 @@ class _Request:
     method: str
     target: str
     headers: Mapping[str, str]
-    #: Makes the body anew for each attempt.
+    #: Makes a body for each attempt.
     body: Callable[[], Any]
-    #: What is done with a good answer.
+    #: Reads a good answer.
     read: Callable[[http.client.HTTPResponse], Any]
-    #: Whether it may be sent again though it may have arrived.
+    #: Whether it may be sent again although it may have arrived.
     repeatable: bool = True
-    #: Seconds for its answer, None: as for any other.
+    #: Seconds for its answer; None: the client's.
     timeout: float | None = None
 
     @property
     def changes(self) -> bool:
-        """Whether something is different once it was done."""
+        """Return whether the request changes something."""
         return self.method in ("POST", "DELETE")
 
 
@@ -124,8 +118,8 @@ class Client:
     """Asks one of several servers that answer alike.
 
     authorization: url -> the value of the Authorization header, or None for none. ca: a file with the certificates that
-    servers' own are checked against (default: the system's). what, advice: how `Unreachable` calls the server, and
-    what it says helps.
+    servers' own are checked against (default: the system's). what, advice: what `Unreachable` calls the server, and
+    what it advises.
     """
 
     def __init__(
@@ -141,27 +135,24 @@ class Client:
             raise SquallError(f"no {what} to ask: there is no URL")
         self.addresses = [Address.of(url) for url in urls]
         self._authorization = authorization
-        self._ca = ca
+        self._pool = ConnectionPool(ca, timeout)
         self._timeout = timeout
         self._what = what
         self._advice = advice
-        self._lock = threading.Lock()
-        self._idle: dict[Address, list[http.client.HTTPConnection]] = {}
-        #: Whether who was asked there has answered, the last time.
+        #: Whether the server there answered the last time.
         self._answered: dict[Address, bool] = {}
-        self._context: ssl.SSLContext | None = None
 
     # What can be asked
 
     def get(self, path: str, **query: object) -> Any:
-        """The JSON at a path below /api/v1/ (a path that begins with / stands for itself)."""
+        """Return the JSON at a path below /api/v1/ (a path that begins with / is absolute)."""
         return self._ask(_Request("GET", _target(path, query), {}, lambda: None, read_json))
 
     def post(
         self, path: str, body: object = None, repeatable: bool = False, timeout: float | None = None
     ) -> Any:
-        """Send JSON, and give the answer's. `repeatable`: saying it twice is as good as once, so that another server is told
-        when one that may have heard it does not answer. `timeout`: seconds for this answer."""
+        """Send JSON, and return the answer's. `repeatable`: the request may be carried out twice, so it goes to another
+        server when one that may have got it does not answer. `timeout`: seconds for this answer."""
         data = json.dumps(body).encode()
         headers = {"Content-Type": "application/json"}
         return self._ask(
@@ -169,11 +160,11 @@ class Client:
         )
 
     def delete(self, path: str, **query: object) -> Any:
-        """Have what is at a path removed."""
+        """Remove what is at a path."""
         return self._ask(_Request("DELETE", _target(path, query), {}, lambda: None, read_json))
 
     def exists(self, path: str) -> bool:
-        """Whether there is something at a path (HEAD)."""
+        """Return whether there is something at a path (HEAD)."""
         try:
             self._ask(_Request("HEAD", _target(path, {}), {}, lambda: None, lambda response: None))
         except Refused as error:
@@ -185,7 +176,7 @@ class Client:
     def put_file(
         self, path: str, source: Path | str, progress: Progress | None = None, timeout: float | None = None
     ) -> Any:
-        """Send the bytes of a file, and give the JSON of the answer. `timeout`: seconds for this answer."""
+        """Send the bytes of a file, and return the JSON of the answer. `timeout`: seconds for this answer."""
         size = Path(source).stat().st_size
         headers = {"Content-Length": str(size), "Content-Type": "application/octet-stream"}
         body = partial(pieces_of, Path(source), size, progress)
@@ -198,7 +189,7 @@ class Client:
         progress: Progress | None = None,
         limit: int | None = None,
     ) -> str:
-        """Write what is at a path into `target`, and give its sha256. More than `limit` bytes are a SquallError."""
+        """Write what is at a path into `target`, and return its SHA-256. More than `limit` bytes are a SquallError."""
         start = target.tell()
 
         def read(response: http.client.HTTPResponse) -> str:
@@ -210,22 +201,17 @@ class Client:
         return str(digest)
 
     def get_text(self, path: str, **query: object) -> str:
-        """What is at a path, as text: a page that is not JSON (/metrics)."""
+        """Return what is at a path as text: a page that is not JSON (/metrics)."""
         return str(self._ask(_Request("GET", _target(path, query), {}, lambda: None, read_text)))
 
     def close(self) -> None:
         """Close the connections that are idle."""
-        with self._lock:
-            idle, self._idle = self._idle, {}
-        for connections in idle.values():
-            for connection in connections:
-                connection.close()
+        self._pool.close()
 
     # How
 
     def _ask(self, request: _Request) -> Any:
-        """Try each address until one answers with something other than that it cannot at this moment; last those that were
-        silent when they were asked before."""
+        """Try each address until one answers with anything but 503; last those that were silent the last time."""
         silent: dict[Address, Unreachable] = {}
         failure: Refused | None = None
         for address in sorted(self.addresses, key=lambda address: not self._answered.get(address, True)):
@@ -240,13 +226,13 @@ class Client:
                 if error.status != 503:
                     raise
                 failure = error
-        # What a server said is worth more than that another one did not answer; unless that one may have done it.
+        # An answer says more than silence, unless the silent server may have carried out the request.
         if failure is not None and not (request.changes and any(error.sent for error in silent.values())):
             raise failure
-        raise self._nobody_answered(list(silent.values()), failure)
+        raise self._all_silent(list(silent.values()), failure)
 
-    def _nobody_answered(self, silent: Sequence[Unreachable], failure: Refused | None) -> Unreachable:
-        """One error of those of all addresses: each is named, what helps is said once."""
+    def _all_silent(self, silent: Sequence[Unreachable], failure: Refused | None) -> Unreachable:
+        """Join the errors of all addresses to one; the advice appears once."""
         if len(silent) == 1 and failure is None:
             return silent[0]
         advice = self._and_advice()
@@ -273,7 +259,7 @@ class Client:
         except Unreachable as error:
             if error.sent:
                 raise
-            # It has died, and its rival has not heard of that: nothing was done, and another one is about to lead.
+            # The leader has died and the redirecting Nimbus does not know yet: nothing was done, another is about to lead.
             raise Refused(
                 503,
                 "NoLeader",
@@ -294,7 +280,7 @@ class Client:
         authorization: str | None,
         silent: dict[Address, Unreachable],
     ) -> tuple[int | None, Any]:
-        """As `_send`; who was silent a moment ago, and is who another one redirects to, is not waited for again."""
+        """Send as `_send`, but do not wait again for a server that was silent in this request."""
         if address in silent:
             raise silent[address]
         try:
@@ -305,12 +291,12 @@ class Client:
             raise
 
     def _send(self, address: Address, request: _Request, authorization: str | None) -> tuple[int | None, Any]:
-        """(None, what `read` makes of the answer), or (the status of a redirect, where to). A connection that was kept may
-        be dead by now: what may be sent twice is then sent over a new one."""
+        """Return (None, the answer as `read` gives it), or (the status of a redirect, its URL). A kept connection may be
+        dead by now: what may be sent twice is then sent over a new one."""
         seconds = self._timeout if request.timeout is None else request.timeout
         while True:
-            kept = self._take(address)
-            connection = kept or self._connection(address)
+            kept = self._pool.idle(address)
+            connection = kept or self._pool.new(address)
             connected = sent = False
             try:
                 if connection.sock is None:
@@ -320,7 +306,7 @@ class Client:
                     self._see_awake(address, connection)
                     kept = None  # it is not dead
                 sent = True
-                _set_timeout(connection, seconds)
+                set_timeout(connection, seconds)
                 return self._exchange(address, connection, request, authorization)
             except (OSError, http.client.HTTPException) as error:
                 connection.close()
@@ -330,7 +316,7 @@ class Client:
                     continue
                 else:
                     in_the_clear = address.scheme == "http" and address not in self._answered
-                    why = reason(error, self._ca, in_the_clear)
+                    why = reason(error, self._pool.ca, in_the_clear)
                 is_there = connected or is_of_tls(error)
                 raise self._unreachable(address, why, is_there, sent) from error
             except BaseException:
@@ -338,8 +324,8 @@ class Client:
                 raise
 
     def _see_awake(self, address: Address, connection: http.client.HTTPConnection) -> None:
-        """Have a short question answered: a frozen server takes connections, and all that is sent."""
-        _set_timeout(connection, self._timeout)
+        """Send a short request first: a frozen server accepts connections, and everything that is sent."""
+        set_timeout(connection, self._timeout)
         connection.request("HEAD", AWAKE)
         connection.getresponse().read()
         self._answered[address] = True
@@ -364,68 +350,26 @@ class Client:
         if response.status in (307, 308):
             location = response.getheader("Location") or ""
             response.read(LONGEST_ANSWER)
-            self._give_back(address, connection, response)
+            self._pool.give_back(address, connection, response)
             return response.status, "/".join(location.split("/")[:3])  # scheme, host and port
         if not 200 <= response.status < 300:
             error = _refusal(address, response)
-            self._give_back(address, connection, response)
+            self._pool.give_back(address, connection, response)
             raise error
         result = request.read(response)
         if request.method == "HEAD":
             response.read()
-        self._give_back(address, connection, response)
+        self._pool.give_back(address, connection, response)
         return None, result
 
     def _unreachable(self, address: Address, why: str, is_there: bool, sent: bool) -> Unreachable:
-        """`is_there`: somebody listens, so that it helps nobody to be told how it is started."""
+        """`is_there`: something listens there, so advice on how to start a server would not help."""
         if is_there:
             return Unreachable(f"{self._what} at {address.url} did not answer: {why}", sent)
         return Unreachable(f"{self._what} at {address.url} cannot be reached: {why}{self._and_advice()}")
 
     def _and_advice(self) -> str:
         return f"; {self._advice}" if self._advice else ""
-
-    def _connection(self, address: Address) -> http.client.HTTPConnection:
-        if address.scheme == "http":
-            return http.client.HTTPConnection(address.host, address.port, timeout=self._timeout)
-        return http.client.HTTPSConnection(
-            address.host, address.port, timeout=self._timeout, context=self._tls()
-        )
-
-    def _tls(self) -> ssl.SSLContext:
-        if self._context is None:
-            from squall.tls import client_context
-
-            self._context = client_context(self._ca)
-        return self._context
-
-    def _take(self, address: Address) -> http.client.HTTPConnection | None:
-        """A connection that was kept and that the server has not closed since."""
-        while True:
-            with self._lock:
-                idle = self._idle.get(address)
-                connection = idle.pop() if idle else None
-            if connection is None:
-                return None
-            if connection.sock is not None and not _has_something_to_say(connection):
-                return connection
-            connection.close()
-
-    def _give_back(
-        self,
-        address: Address,
-        connection: http.client.HTTPConnection,
-        response: http.client.HTTPResponse,
-    ) -> None:
-        if not response.isclosed() or response.will_close:
-            connection.close()
-            return
-        with self._lock:
-            idle = self._idle.setdefault(address, [])
-            if len(idle) < _IDLE_CONNECTIONS:
-                idle.append(connection)
-                return
-        connection.close()
 
 
 def _target(path: str, query: Mapping[str, object]) -> str:
@@ -434,30 +378,13 @@ def _target(path: str, query: Mapping[str, object]) -> str:
     return f"{text}?{urlencode(pairs)}" if pairs else text
 
 
-def _set_timeout(connection: http.client.HTTPConnection, seconds: float) -> None:
-    """Also for the case that it connects anew, since the server has closed it after an answer."""
-    connection.timeout = seconds
-    if connection.sock is not None:
-        connection.sock.settimeout(seconds)
-
-
-def _has_something_to_say(connection: http.client.HTTPConnection) -> bool:
-    """A connection without a request that can be read from was closed by the other side."""
-    try:
-        poll = select.poll()  # not select(): it takes no descriptor above 1023
-        poll.register(connection.sock, select.POLLIN)
-        return bool(poll.poll(0))
-    except (OSError, ValueError):
-        return True
-
-
 def _cut_off(error: OSError) -> bool:
-    """Whether the other side takes no more. By its name: `ssl` is not loaded where it is not used."""
+    """Return whether the other side takes no more. By the error's name, since `ssl` is not loaded where it is not used."""
     return isinstance(error, (BrokenPipeError, ConnectionResetError)) or type(error).__name__ == "SSLEOFError"
 
 
 def _refusal(address: Address, response: http.client.HTTPResponse) -> Refused:
-    """The error that an answer holds; of one that is not ours, what can be said."""
+    """Return the error in an answer; for an answer that is not from Squall, its status and its first bytes."""
     status = response.status
     data = read_all(response)
     try:

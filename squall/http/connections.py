@@ -22,7 +22,7 @@ import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from squall.tls import ServerFiles
+from squall.security.tls import ServerFiles
 
 #: Connections that wait until they are taken. As often asyncio tries again, and logs it, when no file can be opened.
 BACKLOG: Final = 128
@@ -33,19 +33,19 @@ class Awaited(enum.Enum):
 
     REQUEST = "a request, but for its body"
     BODY = "the body of a request that is being answered"
-    REST = "the rest of a body that nobody reads any more: it was answered before"
+    REST = "the rest of a body that was answered before it was read"
     TAKING = "that the client takes what was sent to it"
 
 
 @dataclass(frozen=True)
 class Patience:
-    """It has to be over in so many seconds. least: or, if so many bytes have gone in them, there are as many again."""
+    """Deadline of `secs` seconds. With `least`, it is extended by `secs` each time at least `least` bytes went through."""
 
     secs: float
     least: int | None = None
 
 
-#: A client on the worst of lines does 500 bytes a second. What is over within one read is never measured.
+#: A client on the worst line reaches 500 bytes a second. What ends within one read is not measured.
 PATIENCE: Final = {
     Awaited.REQUEST: Patience(15.0),
     Awaited.BODY: Patience(30.0, least=15_000),

@@ -1,4 +1,4 @@
-"""Why a connection to a server failed, in a few words, with what helps where somebody has mistyped or left out a thing.
+"""Why a connection to a server failed, in a few words, with advice where a setting is mistyped or missing.
 
 Must not know: what was asked. `ssl` is not loaded here: commands that do not use it start without it.
 """
@@ -10,12 +10,12 @@ from typing import Final
 
 #: The option that names the authority, as a person finds it in the site's file.
 CA_OPTION: Final = "squall.tls.ca"
-#: X509_V_ERR_*: nobody who is trusted has signed the certificate; the other codes are faults of the certificate.
+#: X509_V_ERR_*: no trusted authority signed the certificate; the other codes are faults of the certificate.
 _UNKNOWN_AUTHORITY: Final = (2, 18, 19, 20, 21)
 
 
 def reason(error: Exception, ca: str | None, in_the_clear: bool = False) -> str:
-    """Why. `ca`: the file that certificates were checked against. `in_the_clear`: the first question to a server, by http:."""
+    """Return why. `ca`: the file that certificates were checked against. `in_the_clear`: the first request, by http:."""
     if isinstance(error, http.client.IncompleteRead):
         return "the connection ended within the answer"
     if isinstance(error, (http.client.RemoteDisconnected, ConnectionResetError)):
@@ -33,7 +33,7 @@ def reason(error: Exception, ca: str | None, in_the_clear: bool = False) -> str:
 
 
 def _distrust(code: int, text: str, ca: str | None) -> str:
-    """Why a certificate is not taken."""
+    """Return why a certificate is not accepted."""
     if code not in _UNKNOWN_AUTHORITY:
         return f"its certificate is not valid: {text.rstrip('.')}"
     signed = "no authority that this system trusts" if ca is None else f"none of the authorities in {ca}"
@@ -41,5 +41,5 @@ def _distrust(code: int, text: str, ca: str | None) -> str:
 
 
 def is_of_tls(error: Exception) -> bool:
-    """Whether somebody is there, and the two did not agree on TLS."""
+    """Return whether a server is there, but the two sides did not agree on TLS."""
     return hasattr(error, "library") and hasattr(error, "reason")

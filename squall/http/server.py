@@ -1,55 +1,51 @@
-"""The HTTP server of a Nimbus: an application behind a socket, in this thread or in one of its own.
+"""An HTTP server of a daemon: an ASGI application behind a socket, in the calling thread or in one of its own. uvicorn runs it.
 
-uvicorn runs it. What uvicorn would do with signals is left to whoever starts this.
-Must not know: what the application is.
+Must not know: what the application is, signals (uvicorn's own handlers are not installed).
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import logging
 import socket
 import threading
 import time
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, Final
 
 import uvicorn
-from starlette.types import ASGIApp
 
-from squall.http_connections import BACKLOG, Listener, server_config
-from squall.tls import ServerFiles
+from squall.http.connections import BACKLOG, Listener, server_config
+from squall.security.tls import ServerFiles
 from topology_api.errors import SquallError
 
-#: Connections at a time; a supervisor keeps one or two.
-MOST_CONNECTIONS: Final = 4096
-#: Seconds that a connection without a request is kept: longer than supervisors are silent.
-KEEP_ALIVE_SECS: Final = 15
+_log = logging.getLogger(__name__)
+
+App = Callable[..., Awaitable[Any]]
+"""An ASGI application: (scope, receive, send)."""
+
 #: Seconds that requests have to end when the server stops.
 GRACE_SECS: Final = 1
 START_SECS: Final = 10.0
 
 
 class CannotListen(SquallError):
-    """An address that cannot be listened at."""
+    """An address that this process cannot listen at."""
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens there; port 0 is any free one. `CannotListen` says why not."""
+    """Return a socket that listens at a name or an address; port 0 is any free one. `CannotListen` says why not."""
+    bare = host.strip("[]")
     try:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        if host and ":" not in host:
-            family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        listening = socket.create_server((host, port), family=socket.AddressFamily(family), backlog=BACKLOG)
-        return Listener.of(listening)
-    except OSError as error:
-        if error.errno == errno.EADDRINUSE:
-            taken: str | None = (
-                "another program listens there, perhaps another Nimbus; choose another --listen"
-            )
-        else:
-            taken = error.strerror
-        raise CannotListen(f"cannot listen at {host or '*'}:{port}: {taken or error}") from None
+        found = socket.getaddrinfo(bare or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        family = socket.AddressFamily(found[0]) if bare else socket.AF_INET
+        return Listener.of(socket.create_server((bare, port), family=family, backlog=BACKLOG))
+    except (OSError, UnicodeError, OverflowError) as error:
+        why = getattr(error, "strerror", None) or error
+        if getattr(error, "errno", None) == errno.EADDRINUSE:
+            why = "another program listens there"
+        raise CannotListen(f"cannot listen at {host or '*'}:{port}: {why}; choose another --listen") from None
 
 
 class _Server(uvicorn.Server):
@@ -59,12 +55,20 @@ class _Server(uvicorn.Server):
 
 
 class HttpServer:
-    """Serves one application."""
+    """Serves one application. keep_alive: seconds that a connection without a request is kept. most: connections at a time."""
 
-    def __init__(self, app: ASGIApp, listener: socket.socket, tls: ServerFiles | None = None) -> None:
+    def __init__(
+        self,
+        app: App,
+        listener: socket.socket,
+        name: str,
+        keep_alive: int,
+        most: int,
+        tls: ServerFiles | None = None,
+    ) -> None:
         self._listener = listener
-        config = server_config(app, tls, KEEP_ALIVE_SECS, MOST_CONNECTIONS, GRACE_SECS)
-        self._server = _Server(config)
+        self._name = name
+        self._server = _Server(server_config(app, tls, keep_alive, most, GRACE_SECS))
         self._thread: threading.Thread | None = None
 
     def run(self) -> None:
@@ -73,7 +77,7 @@ class HttpServer:
 
     def start(self) -> None:
         """Serve in a thread; returns when requests are taken."""
-        self._thread = threading.Thread(target=self.run, name="squall-nimbus-http", daemon=True)
+        self._thread = threading.Thread(target=self._run_in_thread, name=self._name, daemon=True)
         self._thread.start()
         until = time.monotonic() + START_SECS
         while not self._server.started:
@@ -86,6 +90,14 @@ class HttpServer:
         self._server.should_exit = True
 
     def join(self) -> None:
-        """Wait until it has ended."""
+        """Wait until it has ended; requests that still run are cut off."""
         if self._thread is not None:
-            self._thread.join(GRACE_SECS + 3)
+            self._thread.join(GRACE_SECS + 1)
+            self._server.force_exit = True
+            self._thread.join(GRACE_SECS + 2)
+
+    def _run_in_thread(self) -> None:
+        try:
+            self.run()
+        except BaseException:  # the daemon goes on without
+            _log.exception("the HTTP server has ended: this daemon does not answer any more")

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from squall.tar_members import MOST_MEMBERS, BadArchive, Member, Members, Names, name_problem
+from squall.packages.tar_members import MOST_MEMBERS, BadArchive, Member, Members, Names, name_problem
 
 __all__ = ["BadArchive", "Contents", "Member", "check", "digest_of", "pack", "unpack"]
 

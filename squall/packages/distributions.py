@@ -22,7 +22,7 @@ from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 
 TAKEN_NAMES = ("supervisor", "nimbus", "worker", "topology_api")
-HOME = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+HOME = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 
 _MARK = b"Squall"
 _RESTORE = "    pip install --force-reinstall --no-deps squall"
@@ -30,7 +30,7 @@ _HEAD = 4096  # bytes: the first docstring of a package is well within
 
 
 class NotOurs(Exception):
-    """A package that Squall needs is missing or somebody else's; the text says whose, and what to do.
+    """A package that Squall needs is missing or belongs to another distribution; the text says which, and what to do.
 
     Alone of Squall's errors this is no SquallError: the package at fault may be the one where that lives.
     """

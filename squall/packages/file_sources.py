@@ -1,6 +1,6 @@
 """Of several that may have a file: whom to ask for it, and in which order, after what came of asking before.
 
-One that delivered another file than the one asked for is told of, and is not asked for it again for a while that doubles each
+One that delivered another file than the one asked for is logged, and is not asked for it again for a while that doubles each
 time. One that did not answer is asked after all others, for a while too. Every call may come from any thread.
 Must not know: how a file is fetched, who the sources are.
 """
@@ -26,7 +26,7 @@ _REMEMBERED: Final = 1000
 
 
 @dataclass(frozen=True)
-class _Wrong:
+class _WrongSource:
     times: int
     until: float
 
@@ -39,7 +39,7 @@ class FileSources:
         self._lock = threading.Lock()
         #: Source -> until when it is asked last.
         self._silent: dict[str, float] = {}
-        self._wrong: dict[tuple[str, str], _Wrong] = {}
+        self._wrong: dict[tuple[str, str], _WrongSource] = {}
 
     def order(self, sha256: str, sources: Iterable[str]) -> list[str]:
         """Those to ask for a file now, in the order that they come in but for the silent ones."""
@@ -67,7 +67,7 @@ class FileSources:
                 return True
             times = 1 if before is None else before.times + 1
             secs = min(WRONG_SECS * 2 ** (times - 1), MOST_SECS)
-            self._wrong[source, sha256] = _Wrong(times, self._now() + secs)
+            self._wrong[source, sha256] = _WrongSource(times, self._now() + secs)
             if len(self._wrong) > _REMEMBERED:
                 del self._wrong[next(iter(self._wrong))]
         _log.error(

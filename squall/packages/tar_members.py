@@ -1,9 +1,10 @@
 """Reads a gzipped tar of unknown origin, member by member, and believes nothing that it says.
 
-Python's own `tarfile` keeps what a header announces in memory, follows sparse maps and global overrides, and was made to
-restore a file system. This reader knows regular files and folders, reads at most what its limits allow, and refuses everything
-else by name: links, devices, sparse files, `..`, absolute names, names that are not UTF-8 or too long, doubled names, numbers
-that are not octal, false checksums, whatever is cut off, hidden behind the end or far larger than it looks.
+Python's own `tarfile`, its data filter included, keeps what a header announces in memory (400 MB for an archive of 200 kB),
+follows sparse maps and global overrides, and was made to restore a file system. This reader knows regular files and folders,
+reads at most what its limits allow, and refuses everything else by name: links, devices, sparse files, `..`, absolute names,
+names that are not UTF-8 or too long, doubled names, numbers that are not octal, false checksums, whatever is cut off, hidden
+behind the end or far larger than it looks.
 Must not know: the disk, who reads, what the files are for.
 """
 
@@ -61,7 +62,7 @@ class Member:
     executable: bool = False
 
 
-class Source(Protocol):
+class TarSource(Protocol):
     """What compressed bytes are read from."""
 
     def read(self, size: int, /) -> bytes: ...
@@ -70,7 +71,7 @@ class Source(Protocol):
 class Inflated:
     """The bytes in one gzip stream, as many as `most` and not more than `MOST_RATIO` for one."""
 
-    def __init__(self, source: Source, most: int) -> None:
+    def __init__(self, source: TarSource, most: int) -> None:
         self._source = source
         self._most = most
         self._inflate = zlib.decompressobj(wbits=31)  # 16 + 15: gzip and nothing else
@@ -80,7 +81,7 @@ class Inflated:
         self.member: str | None = None
 
     def read(self, size: int) -> bytes:
-        """Exactly so many bytes (a piece at most); fewer only at the end of the stream."""
+        """Read exactly `size` bytes (a piece at most); fewer only at the end of the stream."""
         pieces = []
         missing = size
         while missing > 0 and (piece := self._piece(missing)):
@@ -133,7 +134,7 @@ class Members:
     unpacked_limit: the most bytes of the tar within, headers included. Whatever is wrong raises `BadArchive`.
     """
 
-    def __init__(self, source: Source, unpacked_limit: int) -> None:
+    def __init__(self, source: TarSource, unpacked_limit: int) -> None:
         self._bytes = Inflated(source, unpacked_limit)
         self._limit = unpacked_limit
         self._left = 0
@@ -171,7 +172,7 @@ class Members:
                 )
             self._skip()
         if long_name is not None:
-            raise BadArchive("it is cut off: a header stands without its file", long_name)
+            raise BadArchive("it is cut off: a header is without its file", long_name)
 
     def data(self) -> Iterator[bytes]:
         """The data of the member that was given last, in pieces."""
@@ -208,7 +209,7 @@ class Members:
         return block
 
     def _extension(self, kind: bytes, size: int, name: str) -> str | None:
-        """What a header that stands before a member says about its name; None: nothing."""
+        """Return the name that a header before a member gives it; None: it gives none."""
         if size > MOST_EXTENSION_BYTES:
             raise BadArchive(
                 f"a header of {size:,} bytes describes it: at most {MOST_EXTENSION_BYTES:,} are taken", name

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Collection, Iterator
 from typing import Final
 
-#: Our own packages: a module of one of these names can never be told from ours.
+#: Our own packages: a module of one of these names cannot be distinguished from Squall's.
 OURS: Final = (
     "topology_api", "squall", "nimbus", "supervisor", "worker", "squall_io", "local_cluster", "squall_cli",
 )  # fmt: skip
@@ -26,7 +26,7 @@ MOST_REQUIREMENTS_BYTES: Final = 256 * 1024
 _SHORT: Final = ("-r", "-c", "-e", "-f")
 _LONG: Final = ("--requirement", "--constraint", "--editable", "--find-links")
 _FILE_URL: Final = re.compile(r"(?:(?<![\w.-])|(?<=-i))file:", re.IGNORECASE)
-#: What stands before the versions of a requirement, and the versions themselves, as far as a slip of the hand is found.
+#: What precedes the versions of a requirement, and the versions themselves, as far as a slip of the hand is found.
 _NAME: Final = re.compile(r"[A-Za-z0-9][\w.-]*\s*(?:\[[^\]]*\]\s*)?")
 _VERSION: Final = r"\s*(?:===|==|~=|!=|<=|>=|<|>)\s*[^\s,;()=<>~][^\s,;()]*\s*"
 _VERSIONS: Final = re.compile(f"{_VERSION}(?:,{_VERSION})*,?\\s*")
@@ -49,7 +49,7 @@ def top_names(places: Collection[str]) -> dict[str, str]:
 
 
 def problems_of_code(places: Collection[str]) -> dict[str, str]:
-    """The files of an archive that would hide a module of ours, of what we need, or of Python's -> why they cannot travel."""
+    """Return the files that would hide a module of Squall, of its dependencies or of Python -> why they cannot travel."""
     problems = {}
     for name, place in top_names(places).items():
         if name in OURS:

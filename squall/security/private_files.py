@@ -6,13 +6,12 @@ Must not know: what the secrets are. What is wrong with a file is said by its pa
 from __future__ import annotations
 
 import os
-import secrets
 import stat
 from pathlib import Path
 
 from topology_api.errors import SquallError
 
-#: Bytes; no secret of ours is longer, and a wrong path (a log, a device) is not read into memory.
+#: Bytes; no secret of Squall is longer, and a wrong path (a log, a device) is not read into memory.
 _LONGEST = 64 * 1024
 
 
@@ -79,7 +78,7 @@ def make_private_folder(folder: Path) -> None:
         try:
             path.mkdir(mode=0o700)
         except FileExistsError:
-            continue  # somebody was faster: it is theirs
+            continue  # another process was faster: its file counts
         path.chmod(0o700)  # whatever the umask
 
 
@@ -97,7 +96,9 @@ def _problem(state: os.stat_result, path: Path | str) -> str | None:
 def _beside(target: Path, text: str) -> Path:
     """A file beside the target with the text in it, all of it on the disk."""
     make_private_folder(target.parent)
-    beside = target.with_name(f".{target.name}.{secrets.token_hex(6)}")
+    from secrets import token_hex  # reading starts faster without
+
+    beside = target.with_name(f".{target.name}.{token_hex(6)}")
     try:
         with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as file:
             os.fchmod(file.fileno(), 0o600)  # whatever the umask

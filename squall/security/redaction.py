@@ -57,7 +57,7 @@ _PORT: Final = re.compile(r"\d*$")
 
 
 def redacted(conf: Mapping[str, object]) -> dict[str, object]:
-    """A copy of a configuration with `(hidden)` where a secret stands."""
+    """A copy of a configuration with `(hidden)` in place of each secret."""
     return {key: _shown(key, value) for key, value in conf.items()}
 
 
@@ -113,7 +113,7 @@ def _without_users(word: str) -> str:
         end = len(word) if after is None else after.start()
         done = word.rfind("@", start, end)
         if done < 0 and not _PORT.match(word, word.find(":", start, end) + 1 or end, end):
-            done = word.rfind("@", end)  # a password with a / in it that nobody quoted
+            done = word.rfind("@", end)  # a password with an unquoted / in it
         if done < 0:
             done = start
         else:

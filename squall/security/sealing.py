@@ -2,14 +2,14 @@
 
 Each Nimbus and each supervisor has a key pair (X25519) in its state directory and the public half in its record. With it
 
-- a topology's link keys and the operators' token stand in the store as sealed copies, one for each who may have them
+- a topology's link keys and the operators' token are in the store as sealed copies, one for each daemon that may have them
   (libsodium's sealed box: anyone can seal, only the owner of the pair opens);
 - a daemon's HTTP request to another carries a token that only these two can make: a hash, keyed by what X25519 gives both
-  of them, over what the request is for. The receiver looks the sender's public half up in the store, so whoever may write
-  records there says who is a daemon, and nothing needs to be handed out by hand.
+  of them, over what the request is for. The receiver looks up the sender's public half in the store, so write access to
+  the store makes a daemon, and nothing needs to be distributed by hand.
 
 Theory of operation: the header is `Authorization: Squall-Daemon <id of the sender>:<token>`. A token holds for one pair of
-daemons and one direction (the contexts below) as long as both keep their pairs. It is worth as much to whoever reads it on
+daemons and one direction (the contexts below) as long as both keep their pairs. It is worth as much to anyone who reads it on
 the way: between hosts it travels by HTTPS.
 Must not know: records, the store, HTTP.
 """
@@ -27,7 +27,7 @@ from urllib.parse import quote, unquote
 import nacl.exceptions
 import nacl.public
 
-from squall.private_files import make_private, read_private
+from squall.security.private_files import make_private, read_private
 from topology_api.errors import SquallError
 
 SUPERVISOR_TO_NIMBUS: Final = "supervisor-to-nimbus"
@@ -43,7 +43,7 @@ _SEAL: Final = b"squall-seal-1\n"
 
 
 class BadSeal(SquallError):
-    """Something sealed that cannot be opened: it is for somebody else, or damaged."""
+    """Something sealed that cannot be opened: it is for another recipient, or damaged."""
 
 
 class BadKey(SquallError):
@@ -108,7 +108,7 @@ class KeyPair:
             body = json.loads(self.open(data))
             found, texts = body["purpose"], body["texts"]
         except (ValueError, TypeError, KeyError, RecursionError):
-            raise BadSeal("what was sealed is not what was looked for") from None  # and it is shown to nobody
+            raise BadSeal("what was sealed is not what was expected") from None  # and it is not shown
         if not isinstance(texts, dict) or not all(isinstance(value, str) for value in texts.values()):
             raise BadSeal("what was sealed is not what was looked for")
         if found != purpose:
@@ -146,12 +146,12 @@ def seal(public: str, data: bytes) -> bytes:
 
 
 def seal_texts(public: str, purpose: str, texts: Mapping[str, str]) -> bytes:
-    """Seal named texts for one purpose (the id of a topology), so that one copy cannot stand in for another."""
+    """Seal named texts for one purpose (the id of a topology), so that one copy cannot replace another."""
     return seal(public, json.dumps({"purpose": purpose, "texts": dict(texts)}).encode())
 
 
 def sealed_to(data: bytes) -> str:
-    """The public key that a seal is for; `BadSeal` when it is no seal of ours."""
+    """The public key that a seal is for; `BadSeal` when it is not one of Squall's."""
     start = len(_SEAL)
     if not data.startswith(_SEAL) or len(data) < start + _KEY_BYTES:
         raise BadSeal(

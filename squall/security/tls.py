@@ -42,7 +42,7 @@ class ServerFiles:
 
 @dataclass(frozen=True)
 class AtStake:
-    """What a port gives away in the clear: to whoever is on the way."""
+    """What an eavesdropper learns from a port without TLS."""
 
     refused: str
     warned: str
@@ -71,10 +71,10 @@ def check_bind(host: str, tls: bool, insecure: bool, at_stake: AtStake = TOKEN) 
         raise InsecureBind(
             f"{host or 'every address'} can be reached from other machines, and without a certificate everybody on the way "
             f"{at_stake.refused}: set {CERTIFICATE} and {KEY}, listen on 127.0.0.1, "
-            "or say --insecure if nobody else is on that network"
+            "or say --insecure if the network is yours alone"
         )
     _log.warning(
-        "--insecure: listening on %s in the clear. Whoever is on the way %s. Set %s and %s",
+        "--insecure: listening on %s in the clear. An eavesdropper %s. Set %s and %s",
         host or "every address",
         at_stake.warned,
         CERTIFICATE,

@@ -1,11 +1,11 @@
-"""The operators' token: what the command shows Nimbus, where it lies on disk, and where the command looks for it.
+"""The operators' token: what the command shows Nimbus, its file on disk, and where the command looks for it.
 
-The first Nimbus that leads makes the token, and shares it with the others (`nimbus.keyring`). Each of them writes it into
+The first Nimbus that leads makes the token, and shares it with the others (`nimbus.security.keyring`). Each writes it into
 `squall.token.file` (or into its state directory), and into a place of its user by the URL it answers at:
 
     $XDG_STATE_HOME or ~/.local/state, then squall/tokens/<host>_<port>
 
-so that the same user's command finds it without being told. All of these are files for their owner alone. The command
+so that the same user's command finds it without an option. All of these are files for their owner alone. The command
 looks into SQUALL_TOKEN_FILE, `squall.token.file`, and the place of its user, in this order; a file that others may read is
 refused.
 Must not know: who leads, HTTP, the store. It never puts a token into a text or an error.
@@ -13,15 +13,13 @@ Must not know: who leads, HTTP, the store. It never puts a token into a text or 
 
 from __future__ import annotations
 
-import hmac
 import ipaddress
-import secrets
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote, urlsplit
 
-from squall.private_files import BadPrivateFile, read_private, write_private
+from squall.security.private_files import BadPrivateFile, read_private, write_private
 
 VARIABLE: Final = "SQUALL_TOKEN_FILE"
 OPTION: Final = "squall.token.file"
@@ -34,12 +32,16 @@ _SCHEME: Final = "bearer"
 
 
 def make_token() -> str:
-    """A new token: 256 bits that nobody guesses."""
+    """A new token: 256 random bits."""
+    import secrets  # a command that reads a token starts faster without
+
     return secrets.token_urlsafe(32)
 
 
 def is_token(given: str, expected: str) -> bool:
     """Whether two tokens are one, compared in constant time."""
+    import hmac
+
     return hmac.compare_digest(given.encode("utf-8", "surrogateescape"), expected.encode())
 
 
@@ -95,7 +97,7 @@ def write_token(
             try:
                 _put(place, token)
             except OSError:
-                continue  # a user without a home: the file above is told to them
+                continue  # a user without a home: the file above is named to them
     return file
 
 
@@ -140,5 +142,5 @@ def _put(file: Path, token: str) -> None:
         if read_token(file) == token:
             return
     except BadPrivateFile:
-        pass  # too open, or no token: it is written anew
+        pass  # too open, or no token: it is written again
     write_private(file, token)

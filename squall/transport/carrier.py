@@ -1,8 +1,8 @@
-"""What moves messages between workers: ZeroMQ sockets (`sockets.py`), or lists in memory (`loopback.py`).
+"""The interface of what moves messages between workers; `carriers/` has ZeroMQ sockets and lists in memory.
 
-A message is a list of byte parts. A worker hears messages on two channels: batches of tuples on one, everything else on the
-other, so that acks never queue behind tuples. A carrier promises little: what one peer sends on one channel comes in its
-order, or not at all. Everything else (loss, doubles, who may speak) is the business of `squall.transport.link`.
+A message is a list of byte parts. A worker receives messages on two channels: batches of tuples on one, everything else on the
+other, so that acks never queue behind tuples. A carrier promises little: what one peer sends on one channel arrives in order,
+or not at all. Everything else (loss, duplicates, which process may send) is up to `squall.transport.link`.
 Must not know: what is in a message.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-from squall.worker_files import Address
+from squall.values import Address
 
 DATA: Final = 0
 CONTROL: Final = 1
@@ -21,23 +21,23 @@ Parts = Sequence[Part]
 
 
 class Carrier(Protocol):
-    """Messages to peers and from them. Nothing of it waits; all of it is called by one thread."""
+    """Moves messages to peers and from them. No method blocks; one thread calls them all."""
 
     @property
     def address(self) -> Address:
-        """Where peers reach this worker: the data and the control endpoint."""
+        """The endpoints at which peers reach this worker: data and control."""
 
     def connect(self, peer: str, address: Address) -> None:
-        """Make the connections to a peer; those that there were are dropped, with what was queued on them."""
+        """Connect to a peer. Earlier connections are dropped, with what was queued on them."""
 
     def disconnect(self, peer: str) -> None:
-        """Drop the connections to a peer; none there is fine."""
+        """Drop the connections to a peer, if there are any."""
 
     def send(self, peer: str, channel: int, parts: Parts) -> bool:
-        """Hand a message over. False: there is no room now, or no such peer; it was not taken."""
+        """Queue a message; return False if it was not taken: there is no room now, or no such peer."""
 
     def receive(self, channel: int) -> Parts | None:
-        """The next message that has come on a channel; None: there is none."""
+        """Return the next message that has arrived on a channel, or None."""
 
     def close(self) -> None:
-        """Give everything back."""
+        """Close all connections and free their resources."""

@@ -1,7 +1,7 @@
-"""The values of a batch as bytes and back: by column, encoded in one go.
+"""Encode and decode the values of a batch, by column.
 
-`pack_rows` gives a list of parts: the first holds the columns, the others hold large contiguous data (bytes, numpy arrays)
-as it lies in memory, not copied. `unpack_rows` takes them back. Two codecs:
+`pack_rows` returns a list of parts: the first holds the columns, the others hold large contiguous data (bytes, numpy arrays)
+without a copy. `unpack_rows` decodes them. Two codecs:
 
 - `pickle`: any Python value that pickles comes back equal and of the same type. Only ever unpack what came over an
   authenticated link. Tuples never share a list or an object after the journey, whatever they shared before: columns of
@@ -36,7 +36,7 @@ from topology_api.packing import dumps_by_value
 
 #: Contiguous data from this size on travels as a part of its own.
 LARGE: Final = 64 * 1024
-#: Of so many at most; further ones stay inside.
+#: Parts of their own at most; further data stays inside.
 MOST_APART: Final = 1000
 
 Part = bytes | bytearray | memoryview
@@ -44,7 +44,7 @@ Column = Sequence[Any]
 
 _NUL: Final = "\0"
 _TEXT: Final = frozenset({str})
-#: Types whose values cannot change, so that nobody can tell whether two tuples share one.
+#: Types whose values cannot change, so that sharing one between tuples makes no difference.
 _ATOMS: Final = frozenset(
     {str, int, float, bool, NoneType, bytes, complex, Decimal}
     | {datetime.datetime, datetime.date, datetime.time, datetime.timedelta}
@@ -55,7 +55,7 @@ _DICT: Final = frozenset({dict})
 
 
 def pack_rows(codec: str, fields: Sequence[str], rows: Sequence[Row] | RowColumns) -> list[Part]:
-    """The parts that hold these rows. A value that the codec cannot encode raises `Unencodable`, which names it."""
+    """Return the parts that hold these rows. Raises `Unencodable`, which names the value that the codec cannot encode."""
     try:
         return _pack(codec, columns_of(rows))
     except Exception as error:
@@ -63,10 +63,10 @@ def pack_rows(codec: str, fields: Sequence[str], rows: Sequence[Row] | RowColumn
 
 
 def unpack_rows(codec: str, parts: Sequence[Part], tuples: int, fields: int) -> Any:
-    """The `tuples` rows of `fields` values that the parts hold. Anything else raises `BadFrame`."""
+    """Return the `tuples` rows of `fields` values that the parts hold. Raises `BadFrame` for anything else."""
     try:
         columns = _UNPACK[codec](parts)
-        if not {list, tuple, str}.issuperset(map(type, columns)):
+        if type(columns) is not list or not {list, tuple, str}.issuperset(map(type, columns)):
             raise BadFrame("a batch whose values are no columns")
         columns = [column.split(_NUL) if type(column) is str else column for column in columns]
         if len(columns) != (fields if tuples else 0) or any(len(column) != tuples for column in columns):
@@ -85,7 +85,7 @@ def _pack(codec: str, columns: list[Column]) -> list[Part]:
     try:
         return _PACK[codec](columns)
     except Exception as error:
-        # A class of the script that was started is known to no other process by its name: it travels with the values.
+        # No other process knows a class of the script that was started by its name: it travels with the values.
         if codec != "pickle" or "__main__" not in str(error):
             raise
         return _pickle(columns, dumps_by_value)
@@ -94,7 +94,7 @@ def _pack(codec: str, columns: list[Column]) -> list[Part]:
 def _blame(
     codec: str, fields: Sequence[str], rows: Sequence[Row] | RowColumns, error: Exception
 ) -> Unencodable:
-    """Which value it was that could not be encoded."""
+    """Find the value that cannot be encoded."""
     for position, row in enumerate(rows):
         for name, value in zip(fields, row):
             try:
@@ -109,7 +109,7 @@ def _reason(error: Exception) -> str:
 
 
 def _joined(column: Column) -> str | None:
-    """A column of texts as one text; None if one of them holds a NUL."""
+    """Join a column of texts to one text; None if one of them holds a NUL."""
     text = _NUL.join(column)
     return text if text.count(_NUL) == len(column) - 1 else None
 
@@ -132,15 +132,13 @@ def _pickle(columns: list[Column], dumps: Callable[..., bytes] = pickle.dumps) -
         else:
             whole.append(None)
             apart.append(column)
+    rows: list[bytes] | None = None
     large: list[Part] = []
-    keep = _keeper(large)
-    if not apart:
-        body = dumps((whole, None), 5, buffer_callback=keep)
-        return [body, *large]
     large_of_rows: list[Part] = []
-    keep_of_rows = _keeper(large_of_rows)
-    rows = [dumps(row, 5, buffer_callback=keep_of_rows) for row in zip(*apart)]
-    body = dumps((whole, rows), 5, buffer_callback=keep)
+    if apart:
+        keep = _keeper(large_of_rows)
+        rows = [dumps(row, 5, buffer_callback=keep) for row in zip(*apart)]
+    body = dumps((whole, rows), 5, buffer_callback=_keeper(large))
     return [body, *large, *large_of_rows]
 
 
@@ -170,7 +168,7 @@ def _unpickled_rows(rows: Iterable[bytes], large: Iterator[Part]) -> Iterator[Ro
 
 
 def _keeper(large: list[Part]) -> Callable[[pickle.PickleBuffer], bool]:
-    """What pickle asks about each buffer: true leaves it inside, false says that it is kept apart."""
+    """Return pickle's callback for buffers: true leaves a buffer inside, false keeps it apart."""
 
     def keep(buffer: pickle.PickleBuffer) -> bool:
         data = buffer.raw()
@@ -183,7 +181,7 @@ def _keeper(large: list[Part]) -> Callable[[pickle.PickleBuffer], bool]:
 
 
 def _writable(part: Part) -> Part:
-    """A received part as pickle hands it to an array; one that was read-only is made so by the pickle itself."""
+    """Return a received part as a writable buffer; pickle itself makes read-only arrays read-only."""
     return bytearray(part) if isinstance(part, bytes) or memoryview(part).readonly else part
 
 
@@ -197,14 +195,14 @@ def _with_large_apart(column: Column) -> Column:
 
 
 def _without_large_apart(column: Any) -> Any:
-    """Large bytes come out as the part that they travelled in; as a value of a column, nothing else comes out as one."""
+    """Turn parts that stand for large bytes back into bytes; no other value of a column is a memoryview."""
     if type(column) is list:
         return [bytes(value) if isinstance(value, memoryview) else value for value in column]
     return column
 
 
 def _is_flat(kinds: set[type], column: Column) -> bool:
-    """Whether these are lists, tuples or dicts that hold nothing that could be shared but themselves."""
+    """Whether no two of these values could share anything but themselves."""
     if kinds <= _FLAT:
         return set(map(type, chain.from_iterable(column))) <= _ATOMS
     if kinds == _DICT:
@@ -219,14 +217,14 @@ def _is_flat(kinds: set[type], column: Column) -> bool:
 
 @lru_cache(maxsize=256)
 def _is_array(kind: Any) -> bool:
-    """Whether this is numpy's array, and no subclass: two arrays that lie over the same memory arrive apart (measured, both
+    """Whether this is numpy's array, and no subclass: two arrays over the same memory arrive as separate ones (measured, both
     ways, 1 KB each: 2.5 instead of 8.6 µs)."""
     return bool(kind.__module__ == "numpy" and kind.__qualname__ == "ndarray")
 
 
 @lru_cache(maxsize=256)
 def _is_plain(kind: Any) -> bool:
-    """Whether instances pickle as nothing but what `vars` says of them (measured: 0.7 instead of 2.7 µs for a dataclass)."""
+    """Whether instances pickle as their `vars` and nothing else (measured: 0.7 instead of 2.7 µs for a dataclass)."""
     return (
         kind.__reduce_ex__ is object.__reduce_ex__
         and kind.__reduce__ is object.__reduce__
@@ -240,7 +238,7 @@ def _is_plain(kind: Any) -> bool:
 
 
 def _shares(column: Column, seen: set[int]) -> bool:
-    """Whether a value of the column was seen before; if not, all of them are now."""
+    """Whether a value of the column is in `seen`, or occurs twice; if not, add all of them."""
     found = set(map(id, column))
     if len(found) < len(column) or not seen.isdisjoint(found):
         return True
@@ -276,13 +274,11 @@ def _unmsgpack(parts: Sequence[Part]) -> list[Column]:
     if len(parts) != 1:
         raise BadFrame(f"a batch by msgpack in {len(parts)} parts")
     columns: list[Column] = _DECODER.decode(parts[0])
-    if type(columns) is not list:
-        raise BadFrame("a batch whose values are no columns")
     return columns
 
 
 def _marked(value: Any) -> Any:
-    """The value with what msgpack has no type for as an extension; a type outside of the set raises `_NotOfTheSet`."""
+    """Return the value with extensions for types that msgpack lacks. Raises `_NotOfTheSet` for other types."""
     kind = type(value)
     if kind in _PLAIN:
         return value
@@ -312,7 +308,7 @@ def _unmarked(code: int, data: memoryview) -> Any:
         return datetime.datetime.fromisoformat(text[1:]).replace(fold=int(text[0]))
     if code == _DATE:
         return datetime.date.fromisoformat(bytes(data).decode())
-    raise BadFrame(f"a value of msgpack extension {code}, which is none of ours")
+    raise BadFrame(f"a value of msgpack extension {code}, which is unknown")
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder()

@@ -1,7 +1,7 @@
-"""Control frames as bytes: XORs and their roots as raw columns, everything else by msgpack with a closed set of types.
+"""Encode and decode control frames: XORs and their roots as raw columns, the rest by msgpack with a closed set of types.
 
-Nothing here can make the receiver run anything, whatever bytes it gets: what does not fit the types is a `BadFrame`.
-Must not know: headers, links, who speaks to whom.
+No bytes can make the receiver run code: what does not fit the types raises `BadFrame`.
+Must not know: headers, links, sender and receiver.
 """
 
 from __future__ import annotations
@@ -12,15 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from squall.transport.errors import BadFrame
-from squall.transport.frames import (
-    Control,
-    CycleMessage,
-    CyclePhase,
-    CycleProbe,
-    CycleReply,
-    Held,
-    More,
-)
+from squall.transport.frames import Control, CycleMessage, CyclePhase, CycleProbe, CycleReply, KeepAlive, More
 from squall.transport.id_columns import from_raw, raw
 from topology_api import Failure
 
@@ -43,7 +35,7 @@ _MORE: Final = msgspec.msgpack.Decoder(dict[int, list[tuple[int, int]]])
 
 
 def pack_control(control: Control, received: int) -> bytes:
-    """The body of a control frame; `received`: how many control frames of the peer have come."""
+    """Return the body of a control frame; `received`: number of control frames received from the peer."""
     rest = _rest_of(control)
     packed = _ENCODER.encode(rest) if any(rest) else b""
     pieces = [HEAD.pack(received, len(control.xors), len(packed))]
@@ -54,7 +46,7 @@ def pack_control(control: Control, received: int) -> bytes:
 
 
 def unpack_control(sender: str, body: memoryview) -> tuple[Control, int]:
-    """The control frame that a body holds, and how many control frames its sender has received."""
+    """Return the control frame in a body, and the number of control frames its sender has received."""
     if len(body) < HEAD.size:
         raise BadFrame("a control frame without a head")
     received, tables, size = HEAD.unpack_from(body)
@@ -83,12 +75,12 @@ def unpack_control(sender: str, body: memoryview) -> tuple[Control, int]:
 
 
 def pack_more(more: More) -> bytes:
-    """The further trees of a batch's tuples; no bytes where there are none."""
+    """Encode the further trees of a batch's tuples; empty if there are none."""
     return _ENCODER.encode(more) if more else b""
 
 
 def unpack_more(data: memoryview) -> More:
-    """The further trees of a batch's tuples."""
+    """Decode the further trees of a batch's tuples."""
     try:
         found = _MORE.decode(data)
     except (msgspec.MsgspecError, ValueError) as error:
@@ -103,22 +95,22 @@ def _rest_of(control: Control) -> tuple[Any, ...]:
             for root, failure in control.failures
         ],
         control.grants,
-        [(held.component, held.task, held.roots) for held in control.held],
-        control.hurry,
+        [(held.component, held.task, held.roots) for held in control.keep_alives],
+        control.flush,
         [_packed_cycle(message) for message in control.cycles],
         control.missing,
     )
 
 
 def _fill(control: Control, rest: _Rest) -> None:
-    failures, control.grants, held, control.hurry, cycles, control.missing = rest
+    failures, control.grants, held, control.flush, cycles, control.missing = rest
     control.failures = [(root, Failure(*failure)) for root, *failure in failures]  # type: ignore[arg-type]
-    control.held = [Held(component, task, tuple(roots)) for component, task, roots in held]
+    control.keep_alives = [KeepAlive(component, task, tuple(roots)) for component, task, roots in held]
     control.cycles = [_unpacked_cycle(message) for message in cycles]
 
 
 def _sound(text: str | None) -> str | None:
-    """A text as UTF-8 can carry it: a user's error may hold half a surrogate pair."""
+    """Escape what UTF-8 cannot encode: a user's error may hold half a surrogate pair."""
     return None if text is None else text.encode("utf-8", "backslashreplace").decode()
 
 
@@ -139,4 +131,4 @@ def _unpacked_cycle(message: _Cycle) -> CycleMessage:
         return CyclePhase(cycle, number)
     if kind == _REPLY:
         return CycleReply(cycle, number, worker, idle, sent, executed, phase)
-    raise ValueError(f"a word of kind {kind} about a cycle")
+    raise ValueError(f"a cycle message of unknown kind {kind}")

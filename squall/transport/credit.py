@@ -1,15 +1,15 @@
-"""Flow control of one link: how many frames a sender may have under way to one destination task.
+"""Flow control of one link: how many frames a sender may have in flight to one destination task.
 
 A grant is absolute ("frames up to number n may be sent"), so a lost or repeated grant does no harm, and it confirms:
 a receiver that grants up to n has executed the frames up to n minus the window and handed their outputs over.
-Must not know: what is in a frame, sockets, tasks.
+Must not know: contents of frames, sockets, tasks.
 """
 
 from __future__ import annotations
 
 
 class SendWindow:
-    """The sender's side: numbers frames from 1 and says whether the next one may go."""
+    """The sender's side: numbers frames from 1 and knows whether the next one may be sent."""
 
     __slots__ = ("closed", "granted", "sent", "window")
 
@@ -17,7 +17,7 @@ class SendWindow:
         self.window = window
         self.sent = 0
         self.granted = window
-        #: The receiver takes no more: no grant opens the window again.
+        #: The receiver accepts no more: no grant opens the window again.
         self.closed = False
 
     @property
@@ -27,25 +27,25 @@ class SendWindow:
 
     @property
     def idle(self) -> bool:
-        """Whether the receiver has executed all that was sent, and may be sent more."""
+        """Whether the receiver has executed all that was sent, and the next frame may be sent."""
         return self.granted >= self.sent + self.window and self.sent < self.granted
 
     def next_frame(self) -> int:
-        """The number of the frame that is being sent now. Without room: `ValueError`."""
+        """Return the number of the frame that is being sent. Raises `ValueError` without room."""
         if self.sent >= self.granted:
             raise ValueError(f"no credit: {self.sent} frames sent, {self.granted} granted")
         self.sent += 1
         return self.sent
 
     def grant(self, upto: int) -> bool:
-        """Take a grant; whether it gave new room. Older and repeated grants change nothing."""
+        """Apply a grant; return whether it gave new room. Older and repeated grants change nothing."""
         if upto <= self.granted or self.closed:
             return False
         self.granted = upto
         return True
 
     def close(self) -> None:
-        """From now on there is no room."""
+        """Leave no room from now on."""
         self.closed = True
         self.granted = self.sent
 
@@ -58,11 +58,11 @@ class ReceiveWindow:
     def __init__(self, window: int) -> None:
         self.window = window
         self.executed = 0
-        #: The sender's process is over; what it still had here is executed, and grants nobody anything.
+        #: The sender's process is over; its frames are still executed, but grant no credit.
         self.over = False
 
     def confirm(self, frame: int) -> int:
-        """Frame number `frame` was executed; the grant that is now due."""
+        """Record that frame `frame` was executed; return the grant that is now due."""
         if frame > self.executed:
             self.executed = frame
         return self.executed + self.window
@@ -71,14 +71,14 @@ class ReceiveWindow:
 #: Bytes that a frame between workers should not exceed by much, unless one tuple does (measured with values of 100 KB:
 #: 0.43 GB/s at 128 KiB, 0.67 at 512 KiB and at 1 MiB).
 FRAME_BYTES = 512 * 1024
-#: Tuples of the first frame to another worker, before it is known how large they are.
+#: Tuples of the first frame to another worker, while their size is unknown.
 FIRST_TUPLES = 16
 
 
 class FrameLimit:
-    """How many tuples the next frame of an outbox holds: as many as `most`, fewer when they are large.
+    """The tuples that the next frame of an outbox may hold: `most`, fewer if they are large.
 
-    A window counts frames, so this bounds the bytes under way too: 512 tuples of 1 MB in a frame would be a window of 4 GB.
+    A window counts frames, so this bounds the bytes in flight too: 512 tuples of 1 MB in a frame would be a window of 4 GB.
     """
 
     __slots__ = ("most", "tuples")
@@ -88,13 +88,13 @@ class FrameLimit:
         self.tuples = min(most, first)
 
     def packed(self, tuples: int, size: int) -> None:
-        """A frame of so many tuples had so many bytes. Grows by doubling, so that one small frame does not deceive."""
+        """Record that a frame of `tuples` tuples was `size` bytes. The limit at most doubles, despite one small frame."""
         fitting = max(1, FRAME_BYTES * tuples // max(1, size))
         self.tuples = min(self.most, fitting, 2 * self.tuples)
 
 
 def frame_limits(queue_size: int) -> tuple[int, int]:
-    """How a queue of `queue_size` tuples is cut: (tuples a frame holds at most, frames in a window).
+    """Return how a queue of `queue_size` tuples is divided: (most tuples in a frame, frames in a window).
 
     Measured with two workers and 4,096 tuples: 512 in a frame are a tenth faster than 256, 1,024 are not faster than these;
     frames of 4,000 are slower and have a p99 of 195 ms.

@@ -1,8 +1,8 @@
-"""What workers hand to each other: batches of tuples, and control frames.
+"""What workers send each other: batches of tuples, and control frames.
 
 A `Batch` holds the tuples that one task sends to one other task on one stream, or the mark that the sending task has
-ended. A `Control` frame holds everything that is not a tuple: XORs of settled tuples, failures, credit grants, signs of
-life, hurry, and the questions and answers by which a cycle finds out that it is quiet.
+ended. A `Control` frame holds everything that is not a tuple: XORs of settled tuples, failures, credit grants,
+keep-alives, flush requests, and the questions and answers by which a cycle finds out that it is quiet.
 
 The same objects travel inside one process and, encoded by `squall.transport.wire`, between processes.
 Must not know: sockets, tasks, user code.
@@ -73,9 +73,9 @@ class Batch:
         self.ended = False
         #: How many of its tuples have been executed.
         self.position = 0
-        #: Hears how large it became as bytes; None where nobody asks.
+        #: Records its size in bytes; None if no limit depends on it.
         self.limit: FrameLimit | None = None
-        #: Tuples that were taken out before they could be executed.
+        #: Tuples that were dropped before they could be executed.
         self.skipped = 0
         #: The receiver's window that it counts in; set when it arrives.
         self.window: ReceiveWindow | None = None
@@ -83,8 +83,8 @@ class Batch:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def held_roots(self, start: int) -> set[int]:
-        """The trees that the tuples from position `start` on belong to."""
+    def waiting_roots(self, start: int) -> set[int]:
+        """Return the root ids of the tuples from position `start` on."""
         roots = set(self.roots[start:])
         for position, pairs in self.more.items():
             if position >= start:
@@ -94,8 +94,8 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class Held:
-    """A sign of life: trees whose tuples wait, unexecuted, at a task."""
+class KeepAlive:
+    """Trees whose tuples wait, unexecuted, at a task: they must not time out."""
 
     component: str
     task: int
@@ -104,7 +104,7 @@ class Held:
 
 @dataclass(frozen=True)
 class CycleProbe:
-    """The question of a cycle's coordinator: are you quiet?"""
+    """Asks a worker, on behalf of a cycle's coordinator, whether the cycle is quiet there."""
 
     cycle: int
     round: int
@@ -120,13 +120,13 @@ class CycleReply:
     idle: bool
     sent: int
     executed: int
-    #: How often it was told that the cycle is quiet.
+    #: How often the coordinator has declared the cycle quiet.
     phase: int = 0
 
 
 @dataclass(frozen=True)
 class CyclePhase:
-    """The coordinator's word that a cycle was found quiet for the `phase`-th time."""
+    """Declares a cycle quiet for the `phase`-th time."""
 
     cycle: int
     phase: int
@@ -137,7 +137,7 @@ CycleMessage = CycleProbe | CycleReply | CyclePhase
 
 @dataclass(frozen=True)
 class Unsent:
-    """A tuple of one of the worker's own tasks that its transport could not encode: it was lost on the way."""
+    """A tuple that was lost because its values could not be encoded or decoded; for this worker itself."""
 
     component: str
     task: int
@@ -146,13 +146,13 @@ class Unsent:
     #: Index of the cycle whose inner edge it was to travel on, or -1; and the task that it was for.
     cycle: int
     target: int = 0
-    #: The call that it came of; "" where it was not the user's call that failed but the arrival.
+    #: The user's call that failed; "" if decoding at the receiver did.
     call: str = "emit"
 
 
 @dataclass
 class Control:
-    """Everything between two workers that is not a tuple. Never waits for credit, is always read."""
+    """Everything between two workers that is not a tuple. Never waits for credit, is always received."""
 
     sender: str
     #: XORs of settled tuples by spout task: (roots, xors).
@@ -160,11 +160,11 @@ class Control:
     failures: list[tuple[int, Failure]] = field(default_factory=list)
     #: Absolute grants by destination task: frames up to this number may be sent.
     grants: dict[int, int] = field(default_factory=dict)
-    held: list[Held] = field(default_factory=list)
-    hurry: bool = False
+    keep_alives: list[KeepAlive] = field(default_factory=list)
+    flush: bool = False
     cycles: list[CycleMessage] = field(default_factory=list)
     unsent: list[Unsent] = field(default_factory=list)
-    #: Numbers of messages of the receiver's that have not come, each as the first and the last of a range.
+    #: Numbers of the receiver's messages that did not arrive, as ranges (first, last).
     missing: list[tuple[int, int]] = field(default_factory=list)
 
     def __bool__(self) -> bool:
@@ -172,8 +172,8 @@ class Control:
             self.xors
             or self.failures
             or self.grants
-            or self.held
-            or self.hurry
+            or self.keep_alives
+            or self.flush
             or self.cycles
             or self.unsent
             or self.missing

@@ -30,7 +30,7 @@ _ROOM: Final = 16
 class IdColumn:
     """A growing column of 64-bit integers, as raw memory.
 
-    Its short methods do not ask whether `self` is None: whoever calls them has.
+    Its short methods do not check whether `self` is None: their callers have.
     """
 
     __slots__ = ("count", "data", "items", "room")
@@ -39,12 +39,12 @@ class IdColumn:
         self.hold(array("q", ids))
 
     def hold(self, items: array[int]) -> None:
-        """These are the column's ids from now on."""
+        """Make these the column's ids."""
         #: Of `room` items the first `count` are the column's.
         self.items = items
         self.count = self.room = len(items)
         if cython.compiled:
-            #: Where the items lie. Whatever may move them says so here.
+            #: The items' memory. Every method that may move them updates it.
             self.data = items.data.as_longlongs  # type: ignore[attr-defined]
 
     @cython.nonecheck(False)
@@ -61,7 +61,7 @@ class IdColumn:
         self.count = count + 1
 
     def grow(self, least: int) -> None:
-        """Have room for `least` ids, and for as many again."""
+        """Make room for twice `least` ids."""
         room = max(_ROOM, 2 * least)
         if cython.compiled:
             resize(self.items, room)
@@ -72,7 +72,7 @@ class IdColumn:
 
     @cython.nonecheck(False)
     def get(self, at: int) -> int:
-        """The id at a position from 0 on."""
+        """Return the id at a position from 0 on."""
         if at < 0 or at >= self.count:
             raise IndexError(f"position {at} of a column of {self.count} ids")
         if cython.compiled:
@@ -92,17 +92,17 @@ class IdColumn:
     @cython.nonecheck(False)
     @cython.locals(item=cython.longlong)
     def pop(self) -> int:
-        """Take the last id away."""
+        """Remove the last id and return it."""
         item = self.get(self.count - 1)
         self.count -= 1
         return item
 
     def used(self) -> array[int]:
-        """The ids as an array of their own."""
+        """Return the ids as an array of their own."""
         return self.items[: self.count]
 
     def tobytes(self) -> bytes:
-        """The ids in the machine's byte order."""
+        """Return the ids in the machine's byte order."""
         return self.used().tobytes()
 
     def extend(self, ids: Iterable[int]) -> None:
@@ -140,7 +140,7 @@ class IdColumn:
         self.hold(left)
 
     def position(self, at: Any) -> int:
-        """A position that may count from the end, counted from 0."""
+        """Convert a position that may count from the end to one from 0 on."""
         position = index(at)
         return position + self.count if position < 0 else position
 
@@ -176,21 +176,21 @@ else:
 
 
 def as_ids(ids: Any) -> Any:
-    """These ids as a column; a column as it is."""
+    """Return these ids as a column; a column itself."""
     return ids if type(ids) is Ids else Ids(ids)
 
 
 def table_of(ids: Iterable[int]) -> Any:
-    """Ids to be read and written by position alone: compiled, as raw memory."""
+    """Return ids for access by position only: compiled, as raw memory."""
     return array("q", ids) if cython.compiled else list(ids)
 
 
 def view_of(ids: Any) -> Any:
-    """The ids to be read by position alone, as fast as may be."""
+    """Return the ids for reading by position only, as fast as possible."""
     return as_ids(ids).used() if cython.compiled else ids
 
 
-#: Structs of columns of at most so many ids are kept.
+#: Structs are cached for columns of up to this many ids.
 MOST_KEPT: Final = 4096
 
 
@@ -200,7 +200,7 @@ def _columns(size: int) -> struct.Struct:
 
 
 def raw(ids: Any) -> bytes:
-    """Ids as little-endian 64-bit integers (measured, a list of 256: 6.7 µs by a kept Struct, 13.1 by an array)."""
+    """Return ids as little-endian 64-bit integers (measured, a list of 256: 6.7 µs by a kept Struct, 13.1 by an array)."""
     if not isinstance(ids, list):
         return _in_little_endian(ids.used()).tobytes()
     size = len(ids)
@@ -208,7 +208,7 @@ def raw(ids: Any) -> bytes:
 
 
 def from_raw(data: bytes | memoryview) -> Any:
-    """The ids of a raw column."""
+    """Return the ids of a raw column."""
     if byteorder == "little" and not cython.compiled:
         return memoryview(data).cast("q").tolist()
     column = array("q")
@@ -217,7 +217,7 @@ def from_raw(data: bytes | memoryview) -> Any:
 
 
 def _in_little_endian(column: array[int]) -> array[int]:
-    """The same column; where the machine's byte order is another one, its bytes swapped."""
+    """Return the column, its bytes swapped on a big-endian machine."""
     if byteorder != "little":
         column.byteswap()
     return column

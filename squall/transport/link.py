@@ -1,10 +1,13 @@
-"""The link between this worker and one peer, as a state machine: what was sent, what has come, what is missing.
+"""The link between this worker and one peer, as a state machine: what was sent, what has arrived, what is missing.
+
+An event goes in (a message by `step`, time by `tick`, a batch, a control frame, a new assignment, another incarnation), effects
+come out (see `effects`). Nothing here does anything by itself.
 
 | state | meaning | begins with | ends with |
 |---|---|---|---|
-| GREETING | signs are sent; the peer is not there yet, or does not know this one | a new incarnation | any message |
+| GREETING | heartbeats are sent; the peer has not started, or does not know this worker | a new incarnation | any message |
 | UP | the peer answers | any message | silence, or a new incarnation |
-| SILENT | nothing came for `SILENCE` seconds: connections are made anew | silence | any message |
+| SILENT | no message came for `SILENCE` seconds: connections are made again | silence | any message |
 
 Messages of each channel are numbered. Tuples that are lost are not sent again: the receiver names the numbers that are
 missing, the sender fails their trees at once and sends an empty frame in their place, so that their credit comes back.
@@ -19,410 +22,410 @@ Must not know: sockets, how values are encoded, clocks (times come as arguments)
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from typing import Final
 
-from squall.transport import wire
+from squall.transport import effects, wire
+from squall.transport.arrivals import MOST_UNREPORTED, Arrivals
 from squall.transport.carrier import CONTROL, DATA, Parts
-from squall.transport.control import pack_control
-from squall.transport.frames import NO_MORE, Batch, Control, More
-from squall.transport.wire import Header, Sign, seal
-from squall.worker_files import Address, Incarnation
-from topology_api.tuples import Source
+from squall.transport.connection_watch import SILENCE, ConnectionWatch
+from squall.transport.control import pack_control, unpack_control
+from squall.transport.control_channel import RESEND_SECONDS, UNREPORTED, ControlChannel
+from squall.transport.errors import BadFrame
+from squall.transport.frames import Batch, Control, KeepAlive
+from squall.transport.in_flight import GONE, MISSING, RENUMBERED, InFlight, SentBatch
+from squall.transport.local_worker import LocalWorker
+from squall.transport.unencodable import pack_encodable, undecodable_note
+from squall.transport.wire import Header, LinkHeartbeat, Undecodable, seal
+from squall.values import Address, Incarnation
 
-#: Seconds between two signs of life: to a peer that has not answered yet, and to one that has.
+#: Seconds between two heartbeats: to a peer that has not answered yet, and to one that has.
 GREETING_SECONDS: Final = 0.05
-SIGN_SECONDS: Final = 0.5
-#: Seconds without any message after which the connections are made anew, and between two attempts.
-SILENCE: Final = 2.5
-RECONNECT_SECONDS: Final = 2.0
-#: Bytes a second that a connection is taken to carry at least, before it is taken to stand still.
-SLOWEST_BYTES: Final = 4_000_000
-#: Seconds between two questions for what is missing, and between two answers to "send again".
-RESEND_SECONDS: Final = 0.2
-#: Control frames received after which a sign says so, where no control frame of ours does.
-UNTOLD: Final = 64
-#: The same for batches that take no credit: their sender holds back when it hears nothing.
-UNTOLD_LOOPS: Final = 4
+HEARTBEAT_SECONDS: Final = 0.5
 
 GREETING: Final = "GREETING"
 UP: Final = "UP"
 SILENT: Final = "SILENT"
 
-TABLE: Final = {
-    (GREETING, "heard"): UP,
-    (GREETING, "superseded"): GREETING,
-    (GREETING, "silence"): SILENT,
-    (UP, "heard"): UP,
-    (UP, "silence"): SILENT,
-    (UP, "superseded"): GREETING,
-    (SILENT, "heard"): UP,
-    (SILENT, "silence"): SILENT,
-    (SILENT, "superseded"): GREETING,
-}
-
-Pack = Callable[[Batch], tuple[bytes, Parts]]
-
-
-@dataclass(slots=True)
-class Sent:
-    """What is remembered of a batch until it is confirmed: enough to fail its trees and to fill its place."""
-
-    number: int
-    source: Source
-    target: int
-    frame: int
-    cycle: int
-    size: int
-    ended: bool
-    roots: list[int]
-    more: More
-    lost: bool = False
-    #: Its size on the wire.
-    size_bytes: int = 0
-
-    def trees(self) -> set[int]:
-        """The trees of its tuples."""
-        roots = set(self.roots)
-        for pairs in self.more.values():
-            roots.update(root for root, _ in pairs)
-        roots.discard(0)
-        return roots
-
-
-def remembered(batch: Batch, number: int) -> Sent:
-    """What is remembered of a batch."""
-    return Sent(
-        number,
-        batch.source,
-        batch.target,
-        batch.frame,
-        batch.cycle,
-        len(batch.rows),
-        batch.ended,
-        batch.roots,
-        batch.more,
-    )
-
 
 class Link:
-    """What this worker and one incarnation of a peer say to each other."""
+    """What this worker and one incarnation of a peer have sent each other."""
 
-    def __init__(
-        self,
-        worker: str,
-        own: Incarnation,
-        peer: str,
-        incarnation: Incarnation,
-        version: int,
-        now: float,
-        pack: Pack,
-        address: Address,
-    ) -> None:
-        """`address`: where this worker hears; the peer is told."""
-        self.worker = worker
-        self.address = address
-        self.own = own
+    def __init__(self, local: LocalWorker, peer: str, incarnation: Incarnation, now: float) -> None:
+        self.local = local
         self.peer = peer
-        self.version = version
-        self.pack = pack
-        #: Messages to hand to the carrier, by channel.
-        self.out: tuple[deque[Parts], deque[Parts]] = (deque(), deque())
-        self.begin(incarnation, now)
+        #: Where the peer hears; None while that is unknown.
+        self.address: Address | None = None
+        self._begin(incarnation, now)
 
-    def begin(self, incarnation: Incarnation, now: float) -> None:
-        """Everything anew, for a peer that knows nothing yet."""
+    def _begin(self, incarnation: Incarnation, now: float) -> None:
+        """Start over, for a process that knows nothing yet."""
         self.incarnation = incarnation
         self.state = GREETING
         self.peer_version = -1
         self.peer_ready = False
         self.was_open = False
-        #: The peer takes no more tuples; where its own stream of tuples to us ends, once it knows that we take no more.
+        #: The peer takes no more tuples.
         self.peer_leaves = False
-        self.peer_left_at: int | None = None
-        self.data_sent = self.data_received = 0
-        self.control_sent = self.control_received = 0
-        self.peer_data_received = 0
-        #: What was sent and not confirmed: by number; the credited ones also by target, the others in order.
-        self.unconfirmed: dict[int, Sent] = {}
-        self.by_target: dict[int, deque[Sent]] = {}
-        self.uncredited: deque[Sent] = deque()
-        #: Control frames that the peer may not have.
-        self.unacked: deque[tuple[int, Parts]] = deque()
+        self.arrivals = Arrivals()
+        self.in_flight = InFlight()
+        self.control = ControlChannel()
         #: Batches that wait until the link is open.
         self.waiting: deque[Batch] = deque()
-        self.missing: list[tuple[int, int]] = []
-        self.wants_resend = self.wants_reconnect = False
-        self.told_received = self.untold_loops = 0
-        #: Tuples that were sent without credit and that the peer may not have.
-        self.loop_tuples = 0
-        #: Since when the peer, which reads, has got nothing of what is on its way to it.
-        self.stalled_since: float | None = None
-        self.last_heard = now
-        self.next_sign = now
-        self.next_ping = now + SIGN_SECONDS
-        self.next_reconnect = now + SILENCE
-        self.last_resend = self.next_question = float("-inf")
-        for channel in self.out:
-            channel.clear()
-
-    def step(self, event: str) -> None:
-        """Go on in the table."""
-        self.state = TABLE[self.state, event]
+        self.watch = ConnectionWatch(now)
+        #: `tick` has something to do then, though no message comes in.
+        self.next_heartbeat = now
+        self.next_ping = now + HEARTBEAT_SECONDS
 
     # Questions.
 
     @property
     def up(self) -> bool:
-        """Whether the peer knows this incarnation."""
+        """Whether the peer answers."""
         return self.state == UP
 
     @property
     def open(self) -> bool:
         """Whether tuples may go to the peer now."""
-        return self.peer_ready and self.state != GREETING and self.peer_version >= self.version
+        return self.peer_ready and self.state != GREETING and self.peer_version >= self.local.version
 
     @property
-    def quiet(self) -> bool:
-        """Whether the peer has all control frames, and nothing waits to be handed to the carrier."""
-        return not (self.unacked or self.waiting or self.out[DATA] or self.out[CONTROL])
+    def executed(self) -> bool:
+        """Whether the peer has executed all tuples that were sent to it."""
+        return not (self.in_flight or self.waiting)
 
-    # What this worker says.
+    @property
+    def drained(self) -> bool:
+        """Whether all tuples of the peer have arrived, and the peer has all control frames."""
+        return self.arrivals.complete and not (self.control.unacked or self.waiting)
 
-    def header(self, kind: int, number: int) -> Header:
-        """The header of a message to this peer."""
-        return Header(kind, self.worker, self.own, self.incarnation, self.version, number)
+    @property
+    def uncredited_tuples(self) -> int:
+        """Tuples that were sent without credit and that the peer may not have."""
+        return self.in_flight.uncredited_tuples
 
-    def send_batch(self, batch: Batch, now: float) -> None:
+    def awaited(self) -> str:
+        """Return what keeps the link from being drained, for a log."""
+        last = "an unknown number of" if self.arrivals.last is None else self.arrivals.last
+        return (
+            f"{len(self.control.unacked)} control frames unacknowledged, {len(self.waiting)} batches waiting,"
+            f" it has sent {last} batches, {self.arrivals.received} have arrived"
+        )
+
+    # Events of this worker.
+
+    def assign(self, incarnation: Incarnation, address: Address | None, now: float) -> list[effects.Effect]:
+        """Apply an assignment: the peer's process as the supervisors know it, and its address if that is known."""
+        out: list[effects.Effect] = []
+        if incarnation > self.incarnation:
+            out += self.supersede(incarnation, now)
+        self.next_heartbeat = now
+        if incarnation == self.incarnation and address is not None and address != self.address:
+            self._connect(address, now, out)
+        self._open_if_ready(now, out)
+        return out
+
+    def send_batch(self, batch: Batch, now: float) -> list[effects.Effect]:
         """Send tuples, or keep them until the link is open."""
+        out: list[effects.Effect] = []
         if not batch.frame:
-            self.loop_tuples += len(batch.rows)
+            self.in_flight.uncredited_tuples += len(batch.rows)
         if self.waiting or not self.open:
             self.waiting.append(batch)
         else:
-            self.put_batch(batch, now)
+            self._put_batch(batch, now, out)
+        return out
 
-    def put_batch(self, batch: Batch, now: float) -> None:
-        """Number a batch, remember it, and hand it over."""
-        tuples = len(batch.rows)
-        body, further = self.pack(batch)
-        if batch.limit is not None and tuples:
-            batch.limit.packed(tuples, len(body) + sum(map(len, further)))
-        self.data_sent += 1
-        kind = wire.END if batch.ended else wire.BATCH
-        sent = remembered(batch, self.data_sent)
-        sent.size_bytes = len(body) + sum(map(len, further))
-        self.remember(sent)
-        self.out[DATA].append([seal(self.header(kind, self.data_sent), body), *further])
-        self.next_ping = now + SIGN_SECONDS
-
-    def remember(self, sent: Sent) -> None:
-        """Keep what must be known until it is confirmed."""
-        self.unconfirmed[sent.number] = sent
-        if sent.frame:
-            frames = self.by_target.get(sent.target)
-            if frames is None:
-                frames = self.by_target[sent.target] = deque()
-            frames.append(sent)
-        else:
-            self.uncredited.append(sent)
-
-    def send_control(self, control: Control) -> None:
+    def send_control(self, control: Control) -> list[effects.Effect]:
         """Send a control frame; it is kept until the peer has it. What is missing goes with it: a grant that came first would
-        say that it was executed."""
-        control.missing += self.missing
-        self.missing = []
-        self.control_sent += 1
-        self.told_received = self.control_received
-        header = self.header(wire.CONTROL_FRAME, self.control_sent)
-        message = [seal(header, pack_control(control, self.control_received))]
-        self.unacked.append((self.control_sent, message))
-        if self.state != GREETING:
-            self.out[CONTROL].append(message)
+        confirm a batch that was lost."""
+        control.missing += self.arrivals.missing
+        self.arrivals.missing = []
+        channel = self.control
+        channel.sent += 1
+        channel.reported = channel.received
+        message = [self._seal(wire.CONTROL_FRAME, channel.sent, pack_control(control, channel.received))]
+        channel.unacked.append((channel.sent, message))
+        return [] if self.state == GREETING else [effects.SendMessage(CONTROL, message)]
 
-    def sign(self, now: float, flags: int) -> Parts:
-        """A sign of life."""
-        silence = 0.0 if self.state == GREETING else max(0.0, now - self.last_heard)
-        sign = Sign(
-            self.control_sent,
-            self.control_received,
-            self.data_sent,
-            self.data_received,
-            silence,
-            flags | (wire.LEFT if self.peer_leaves and not self.waiting else 0),
-            self.address,
-        )
-        return [seal(self.header(wire.SIGN, 0), wire.pack_sign(sign))]
-
-    def flush_waiting(self, now: float) -> None:
-        """The link is open: what waited goes."""
-        while self.waiting and self.open:
-            self.put_batch(self.waiting.popleft(), now)
-
-    def advance(self, now: float, flags: int) -> None:
-        """Do what is due: signs (with these flags), questions for what is missing, silence."""
-        if self.missing:
-            self.send_control(Control(self.worker))
-        untold = self.control_received - self.told_received >= UNTOLD or self.untold_loops >= UNTOLD_LOOPS
-        asks = self.wants_resend and now >= self.next_question
-        if now >= self.next_sign or asks or untold:
-            if not self.out[
-                CONTROL
-            ]:  # else the connection takes nothing now, and this would only be one more that waits
-                self.out[CONTROL].append(self.sign(now, flags | (wire.RESEND if asks else 0)))
-                if asks:
-                    self.wants_resend = False
-                    self.next_question = now + RESEND_SECONDS
-                self.told_received = self.control_received
-                self.untold_loops = 0
-            self.next_sign = now + (GREETING_SECONDS if self.state == GREETING else SIGN_SECONDS)
-        if now >= self.next_ping and self.state != GREETING and self.data_sent > self.peer_data_received:
-            self.next_ping = now + SIGN_SECONDS
-            if not self.out[DATA]:
-                self.out[DATA].append([seal(self.header(wire.PING, self.data_sent), b"")])
-        if now - self.last_heard >= SILENCE and now >= self.next_reconnect:
-            self.step("silence")
-            self.wants_reconnect = True
-            self.next_reconnect = now + RECONNECT_SECONDS
-
-    def next_time(self) -> float:
-        """When something is due though nothing comes in."""
-        return self.next_sign
-
-    def reconnected(self, now: float) -> None:
-        """The connections are new. Control frames go again; of tuples, those that were on the way are gone."""
-        self.wants_reconnect = False
-        self.next_reconnect = now + RECONNECT_SECONDS
-        self.next_sign = now
-        if self.state != GREETING:
-            self.resend(now)
-
-    def resend(self, now: float) -> None:
-        """Send all control frames again that the peer may not have."""
-        self.last_resend = now
-        self.out[CONTROL].clear()
-        self.out[CONTROL].extend(message for _, message in self.unacked)
-
-    # What the peer says.
-
-    def heard(self, header: Header, now: float) -> None:
-        """A message of this incarnation of the peer, to this incarnation."""
-        greeting = self.state == GREETING
-        self.last_heard = now
-        self.peer_version = max(self.peer_version, header.version)
-        self.step("heard")
-        if greeting:
-            self.resend(now)
-            self.next_sign = now  # so that the peer knows at once that it is known
-
-    def take_data(self, header: Header) -> bool:
-        """Whether a message of the data channel is new; what is missing before it is noted."""
-        number = header.number
-        ping = header.kind == wire.PING
-        last = number if ping else number - 1
-        if last > self.data_received:
-            self.missing.append((self.data_received + 1, last))
-        if ping:
-            self.data_received = max(self.data_received, number)
-            return False
-        if number <= self.data_received:
-            return False
-        self.data_received = number
-        return True
-
-    def take_control(self, header: Header) -> bool:
-        """Whether a control frame is the next one; after a gap they are asked for again."""
-        if header.number != self.control_received + 1:
-            self.wants_resend = self.wants_resend or header.number > self.control_received
-            return False
-        self.control_received = header.number
-        return True
-
-    def acked(self, received: int) -> None:
-        """The peer has the control frames up to this number."""
-        while self.unacked and self.unacked[0][0] <= received:
-            self.unacked.popleft()
-
-    def take_sign(self, sign: Sign, now: float) -> None:
-        """A sign of life of the peer."""
-        if sign.flags & wire.ASIDE:
-            return
-        self.acked(sign.control_received)
-        self.wants_resend = self.wants_resend or sign.control_sent > self.control_received
-        if sign.flags & wire.RESEND and now - self.last_resend >= RESEND_SECONDS:
-            self.resend(now)
-        self.notice_stall(sign, now)
-        self.peer_data_received = max(self.peer_data_received, sign.data_received)
-        if sign.control_sent <= self.control_received:  # else a word that some are missing may be on its way
-            while self.uncredited and self.uncredited[0].number <= sign.data_received:
-                sent = self.uncredited.popleft()
-                self.loop_tuples -= sent.size
-                self.unconfirmed.pop(sent.number, None)
-        if sign.silence >= SILENCE and now >= self.next_reconnect:
-            self.wants_reconnect = True
-        if sign.flags & wire.READY:
-            self.peer_ready = True
-        if sign.flags & wire.LEAVING:
-            self.peer_leaves = True
-        if sign.flags & wire.LEFT:
-            self.peer_left_at = sign.data_sent
-
-    def notice_stall(self, sign: Sign, now: float) -> None:
-        """Signs come on a connection of their own: tuples may stand still on theirs while these go on. So when the peer's loop
-        says for `SILENCE` seconds, and for as long as what is under way may take, that nothing more has come, the connections
-        are made anew."""
-        if sign.data_received > self.peer_data_received or sign.data_received >= self.data_sent:
-            self.stalled_since = None
-        elif self.stalled_since is None:
-            self.stalled_since = now
-        elif now - self.stalled_since >= SILENCE and now >= self.next_reconnect:
-            under_way = sum(
-                sent.size_bytes for sent in self.unconfirmed.values() if sent.number > sign.data_received
-            )
-            if now - self.stalled_since >= SILENCE + under_way / SLOWEST_BYTES:
-                self.stalled_since = None
-                self.wants_reconnect = True
-
-    def confirm(self, target: int, executed: int) -> None:
-        """The peer has executed the frames to this task up to a number."""
-        frames = self.by_target.get(target)
-        while frames and (frames[0].lost or frames[0].frame <= executed):
-            self.unconfirmed.pop(frames.popleft().number, None)
-
-    def forget_target(self, target: int) -> list[Sent]:
-        """A task is made anew: what it has not executed is lost, and nothing takes its place."""
-        lost = [sent for sent in self.unconfirmed.values() if sent.target == target]
-        self.by_target.pop(target, None)
-        for sent in lost:
-            sent.lost = True
-            del self.unconfirmed[sent.number]
+    def lose_target(self, target: int) -> list[effects.Effect]:
+        """Lose what a task has not executed, because it is created again; no empty frame takes its place."""
+        lost = self.in_flight.lose_target(target)
         waiting = [batch for batch in self.waiting if batch.target == target]
-        self.loop_tuples -= sum(len(batch.rows) for batch in waiting if not batch.frame)
-        lost += [remembered(batch, 0) for batch in waiting]
+        self.in_flight.uncredited_tuples -= sum(len(batch.rows) for batch in waiting if not batch.frame)
+        lost += map(SentBatch.of, waiting)
         self.waiting = deque(batch for batch in self.waiting if batch.target != target)
-        return lost
+        return [effects.LoseBatches(lost, RENUMBERED)] if lost else []
 
-    def take_missing(self, ranges: Iterable[tuple[int, int]], now: float) -> list[Sent]:
-        """The peer misses messages of ours: they are lost; empty frames take their places."""
+    def supersede(self, incarnation: Incarnation, now: float) -> list[effects.Effect]:
+        """Start over with another incarnation of the peer: what this one has not confirmed is lost."""
+        lost = [*self.in_flight.by_number.values(), *map(SentBatch.of, self.waiting)]
+        self._begin(incarnation, now)
+        # What is queued for the old process must not reach the new one, nor wait for it at the old address.
+        self.address = None
+        return [
+            effects.PeerSuperseded(),
+            *([effects.LoseBatches(lost, GONE)] if lost else []),
+            effects.Disconnect(),
+        ]
+
+    def announce(self, now: float) -> None:
+        """Have the next `tick` send a heartbeat."""
+        self.next_heartbeat = now
+
+    def excuse_silence(self, seconds: float) -> None:
+        """Take a pause of this worker out of the peer's silence: the peer may have sent all the time."""
+        self.watch.last_heard += seconds
+
+    def tick(self, now: float, control_blocked: bool, data_blocked: bool) -> list[effects.Effect]:
+        """Do what is due: heartbeats, requests for what is missing, reconnecting. `*_blocked`: messages wait for the carrier,
+        so that one that may be left out would only be one more."""
+        out: list[effects.Effect] = []
+        if self.arrivals.missing:
+            out += self.send_control(Control(self.local.name))
+        channel = self.control
+        asks = channel.lacks_frames and now >= channel.next_request
+        if (
+            now >= self.next_heartbeat
+            or asks
+            or channel.received - channel.reported >= UNREPORTED
+            or self.arrivals.unreported >= MOST_UNREPORTED
+        ):
+            if not (control_blocked or out):
+                out.append(effects.SendMessage(CONTROL, self._heartbeat(now, wire.RESEND if asks else 0)))
+                if asks:
+                    channel.lacks_frames = False
+                    channel.next_request = now + RESEND_SECONDS
+                channel.reported = channel.received
+                self.arrivals.unreported = 0
+            self.next_heartbeat = now + (GREETING_SECONDS if self.state == GREETING else HEARTBEAT_SECONDS)
+        if self.in_flight.sent > self.in_flight.received and now >= self.next_ping and self.state != GREETING:
+            self.next_ping = now + HEARTBEAT_SECONDS
+            if not data_blocked:
+                ping = self._seal(wire.PING, self.in_flight.sent, b"")
+                out.append(effects.SendMessage(DATA, [ping]))
+        silence = now - self.watch.last_heard
+        if self.watch.wants_reconnect or (silence >= SILENCE and now >= self.watch.next_reconnect):
+            if silence >= SILENCE:
+                self.state = SILENT
+            self.watch.connected(now)
+            if self.address is not None:
+                out.append(effects.Reconnecting(silence, self.was_open))
+                self._connect(self.address, now, out)
+        return out
+
+    def aside(self, now: float, held: Sequence[KeepAlive]) -> list[Parts]:
+        """Return messages for another thread to send while the loop is in a user's call: a heartbeat, and what waits here of
+        the trees that the peer tracks. Changes nothing."""
+        if self.state == GREETING:
+            return []
+        messages: list[Parts] = [self._heartbeat(now, wire.ASIDE)]
+        if held:
+            control = Control(self.local.name, keep_alives=list(held))
+            messages.append([self._seal(wire.CONTROL_FRAME, 0, pack_control(control, 0))])
+        return messages
+
+    # Messages of the peer.
+
+    def step(self, header: Header, body: memoryview, further: Parts, now: float) -> list[effects.Effect]:
+        """Take a message of the peer. One that is garbage, or not between these two processes, is refused."""
+        out: list[effects.Effect] = []
+        if not self._is_current(header, now, out):
+            return out
+        if self.state != UP:
+            out.append(effects.LinkUp())
+            if self.state == GREETING:
+                out.append(effects.ResendControl(self.control.resend(now)))
+                self.next_heartbeat = now  # so that the peer knows at once that it is known
+            self.state = UP
+        self.watch.last_heard = now
+        if header.version > self.peer_version:
+            self.peer_version = header.version
+        if self.waiting or not self.was_open:
+            self._open_if_ready(now, out)
+        try:
+            if header.kind == wire.HEARTBEAT:
+                self._take_heartbeat(wire.unpack_heartbeat(body), now, out)
+            elif header.kind == wire.CONTROL_FRAME:
+                self._take_control(header, body, now, out)
+            else:
+                self._take_data(header, body, further, out)
+        except BadFrame as error:
+            out.append(effects.RefuseMessage("garbage", "?", str(error)))
+        return out
+
+    def _is_current(self, header: Header, now: float, out: list[effects.Effect]) -> bool:
+        """Whether a message is from the current process of the peer to this one. A newer process of the same assignment
+        supersedes the one that was known: its supervisor has started it again."""
+        if header.incarnation != self.incarnation:
+            if header.incarnation < self.incarnation:
+                reason = f"incarnation {header.incarnation} is over"
+                out.append(effects.RefuseMessage("superseded", header.sender, reason))
+                return False
+            if header.incarnation.version != self.incarnation.version:
+                return False  # of an assignment that is not known here yet: it will be sent again
+            out += self.supersede(header.incarnation, now)
+        if header.receiver != self.local.incarnation:
+            if header.kind != wire.HEARTBEAT:
+                reason = f"meant for {header.receiver}"
+                out.append(effects.RefuseMessage("for another incarnation", header.sender, reason))
+            return False
+        return True
+
+    def _open_if_ready(self, now: float, out: list[effects.Effect]) -> None:
+        """Send what waited, and announce the peer once, when tuples may go there."""
+        if not self.open:
+            return
+        while self.waiting:
+            self._put_batch(self.waiting.popleft(), now, out)
+        if not self.was_open:
+            self.was_open = True
+            out.append(effects.PeerLinked())
+
+    def _take_heartbeat(self, heartbeat: LinkHeartbeat, now: float, out: list[effects.Effect]) -> None:
+        is_aside = bool(heartbeat.flags & wire.ASIDE)  # its numbers say nothing of control frames
+        left = self.peer_leaves
+        if not is_aside:
+            self._take_numbers(heartbeat, now, out)
+        if self.address is None:  # the process was started again, and no supervisor has said where
+            self._connect(heartbeat.address, now, out)
+        self._open_if_ready(now, out)
+        if self.peer_leaves and not left:
+            self.next_heartbeat = now
+            out.append(effects.PeerClosing())
+        # The peer's loop is in a user's call: it cannot keep alive the trees of what it has not received.
+        if is_aside and (unheard := self.in_flight.after(heartbeat.data_received)):
+            component_of = self.local.streams.component_of
+            held = [
+                KeepAlive(component_of.get(sent.target, "?"), sent.target, tuple(sent.trees()))
+                for sent in unheard
+            ]
+            out.append(effects.Deliver(Control(self.local.name, keep_alives=held)))
+
+    def _take_numbers(self, heartbeat: LinkHeartbeat, now: float, out: list[effects.Effect]) -> None:
+        """Take what a heartbeat of the peer's loop says."""
+        control, received = self.control, heartbeat.data_received
+        control.acked(heartbeat.control_received)
+        control.lacks_frames = control.lacks_frames or heartbeat.control_sent > control.received
+        if heartbeat.flags & wire.RESEND and now - control.last_resend >= RESEND_SECONDS:
+            out.append(effects.ResendControl(control.resend(now)))
+        self.watch.reported(received, heartbeat.silence, self.in_flight, now)
+        self.in_flight.received = max(self.in_flight.received, received)
+        if heartbeat.control_sent <= control.received:  # else a report of missing ones may be on its way
+            self.in_flight.arrived(received)
+        if heartbeat.flags & wire.READY:
+            self.peer_ready = True
+        if heartbeat.flags & wire.LEAVING:
+            self.peer_leaves = True
+        if heartbeat.flags & wire.LEFT:
+            self.arrivals.last = heartbeat.data_sent
+
+    def _take_control(self, header: Header, body: memoryview, now: float, out: list[effects.Effect]) -> None:
+        control, received = unpack_control(header.sender, body)
+        if header.number:  # else sent aside, by a worker that is in a user's call
+            if not self.control.accept(header.number):
+                out.append(effects.CountEvent("control frames twice or early"))
+                return
+            self.control.acked(received)
+            if control.missing:
+                self._lose_missing(control.missing, now, out)
+            for target, upto in control.grants.items():
+                self.in_flight.confirm(target, upto - self.local.window_of(target))
+        out.append(effects.Deliver(control))
+
+    def _lose_missing(self, ranges: Iterable[tuple[int, int]], now: float, out: list[effects.Effect]) -> None:
+        """Lose the messages that the peer misses; empty frames take their places."""
         lost = []
         for first, last in ranges:
-            for number in range(max(first, 1), min(last, self.data_sent) + 1):
-                sent = self.unconfirmed.pop(number, None)
+            for number in range(max(first, 1), min(last, self.in_flight.sent) + 1):
+                sent = self.in_flight.lose(number)
                 if sent is None:
                     continue
-                sent.lost = True
                 lost.append(sent)
-                void = Batch(sent.source, sent.target, [], [], [], NO_MORE)
-                void.frame, void.cycle, void.ended = sent.frame, sent.cycle, sent.ended
                 if sent.frame or sent.ended:
-                    self.put_batch(void, now)
-        return lost
+                    self._put_batch(sent.void(), now, out)
+        if lost:
+            out.append(effects.LoseBatches(lost, MISSING))
 
-    def supersede(self, incarnation: Incarnation, now: float) -> list[Sent]:
-        """The peer's incarnation is over, another one begins: whatever it has not confirmed is lost."""
-        lost = [sent for sent in self.unconfirmed.values() if not sent.lost]
-        lost += [remembered(batch, 0) for batch in self.waiting]
-        self.step("superseded")
-        self.begin(incarnation, now)
-        return lost
+    def _take_data(self, header: Header, body: memoryview, further: Parts, out: list[effects.Effect]) -> None:
+        arrivals, number = self.arrivals, header.number
+        is_ping = header.kind == wire.PING
+        last = number if is_ping else number - 1
+        if last > arrivals.received:
+            arrivals.skip_to(last)
+            out.append(effects.CountEvent("gaps"))
+        if is_ping:
+            return
+        if number <= arrivals.received:
+            out.append(effects.CountEvent("duplicates"))
+            return
+        arrivals.received = number
+        streams = self.local.streams
+        try:
+            batch = wire.unpack_batch(header, body, further, self.local.codec, streams.source)
+        except Undecodable as error:
+            note = undecodable_note(error, self.local.name, streams.component_of.get(error.batch.target))
+            out += (effects.Deliver(note), effects.Deliver(error.batch))
+            return
+        except BadFrame:
+            arrivals.missing.append((number, number))
+            raise
+        if header.version < self.local.fences.get(batch.target, -1):
+            arrivals.missing.append((number, number))
+            reason = f"for task {batch.target}"
+            out.append(effects.RefuseMessage("of an older assignment", header.sender, reason))
+            return
+        arrivals.unreported += not batch.frame
+        out.append(effects.Deliver(batch))
+
+    # Connections.
+
+    def _connect(self, address: Address, now: float, out: list[effects.Effect]) -> None:
+        """Make new connections. Control frames go again; tuples that were on the old ones are gone."""
+        self.address = address
+        out.append(effects.Connect(address))
+        self.watch.connected(now)
+        self.next_heartbeat = now
+        if self.state != GREETING:
+            out.append(effects.ResendControl(self.control.resend(now)))
+
+    # Messages to the peer.
+
+    def _seal(self, kind: int, number: int, body: bytes) -> bytes:
+        """Return the first part of a message to the peer: its header, and its body."""
+        local = self.local
+        header = Header(kind, local.name, local.incarnation, self.incarnation, local.version, number)
+        return seal(header, body)
+
+    def _put_batch(self, batch: Batch, now: float, out: list[effects.Effect]) -> None:
+        """Number a batch, remember it, and send it."""
+        tuples = len(batch.rows)
+        body, further, note = pack_encodable(batch, self.local.codec, self.local.streams, self.local.name)
+        if note is not None:
+            out.append(effects.Deliver(note))
+        size = len(body) + sum(map(len, further))
+        if batch.limit is not None and tuples:
+            batch.limit.packed(tuples, size)
+        self.in_flight.add(batch, size)
+        kind = wire.END if batch.ended else wire.BATCH
+        message = [self._seal(kind, self.in_flight.sent, body), *further]
+        out.append(effects.SendMessage(DATA, message))
+        self.next_ping = now + HEARTBEAT_SECONDS
+
+    def _heartbeat(self, now: float, flags: int) -> Parts:
+        """Return a heartbeat with these flags, and those of this worker unless it is sent aside."""
+        local = self.local
+        if not flags & wire.ASIDE:
+            flags |= (wire.READY if local.ready else 0) | (wire.LEAVING if local.leaving else 0)
+        if self.peer_leaves and not self.waiting:
+            flags |= wire.LEFT
+        heartbeat = LinkHeartbeat(
+            self.control.sent,
+            self.control.received,
+            self.in_flight.sent,
+            self.arrivals.received,
+            0.0 if self.state == GREETING else max(0.0, now - self.watch.last_heard),
+            flags,
+            local.address,
+        )
+        return [self._seal(wire.HEARTBEAT, 0, wire.pack_heartbeat(heartbeat))]

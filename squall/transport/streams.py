@@ -1,4 +1,4 @@
-"""The streams of a topology as batches name them on their way: a number for each, and the source that a number stands for.
+"""Numbers for the streams of a topology, by which batches name their source on the wire.
 
 Must not know: messages, links.
 """
@@ -13,7 +13,7 @@ from topology_api.tuples import Source
 
 
 class Streams:
-    """All streams, numbered in the order of declaration, which is the same in every process."""
+    """All streams of a topology, numbered in the order of declaration, so that all processes agree."""
 
     def __init__(
         self, streams: Iterable[tuple[str, str, tuple[str, ...]]], component_of: Mapping[int, str]
@@ -28,7 +28,7 @@ class Streams:
 
     @classmethod
     def of(cls, topology: Topology, component_of: Mapping[int, str]) -> Streams:
-        """The streams of a topology."""
+        """Number the streams of a topology."""
         return cls(
             (
                 (spec.id, stream, declared.fields)
@@ -39,11 +39,11 @@ class Streams:
         )
 
     def source(self, task: int, number: int) -> Source:
-        """The source of a task's stream, the same object each time; `BadFrame` when there is no such."""
+        """Return the source of a task's stream, the same object each time. Raises `BadFrame` if there is none."""
         found = self._sources.get((task, number))
         if found is None:
             if number >= len(self._all) or task not in self.component_of:
-                raise BadFrame(f"a batch of stream {number} of task {task}, which there is not")
+                raise BadFrame(f"a batch of stream {number} of task {task}, which does not exist")
             component, stream, fields = self._all[number]
             found = self._sources[task, number] = Source(component, task, stream, fields)
         return found

@@ -1,10 +1,10 @@
-"""Messages between workers as bytes: a header that names who speaks to whom, and a body by kind.
+"""Encode and decode messages between workers: a header that names sender and receiver, and a body by kind.
 
 Every message begins with the same header: protocol version, kind, checksum, the incarnations of sender and receiver, the
-sender's assignment version, its number on the channel, the sender's name. Every length is checked before anything is
-allocated or decoded; what is no message of this version raises `BadFrame` and nothing else. The checksum (CRC-32) covers
-the first part; large values travel as further parts, which the encryption of the link authenticates as it does everything.
-Must not know: sockets, tasks, credit, what numbers mean.
+sender's assignment version, its number on the channel, the sender's name. Every length is checked before anything is allocated
+or decoded; bytes that are not a message of this version raise `BadFrame` and no other error. The checksum (CRC-32) covers the
+first part; large values travel as further parts, which the encryption of the link authenticates as it does everything.
+Must not know: sockets, tasks, credit, the meaning of numbers.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from squall.transport.control import pack_more, unpack_more
 from squall.transport.errors import BadFrame, Unencodable
 from squall.transport.frames import NO_MORE, Batch
 from squall.transport.id_columns import Ids, from_raw, raw
-from squall.worker_files import Address, Incarnation
+from squall.values import Address, Incarnation
 from topology_api.tuples import Source
 
 VERSION: Final = 2
 MAGIC: Final = b"SQ"
-BATCH, END, PING, CONTROL_FRAME, SIGN = range(1, 6)
-KINDS: Final = frozenset((BATCH, END, PING, CONTROL_FRAME, SIGN))
+BATCH, END, PING, CONTROL_FRAME, HEARTBEAT = range(1, 6)
+KINDS: Final = frozenset((BATCH, END, PING, CONTROL_FRAME, HEARTBEAT))
 
 #: magic, version, kind, checksum | sender's incarnation, receiver's, assignment version, number, length of the sender's name.
 START: Final = struct.Struct("<2sBBI")
@@ -35,8 +35,8 @@ HEADER: Final = struct.Struct("<IIIIIQB")
 #: cycle + 1, source task, target task, stream number, tuples, frame, further parts, lengths: more, values.
 BATCH_HEAD: Final = struct.Struct("<HHHHIQHII")
 #: control sent, control received, data sent, data received, tenths of a second since the peer was heard, flags. The sender's
-#: address follows, its two endpoints on a line each.
-SIGN_BODY: Final = struct.Struct("<QQQQHB")
+#: address follows: two endpoints, one a line.
+HEARTBEAT_BODY: Final = struct.Struct("<QQQQHB")
 
 #: Larger messages are refused: a batch is a few hundred tuples, but one tuple may be large.
 MOST_BYTES: Final = 1 << 30
@@ -45,7 +45,7 @@ MOST_TUPLES: Final = 1 << 20
 MOST_OF_A_HEAD: Final = 512
 MOST_PARTS: Final = 1 << 12
 
-# Flags of a sign.
+# Flags of a heartbeat.
 LEAVING: Final = 1  # the sender takes no more tuples
 LEFT: Final = 2  # the sender knows that the receiver takes no more, and sends none
 RESEND: Final = 4  # control frames after "control received" have not come: send them again
@@ -56,7 +56,7 @@ FindSource = Callable[[int, int], Source]
 
 
 class Undecodable(BadFrame):
-    """A sound batch whose values this worker cannot decode. `batch` is the batch without tuples, `roots` its trees."""
+    """A valid batch whose values this worker cannot decode. `batch` is the batch without tuples, `roots` its trees."""
 
     def __init__(self, batch: Batch, roots: set[int], why: str) -> None:
         source = batch.source
@@ -69,7 +69,7 @@ class Undecodable(BadFrame):
 
 @dataclass(frozen=True)
 class Header:
-    """Who speaks to whom. (0, 0) as receiver: the sender does not know yet whom it speaks to."""
+    """Sender and receiver of a message. Receiver (0, 0): the sender does not know the receiver's incarnation yet."""
 
     kind: int
     sender: str
@@ -80,22 +80,22 @@ class Header:
 
 
 @dataclass(frozen=True)
-class Sign:
-    """A sign of life: what was sent and received so far on the channels of a link."""
+class LinkHeartbeat:
+    """What was sent and received so far on the channels of a link."""
 
     control_sent: int
     control_received: int
     data_sent: int
     data_received: int
-    #: Seconds since anything was heard of the receiver.
+    #: Seconds since the last message of the receiver.
     silence: float
     flags: int
-    #: Where the sender hears.
+    #: The endpoints at which the sender receives.
     address: Address
 
 
 def seal(header: Header, body: bytes) -> bytes:
-    """The first part of a message."""
+    """Return the first part of a message: header and body."""
     sender = header.sender.encode()
     rest = (
         HEADER.pack(*header.incarnation, *header.receiver, header.version, header.number, len(sender))
@@ -106,7 +106,7 @@ def seal(header: Header, body: bytes) -> bytes:
 
 
 def open_header(parts: Parts) -> tuple[Header, memoryview]:
-    """The header of a message and the rest of its first part, checked."""
+    """Return the header of a message and the rest of its first part, after checking both."""
     if not parts or len(parts) > MOST_PARTS or sum(map(len, parts)) > MOST_BYTES:
         raise BadFrame(f"a message of {len(parts)} parts is too large, or empty")
     view = memoryview(parts[0])
@@ -128,7 +128,7 @@ def open_header(parts: Parts) -> tuple[Header, memoryview]:
         sender = str(rest[HEADER.size : end], "utf-8")
     except UnicodeDecodeError as error:
         raise BadFrame("a message whose sender's name is no text") from error
-    header = Header(kind, sender, (fields[0], fields[1]), (fields[2], fields[3]), fields[4], fields[5])
+    header = Header(kind, sender, Incarnation(*fields[:2]), Incarnation(*fields[2:4]), fields[4], fields[5])
     return header, rest[end:]
 
 
@@ -136,7 +136,7 @@ def open_header(parts: Parts) -> tuple[Header, memoryview]:
 
 
 def pack_batch(batch: Batch, codec: str, numbers: Mapping[tuple[str, str], int]) -> tuple[bytes, Parts]:
-    """The body of a batch and its further parts; `numbers`: of streams. A value that cannot be encoded raises `Unencodable`."""
+    """Return the body of a batch and its further parts; `numbers`: of streams. Raises `Unencodable`."""
     source = batch.source
     values: Parts = pack_rows(codec, source.fields, batch.rows) if batch.rows else [b""]
     if sum(map(len, values)) > MOST_BYTES - MOST_OF_A_HEAD * (len(batch) + 1):
@@ -157,7 +157,7 @@ def pack_batch(batch: Batch, codec: str, numbers: Mapping[tuple[str, str], int])
 
 
 def too_large(batch: Batch, codec: str) -> Unencodable:
-    """Which tuple makes a batch too large to be sent: its largest."""
+    """Blame the largest tuple of a batch that is too large to send."""
     fields = batch.source.fields
     sizes = [sum(map(len, pack_rows(codec, fields, [row]))) for row in batch.rows]
     at = max(range(len(sizes)), key=sizes.__getitem__)
@@ -169,7 +169,7 @@ def too_large(batch: Batch, codec: str) -> Unencodable:
 def unpack_batch(
     header: Header, body: memoryview, further: Parts, codec: str, find_source: FindSource
 ) -> Batch:
-    """The batch of a message."""
+    """Return the batch of a message."""
     if len(body) < BATCH_HEAD.size:
         raise BadFrame("a batch without a head")
     cycle, task, target, stream, tuples, frame, parts, more_size, values_size = BATCH_HEAD.unpack_from(body)
@@ -190,31 +190,36 @@ def unpack_batch(
             values = [body[at + more_size :], *further]
             batch.rows = unpack_rows(codec, values, tuples, len(source.fields))
         except BaseException as error:  # values' classes are the user's, and so is what they raise
-            held = batch.held_roots(0)
+            held = batch.waiting_roots(0)
             batch.roots, batch.edges, batch.more = Ids(), Ids(), NO_MORE
             why = str(error) if isinstance(error, BadFrame) else f"{type(error).__name__}: {error}"
             raise Undecodable(batch, held, why) from error
     return batch
 
 
-# Signs of life.
+# Heartbeats.
 
 
-def pack_sign(sign: Sign) -> bytes:
-    """The body of a sign of life."""
-    tenths = min(int(sign.silence * 10), 0xFFFF)
-    numbers = (sign.control_sent, sign.control_received, sign.data_sent, sign.data_received)
-    return SIGN_BODY.pack(*numbers, tenths, sign.flags) + "\n".join(sign.address).encode()
+def pack_heartbeat(heartbeat: LinkHeartbeat) -> bytes:
+    """Return the body of a heartbeat."""
+    tenths = min(int(heartbeat.silence * 10), 0xFFFF)
+    numbers = (
+        heartbeat.control_sent,
+        heartbeat.control_received,
+        heartbeat.data_sent,
+        heartbeat.data_received,
+    )
+    return HEARTBEAT_BODY.pack(*numbers, tenths, heartbeat.flags) + "\n".join(heartbeat.address).encode()
 
 
-def unpack_sign(body: memoryview) -> Sign:
-    """The sign of life of a message."""
-    if len(body) < SIGN_BODY.size:
-        raise BadFrame("a sign of life that is too short")
-    control_sent, control_received, data_sent, data_received, tenths, flags = SIGN_BODY.unpack_from(body)
+def unpack_heartbeat(body: memoryview) -> LinkHeartbeat:
+    """Return the heartbeat of a message."""
+    if len(body) < HEARTBEAT_BODY.size:
+        raise BadFrame("a heartbeat that is too short")
+    control_sent, control_received, data_sent, data_received, tenths, flags = HEARTBEAT_BODY.unpack_from(body)
     try:
-        data, control = str(body[SIGN_BODY.size :], "utf-8").split("\n")
+        data, control = str(body[HEARTBEAT_BODY.size :], "utf-8").split("\n")
     except ValueError as error:
-        raise BadFrame("a sign of life without an address") from error
+        raise BadFrame("a heartbeat without an address") from error
     numbers = (control_sent, control_received, data_sent, data_received)
-    return Sign(*numbers, silence=tenths / 10, flags=flags, address=(data, control))
+    return LinkHeartbeat(*numbers, silence=tenths / 10, flags=flags, address=(data, control))

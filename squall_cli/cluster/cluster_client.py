@@ -1,8 +1,8 @@
-"""Where the cluster is, and who asks: the options of every command that speaks to Nimbus, and the connection they lead to.
+"""The options of every command that asks a cluster, and the connection that they lead to.
 
 Where Nimbus is: --nimbus, else SQUALL_NIMBUS, else `nimbus.url` of the site's file, else http://127.0.0.1:6627; several
-addresses of one cluster are separated by commas. What HTTP needs is imported when a connection is made: `--help` pays
-for nothing.
+addresses of one cluster are separated by commas. Modules for HTTP are imported when a connection is made: `--help` loads
+none of them.
 Must not know: what is asked.
 """
 
@@ -10,18 +10,20 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from squall_cli.file_names import files
+from squall_cli.options.file_names import files
 
 if TYPE_CHECKING:
-    from squall.http_client import Client, Refused
+    from squall.api.answers import TopologySummary
+    from squall.http.client import Refused
+    from squall_cli.cluster.nimbus_client import NimbusClient
 
-#: Where `squall nimbus` and `squall dev` listen when nobody says otherwise.
+#: Where `squall nimbus` and `squall dev` listen by default.
 DEFAULT_PORT: Final = 6627
 DEFAULT_URL: Final = f"http://127.0.0.1:{DEFAULT_PORT}"
 VARIABLE: Final = "SQUALL_NIMBUS"
@@ -53,7 +55,7 @@ def options(command: Command) -> Command:
 
 def site_settings(config: str | None, environ: Mapping[str, str] | None = None) -> dict[str, object]:
     """What the site's file and the environment say, the environment with the last word."""
-    from squall_cli.site import read_layers
+    from squall_cli.options.site import read_layers
 
     layers = read_layers(config, os.environ if environ is None else environ, ())
     return {**layers.site, **layers.environment}
@@ -73,11 +75,11 @@ def _url(text: str) -> str:
     return f"http://{text}" if has_port else f"http://{text}:{DEFAULT_PORT}"
 
 
-def connect(nimbus: str | None, config: str | None, timeout: float | None = None) -> Client:
+def connect(nimbus: str | None, config: str | None, timeout: float | None = None) -> NimbusClient:
     """A client of the cluster that the options, the environment or the site's file name. Nothing is sent yet; its connections
     are closed when the command ends. `timeout`: seconds for each answer."""
-    from squall.tokens import bearer, find_token
-    from squall_cli.answers import NimbusClient
+    from squall.security.tokens import bearer, find_token
+    from squall_cli.cluster.nimbus_client import NimbusClient
 
     site = site_settings(config)
 
@@ -95,9 +97,9 @@ def connect(nimbus: str | None, config: str | None, timeout: float | None = None
 
 
 @contextmanager
-def about(client: Client, name: str | None = None) -> Iterator[None]:
-    """Adds to a refusal what helps: for a name that nobody has the nearest one, without credentials where they come from."""
-    from squall.http_client import Refused
+def about(client: NimbusClient, name: str | None = None) -> Iterator[None]:
+    """Add advice to a refusal: the nearest name for one that does not exist; without credentials, where they come from."""
+    from squall.http.client import Refused
 
     try:
         yield
@@ -110,14 +112,14 @@ def about(client: Client, name: str | None = None) -> Iterator[None]:
         raise SquallError(f"{refused}{advice}") from refused
 
 
-def _advice(client: Client, refused: Refused, name: str | None) -> str:
+def _advice(client: NimbusClient, refused: Refused, name: str | None) -> str:
     if refused.status == 401:
         return (
             "; the command reads it from the file that SQUALL_TOKEN_FILE or squall.token.file names, else"
             " from where a Nimbus of the same user on this host has put it"
         )
     if refused.kind == "NameTaken":
-        killed = "being killed" in str(refused)
+        killed = any(topology.name == name and topology.state == "KILLED" for topology in _topologies(client))
         return " (--name NAME)" if killed else " (--name NAME), or let this one take over (--replace)"
     if refused.kind != "NoSuchTopology" or name is None:
         return ""
@@ -127,28 +129,26 @@ def _advice(client: Client, refused: Refused, name: str | None) -> str:
     return near or "; `squall list` shows those that are there"
 
 
-def listed(
-    what: str, nimbus: str | None, config: str | None, as_json: bool, nothing: str
-) -> list[Mapping[str, Any]]:
-    """What the cluster lists under this name, to be shown as a table. None of it when that has been answered already: as
-    JSON, or by `nothing` where there is nothing."""
-    client = connect(nimbus, config)
-    with about(client):
-        answer = client.get(what)
-        found: list[Mapping[str, Any]] = answer[what]
+def to_be_drawn(listed: Sequence[object], answer: Any, as_json: bool, nothing: str) -> bool:
+    """Return whether a list from the cluster is to be shown as a table. When not, it has been printed: as JSON, or as `nothing`
+    where it is empty."""
     if as_json:
         click.echo(json.dumps(answer, indent=2))
-        return []
-    if not found:
+    elif not listed:
         click.echo(nothing, err=True)
-    return found
+    return bool(listed) and not as_json
 
 
-def topology_names(client: Client) -> list[str]:
-    """The names of the topologies, or none when they cannot be had: only ever for a suggestion."""
+def topology_names(client: NimbusClient) -> list[str]:
+    """Return the names of the topologies, none when they cannot be read: for suggestions only."""
+    return [topology.name for topology in _topologies(client)]
+
+
+def _topologies(client: NimbusClient) -> list[TopologySummary]:
+    from squall.api.answers import TopologiesAnswer
     from topology_api.errors import SquallError
 
     try:
-        return [str(topology["name"]) for topology in client.get("topologies")["topologies"]]
-    except (SquallError, OSError, KeyError, TypeError):
+        return client.read(TopologiesAnswer, "topologies").topologies
+    except (SquallError, OSError):
         return []

@@ -1,6 +1,6 @@
-"""The end of a log that is somewhere else: read in pieces, followed while it grows, and taken apart into entries.
+"""The end of a remote log: read in pieces, followed while it grows, and split into entries.
 
-A log is asked for by byte offsets (negative ones count from the end). It may begin anew at any time, when the file was
+A log is asked for by byte offsets (negative ones count from the end). It may start again at any time, when the file was
 rotated. A worker that is started again on its host goes on in the same file; on another host it has another one.
 Must not know: how the log is reached, where entries are shown.
 """
@@ -8,9 +8,12 @@ Must not know: how the log is reached, where entries are shown.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from squall.api.answers import LogAnswer
 
 #: Bytes that are asked for at first, in one go, and at most for the end of a log.
 FIRST: Final = 16 * 1024
@@ -20,13 +23,13 @@ MOST: Final = 4 * 1024 * 1024
 #: A line of a worker's log: `2026-03-01 12:00:00,123 INFO count[4] text`.
 LINE: Final = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}) ([A-Z]+) (\S+) (.*)", re.DOTALL)
 
-Ask = Callable[[int, int], Mapping[str, Any]]
-"""(offset, limit) -> {"incarnation", "offset", "next_offset", "size", "text"}."""
+Ask = Callable[[int, int], "LogAnswer"]
+"""(offset, limit) -> the piece of the log there."""
 
 
 @dataclass(frozen=True)
-class Entry:
-    """What was logged in one go. `text` may have several lines; time, level and place are "" of a line that has none."""
+class LogEntry:
+    """One log entry. `text` may have several lines; time, level and place are "" of a line that has none."""
 
     worker: str
     host: str
@@ -41,26 +44,26 @@ class Entry:
 
     @property
     def lines(self) -> list[str]:
-        """As it stands in the log."""
+        """The lines in the log."""
         head = f"{self.time} {self.level} {self.place} " if self.time else ""
         return (head + self.text).split("\n")
 
 
-def entries(worker: str, host: str, lines: Iterable[str]) -> list[Entry]:
+def entries(worker: str, host: str, lines: Iterable[str]) -> list[LogEntry]:
     """Lines put together: one without a time goes on with the entry before it, when that has one."""
-    found: list[Entry] = []
+    found: list[LogEntry] = []
     for line in lines:
         match = LINE.fullmatch(line)
         if match is not None:
-            found.append(Entry(worker, host, *match.groups()))
+            found.append(LogEntry(worker, host, *match.groups()))
         elif found and found[-1].time:
             found[-1] = replace(found[-1], text=f"{found[-1].text}\n{line}")
         else:
-            found.append(Entry(worker, host, "", "", "", line))
+            found.append(LogEntry(worker, host, "", "", "", line))
     return found
 
 
-def merged(of_workers: Iterable[list[Entry]]) -> list[Entry]:
+def merged(of_workers: Iterable[list[LogEntry]]) -> list[LogEntry]:
     """The entries of several logs in the order of their times; each log keeps its own order."""
     keyed = []
     for number, found in enumerate(of_workers):
@@ -83,8 +86,8 @@ class Tail:
         #: The beginning of a line that has not ended yet.
         self.rest = ""
 
-    def last(self, number: int, component: str | None = None, following: bool = True) -> list[Entry]:
-        """The last so many entries, of one component if it is named. A line that has not ended counts unless `following`."""
+    def last(self, number: int, component: str | None = None, following: bool = True) -> list[LogEntry]:
+        """Return the last `number` entries, of one component if it is named. An unfinished line counts unless `following`."""
         window = FIRST
         while True:
             start, text = self.end_of_log(window)
@@ -100,39 +103,39 @@ class Tail:
             window *= 4
 
     def end_of_log(self, window: int) -> tuple[int, str]:
-        """The last bytes: where they begin, and what they say."""
+        """Return the offset of the last bytes, and their text."""
         answer = self.ask(-window, window)
-        start, text = int(answer["offset"]), str(answer["text"])
-        self.offset = int(answer["next_offset"])
-        while self.offset < int(answer["size"]) and self.offset > int(answer["offset"]):
+        start, text = answer.offset, answer.text
+        self.offset = answer.next_offset
+        while self.offset < answer.size and self.offset > answer.offset:
             answer = self.ask(self.offset, PIECE)  # less came than was asked for
-            text += str(answer["text"])
-            self.offset = int(answer["next_offset"])
+            text += answer.text
+            self.offset = answer.next_offset
         return start, text
 
-    def more(self, component: str | None = None) -> list[Entry]:
-        """What has come since the last time."""
+    def more(self, component: str | None = None) -> list[LogEntry]:
+        """Return the entries that have come since the last call."""
         lines: list[str] = []
         for _ in range(MOST // PIECE):
             if self.offset is None:
                 self.offset = 0
             answer = self.ask(self.offset, PIECE)
-            if int(answer["size"]) < self.offset:
+            if answer.size < self.offset:
                 lines += self.close()
                 self.offset = 0
                 continue
-            self.offset = int(answer["next_offset"])
-            *whole, self.rest = (self.rest + str(answer["text"])).split("\n")
+            self.offset = answer.next_offset
+            *whole, self.rest = (self.rest + answer.text).split("\n")
             lines += whole
-            if self.offset >= int(answer["size"]) or not answer["text"]:
+            if self.offset >= answer.size or not answer.text:
                 break
         return [entry for entry in self.entries(lines) if entry.of(component)]
 
     def close(self) -> list[str]:
-        """The line that has not ended, now that nothing follows it."""
+        """Return the unfinished line, once nothing follows it."""
         lines = [self.rest] if self.rest else []
         self.rest = ""
         return lines
 
-    def entries(self, lines: Iterable[str]) -> list[Entry]:
+    def entries(self, lines: Iterable[str]) -> list[LogEntry]:
         return entries(self.worker, self.host, lines)

@@ -1,4 +1,4 @@
-"""A command that a person is told to type next, written so that the shell and `squall` take it, whatever things are named.
+"""A command for the user to type next, quoted so that the shell and `squall` accept it whatever the names are.
 
 Must not know: what the commands do.
 """
@@ -9,6 +9,6 @@ from shlex import quote
 
 
 def to_type(command: str, name: str, *options: str) -> str:
-    """`squall logs word-count --file build`, in backquotes. A name that looks like an option stands behind `--`."""
+    """`squall logs word-count --file build`, in backquotes. A name that looks like an option follows `--`."""
     words = (*options, "--", name) if name.startswith("-") else (name, *options)
     return f"`squall {' '.join(map(quote, (command, *words)))}`"

@@ -1,8 +1,8 @@
-"""What `--wait` does: asks again and again until something has come about, and says how far it is.
+"""`--wait`: poll until something has happened, and show the progress.
 
 On a terminal one line that changes, elsewhere a line when there is something new; both on stderr, so that stdout holds
-the outcome alone. A Nimbus that does not answer for a while is asked again: its successor takes over meanwhile. So is a
-command that nobody took because no Nimbus led just then: `obeyed`.
+the outcome alone. A Nimbus that does not answer for a while is asked again: a successor takes over meanwhile. `obeyed`
+repeats a command that was refused because no Nimbus led.
 Must not know: what is waited for.
 """
 
@@ -15,9 +15,9 @@ from contextlib import ExitStack, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from squall_cli.figures import cropped
-from squall_cli.screen import is_terminal
-from squall_cli.tables import console, harmless
+from squall_cli.terminal.formats import cropped
+from squall_cli.terminal.screen import is_terminal
+from squall_cli.terminal.tables import console, harmless
 from topology_api.errors import SquallError
 
 if TYPE_CHECKING:
@@ -27,26 +27,26 @@ T = TypeVar("T")
 
 #: Seconds between two questions, at first and after a while.
 PAUSES: Final = (0.1, 1.0)
-#: Nobody has answered for so long: nothing is waited for any more.
+#: Seconds without an answer after which waiting ends.
 PATIENCE: Final = 60.0
-#: So long a command waits for a Nimbus that leads: by default another one leads some 11 s after a leader was killed.
+#: Seconds that a command waits for a leader: by default another one leads some 11 s after a leader was killed.
 TAKEOVER_SECS: Final = 30.0
-#: The kind of refusal that says so: nothing was done.
+#: The kind of the refusal while no Nimbus leads: nothing was done.
 NO_LEADER: Final = "NoLeader"
 
 
 class Interrupted(SquallError):
-    """Ctrl-C while something was waited for."""
+    """Ctrl-C during a wait."""
 
 
-class Progress:
+class WaitProgress:
     """Shows the latest text."""
 
     def __init__(self) -> None:
         self.shown = ""
         self.status: Status | None = None
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> WaitProgress:
         if is_terminal(sys.stderr):
             self.status = console(sys.stderr).status("")
             self.status.start()
@@ -58,8 +58,8 @@ class Progress:
         if self.status is not None:
             self.status.stop()
 
-    def say(self, text: str) -> None:
-        """How far it is."""
+    def show(self, text: str) -> None:
+        """Show how far it is."""
         if text == self.shown:
             return
         self.shown = text
@@ -75,7 +75,7 @@ def wait(look: Callable[[], tuple[T | None, str]], within: float | None = None) 
     seconds."""
     began = time.monotonic()
     try:
-        with Progress() as progress:
+        with WaitProgress() as progress:
             while True:
                 found, text = patiently(look, progress)
                 waited = time.monotonic() - began
@@ -83,16 +83,16 @@ def wait(look: Callable[[], tuple[T | None, str]], within: float | None = None) 
                     return found
                 if within is not None and waited >= within:
                     return None
-                progress.say(text)
+                progress.show(text)
                 pause = min(PAUSES[1], max(PAUSES[0], waited / 10))
                 time.sleep(pause if within is None else min(pause, max(0.0, within - waited)))
     except KeyboardInterrupt:
         raise Interrupted("not waited for any longer; the cluster goes on with it") from None
 
 
-def patiently(look: Callable[[], T], progress: Progress) -> T:
+def patiently(look: Callable[[], T], progress: WaitProgress) -> T:
     """What `look` gives; asked again while no Nimbus leads or answers."""
-    from squall.http_client import Refused, Unreachable
+    from squall.http.client import Refused, Unreachable
 
     began = time.monotonic()
     while True:
@@ -103,24 +103,24 @@ def patiently(look: Callable[[], T], progress: Progress) -> T:
                 raise
             if time.monotonic() - began > PATIENCE:
                 raise
-            progress.say(f"asked again in a moment: {error}")
+            progress.show(f"asked again in a moment: {error}")
         time.sleep(PAUSES[1])
 
 
 def obeyed(command: Callable[[], T]) -> T:
     """What `command`, a change that Nimbus is asked for, gives; asked again while no Nimbus leads that could make it, as for
     moments after the leader's death. Any other refusal is the command's."""
-    from squall.http_client import Refused
+    from squall.http.client import Refused
 
     began = time.monotonic()
     with ExitStack() as stack:
-        progress: Progress | None = None  # nothing is drawn for a command that is obeyed at once
+        progress: WaitProgress | None = None  # nothing is drawn for a command that is obeyed at once
         while True:
             try:
                 return command()
             except Refused as error:
                 if error.kind != NO_LEADER or time.monotonic() - began > TAKEOVER_SECS:
                     raise
-                progress = progress or stack.enter_context(Progress())
-                progress.say(f"asked again in a moment: {error}")
+                progress = progress or stack.enter_context(WaitProgress())
+                progress.show(f"asked again in a moment: {error}")
             time.sleep(PAUSES[1])

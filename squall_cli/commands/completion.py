@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
-from squall_cli import cluster_client
+from squall_cli.cluster import cluster_client
 
 if TYPE_CHECKING:
-    from squall.http_client import Client
+    from squall_cli.cluster.nimbus_client import NimbusClient
 
 #: A person waits for the shell meanwhile.
 MOST_SECONDS: Final = 0.5
@@ -37,14 +37,14 @@ fish:
 @click.argument("shell", type=click.Choice(SHELLS))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    import squall_cli.shells  # noqa: F401 - it has click know it
+    import squall_cli.terminal.shells  # noqa: F401 - it has click know it
 
     made = get_completion_class(shell)
     assert made is not None
     click.echo(made(ctx.find_root().command, {}, "squall", "_SQUALL_COMPLETE").source())
 
 
-def _asking(ask: Callable[[Client, click.Context], list[str]]) -> Callable[..., list[CompletionItem]]:
+def _asking(ask: Callable[[NimbusClient, click.Context], list[str]]) -> Callable[..., list[CompletionItem]]:
     """Completes with the names that `ask` gets from the cluster."""
 
     def complete(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -59,34 +59,38 @@ def _asking(ask: Callable[[Client, click.Context], list[str]]) -> Callable[..., 
     return complete
 
 
-def _topologies(client: Client, ctx: click.Context) -> list[str]:
+def _topologies(client: NimbusClient, ctx: click.Context) -> list[str]:
     return cluster_client.topology_names(client)
 
 
 def _name(ctx: click.Context) -> str:
-    """The topology's name on a line that is not whole yet: what stands before an unfinished option is left in `args`."""
+    """The topology's name on an unfinished line: what precedes an unfinished option is left in `args`."""
     return str(ctx.params.get("name") or ctx.args[0])
 
 
-def _components(client: Client, ctx: click.Context) -> list[str]:
-    from squall.http_client import at
+def _components(client: NimbusClient, ctx: click.Context) -> list[str]:
+    from squall.api.answers import TopologyAnswer
+    from squall.http.client import at
 
-    return list(client.get(at("topologies", _name(ctx)))["components"])
+    return list(client.read(TopologyAnswer, at("topologies", _name(ctx))).components)
 
 
-def _parallelism(client: Client, ctx: click.Context) -> list[str]:
+def _parallelism(client: NimbusClient, ctx: click.Context) -> list[str]:
     return [f"{component}=" for component in _components(client, ctx)]
 
 
-def _workers(client: Client, ctx: click.Context) -> list[str]:
-    from squall.http_client import at
+def _workers(client: NimbusClient, ctx: click.Context) -> list[str]:
+    from squall.api.answers import TopologyAnswer
+    from squall.http.client import at
 
-    return [each["worker"] for each in client.get(at("topologies", _name(ctx)))["workers"]]
+    return [each.worker for each in client.read(TopologyAnswer, at("topologies", _name(ctx))).workers]
 
 
-def _supervisors(client: Client, ctx: click.Context) -> list[str]:
-    there = client.get("supervisors")["supervisors"]
-    return sorted({str(each["host"]) for each in there} | {str(each["id"]) for each in there})
+def _supervisors(client: NimbusClient, ctx: click.Context) -> list[str]:
+    from squall.api.answers import SupervisorsAnswer
+
+    there = client.read(SupervisorsAnswer, "supervisors").supervisors
+    return sorted({each.host for each in there} | {each.id for each in there})
 
 
 def settings(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -107,7 +111,7 @@ supervisors = _asking(_supervisors)
 
 
 def not_empty(ctx: click.Context, argument: click.Parameter, name: str | None) -> str | None:
-    """The callback of a NAME: an empty one is a variable of the shell that nobody has set."""
+    """The callback of a NAME: an empty one is an unset variable of the shell."""
     if name == "":
         raise click.BadParameter("it is empty: give the name of a topology", ctx, argument)
     return name

@@ -11,17 +11,20 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
-from squall.redaction import redacted
-from squall_cli import cluster_client
-from squall_cli.completion import not_empty, topologies
-from squall_cli.completion import settings as settings_completed
-from squall_cli.site import Layers, read_layers, well_formed
-from squall_cli.tables import harmless
+from squall.security.redaction import redacted
+from squall_cli.cluster import cluster_client
+from squall_cli.commands.completion import not_empty, topologies
+from squall_cli.commands.completion import settings as settings_completed
+from squall_cli.options.site import Layers, read_layers, well_formed
+from squall_cli.terminal.tables import harmless
 from topology_api.options import OPTIONS, defaults
+
+if TYPE_CHECKING:
+    from squall.api.answers import ConfigurationAnswer, ConfigurationsAnswer
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,7 @@ def settings_in_force(layers: Layers) -> list[Setting]:
 
 
 def table(settings: list[Setting]) -> Iterator[tuple[str, bool]]:
-    """(line, whether somebody set it) for the head and each setting."""
+    """Return (line, whether it is set) for the head and each setting."""
     rows = [(s.name, json.dumps(s.value), s.unit, s.source) for s in settings]
     head = ("OPTION", "VALUE", "UNIT", "FROM")
     widths = [max(len(row[column]) for row in (head, *rows)) for column in range(3)]
@@ -61,11 +64,11 @@ def table(settings: list[Setting]) -> Iterator[tuple[str, bool]]:
         yield "  ".join((*padded, row[3])), row[3] not in ("default", "FROM")
 
 
-def settings_of_topology(answer: Mapping[str, Any]) -> list[Setting]:
+def settings_of_topology(answer: ConfigurationsAnswer) -> list[Setting]:
     """What holds for a topology; of its components only what differs from that."""
-    conf: Mapping[str, object] = answer["conf"]
+    conf = answer.conf
     found = [Setting(name, value, _unit(name), _told(name, value)) for name, value in conf.items()]
-    for component, own in answer["component_confs"].items():
+    for component, own in answer.component_confs.items():
         found += [
             Setting(f"{component}:{name}", value, _unit(name), "component")
             for name, value in own.items()
@@ -74,9 +77,9 @@ def settings_of_topology(answer: Mapping[str, Any]) -> list[Setting]:
     return found
 
 
-def settings_of_nimbus(answer: Mapping[str, Any]) -> list[Setting]:
+def settings_of_nimbus(answer: ConfigurationAnswer) -> list[Setting]:
     """What a Nimbus was started with."""
-    return [Setting(name, value, _unit(name), _told(name, value)) for name, value in answer["conf"].items()]
+    return [Setting(name, value, _unit(name), _told(name, value)) for name, value in answer.conf.items()]
 
 
 def _unit(name: str) -> str:
@@ -135,16 +138,19 @@ def config(
 def settings_there(name: str | None, nimbus: str | None, config: str | None) -> list[Setting]:
     """The settings of a topology on its cluster, or of a Nimbus."""
     client = cluster_client.connect(nimbus, config)
-    from squall.http_client import at
+    from squall.api.answers import ConfigurationAnswer, ConfigurationsAnswer
+    from squall.http.client import at
 
     with cluster_client.about(client, name):
         if name is None:
-            return settings_of_nimbus(client.get("configuration"))
-        return settings_of_topology(client.get(at("topologies", name, "configuration")))
+            return settings_of_nimbus(client.read(ConfigurationAnswer, "configuration"))
+        return settings_of_topology(
+            client.read(ConfigurationsAnswer, at("topologies", name, "configuration"))
+        )
 
 
 def show(found: list[Setting], as_json: bool) -> None:
-    """Print settings; those that somebody has set stand out."""
+    """Print settings; those that are set are highlighted."""
     if as_json:
         click.echo(json.dumps({s.name: {"value": s.value, "from": s.source} for s in found}, indent=2))
         return

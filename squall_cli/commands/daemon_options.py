@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 
 import click
 
-from squall_cli.cluster_client import Command
-from squall_cli.file_names import folders
+from squall_cli.cluster.cluster_client import Command
+from squall_cli.options.file_names import folders
 from topology_api.errors import SquallError
 from topology_api.options import defaults
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from squall.cluster.zookeeper import ZooKeeperStore
 
 SERVERS = "squall.zookeeper.servers"
-#: A name, or an address of four numbers: it stands in front of a port in URLs.
+#: A host name or an IPv4 address, as in URLs.
 HOST: Final = re.compile(r"(?=.{1,253}$)(?!-)[\w-]{1,63}(\.[\w-]{1,63})*", re.ASCII)
-#: An address that one listens at, and nobody else reaches.
+#: A wildcard address: a daemon can listen on it, others cannot connect to it.
 EVERYWHERE: Final = "0.0.0.0"
 
-#: Seconds that a daemon waits for ZooKeeper before it says so and begins its work, and seconds between two such words.
+#: Seconds that a daemon waits for ZooKeeper before it logs that and starts, and seconds between two such messages.
 FIRST_SECS: Final = 3.0
 AGAIN_SECS: Final = 60.0
 
@@ -52,7 +52,7 @@ def state_option(text: str) -> Callable[[Command], Command]:
 
 def directory(ctx: click.Context, option: click.Parameter, value: str | None) -> str | None:
     """The callback of --state: a directory, or a place where one can be made."""
-    if value == "":  # a variable of the shell that nobody has set; the working folder is not meant
+    if value == "":  # an unset shell variable, not the working folder
         raise click.BadParameter("it is empty: give a directory, or leave the option out", ctx, option)
     if value is not None and os.path.exists(value) and not os.path.isdir(value):
         raise click.BadParameter(f"{value!r} is no directory", ctx, option)
@@ -71,7 +71,7 @@ def host_name(ctx: click.Context, option: click.Parameter, value: str | None) ->
 
 
 def host_port(ctx: click.Context, option: click.Parameter, value: str | None) -> tuple[str, int] | None:
-    """The callback of an option HOST:PORT; an IPv6 address stands in brackets. None: it was not given, and has no default."""
+    """Parse an option HOST:PORT; an IPv6 address needs brackets. Returns None if it is missing and has no default."""
     if value is None:
         return None
     host, colon, port = value.rpartition(":")
@@ -85,13 +85,13 @@ def host_port(ctx: click.Context, option: click.Parameter, value: str | None) ->
 
 def daemon_settings(config: str | None, environ: Mapping[str, str] | None = None) -> dict[str, Any]:
     """Defaults, the site's file and the environment, the last with the last word."""
-    from squall_cli.cluster_client import site_settings
+    from squall_cli.cluster.cluster_client import site_settings
 
     return {**defaults("daemon"), **site_settings(config, environ)}
 
 
 def state_place(kind: str, given: str | None, environ: Mapping[str, str] | None = None) -> Path:
-    """Where a daemon keeps its files: as it was told, else below ~/.local/state/squall."""
+    """Return a daemon's state directory: the option, else one below ~/.local/state/squall."""
     if given is not None:
         return Path(given)
     environ = os.environ if environ is None else environ
@@ -108,7 +108,7 @@ def state_place(kind: str, given: str | None, environ: Mapping[str, str] | None 
 def make_store(zookeeper: str | None, settings: Mapping[str, Any]) -> ZooKeeperStore:
     """The store that the option or the settings name, not connected yet."""
     from squall.cluster.zookeeper import ZooKeeperStore
-    from squall.private_files import read_private
+    from squall.security.private_files import read_private
 
     servers = zookeeper or settings[SERVERS]
     if not servers:

@@ -1,6 +1,6 @@
 """`squall dev`: a small cluster on this machine, in one process: Nimbus, a supervisor, and the workers that it starts.
 
-The store is embedded, so neither ZooKeeper nor Java is needed. With --state what was submitted is there again the next
+The store is embedded, so neither ZooKeeper nor Java is needed. With --state submitted topologies are restored the next
 time; without it a temporary directory goes with the process. Ctrl-C ends the workers too: nothing is left.
 Must not know: how Nimbus and the supervisor work.
 """
@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from squall import __version__
-from squall_cli.cluster_client import DEFAULT_URL, config_option
-from squall_cli.daemon_options import daemon_settings, host_port, insecure_option, state_option
-from squall_cli.figures import plural
-from squall_cli.interrupts import Interrupts
-from squall_cli.numbers import Whole
+from squall_cli.cluster.cluster_client import DEFAULT_URL, config_option
+from squall_cli.commands.daemon_options import daemon_settings, host_port, insecure_option, state_option
+from squall_cli.options.numbers import Whole
+from squall_cli.terminal.formats import plural
+from squall_cli.terminal.interrupts import Interrupts
 from topology_api.errors import SquallError
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from squall.cluster.sqlite import SqliteStore
     from supervisor.daemon import SupervisorDaemon
 
-#: Seconds that Nimbus has to lead, with nobody to compete with.
+#: Seconds within which Nimbus must lead; it has no rival.
 START_SECS: Final = 20.0
 #: Seconds between two looks whether a signal has come.
 PAUSE: Final = 0.1
@@ -104,9 +104,9 @@ class DevCluster:
         kept: bool,
     ) -> None:
         from nimbus.daemon import NimbusDaemon, NimbusSettings
-        from squall_cli.supervisor import LEASE, PORTS, check_lease, check_ports
+        from squall_cli.commands.supervisor import LEASE, PORTS, check_lease, check_ports
+        from supervisor.artifacts import PackageLimits
         from supervisor.daemon import SupervisorDaemon, SupervisorSettings
-        from supervisor.provisions import Limits
 
         check_lease(dict(conf))
         check_ports(conf, slots)
@@ -128,7 +128,7 @@ class DevCluster:
                     ports=conf[PORTS],
                     lease_secs=float(conf[LEASE]),
                     ca=None if conf["squall.tls.ca"] is None else str(conf["squall.tls.ca"]),
-                    packages=Limits(
+                    packages=PackageLimits(
                         int(conf["nimbus.package.limit.bytes"]),
                         int(conf["nimbus.package.unpacked.limit.bytes"]),
                     ),
@@ -139,7 +139,7 @@ class DevCluster:
             raise
 
     def start(self, cancelled: Callable[[], bool]) -> None:
-        """Returns when topologies can be submitted, or when nobody wants them any more."""
+        """Wait until topologies can be submitted, or until a signal ends the command."""
         assert self.nimbus is not None and self.supervisor is not None
         self.nimbus.start()
         self.supervisor.start()
@@ -234,7 +234,7 @@ def log_to(file: Path) -> Iterator[None]:
 
 def forget_token(url: str, token: str | None) -> None:
     """Remove the token from its user's place: it opens nothing any more."""
-    from squall.tokens import read_token, user_place
+    from squall.security.tokens import read_token, user_place
 
     place = user_place(url, os.environ)
     if place is not None:
@@ -245,7 +245,7 @@ def forget_token(url: str, token: str | None) -> None:
 
 def finds_token(url: str, conf: Mapping[str, Any]) -> bool:
     """Whether commands of this user find the token by themselves: the place in their home may be none to write to."""
-    from squall.tokens import user_place
+    from squall.security.tokens import user_place
 
     place = user_place(url, os.environ)
     return bool(conf.get("squall.token.file")) or (place is not None and os.path.isfile(place))

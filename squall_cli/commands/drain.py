@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from squall_cli import cluster_client, completion
-from squall_cli.figures import plural
-from squall_cli.next_command import to_type
-from squall_cli.placed import LAG_SECS
-from squall_cli.supervisors import free_slots
+from squall_cli.cluster import cluster_client
+from squall_cli.cluster.next_command import to_type
+from squall_cli.cluster.placed import LAG_SECS
+from squall_cli.commands import completion
+from squall_cli.commands.supervisors import free_slots
+from squall_cli.terminal.formats import plural
 from topology_api.errors import SquallError
 
 if TYPE_CHECKING:
-    from squall.http_client import Client
+    from squall.api.answers import SupervisorEntry
+    from squall_cli.cluster.nimbus_client import NimbusClient
 
 HELP = """Move all work away from a host, to take it out of service.
 
@@ -43,22 +45,28 @@ def drain(
     if undo and wait:
         raise click.UsageError("--undo has nothing to wait for: leave out --wait")
     client = cluster_client.connect(nimbus, config)
-    from squall.http_client import at
-    from squall_cli.waiting import obeyed
+    from msgspec import to_builtins
+
+    from squall.api.answers import DrainAnswer, SupervisorsAnswer
+    from squall.http.client import at
+    from squall_cli.cluster.waiting import obeyed
 
     with cluster_client.about(client):
-        meant = [str(each["id"]) for each in meant_by(supervisor, client.get("supervisors")["supervisors"])]
+        meant = [
+            each.id
+            for each in meant_by(supervisor, client.read(SupervisorsAnswer, "supervisors").supervisors)
+        ]
         for each in meant:
             path = at("supervisors", each, "undrain" if undo else "drain")
-            obeyed(partial(client.post, path, repeatable=True))
+            obeyed(partial(client.post_json, DrainAnswer, path, repeatable=True))
         if wait:
             wait_until_empty(client, supervisor, meant)
-        there = client.get("supervisors")["supervisors"]
-    found = [each for each in there if each["id"] in meant]
-    used = sum(int(each["used"]) for each in found)
+        there = client.read(SupervisorsAnswer, "supervisors").supervisors
+    found = [each for each in there if each.id in meant]
+    used = sum(each.used for each in found)
     full = "" if undo or not used else no_room(there, meant)
     if as_json:
-        click.echo(json.dumps({"supervisors": found}, indent=2))
+        click.echo(json.dumps({"supervisors": to_builtins(found)}, indent=2))
         if full:
             click.echo(f"{supervisor}: {full}", err=True)
     elif undo:
@@ -72,32 +80,32 @@ def drain(
         click.echo(f"{supervisor} is drained: no worker is left there.")
 
 
-def meant_by(text: str, there: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def meant_by(text: str, there: Sequence[SupervisorEntry]) -> list[SupervisorEntry]:
     """The supervisors that a host's name, an id or its beginning means; SquallError when that is none, or unclear."""
     from topology_api.wording import listed, nearest
 
-    found = [each for each in there if text in (each["id"], each["host"])]
+    found = [each for each in there if text in (each.id, each.host)]
     if found:
         return found
-    found = [each for each in there if str(each["id"]).startswith(text)] if text else []
+    found = [each for each in there if each.id.startswith(text)] if text else []
     if len(found) == 1:
         return found
     if found:
-        ids = listed(sorted(str(each["id"]) for each in found))
+        ids = listed(sorted(each.id for each in found))
         raise SquallError(f"{text!r} is the beginning of {len(found)} ids, write more of it: {ids}")
 
-    hosts = sorted({str(each["host"]) for each in there})
+    hosts = sorted({each.host for each in there})
     raise SquallError(
         f"there is no supervisor {text!r}{nearest(text, hosts) or f'; there are: {listed(hosts)}'}"
     )
 
 
-def others_of(there: Sequence[Mapping[str, Any]], meant: Sequence[str]) -> list[Mapping[str, Any]]:
+def others_of(there: Sequence[SupervisorEntry], meant: Sequence[str]) -> list[SupervisorEntry]:
     """The supervisors that may get work, of those that are known besides the ones meant."""
-    return [each for each in there if each["id"] not in meant and not each["drained"]]
+    return [each for each in there if each.id not in meant and not each.drained]
 
 
-def no_room(there: Sequence[Mapping[str, Any]], meant: Sequence[str]) -> str:
+def no_room(there: Sequence[SupervisorEntry], meant: Sequence[str]) -> str:
     """Why what runs on these supervisors cannot go elsewhere at this moment; "" when it can."""
     others = others_of(there, meant)
     if not others:
@@ -107,25 +115,26 @@ def no_room(there: Sequence[Mapping[str, Any]], meant: Sequence[str]) -> str:
     return ""
 
 
-def wait_until_empty(client: Client, name: str, meant: Sequence[str]) -> None:
+def wait_until_empty(client: NimbusClient, name: str, meant: Sequence[str]) -> None:
     """Until no worker is left on these supervisors; SquallError when nothing that is there could bring that about."""
-    from squall_cli.waiting import wait
+    from squall.api.answers import SupervisorsAnswer
+    from squall_cli.cluster.waiting import wait
 
     began = time.monotonic()
     was_drained = False
 
-    def look() -> tuple[bool | None, str]:
+    def check() -> tuple[bool | None, str]:
         nonlocal was_drained
-        there = client.get("supervisors")["supervisors"]
-        mine = [each for each in there if each["id"] in meant]
-        used = sum(int(each["used"]) for each in mine)
+        there = client.read(SupervisorsAnswer, "supervisors").supervisors
+        mine = [each for each in there if each.id in meant]
+        used = sum(each.used for each in mine)
         if not used:
             return True, ""
-        is_drained = all(each["drained"] for each in mine)
+        is_drained = all(each.drained for each in mine)
         if not is_drained and (was_drained or time.monotonic() - began > LAG_SECS):
             raise SquallError(f"{name} is not drained any more: somebody has undone it")
         was_drained = is_drained
-        waiting = ", ".join(sorted({str(worker["topology"]) for each in mine for worker in each["workers"]}))
+        waiting = ", ".join(sorted({worker.topology for each in mine for worker in each.workers}))
         to_move = f"{plural(used, 'worker')} to move, of {waiting}"
         full = no_room(there, meant)
         if not others_of(there, meant):
@@ -135,4 +144,4 @@ def wait_until_empty(client: Client, name: str, meant: Sequence[str]) -> None:
             )
         return None, f"{name}: {full.partition(':')[0]}; {to_move}" if full else f"{name}: {to_move}"
 
-    wait(look)
+    wait(check)

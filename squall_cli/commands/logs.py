@@ -5,22 +5,25 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from squall_cli import cluster_client, completion
-from squall_cli.log_tail import Entry, Tail, merged
-from squall_cli.numbers import Whole
-from squall_cli.screen import painted, styles_of
-from squall_cli.tables import harmless
+from squall.values import TopologyState
+from squall_cli.cluster import cluster_client
+from squall_cli.cluster.log_tail import Ask, LogEntry, Tail, merged
+from squall_cli.commands import completion
+from squall_cli.options.numbers import Whole
+from squall_cli.terminal.screen import painted, styles_of
+from squall_cli.terminal.tables import harmless
 from topology_api.errors import SquallError
 
 if TYPE_CHECKING:
-    from squall.http_client import Client
+    from squall.api.answers import TopologyAnswer, WorkerEntry
+    from squall_cli.cluster.nimbus_client import NimbusClient
 
 HELP = """Show what the workers of a topology logged, by way of Nimbus and their supervisors.
 
@@ -42,7 +45,7 @@ LINES: Final = 100
 PAUSE: Final = 0.5
 FIND: Final = 3.0
 #: States in which nothing runs, for good; and the seconds after which the last words of its workers are in their logs.
-OVER: Final = ("COMPLETED", "FAILED")
+OVER: Final = tuple(state for state in TopologyState if state.asks == "stop")
 LAST_WORDS: Final = 5.0
 LEVELS: Final = {"WARNING": "warn", "ERROR": "bad", "CRITICAL": "bad", "REPORT": "bad", "DEBUG": "dim"}
 
@@ -85,7 +88,7 @@ def logs(
             f"--component reads the tasks' own lines, which the log {file!r} does not name"
         )
     client = cluster_client.connect(nimbus, config)
-    reader = Reader(client, name, component, worker, file)
+    reader = LogReader(client, name, component, worker, file)
     with cluster_client.about(client, name), until_interrupted(follow):
         if file == "build":
             check_built(client, name)
@@ -102,12 +105,13 @@ def logs(
         follow_on(reader, as_json)
 
 
-def check_built(client: Client, name: str) -> None:
+def check_built(client: NimbusClient, name: str) -> None:
     """SquallError when no environment was ever built for a topology."""
-    from squall.http_client import at
+    from squall.api.answers import TopologyAnswer
+    from squall.http.client import at
 
-    status = client.get(at("topologies", name))
-    if status["state"] != "BAD" and "requirements" not in status["files"]:
+    status = client.read(TopologyAnswer, at("topologies", name))
+    if status.state != "BAD" and "requirements" not in status.files:
         raise SquallError(f"{name} has no requirements, so no environment was built for it")
 
 
@@ -121,11 +125,11 @@ def until_interrupted(follow: bool) -> Iterator[None]:
             raise
 
 
-class Reader:
+class LogReader:
     """The logs of a topology's workers: those that are there, also as they come and go."""
 
     def __init__(
-        self, client: Client, name: str, component: str | None, worker: str | None, file: str
+        self, client: NimbusClient, name: str, component: str | None, worker: str | None, file: str
     ) -> None:
         self.client = client
         self.name = name
@@ -133,7 +137,7 @@ class Reader:
         self.worker = worker
         self.file = file
         self.tails: dict[str, Tail] = {}
-        #: Workers whose log could not be read, and why; each is told once.
+        #: Workers whose log could not be read, and why; each is shown once.
         self.silent: dict[str, str] = {}
         self.could_read = False
         self.has_found = False
@@ -146,105 +150,103 @@ class Reader:
         return "host" if self.file == "build" else "worker"
 
     def find(self) -> None:
-        """Look which workers there are."""
-        from squall.http_client import at
+        """Find the workers that exist now."""
+        from squall.api.answers import WorkersAnswer
+        from squall.http.client import at
 
-        there = self.client.get(at("topologies", self.name, "workers"))["workers"]
+        there = self.client.read(WorkersAnswer, at("topologies", self.name, "workers")).workers
         if self.worker is not None:
-            found = [each for each in there if each["worker"] == self.worker]
+            found = [each for each in there if each.worker == self.worker]
             if not found and not self.has_found:
-                raise SquallError(
-                    self.no_such("worker", self.worker, [str(each["worker"]) for each in there])
-                )
+                raise SquallError(self.no_such("worker", self.worker, [each.worker for each in there]))
             there = found
         if self.component is not None:
-            components = {str(task[1]) for each in there for task in each["tasks"]}
+            components = {task.component for each in there for task in each.tasks}
             if there and self.component not in components and not self.has_found:
                 raise SquallError(self.no_such("component", self.component, sorted(components)))
-            there = [each for each in there if any(task[1] == self.component for task in each["tasks"])]
+            there = [each for each in there if any(task.component == self.component for task in each.tasks)]
         if self.file == "build":
             there = self.one_of_each_supervisor(there)
         for each in there:
-            worker, host = str(each["worker"]), str(each["host"])
+            worker, host = each.worker, str(each.host)
             if worker not in self.tails or self.tails[worker].host != host:
                 self.tails[worker] = Tail(worker, host, self.asking(worker))
-        for worker in self.tails.keys() - {str(each["worker"]) for each in there}:
+        for worker in self.tails.keys() - {each.worker for each in there}:
             self.leave(self.tails[worker])
         self.has_found = self.has_found or bool(self.tails)
 
-    def one_of_each_supervisor(self, there: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    def one_of_each_supervisor(self, there: list[WorkerEntry]) -> list[WorkerEntry]:
         """A supervisor builds one environment for all workers of a topology. One whose log is read already goes on."""
-        first: dict[str, Mapping[str, Any]] = {}
-        for each in sorted(there, key=lambda each: each["worker"] not in self.tails):
-            first.setdefault(str(each["supervisor"]), each)
+        first: dict[str, WorkerEntry] = {}
+        for each in sorted(there, key=lambda each: each.worker not in self.tails):
+            first.setdefault(each.supervisor, each)
         return list(first.values())
 
     def leave(self, tail: Tail) -> None:
-        """Its worker is not there any more."""
+        """Stop reading the log of a worker that is gone."""
         if self.tails.pop(tail.worker, None) is not None and self.file != "build":
             click.echo(f"{tail.worker} is gone.", err=True)
 
     def nothing(self) -> str:
-        """Why there is no log at all."""
+        """Return why there is no log at all."""
         if self.tails:
             return f"no log of {self.name} could be read"
-        return f"{self.name} is {self.status()['state']} and has no workers at the moment, so there is no log"
+        return f"{self.name} is {self.status().state} and has no workers at the moment, so there is no log"
 
     def waits_for(self) -> str:
-        """What following waits for at first; "" where there are logs."""
+        """Return what following waits for at first; "" when there are logs."""
         if self.tails:
             return ""
-        return f"{self.name} is {self.status()['state']} and has no workers at the moment; waiting for them."
+        return f"{self.name} is {self.status().state} and has no workers at the moment; waiting for them."
 
-    def status(self) -> Mapping[str, Any]:
-        from squall.http_client import at
+    def status(self) -> TopologyAnswer:
+        from squall.api.answers import TopologyAnswer
+        from squall.http.client import at
 
-        found: Mapping[str, Any] = self.client.get(at("topologies", self.name))
-        return found
+        return self.client.read(TopologyAnswer, at("topologies", self.name))
 
     def over(self) -> str:
-        """Why nothing is logged any more; "" while something may be."""
+        """Return why nothing is logged any more; "" while something may be."""
         found = self.status()
-        state, stayed = found["state"], found.get("state_secs")  # an older Nimbus does not say the second
-        if state not in OVER or (stayed is not None and stayed < LAST_WORDS):
+        if found.state not in OVER or (found.state_secs is not None and found.state_secs < LAST_WORDS):
             return ""
-        return f"{self.name} is {state}: nothing more is logged; its logs stay until it is killed."
+        return f"{self.name} is {found.state}: nothing more is logged; its logs stay until it is killed."
 
     def no_such(self, kind: str, name: str, there: list[str]) -> str:
         from topology_api.wording import listed, nearest
 
         return f"{self.name} has no {kind} {name!r} that runs now{nearest(name, there) or f'; there are: {listed(there)}'}"
 
-    def asking(self, worker: str) -> Any:
-        from squall.http_client import at
+    def asking(self, worker: str) -> Ask:
+        from squall.api.answers import LogAnswer
+        from squall.http.client import at
 
         path = at("topologies", self.name, "workers", worker, "log")
 
-        def ask(offset: int, limit: int) -> Mapping[str, Any]:
-            answer: Mapping[str, Any] = self.client.get(path, file=self.file, offset=offset, limit=limit)
-            return answer
+        def ask(offset: int, limit: int) -> LogAnswer:
+            return self.client.read(LogAnswer, path, file=self.file, offset=offset, limit=limit)
 
         return ask
 
-    def last(self, number: int, following: bool) -> list[Entry]:
-        """The last entries of all logs together."""
+    def last(self, number: int, following: bool) -> list[LogEntry]:
+        """Return the last entries of all logs together."""
         found = merged([self.read(tail, number, following) for tail in [*self.tails.values()]])
         return found[-number:] if number else []
 
-    def more(self) -> list[Entry]:
-        """What has come since."""
+    def more(self) -> list[LogEntry]:
+        """Return the entries that have come since."""
         return merged([self.read(tail, None, True) for tail in [*self.tails.values()]])
 
-    def unended(self) -> list[Entry]:
-        """The lines that have not ended, once nothing follows them any more."""
+    def unended(self) -> list[LogEntry]:
+        """Return the unfinished lines, once nothing follows them."""
         return merged(
             [entry for entry in tail.entries(tail.close()) if entry.of(self.component)]
             for tail in self.tails.values()
         )
 
-    def read(self, tail: Tail, number: int | None, following: bool) -> list[Entry]:
-        """Of one log; nothing where it cannot be read now, which is told on stderr."""
-        from squall.http_client import Refused
+    def read(self, tail: Tail, number: int | None, following: bool) -> list[LogEntry]:
+        """Return the entries of one log; none when it cannot be read now, which is shown on stderr."""
+        from squall.http.client import Refused
 
         try:
             if number is None:
@@ -267,9 +269,9 @@ class Reader:
         return found
 
 
-def follow_on(reader: Reader, as_json: bool) -> None:
+def follow_on(reader: LogReader, as_json: bool) -> None:
     """Show what comes until the topology is gone, or is over and has said all."""
-    from squall.http_client import Refused, Unreachable
+    from squall.http.client import Refused, Unreachable
 
     found_at: float | None = None
     away = False
@@ -300,7 +302,7 @@ def follow_on(reader: Reader, as_json: bool) -> None:
         time.sleep(PAUSE)
 
 
-def show(found: Iterable[Entry], as_json: bool, whose: str, one_document: bool = False) -> None:
+def show(found: Iterable[LogEntry], as_json: bool, whose: str, one_document: bool = False) -> None:
     """Print entries; `whose`: with the names of their workers or hosts in front, or none. As JSON: one document, or one
     object a line as they come."""
     if as_json and one_document:

@@ -9,8 +9,8 @@ import signal
 
 import click
 
-from squall_cli.cluster_client import config_option
-from squall_cli.daemon_options import (
+from squall_cli.cluster.cluster_client import config_option
+from squall_cli.commands.daemon_options import (
     connect,
     daemon_settings,
     host_port,

@@ -1,22 +1,31 @@
-"""`squall rebalance`: the tasks of a topology placed anew, over other workers or in other numbers."""
+"""`squall rebalance`: place the tasks of a topology again, over other workers or in other numbers."""
 
 from __future__ import annotations
 
 import json
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from squall_cli import cluster_client, completion
-from squall_cli.figures import plural
-from squall_cli.lifecycle import pending_trees, wait_secs_option
-from squall_cli.numbers import Whole
-from squall_cli.placed import LAG_SECS, LEAVING, PLACED, fewer_to_come, fewer_workers, has_fewer_workers
+from squall_cli.cluster import cluster_client
+from squall_cli.cluster.placed import (
+    LAG_SECS,
+    LEAVING,
+    PLACED,
+    fewer_to_come,
+    fewer_workers,
+    has_fewer_workers,
+)
+from squall_cli.commands import completion
+from squall_cli.commands.lifecycle import pending_trees, wait_secs_option
+from squall_cli.options.numbers import Whole
+from squall_cli.terminal.formats import plural
 
 if TYPE_CHECKING:
-    from squall.http_client import Client
+    from squall.api.answers import TopologyAnswer
+    from squall_cli.cluster.nimbus_client import NimbusClient
 
 HELP = """Change the number of workers or tasks of a topology, or spread it anew over the hosts that are there.
 
@@ -74,73 +83,84 @@ def rebalance(
     as_json: bool,
 ) -> None:
     client = cluster_client.connect(nimbus, config)
-    from squall.http_client import at
-    from squall_cli.waiting import obeyed
+    from msgspec import to_builtins
+
+    from squall.api.answers import StateAnswer, SupervisorsAnswer
+    from squall.http.client import at
+    from squall_cli.cluster.waiting import obeyed
 
     body = {"workers": workers, "parallelism": parallelism or None, "wait_secs": wait_secs}
     with cluster_client.about(client, name):
-        answer = obeyed(lambda: client.post(at("topologies", name, "rebalance"), body))
+        answer, shown = obeyed(
+            lambda: client.post_json(StateAnswer, at("topologies", name, "rebalance"), body)
+        )
         if wait:
             status = wait_until_placed(client, name)
-            answer = {key: status.get(key) for key in ("name", "state", "workers", "workers_wanted")}
+            whole = to_builtins(status)
+            shown = {key: whole[key] for key in ("name", "state", "workers", "workers_wanted")}
+            answer = StateAnswer(status.name, status.state)
             fewer = ""
             if has_fewer_workers(status):
-                fewer = fewer_workers(status, client.get("supervisors")["supervisors"])
+                fewer = fewer_workers(status, client.read(SupervisorsAnswer, "supervisors").supervisors)
         else:
             fewer = forecast(client, name, workers, parallelism)
     if as_json:
-        click.echo(json.dumps(answer, indent=2))
+        click.echo(json.dumps(shown, indent=2))
         if fewer:
             click.echo(f"{name}: {fewer}", err=True)
     elif wait:
-        click.echo(f"{name} is {answer['state']} again{f', with {fewer}' if fewer else ''}.")
+        click.echo(f"{name} is {answer.state} again{f', with {fewer}' if fewer else ''}.")
     else:
         over = f", over {fewer}" if fewer else ""
         click.echo(f"{name} is being rebalanced: it drains, then its tasks are placed anew{over}.")
 
 
-def forecast(client: Client, name: str, workers: int | None, parallelism: Mapping[str, int]) -> str:
-    """That there will be fewer workers than were asked for, and why; "" when there will not, or nobody can tell: the rebalance
-    has begun in any case."""
-    from squall.http_client import at
+def forecast(client: NimbusClient, name: str, workers: int | None, parallelism: Mapping[str, int]) -> str:
+    """Return that there will be fewer workers than wanted, and why; "" otherwise, or when that is not known. The rebalance has
+    begun in any case."""
+    from squall.api.answers import SupervisorsAnswer, TopologyAnswer
+    from squall.http.client import at
     from topology_api.errors import SquallError
 
     try:
-        status = client.get(at("topologies", name))
-        return fewer_to_come(status, client.get("supervisors")["supervisors"], workers, parallelism)
+        status = client.read(TopologyAnswer, at("topologies", name))
+        return fewer_to_come(
+            status, client.read(SupervisorsAnswer, "supervisors").supervisors, workers, parallelism
+        )
     except SquallError:
         return ""
 
 
-def wait_until_placed(client: Client, name: str) -> Mapping[str, Any]:
-    """Until the rebalance is over and every worker has opened its tasks; the status then."""
-    from squall.http_client import at
-    from squall_cli.waiting import wait
+def wait_until_placed(client: NimbusClient, name: str) -> TopologyAnswer:
+    """Wait until the rebalance is over and every worker has opened its tasks; return the status."""
+    from squall.api.answers import TopologyAnswer
+    from squall.http.client import at
+    from squall_cli.cluster.waiting import wait
     from topology_api.errors import SquallError
 
     began = time.monotonic()
     has_begun = False
 
-    def look() -> tuple[Mapping[str, Any] | None, str]:
+    def check() -> tuple[TopologyAnswer | None, str]:
         nonlocal has_begun
-        status: Mapping[str, Any] = client.get(at("topologies", name))
-        state = str(status["state"])
+        status = client.read(TopologyAnswer, at("topologies", name))
+        state = status.state
         if state == "REBALANCING":
             has_begun = True
             pending = pending_trees(status)
             return None, f"{name} drains: {plural(pending, 'tree')} pending"
         if state == "FAILED":
-            raise SquallError(f"{name} has FAILED: {status['error']}")
+            raise SquallError(f"{name} has FAILED: {status.error}")
         if state not in PLACED:
             raise SquallError(f"{name} is {state} by now: its rebalance is not waited for any longer")
         if not has_begun and time.monotonic() - began < LAG_SECS:
             return None, f"{name}: waiting for Nimbus to begin"
-        there = [worker for worker in status["workers"] if worker["state"] not in LEAVING]
-        opened = sum(bool(worker["opened"]) for worker in there)
+        there = [worker for worker in status.workers if worker.state not in LEAVING]
+        opened = sum(worker.opened for worker in there)
         if there and opened == len(there):
             return status, ""
         return None, f"{name}: {opened} of {plural(len(there), 'worker')} ready"
 
-    found = wait(look)
+    found = wait(check)
     assert found is not None  # it waits for as long as it takes
     return found

@@ -1,7 +1,7 @@
 """`squall replay FILE --source lines=PATH --output count=PATH`: a topology's bolts over stored rows, as a Spark job.
 
-Reads what was typed, finds out whether the results are there already, runs the job with a progress bar, publishes each output
-as a version of its table, and says what was read, written and failed.
+Reads the options, finds out whether the results exist already, runs the job with a progress bar, publishes each output
+as a version of its table, and prints what was read, written and failed.
 Must not know: how a replay runs, how a result is published (see the modules it imports).
 """
 
@@ -20,18 +20,18 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 import click
 
-from squall_cli import figures
-from squall_cli.file_names import files as files_completed
-from squall_cli.file_names import folders
-from squall_cli.interrupts import all_as_ctrl_c
-from squall_cli.loading import WrongSource, load_topology
-from squall_cli.numbers import Whole
-from squall_cli.plain_lines import write
-from squall_cli.spark_options import any_path, check_places, result_options, table_path
-from squall_cli.spark_progress import SparkProgress
-from squall_cli.started_spark import INTERRUPTED, StartedSpark
-from squall_cli.user_modules import Before, find_modules
-from squall_cli.user_output import keep_stdout
+from squall_cli.options.file_names import files as files_completed
+from squall_cli.options.file_names import folders
+from squall_cli.options.numbers import Whole
+from squall_cli.options.spark_options import any_path, check_places, result_options, table_path
+from squall_cli.packing.loading import WrongSource, load_topology
+from squall_cli.packing.user_modules import Before, find_modules
+from squall_cli.spark.spark_progress import SparkProgress
+from squall_cli.spark.started_spark import INTERRUPTED, StartedSpark, version_in_json
+from squall_cli.terminal import formats
+from squall_cli.terminal.interrupts import all_as_ctrl_c
+from squall_cli.terminal.plain_lines import write
+from squall_cli.terminal.user_output import keep_stdout
 from squall_io.spark.reading.moments import Span, WrongMoment
 from squall_io.spark.replay.plan import ReplayPlan, plan_replay
 from squall_io.spark.results.versions import Published, Run
@@ -41,7 +41,7 @@ from topology_api.topology import Topology
 if TYPE_CHECKING:
     from squall_io.spark.replay import Replayed
     from squall_io.spark.replay.inputs import FileSource, TableSource
-    from squall_io.spark.results.publishing import Output
+    from squall_io.spark.results.publishing import OutputTable
 
 HELP = """Run the bolts of a topology over stored rows, as a Spark job: history through the same code as the stream.
 
@@ -64,13 +64,13 @@ Nothing is published before all of the outputs are written.
 Exit status: 0 published, or there already; 1 failed, and nothing was published but what is named; 2 wrong usage.
 """
 
-#: What the errors are called among the outputs; no component has a colon in its name.
+#: The errors' name among the outputs; no component has a colon in its name.
 ERRORS: Final = ":errors"
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What was typed."""
+class ReplayOptions:
+    """The command's options."""
 
     source: str
     arguments: tuple[str, ...]
@@ -89,24 +89,24 @@ class Asked:
     conf: Mapping[str, str]
 
     def path_of(self, output: str) -> str | None:
-        """Where an output goes, or the errors."""
+        """Return the path of an output, or of the errors."""
         return self.errors if output == ERRORS else self.outputs[output]
 
 
 @dataclass
 class Outcome:
-    """What came of it."""
+    """What a replay published and counted."""
 
     published: Mapping[str, Published]
     errors: int | None
     unsettled: int | None
-    """Both as they were counted when the outputs were made; None: nobody knows."""
+    """Both as counted when the outputs were made; None: unknown."""
 
 
 def _pairs(
     ctx: click.Context, parameter: click.Parameter, given: Sequence[str], what: str
 ) -> list[tuple[str, str]]:
-    """NAME=VALUE of an option that may be repeated."""
+    """Return NAME=VALUE of an option that may be repeated."""
     found: dict[str, str] = {}
     for text in given:
         name, equals, value = text.partition("=")
@@ -197,87 +197,89 @@ def _tasks(ctx: click.Context, parameter: click.Parameter, given: Sequence[str])
 @click.pass_context
 def replay(ctx: click.Context, /, since: str | None, until: str | None, as_json: bool, **others: Any) -> None:
     try:
-        asked = Asked(span=Span.of(since, until), **others)
-        check_paths(ctx, asked)
+        options = ReplayOptions(span=Span.of(since, until), **others)
+        check_paths(ctx, options)
         before = Before.now()
         out = keep_stdout() if as_json else sys.stdout
-        topology = load_topology(asked.source, asked.arguments).with_parallelism(asked.parallelism)
+        topology = load_topology(options.source, options.arguments).with_parallelism(options.parallelism)
     except (WrongMoment, WrongSource) as error:
         raise click.UsageError(str(error), ctx) from None
-    plan = plan_replay(topology, asked.sources, list(asked.outputs), asked.max_errors, 0.0)
+    plan = plan_replay(topology, options.sources, list(options.outputs), options.max_errors, 0.0)
     began = time.monotonic()
     with all_as_ctrl_c(), ExitStack() as stack, SparkProgress() as progress:
-        job = ReplayJob(topology, plan, find_modules(before).files, asked, progress, stack)
+        job = ReplayJob(topology, plan, find_modules(before).files, options, progress, stack)
         try:
             outcome = job.run()
         except KeyboardInterrupt:
             raise SquallError(INTERRUPTED) from None
-    show(out, asked, outcome, time.monotonic() - began, as_json)
+    show(out, options, outcome, time.monotonic() - began, as_json)
 
 
-def check_paths(ctx: click.Context, asked: Asked) -> None:
-    """UsageError when a result would lie among what is read, or two in one place, or Spark does not get there."""
+def check_paths(ctx: click.Context, options: ReplayOptions) -> None:
+    """Raise `UsageError` if a result would be among what is read, or two in one place, or Spark cannot reach a path."""
     from squall_io.spark.results.reprocess import overlap
 
-    written = [*asked.outputs.values(), *([] if asked.errors is None else [asked.errors])]
-    check_places(ctx, asked.master, asked.conf, reads=asked.sources.values(), writes=written)
+    read = list(options.sources.values())
+    written = [*options.outputs.values(), *([] if options.errors is None else [options.errors])]
+    check_places(ctx, options.master, options.conf, reads=read, writes=written)
     for place, path in enumerate(written):
-        for other in [*written[:place], *asked.sources.values()]:
-            problem = overlap(other, path)
-            if problem is not None:
-                raise click.UsageError(
-                    f"what is read and what is written must lie apart, and {problem}: give another path", ctx
-                )
+        problem = next(filter(None, (overlap(other, path) for other in [*written[:place], *read])), None)
+        if problem is not None:
+            raise click.UsageError(
+                f"what is read and written must be apart, and {problem}: give another path", ctx
+            )
 
 
 class ReplayJob:
-    """One replay: begun when the first output asks for its rows, for all of them."""
+    """One replay: started when the first output asks for its rows, for all of them."""
 
     def __init__(
         self,
         topology: Topology,
         plan: ReplayPlan,
         modules: Mapping[str, Path],
-        asked: Asked,
+        options: ReplayOptions,
         progress: SparkProgress,
         stack: ExitStack,
     ) -> None:
         self.topology = topology
         self.plan = plan
         self.modules = modules
-        self.asked = asked
+        self.options = options
         self.progress = progress
         self.stack = stack
-        self.started = StartedSpark(asked.master, asked.conf, progress, stack)
+        self.started = StartedSpark(options.master, options.conf, progress, stack)
         self.given: dict[str, TableSource | FileSource] = {}
         self.replayed: Replayed | None = None
 
     def run(self) -> Outcome:
-        """Publish every output that is not there yet, and the errors, once all of them are written."""
+        """Publish every output that does not exist yet, and the errors, once all of them are written."""
         from squall_io.spark.replay.inputs import source_at
-        from squall_io.spark.replay.run import told_plainly
+        from squall_io.spark.replay.run import readable_errors
         from squall_io.spark.results.publishing import Result, open_output, publish_frames
 
-        asked = self.asked
-        for name, path in asked.sources.items():
-            self.given[name] = source_at(self.started.store(path), path, asked.span)
+        options = self.options
+        for name, path in options.sources.items():
+            self.given[name] = source_at(self.started.store(path), path, options.span)
         outputs = {
-            name: open_output(self.started.store(path), asked.file_format, asked.partition_by, asked.keep)
-            for name, path in asked.outputs.items()
+            name: open_output(
+                self.started.store(path), options.file_format, options.partition_by, options.keep
+            )
+            for name, path in options.outputs.items()
         }
-        if asked.errors is not None:
-            outputs[ERRORS] = open_output(self.started.store(asked.errors), None, None, asked.keep)
+        if options.errors is not None:
+            outputs[ERRORS] = open_output(self.started.store(options.errors), None, None, options.keep)
         results = {
             name: Result(output, self.run_of(name, output), partial(self.frame, name), self.counts)
             for name, output in outputs.items()
         }
         done: dict[str, Published] = {}
         try:
-            with told_plainly():
+            with readable_errors():
                 publish_frames(results, done, self.progress.cancel)
         except SquallError as error:
             named = [
-                f"version {each.version.number} of {asked.path_of(name)}"
+                f"version {each.version.number} of {options.path_of(name)}"
                 for name, each in done.items()
                 if each.ours
             ]
@@ -287,26 +289,26 @@ class ReplayJob:
         published = {name: done[name] for name in results}
         if self.replayed is not None:
             return Outcome(published, self.replayed.failures, self.replayed.unsettled)
-        refuse_errors(asked, published)
+        refuse_errors(options, published)
         return Outcome(published, recorded("errors", published), recorded("unsettled", published))
 
-    def run_of(self, output: str, table: Output) -> Run:
-        """What an output is computed of."""
-        asked = self.asked
+    def run_of(self, output: str, table: OutputTable) -> Run:
+        """Return the run that an output results from."""
+        options = self.options
         settings: dict[str, Any] = {
             "output": output,
-            "arguments": list(asked.arguments),
-            "parallelism": dict(asked.parallelism),
-            "schemas": dict(asked.schemas),
+            "arguments": list(options.arguments),
+            "parallelism": dict(options.parallelism),
+            "schemas": dict(options.schemas),
         }
-        if asked.again:
+        if options.again:
             settings["again"] = time.time_ns()
         reads = {name: given.read for name, given in self.given.items()}
         settings["sources"] = {name: read.path for name, read in reads.items()}
-        return Run("replay", asked.source, self.code(), tuple(reads.values()), settings, table.table)
+        return Run("replay", options.source, self.code(), tuple(reads.values()), settings, table.table)
 
     def code(self) -> str:
-        """A digest of the user's modules, and of the topology that they have made."""
+        """Return a digest of the user's modules, and of the topology that they made."""
         parts = {place: file.read_bytes() for place, file in self.modules.items()}
         parts |= {f":{component}": data for component, data in self.topology.pickles.items()}
         parts[":"] = json.dumps(self.topology.describe(), sort_keys=True, default=str).encode()
@@ -316,12 +318,12 @@ class ReplayJob:
         return f"sha256:{found.hexdigest()}"
 
     def frame(self, output: str) -> Any:
-        """The rows of an output, or of the errors."""
+        """Return the rows of an output, or of the errors."""
         from squall_io.spark.replay import replay_topology
 
         if self.replayed is None:
             spark = self.started.session()
-            self.progress.say(f"replaying {self.topology.name}")
+            self.progress.announce(f"replaying {self.topology.name}")
             self.progress.follow(spark)
             frames = {
                 name: given.frame(spark, self.plan.fields_of(self.plan.given[name]))
@@ -332,16 +334,16 @@ class ReplayJob:
                 spark,
                 self.topology,
                 frames,
-                list(self.asked.outputs),
-                max_errors=self.asked.max_errors,
-                schemas=self.asked.schemas,
+                list(self.options.outputs),
+                max_errors=self.options.max_errors,
+                schemas=self.options.schemas,
                 modules=self.modules,
             )
             self.stack.callback(self.forget, self.replayed)
         return self.replayed.errors if output == ERRORS else self.replayed[output]
 
     def check_columns(self, frames: Mapping[str, Any]) -> None:
-        """`CannotReplay` for columns that sources lack, with what helps here: `replay_topology` knows frames only."""
+        """Raise `CannotReplay` for columns that sources lack, with what helps here: `replay_topology` knows frames only."""
         from squall_io.spark.replay.inputs import TableSource
         from squall_io.spark.replay.problems import CannotReplay
         from squall_io.spark.replay.run import missing_columns
@@ -350,98 +352,85 @@ class ReplayJob:
         for name, frame in frames.items():
             key = self.plan.given[name]
             problem = missing_columns(self.plan, key, frame.columns)
-            if problem and isinstance(self.given[name], TableSource):
-                problems.append(
-                    f"{problem}; make a table that has them, and give it as the source: squall reprocess"
-                    f" --sql 'select ... as {self.plan.fields_of(key)[0]}, ... from rows' --input {self.asked.sources[name]}"
+            if problem is None:
+                continue
+            help_ = "give files with such columns, or replay from Python: replay_topology takes any DataFrame"
+            if isinstance(self.given[name], TableSource):
+                help_ = (
+                    "make a table that has them, and give it as the source: squall reprocess"
+                    f" --sql 'select ... as {self.plan.fields_of(key)[0]}, ... from rows' --input {self.options.sources[name]}"
                     " --output PATH"
                 )
-            elif problem:
-                problems.append(
-                    f"{problem}; give files whose columns are called so, or replay from Python: replay_topology takes any"
-                    " DataFrame"
-                )
+            problems.append(f"{problem}; {help_}")
         if problems:
             raise CannotReplay(self.topology.name, problems)
 
     def counts(self) -> dict[str, int]:
-        """What is kept beside the rows of each output."""
+        """Return the counts that are stored with each output."""
         if self.replayed is None:
             return {}
         return {"errors": self.replayed.failures, "unsettled": self.replayed.unsettled}
 
     @staticmethod
     def forget(replayed: Replayed) -> None:
-        """Let go of what Spark keeps, if it still runs."""
+        """Drop what Spark keeps, if it still runs."""
         with suppress(Exception):
             replayed.unpersist()
 
 
-def refuse_errors(asked: Asked, published: Mapping[str, Published]) -> None:
-    """`ReplayFailed` for outputs that are there already, when they were made with more errors than are allowed now."""
+def refuse_errors(options: ReplayOptions, published: Mapping[str, Published]) -> None:
+    """Raise `ReplayFailed` for existing outputs that were made with more errors than are allowed now."""
     from squall_io.spark.replay import ReplayFailed
 
     for name, each in published.items():
         version = each.version
         errors = version.counts.get("errors", 0)
-        if errors > asked.max_errors:
+        if errors > options.max_errors:
             raise ReplayFailed(
-                f"{name.lstrip(':')}: version {version.number} of {asked.path_of(name)} is of the same code over the same rows,"
-                f" and was made with {figures.plural(errors, 'error')}, of at most {asked.max_errors:,} (--max-errors); --again"
-                " runs it all the same"
+                f"{name.lstrip(':')}: version {version.number} of {options.path_of(name)} was made from the same code and rows,"
+                f" with {formats.plural(errors, 'error')}; --max-errors allows {options.max_errors:,}. --again runs it anyway"
             )
 
 
 def recorded(what: str, published: Mapping[str, Published]) -> int | None:
-    """What was counted when outputs were made that are there already; None: of one of them nobody knows."""
+    """Return a count of existing outputs, as recorded when they were made; None if one of them lacks it."""
     counts = [each.version.counts.get(what) for each in published.values()]
     known = [count for count in counts if count is not None]
     return max(known) if len(known) == len(counts) else None
 
 
-def show(out: IO[str], asked: Asked, outcome: Outcome, seconds: float, as_json: bool) -> None:
-    """Print what came of it."""
+def show(out: IO[str], options: ReplayOptions, outcome: Outcome, seconds: float, as_json: bool) -> None:
+    """Print the outcome."""
     if as_json:
-        write(out, json.dumps(as_dict(asked, outcome, seconds), indent=2))
+        write(out, json.dumps(as_dict(options, outcome, seconds), indent=2))
         return
     for name, published in outcome.published.items():
         version = published.version
-        path = asked.path_of(name)
-        what = f"{name.lstrip(':')}: {figures.plural(version.rows, 'row')} published"
+        what = f"{name.lstrip(':')}: {formats.plural(version.rows, 'row')} published"
+        where = f"version {version.number} of {options.path_of(name)}"
         if published.ours:
-            write(out, f"{what} as version {version.number} of {path}")
+            write(out, f"{what} as {where}")
         else:
-            when = figures.moment(version.published)
-            write(out, f"{what} already, as version {version.number} of {path} on {when}:")
-            write(out, "  the same code over the same rows (--again runs it all the same)")
+            write(out, f"{what} already, as {where} on {formats.moment(version.published)}:")
+            write(out, "  the same code over the same rows (--again runs it anyway)")
     if outcome.errors:
-        where = "; --errors PATH keeps them" if asked.errors is None else ""
-        write(out, f"{figures.plural(outcome.errors, 'error')} (of at most {asked.max_errors:,}){where}")
+        where = "; --errors PATH keeps them" if options.errors is None else ""
+        write(out, f"{formats.plural(outcome.errors, 'error')} (of at most {options.max_errors:,}){where}")
     if outcome.unsettled:
-        write(
-            out,
-            f"{figures.plural(outcome.unsettled, 'tuple')} neither acked nor failed, which would time out in a stream",
-        )
-    write(out, f"done in {figures.duration(seconds)}")
+        tuples = formats.plural(outcome.unsettled, "tuple")
+        write(out, f"{tuples} neither acked nor failed, which would time out in a stream")
+    write(out, f"done in {formats.duration(seconds)}")
 
 
-def as_dict(asked: Asked, outcome: Outcome, seconds: float) -> dict[str, Any]:
-    """The outcome as JSON values."""
+def as_dict(options: ReplayOptions, outcome: Outcome, seconds: float) -> dict[str, Any]:
+    """Return the outcome as JSON values."""
     outputs = {
-        name: {
-            "path": asked.path_of(name),
-            "published": published.ours,
-            "version": published.version.number,
-            "rows": published.version.rows,
-            "files": len(published.version.files),
-            "bytes": published.version.size,
-            "schema": published.version.schema,
-        }
+        name: {"path": options.path_of(name), "rows": published.version.rows, **version_in_json(published)}
         for name, published in outcome.published.items()
     }
     return {
-        "topology": asked.source,
-        "sources": dict(asked.sources),
+        "topology": options.source,
+        "sources": dict(options.sources),
         "outputs": outputs,
         "errors": outcome.errors,
         "unsettled": outcome.unsettled,

@@ -1,6 +1,8 @@
-"""`squall reprocess JOB.py --input PATH --output PATH`: committed rows through a PySpark job, the result published at once.
+"""`squall reprocess JOB.py --input PATH --output PATH`: committed rows through a PySpark job, the result published
+atomically.
 
-Reads what was typed, asks the manifest whether the result is there already, runs the job with a progress bar, and says what was
+Reads the options, asks the manifest whether the result exists already, runs the job with a progress bar, and prints what
+was
 read and written. Must not know: how a result is published, or a job found (see the modules it imports).
 """
 
@@ -16,16 +18,16 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 import click
 
-from squall_cli import figures
-from squall_cli.file_names import files as files_completed
-from squall_cli.file_names import folders
-from squall_cli.interrupts import all_as_ctrl_c
-from squall_cli.loading import WrongSource
-from squall_cli.plain_lines import write
-from squall_cli.spark_options import check_places, names, result_options, table_path
-from squall_cli.spark_progress import SparkProgress
-from squall_cli.started_spark import INTERRUPTED, StartedSpark
-from squall_cli.user_output import keep_stdout
+from squall_cli.options.file_names import files as files_completed
+from squall_cli.options.file_names import folders
+from squall_cli.options.spark_options import check_places, names, result_options, table_path
+from squall_cli.packing.loading import WrongSource
+from squall_cli.spark.spark_progress import SparkProgress
+from squall_cli.spark.started_spark import INTERRUPTED, StartedSpark, version_in_json
+from squall_cli.terminal import formats
+from squall_cli.terminal.interrupts import all_as_ctrl_c
+from squall_cli.terminal.plain_lines import write
+from squall_cli.terminal.user_output import keep_stdout
 from squall_io.spark.reading.moments import Span, WrongMoment
 from squall_io.spark.results.versions import Published, Run
 from topology_api.errors import SquallError
@@ -57,8 +59,8 @@ LONGEST_NAME: Final = 60
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What was typed."""
+class ReprocessOptions:
+    """The command's options."""
 
     input: str
     output: str
@@ -115,69 +117,71 @@ def reprocess(
     **others: Any,
 ) -> None:
     try:
-        asked = Asked(source, target, Span.of(since, until), **others)
+        options = ReprocessOptions(source, target, Span.of(since, until), **others)
     except WrongMoment as error:
         raise click.UsageError(str(error), ctx) from None
-    check_paths(ctx, asked)
+    check_paths(ctx, options)
     out = keep_stdout() if as_json else sys.stdout
     job = job_of(ctx, job_file, sql)
     began = time.monotonic()
     with all_as_ctrl_c():
         try:
-            published, run = run_job(job, asked)
+            published, run = run_job(job, options)
         except KeyboardInterrupt:
             raise SquallError(INTERRUPTED) from None
-    show(out, published, run, asked, time.monotonic() - began, as_json)
+    show(out, published, run, options, time.monotonic() - began, as_json)
 
 
 def job_of(ctx: click.Context, job_file: str | None, sql: str | None) -> Job:
-    """The job that was typed."""
-    from squall_cli.reprocess_job import load_job
+    """Return the requested job."""
+    from squall_cli.packing.reprocess_job import load_job
     from squall_io.spark.results.reprocess import Job
 
     if (job_file is None) == (sql is None):
         raise click.UsageError("give a job: either JOB.py or --sql TEXT", ctx)
-    if job_file is None:
-        if not (sql or "").strip():
+    if sql is not None:
+        if not sql.strip():
             raise click.UsageError(
-                '--sql is empty: give a query, as in --sql "select count(*) n from rows"', ctx
+                "--sql is empty: give a query, such as --sql 'select count(*) n from rows'", ctx
             )
-        return Job.of_sql(sql or "")
+        return Job.of_sql(sql)
     try:
-        return load_job(job_file)
+        return load_job(job_file or "")
     except WrongSource as error:
         raise click.UsageError(str(error), ctx) from None
 
 
-def check_paths(ctx: click.Context, asked: Asked) -> None:
-    """UsageError when the result would lie among what is read, or Spark does not get there."""
+def check_paths(ctx: click.Context, options: ReprocessOptions) -> None:
+    """Raise `UsageError` if the result would be among what is read, or Spark cannot reach a path."""
     from squall_io.spark.results.reprocess import overlap
 
-    check_places(ctx, asked.master, asked.conf, reads=[asked.input], writes=[asked.output])
-    problem = overlap(asked.input, asked.output)
+    check_places(ctx, options.master, options.conf, reads=[options.input], writes=[options.output])
+    problem = overlap(options.input, options.output)
     if problem is not None:
         raise click.UsageError(
             f"--input and --output must be two tables, and {problem}: give another --output", ctx
         )
 
 
-def run_job(job: Job, asked: Asked) -> tuple[Published, Run]:
-    """Run a job, unless its result is there already."""
+def run_job(job: Job, options: ReprocessOptions) -> tuple[Published, Run]:
+    """Run a job, unless its result exists already."""
     from squall_io.spark.reading.committed import choose
     from squall_io.spark.results.publishing import open_output
     from squall_io.spark.results.reprocess import reprocess as carry_out
     from squall_io.spark.results.reprocess import run_of
 
     with ExitStack() as stack, SparkProgress() as progress:
-        started = StartedSpark(asked.master, asked.conf, progress, stack)
-        span = asked.span
-        choice = choose(started.store(asked.input), span.since, span.until, asked.key)
-        output = open_output(started.store(asked.output), asked.file_format, asked.partition_by, asked.keep)
-        run = run_of(job, choice, span, output, asked.again)
+        started = StartedSpark(options.master, options.conf, progress, stack)
+        span = options.span
+        choice = choose(started.store(options.input), span.since, span.until, options.key)
+        output = open_output(
+            started.store(options.output), options.file_format, options.partition_by, options.keep
+        )
+        run = run_of(job, choice, span, output, options.again)
 
         def session() -> Any:
             spark = started.session()
-            progress.say(f"running {called(job.name)}")
+            progress.announce(f"running {called(job.name)}")
             progress.follow(spark)
             return spark
 
@@ -186,55 +190,48 @@ def run_job(job: Job, asked: Asked) -> tuple[Published, Run]:
 
 
 def errors_of(job: Job) -> AbstractContextManager[None]:
-    """What Spark raises while it carries out a job, as a person reads it."""
-    from squall_cli.reprocess_job import JobFailed
-    from squall_io.spark.results.job_errors import told_by
+    """Report Spark's errors while it runs a job as a person reads them."""
+    from squall_cli.packing.reprocess_job import JobFailed
+    from squall_io.spark.results.job_errors import spark_errors_as
 
-    return told_by(
+    return spark_errors_as(
         lambda reason, error: JobFailed(f"{called(job.name)} failed: {reason}\nNothing was published.")
     )
 
 
 def called(job: str) -> str:
-    """A job's name on a line: SQL may be long."""
-    return figures.cropped(job, LONGEST_NAME)
+    """Return a job's name on one line: SQL may be long."""
+    return formats.cropped(job, LONGEST_NAME)
 
 
-def show(out: IO[str], published: Published, run: Run, asked: Asked, seconds: float, as_json: bool) -> None:
-    """Print what came of it."""
+def show(
+    out: IO[str], published: Published, run: Run, options: ReprocessOptions, seconds: float, as_json: bool
+) -> None:
+    """Print the outcome."""
     version = published.version
-    rows_in = sum(each.rows or 0 for each in version.inputs)
+    rows_in = sum(read.rows or 0 for read in version.inputs)
     if as_json:
         outcome = {
-            "published": published.ours,
-            "version": version.number,
+            **version_in_json(published),
             "run": run.id,
             "job": version.job,
-            "input": asked.input,
-            "output": asked.output,
+            "input": options.input,
+            "output": options.output,
             "rows_in": rows_in,
             "rows_out": version.rows,
-            "files": len(version.files),
-            "bytes": version.size,
-            "schema": version.schema,
             "seconds": round(seconds, 3),
         }
         write(out, json.dumps(outcome, indent=2))
         return
-    write(
-        out,
-        f"{called(version.job)}: {figures.plural(rows_in, 'row')} in, {figures.plural(version.rows, 'row')} out",
-    )
+    counts = f"{formats.plural(rows_in, 'row')} in, {formats.plural(version.rows, 'row')} out"
+    write(out, f"{called(version.job)}: {counts}")
+    where = f"version {version.number} of {options.output}"
     if published.ours:
-        what = f"{figures.plural(len(version.files), 'file')}, {version.size:,} bytes"
-        write(
-            out,
-            f"published as version {version.number} of {asked.output}: {what} ({figures.duration(seconds)})",
-        )
+        what = f"{formats.plural(len(version.files), 'file')}, {version.size:,} bytes"
+        write(out, f"published as {where}: {what} ({formats.duration(seconds)})")
     else:
-        when = figures.moment(version.published)
+        when = formats.moment(version.published)
         write(
             out,
-            f"published already, as version {version.number} of {asked.output} on {when}: the same job over the same rows"
-            " (--again runs it all the same)",
+            f"published already, as {where} on {when}: the same job over the same rows (--again runs it anyway)",
         )

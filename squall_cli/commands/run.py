@@ -17,22 +17,28 @@ import click
 
 from local_cluster import LocalCluster, TopologyStatus
 from squall.settings import merged
-from squall_cli import completion
-from squall_cli.component_table import Line
-from squall_cli.figures import plural
-from squall_cli.file_names import files
-from squall_cli.interrupts import EndNow, Interrupts
-from squall_cli.live_table import LiveTable
-from squall_cli.loading import WrongSource, load_topology
-from squall_cli.local_run import Ended, LocalRun, begin_shutdown, end_at_once
-from squall_cli.numbers import Seconds, Whole
-from squall_cli.plain_lines import PlainLines, write
-from squall_cli.screen import Screen, is_terminal, painted, styles_of
-from squall_cli.site import Layers, read_layers, well_formed
-from squall_cli.summary import as_json, summary_lines, verdict
-from squall_cli.user_output import gather_user_output, keep_stdout, let_debugger_in, show_log, show_supervisor
-from squall_cli.views import View
-from squall_cli.worker_logs import WorkerLogs
+from squall_cli.commands import completion
+from squall_cli.local.local_run import Ended, LocalRun, begin_shutdown, end_at_once
+from squall_cli.local.summary import as_json, summary_lines, verdict
+from squall_cli.local.worker_logs import WorkerLogs
+from squall_cli.options.file_names import files
+from squall_cli.options.numbers import Seconds, Whole
+from squall_cli.options.site import Layers, read_layers, well_formed
+from squall_cli.packing.loading import WrongSource, load_topology
+from squall_cli.terminal.component_table import Line
+from squall_cli.terminal.formats import plural
+from squall_cli.terminal.interrupts import EndNow, Interrupts
+from squall_cli.terminal.live_table import LiveTable
+from squall_cli.terminal.plain_lines import PlainLines, write
+from squall_cli.terminal.screen import Screen, is_terminal, painted, styles_of
+from squall_cli.terminal.user_output import (
+    gather_user_output,
+    keep_stdout,
+    let_debugger_in,
+    show_log,
+    show_supervisor,
+)
+from squall_cli.terminal.views import RunView
 from topology_api.errors import NoSuchTopology, SquallError
 from topology_api.topology import Topology
 
@@ -43,7 +49,7 @@ NO_LIMIT = 1000
 
 HELP = """Run a topology on this machine until it is completed or stopped: in this process, or in worker processes.
 
-FILE holds `topology`: a Topology, or a function that returns one; its arguments stand after --, as strings.
+FILE holds `topology`: a Topology, or a function that returns one; its arguments follow --, as strings.
 FILE:NAME or package.module:NAME picks another name.
 
 \b
@@ -53,7 +59,7 @@ Examples:
   squall run word_count.py --seconds 10 -o topology.max.spout.pending=100
   squall run word_count.py --json > summary.json
 
-The first Ctrl-C drains: spouts stop, what is pending is worked off, at most for the message timeout; the
+The first Ctrl-C drains: spouts stop, pending trees are processed for at most the message timeout; the
 second ends at once. Exit status: 0 done; 1 when trees failed for good, when the topology failed, or when
 trees were left; 2 wrong usage.
 """
@@ -68,7 +74,7 @@ trees were left; 2 wrong usage.
     type=Whole(1),
     help="N worker processes, from 2 on.  [default: none, all runs in this process]",
 )
-@click.option("--seconds", metavar="S", type=Seconds(above=True), help="Drain after so many seconds.")
+@click.option("--seconds", metavar="S", type=Seconds(above=True), help="Drain after S seconds.")
 @click.option(
     "-o",
     "settings",
@@ -114,7 +120,7 @@ def run(
         print_lines(out, summary_lines(ended, width))
     if reason is not None:
         write(sys.stderr, f"squall run: {reason}")
-    if ended.how == "cut off":  # a call of the user's may be running still: nobody waits for it
+    if ended.how == "cut off":  # a user's call may still run: do not wait for it
         out.flush()
         os._exit(status)
     ctx.exit(status)
@@ -131,7 +137,7 @@ def with_workers(layers: Layers, workers: int | None, ctx: click.Context) -> Lay
     return replace(layers, overrides=replace(layers.overrides, topology=topology))
 
 
-def streams(json_wanted: bool) -> tuple[IO[str], View]:
+def streams(json_wanted: bool) -> tuple[IO[str], RunView]:
     """Where the summary goes, and what shows the run. From here on user code may write whatever it likes."""
     if json_wanted:
         out = keep_stdout()
@@ -145,9 +151,9 @@ def streams(json_wanted: bool) -> tuple[IO[str], View]:
 
 
 def run_topology(
-    topology: Topology, layers: Layers, view: View, seconds: float | None, workers: int | None
+    topology: Topology, layers: Layers, view: RunView, seconds: float | None, workers: int | None
 ) -> Ended:
-    """Run a topology to its end, in this process or in so many others."""
+    """Run a topology to its end, in this process or in worker processes."""
     conf, _ = merged(topology, layers.site, layers.environment, layers.overrides)
     drain_seconds = float(conf["topology.message.timeout.secs"])  # type: ignore[arg-type]
     show_log(topology.name)
@@ -161,10 +167,10 @@ def run_topology(
             cluster.submit(topology, layers.overrides)
             run = LocalRun(cluster, topology.name, view, interrupts, seconds, drain_seconds, logs)
             ended = run.follow()
-        except EndNow:  # it came between two steps of ours
+        except EndNow:  # a signal between two steps
             interrupts.ignore()
             ended = Ended("cut off", status_at_end(cluster, topology.name, interrupts, logs), 0.0)
-        except BaseException:  # nobody reads any more, for one
+        except BaseException:  # a closed pipe, for example
             end_at_once(cluster, interrupts, logs is not None)
             raise
         finally:
@@ -184,7 +190,7 @@ def start_cluster(layers: Layers, workers: int | None) -> tuple[LocalCluster, Wo
     return LocalCluster(processes=True, slots=workers, settings=settings), WorkerLogs()
 
 
-def show_rest(logs: WorkerLogs, view: View) -> None:
+def show_rest(logs: WorkerLogs, view: RunView) -> None:
     """What the workers wrote at their end."""
     text = logs.read(last=True)
     logs.close()
@@ -215,7 +221,7 @@ def close(cluster: LocalCluster, ended: Ended, interrupts: Interrupts, processes
         except EndNow:
             how = "cut off"
             end_at_once(cluster, interrupts, processes, shutdown)
-    return Ended(how, cluster.last_status(ended.status.name), ended.seconds, ended.told)
+    return Ended(how, cluster.last_status(ended.status.name), ended.seconds, ended.reported)
 
 
 def opening(topology: Topology, conf: Mapping[str, object], processes: bool) -> str:

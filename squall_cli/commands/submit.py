@@ -12,7 +12,6 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,14 +19,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from squall.travel_rules import NEEDED
-from squall_cli import cluster_client, completion, file_names
-from squall_cli.figures import duration, in_bytes
-from squall_cli.interrupts import all_as_ctrl_c
-from squall_cli.loading import WrongSource, load_topology, parse_source
-from squall_cli.next_command import to_type
-from squall_cli.numbers import Seconds
-from squall_cli.packing import (
+from squall.packages.travel_rules import NEEDED
+from squall_cli.cluster import cluster_client
+from squall_cli.cluster.next_command import to_type
+from squall_cli.cluster.waiting import Interrupted, WaitProgress, patiently
+from squall_cli.commands import completion
+from squall_cli.options import file_names
+from squall_cli.options.numbers import Seconds
+from squall_cli.options.site import Layers, read_layers, well_formed
+from squall_cli.packing.loading import WrongSource, load_topology, parse_source
+from squall_cli.packing.packing import (
     Package,
     Packed,
     Resource,
@@ -38,17 +39,17 @@ from squall_cli.packing import (
     pack_all,
     read_requirements,
 )
-from squall_cli.site import Layers, read_layers, well_formed
-from squall_cli.tables import harmless
-from squall_cli.user_modules import Before
-from squall_cli.user_output import keep_stdout
-from squall_cli.waiting import Interrupted, Progress, patiently
+from squall_cli.packing.user_modules import Before
+from squall_cli.terminal.formats import duration, in_bytes
+from squall_cli.terminal.interrupts import all_as_ctrl_c
+from squall_cli.terminal.tables import harmless
+from squall_cli.terminal.user_output import keep_stdout
 from topology_api.errors import SquallError
 from topology_api.topology import Topology
 
 if TYPE_CHECKING:
-    from squall.http_client import Client
-    from squall_cli.submission import Accepted, Submission
+    from squall_cli.cluster.nimbus_client import NimbusClient
+    from squall_cli.packing.submission import Accepted, OutgoingSubmission
 
 #: Libraries that are there wherever Squall is.
 WITH_SQUALL: Final = (*NEEDED, "click", "kazoo", "nacl", "rich", "starlette", "uvicorn")
@@ -80,8 +81,8 @@ taken, or with --wait did not come up; 2 wrong usage.
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What was typed, but for where the cluster is."""
+class SubmitOptions:
+    """The options and arguments, without those that name the cluster."""
 
     source: str
     arguments: tuple[str, ...]
@@ -122,7 +123,7 @@ class Asked:
     metavar="PATH",
     shell_complete=file_names.files,
     multiple=True,
-    help="A module, package or folder that is imported by a name nobody sees in the code.",
+    help="A module, package or folder that is imported by a name that is not in the code.",
 )
 @click.option(
     "--resource",
@@ -160,16 +161,16 @@ def submit(
     as_json: bool,
     **typed: Any,
 ) -> None:
-    asked = Asked(**typed)
+    asked = SubmitOptions(**typed)
     check_usage(asked)
     with all_as_ctrl_c():
         go(asked, settings, nimbus, config, as_json)
 
 
 def go(
-    asked: Asked, settings: tuple[str, ...], nimbus: str | None, config: str | None, as_json: bool
+    asked: SubmitOptions, settings: tuple[str, ...], nimbus: str | None, config: str | None, as_json: bool
 ) -> None:
-    """All that the command does, step by step."""
+    """Load, pack, send, and watch."""
     layers = read_layers(config, os.environ, settings)
     client = cluster_client.connect(nimbus, config)
     out = keep_stdout() if as_json else sys.stdout  # before the user's file may print
@@ -185,10 +186,10 @@ def go(
                     steps.done(hint)
                 submission = made(asked, layers, topology, tuple(files))
                 accepted = sent(client, submission, package, steps)
-            told: dict[str, Any] = {"name": accepted.name, "id": accepted.id, "state": accepted.state}
-            told |= {"uploaded": accepted.uploaded, "files": {file.purpose: file.sha256 for file in files}}
-            failure = watch(client, accepted, submission, steps, told) if asked.wait else None
-        tell(out, as_json, told, client, failure)
+            result: dict[str, Any] = {"name": accepted.name, "id": accepted.id, "state": accepted.state}
+            result |= {"uploaded": accepted.uploaded, "files": {file.purpose: file.sha256 for file in files}}
+            failure = watch(client, accepted, submission, steps, result) if asked.wait else None
+        print_outcome(out, as_json, result, client, failure)
     except WrongSource as error:
         raise click.UsageError(str(error), click.get_current_context()) from None
     except KeyboardInterrupt:
@@ -199,8 +200,8 @@ def go(
         ) from None
 
 
-def check_usage(asked: Asked) -> None:
-    """Wrong usage that no single option knows of."""
+def check_usage(asked: SubmitOptions) -> None:
+    """UsageError for options that do not go together."""
     if asked.wait_secs is not None and not asked.replaces:
         problem = "-w says how long the replaced topology may drain: it goes with --replace"
     elif asked.wheels is not None and asked.requirements is None:
@@ -210,7 +211,7 @@ def check_usage(asked: Asked) -> None:
     raise click.UsageError(problem, click.get_current_context())
 
 
-def load(asked: Asked, layers: Layers) -> tuple[Topology, Package]:
+def load(asked: SubmitOptions, layers: Layers) -> tuple[Topology, Package]:
     """The topology of the user's file, and what travels with it. All paths are read before that file runs: it may change the
     working folder."""
     source = parse_source(asked.source)
@@ -231,14 +232,16 @@ def load(asked: Asked, layers: Layers) -> tuple[Topology, Package]:
     return topology, replace(package, requirements=requirements, wheels=wheels)
 
 
-def made(asked: Asked, layers: Layers, topology: Topology, files: tuple[Packed, ...]) -> Submission:
-    """What is sent; InvalidConfig with all problems of the settings, or what Nimbus itself would say to it."""
-    from nimbus.submission import read_submission
+def made(
+    asked: SubmitOptions, layers: Layers, topology: Topology, files: tuple[Packed, ...]
+) -> OutgoingSubmission:
+    """Return what to send; InvalidConfig with all problems of the settings, or the error that Nimbus would answer."""
+    from nimbus.submission.parse import read_submission
     from squall.settings import merged
-    from squall_cli.submission import Submission
+    from squall_cli.packing.submission import OutgoingSubmission
 
     conf, component_confs = merged(topology, layers.site, layers.environment, layers.overrides)
-    submission = Submission(
+    submission = OutgoingSubmission(
         key=uuid.uuid4().hex,
         topology=topology,
         conf=conf,
@@ -252,17 +255,17 @@ def made(asked: Asked, layers: Layers, topology: Topology, files: tuple[Packed, 
     return submission
 
 
-def sent(client: Client, submission: Submission, package: Package, steps: Steps) -> Accepted:
+def sent(client: NimbusClient, submission: OutgoingSubmission, package: Package, steps: Steps) -> Accepted:
     """Send it, and say what was sent."""
-    from squall.http_client import Refused
-    from squall_cli import submission as sending
+    from squall.http.client import Refused
+    from squall_cli.packing import submission as sending
 
     name = submission.topology.name
     try:
-        with cluster_client.about(client):
+        with cluster_client.about(client, name):
             steps.now("asking Nimbus")
             sending.check_versions(client, name)
-            accepted = sending.submit(client, submission, steps.say, steps.now)
+            accepted = sending.submit(client, submission, steps.show, steps.now)
     except Refused as error:
         if error.status == 413:  # a file, since the submission itself was looked at here
             raise SquallError(f"{error}; the largest files that would travel: {largest(package)}") from None
@@ -274,8 +277,8 @@ def sent(client: Client, submission: Submission, package: Package, steps: Steps)
     return accepted
 
 
-class Steps(Progress):
-    """What is going on now, and a line for each step that is done; on stderr."""
+class Steps(WaitProgress):
+    """Shows on stderr the current step, and a line for each step that is done."""
 
     said = 0.0
 
@@ -286,15 +289,15 @@ class Steps(Progress):
     def now(self, text: str) -> None:
         """What lasts a moment: shown where it goes away again."""
         if self.status is not None:
-            self.say(text)
+            self.show(text)
 
-    def say(self, text: str) -> None:
+    def show(self, text: str) -> None:
         """How far it is. Where lines stay, numbers that change are worth a line only now and then."""
         same = NUMBER.sub("", text) == NUMBER.sub("", self.shown)
         if self.status is None and same and time.monotonic() - self.said < LINE_SECS:
             return
         self.said = time.monotonic()
-        super().say(text)
+        super().show(text)
 
     def done(self, text: str) -> None:
         """A line that stays."""
@@ -328,45 +331,52 @@ def sizes(files: list[Packed]) -> str:
 
 
 def watch(
-    client: Client, accepted: Accepted, submission: Submission, steps: Steps, told: dict[str, Any]
+    client: NimbusClient,
+    accepted: Accepted,
+    submission: OutgoingSubmission,
+    steps: Steps,
+    result: dict[str, Any],
 ) -> str | None:
     """Follow the topology until it has come up (None), or will not: why."""
-    from squall.http_client import Refused, at
-    from squall_cli.coming_up import Arrival, Seen
+    from squall.api.answers import TopologyAnswer
+    from squall.http.client import Refused, at
+    from squall_cli.packing.coming_up import Arrival, Seen
 
     began = time.monotonic()
     arrival = Arrival(accepted.name, accepted.id, submission.active, began, submission.replace)
 
-    def look() -> Seen:
+    def check() -> Seen:
         try:
-            status: Mapping[str, Any] = client.get(at("topologies", accepted.name))
+            status = client.read(TopologyAnswer, at("topologies", accepted.name))
         except Refused as error:
             if error.kind != "NoSuchTopology":
                 raise
             return arrival.missing(time.monotonic())
-        told["state"] = status["state"] if status.get("id") == accepted.id else told["state"]
-        return arrival.look(status, time.monotonic())
+        result["state"] = status.state if status.id == accepted.id else result["state"]
+        return arrival.update(status, time.monotonic())
 
     while True:
-        seen = patiently(look, steps)
+        seen = patiently(check, steps)
         for stage in seen.stages:
             first, *rest = stage.splitlines()
             steps.done("\n".join([f"{first} ({duration(time.monotonic() - began)})", *rest]))
         if seen.done or seen.failure is not None:
-            told["up_secs"] = round(time.monotonic() - began, 3) if seen.done else None
+            result["up_secs"] = round(time.monotonic() - began, 3) if seen.done else None
             return seen.failure
-        steps.say(seen.now)
+        steps.show(seen.now)
         time.sleep(LOOK_SECS)
 
 
-def tell(out: Any, as_json: bool, told: dict[str, Any], client: Client, failure: str | None) -> None:
+def print_outcome(
+    out: Any, as_json: bool, result: dict[str, Any], client: NimbusClient, failure: str | None
+) -> None:
     """The outcome on stdout; a failure is an error as well."""
     if as_json:
-        out.write(json.dumps({**told, "failure": failure}, indent=2) + "\n")
+        out.write(json.dumps({**result, "failure": failure}, indent=2) + "\n")
         out.flush()
     elif failure is None:
         out.write(
-            f"{told['name']} is {told['state']} at {client.addresses[0].url}: {to_type('status', told['name'])}\n"
+            f"{result['name']} is {result['state']} at {client.addresses[0].url}: {to_type('status', result['name'])}\n"
         )
     if failure is not None:
         raise SquallError(failure)

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import click
 
-from squall.host_names import EVERYWHERE, is_local_name, own_host
-from squall_cli.cluster_client import config_option
-from squall_cli.daemon_options import (
+from squall.http.host_names import EVERYWHERE, is_local_name, own_host
+from squall_cli.cluster.cluster_client import config_option
+from squall_cli.commands.daemon_options import (
     connect,
     daemon_settings,
     host_name,
@@ -26,7 +26,7 @@ from squall_cli.daemon_options import (
     state_place,
     zookeeper_option,
 )
-from squall_cli.numbers import Whole
+from squall_cli.options.numbers import Whole
 from topology_api.errors import InvalidConfig, SquallError
 from topology_api.options import port_range
 
@@ -102,9 +102,9 @@ def supervisor(
     new_cluster: bool,
     config: str | None,
 ) -> None:
-    from squall.tls import server_context_files
+    from squall.security.tls import server_context_files
+    from supervisor.artifacts import PackageLimits
     from supervisor.daemon import SupervisorDaemon, SupervisorSettings
-    from supervisor.provisions import Limits
 
     conf = daemon_settings(config)
     check_lease(conf)
@@ -124,7 +124,7 @@ def supervisor(
         ca=None if ca is None else str(ca),
         insecure=insecure,
         new_cluster=new_cluster,
-        packages=Limits(
+        packages=PackageLimits(
             int(conf["nimbus.package.limit.bytes"]), int(conf["nimbus.package.unpacked.limit.bytes"])
         ),
     )
@@ -137,7 +137,7 @@ def supervisor(
 
     def refused(error: SquallError) -> None:
         _log.error("%s", error)
-        if not daemon.has_workers:  # those that run need this process, whoever is refused
+        if not daemon.has_workers:  # running workers need this process, even if a store refuses it
             refusals.append(error)
             daemon.stop()
 
@@ -198,7 +198,7 @@ def check_ports(conf: Mapping[str, Any], slots: int) -> None:
 
 
 def check_lease(conf: dict[str, Any]) -> None:
-    """Nobody may have a task twice: a supervisor is given up only when its workers have ended."""
+    """Check that a supervisor is given up only after its workers have ended, so that no task runs twice."""
     lease, timeout = float(conf[LEASE]), float(conf[TIMEOUT])
     if lease + MARGIN > timeout:
         raise InvalidConfig(

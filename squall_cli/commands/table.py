@@ -1,7 +1,7 @@
-"""`squall table PATH`: what a table holds, whether its files are as they were committed, how many of its rows are replays.
+"""`squall table PATH`: what a table holds, whether its files are as committed, how many of its rows are replays.
 
-Asks the manifest alone, without Spark; `--verify` reads the files, `--key` has Spark count, `--sweep` deletes leftovers.
-Must not know: how a table lies on its file system.
+Reads only the manifest, without Spark; `--verify` reads the files, `--key` has Spark count, `--sweep` deletes leftovers.
+Must not know: how a table is stored on its file system.
 """
 
 from __future__ import annotations
@@ -15,22 +15,23 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from squall_cli import figures, table_sweep
-from squall_cli.file_names import folders
-from squall_cli.interrupts import all_as_ctrl_c
-from squall_cli.numbers import Seconds
-from squall_cli.spark_options import check_places, names, spark_options, table_path
-from squall_cli.spark_progress import SparkProgress
-from squall_cli.started_spark import StartedSpark
-from squall_cli.tables import Column, harmless, show
-from squall_cli.tables import table as drawn
-from squall_cli.waiting import Progress
+from squall_cli.cluster.waiting import WaitProgress
+from squall_cli.options.file_names import folders
+from squall_cli.options.numbers import Seconds
+from squall_cli.options.spark_options import check_places, names, spark_options, table_path
+from squall_cli.spark import table_sweep
+from squall_cli.spark.spark_progress import SparkProgress
+from squall_cli.spark.started_spark import StartedSpark
+from squall_cli.terminal import formats
+from squall_cli.terminal.interrupts import all_as_ctrl_c
+from squall_cli.terminal.tables import TableColumn, harmless, show
+from squall_cli.terminal.tables import table as drawn
 from topology_api.errors import SquallError
 
 if TYPE_CHECKING:
     from squall_io.spark.reading.committed import KeyCounts
     from squall_io.spark.reading.summary import StreamSummary, TableSummary, Verification
-    from squall_io.spark.stores import Store
+    from squall_io.spark.stores import OpenStore
 
 HELP = """Show what the table at PATH holds, a SparkSink's or one of results.
 
@@ -49,28 +50,32 @@ Examples:
 Exit status: 0; 1 when something of the manifest cannot be read, or a file is not as it was committed; 2 wrong usage.
 """
 
-#: Partitions that are shown, the latest by name; --json has all.
+#: Partitions that are shown, the last by name; --json has all.
 MOST_PARTITIONS: Final = 20
 #: Problems, or strays, that are named.
 MOST_NAMED: Final = 50
 
 WRITERS = (
-    Column("TOPOLOGY", elastic=True),
-    Column("COMPONENT", elastic=True),
-    Column("BATCHES", number=True),
-    Column("ROWS", number=True),
-    Column("SIZE", number=True),
-    Column("LAST COMMIT", rank=1),
+    TableColumn("TOPOLOGY", elastic=True),
+    TableColumn("COMPONENT", elastic=True),
+    TableColumn("BATCHES", number=True),
+    TableColumn("ROWS", number=True),
+    TableColumn("SIZE", number=True),
+    TableColumn("LAST COMMIT", rank=1),
 )
 VERSIONS = (
-    Column("VERSION", number=True),
-    Column("MADE BY", elastic=True),
-    Column("ROWS", number=True),
-    Column("FILES", number=True),
-    Column("SIZE", number=True),
-    Column("PUBLISHED", rank=1),
+    TableColumn("VERSION", number=True),
+    TableColumn("MADE BY", elastic=True),
+    TableColumn("ROWS", number=True),
+    TableColumn("FILES", number=True),
+    TableColumn("SIZE", number=True),
+    TableColumn("PUBLISHED", rank=1),
 )
-PARTITIONS = (Column("PARTITION", elastic=True), Column("FILES", number=True), Column("SIZE", number=True))
+PARTITIONS = (
+    TableColumn("PARTITION", elastic=True),
+    TableColumn("FILES", number=True),
+    TableColumn("SIZE", number=True),
+)
 
 
 @click.command("table", help=HELP)
@@ -84,7 +89,7 @@ PARTITIONS = (Column("PARTITION", elastic=True), Column("FILES", number=True), C
     "--older-than",
     metavar="SECS",
     type=Seconds(),
-    help="Ended is what has written nothing for so long.  [default: 86400, a day]",
+    help="A topology has ended if it wrote nothing for this long.  [default: 86400, a day]",
 )
 @click.option("--dry-run", is_flag=True, help="Only show what --sweep would delete.")
 @spark_options
@@ -124,7 +129,7 @@ def table(
         counts = None
         damaged = found.unreadable or (verified is not None and verified.problems)
         if key is not None and found.schema is not None and not damaged:
-            key_names(found.schema, key)  # before anybody waits for Spark
+            key_names(found.schema, key)  # before Spark is started
             counts = counted(started.session(), path, key, progress)
     if as_json:
         answer = in_json(found, verified, counts)
@@ -142,38 +147,36 @@ def table(
 
 
 def counted(session: Any, path: str, key: tuple[str, ...], progress: SparkProgress) -> KeyCounts:
-    """The rows by key, with a bar while Spark counts."""
+    """Return the rows by key, with a progress bar while Spark counts."""
     from squall_io.spark.reading.committed import count_keys
-    from squall_io.spark.results.job_errors import told_by
+    from squall_io.spark.results.job_errors import spark_errors_as
 
     def failed(reason: str, error: Exception) -> SquallError:
-        return SquallError(
-            f"the keys of {path} could not be counted: {reason}; --verify names files that are damaged"
-        )
+        return SquallError(f"the keys of {path} could not be counted: {reason}; --verify names damaged files")
 
     progress.follow(session)
-    with told_by(failed):
+    with spark_errors_as(failed):
         return count_keys(session, path, key)
 
 
-def checked(files: Store) -> Verification:
-    """Every file compared, with a line that says how far it is."""
+def checked(files: OpenStore) -> Verification:
+    """Compare every file, with a line of progress."""
     from squall_io.spark.reading.summary import verify
 
-    with Progress() as progress:
+    with WaitProgress() as progress:
         next_line = time.monotonic() + 1.0
 
-        def say(done: int, total: int, size: int) -> None:
+        def show(done: int, total: int, size: int) -> None:
             nonlocal next_line
             if time.monotonic() >= next_line:
                 next_line = time.monotonic() + (0.2 if progress.status else 3.0)
-                progress.say(f"{done:,} of {figures.plural(total, 'file')} read, {figures.in_bytes(size)}")
+                progress.show(f"{done:,} of {formats.plural(total, 'file')} read, {formats.in_bytes(size)}")
 
-        return verify(files, say)
+        return verify(files, show)
 
 
 def print_summary(found: TableSummary) -> None:
-    """What a table holds, for people."""
+    """Print what a table holds."""
     from squall_io.spark.manifest.tables import describe
 
     click.echo(f"{harmless(found.root)}: {harmless(describe(found.table))}")
@@ -181,102 +184,93 @@ def print_summary(found: TableSummary) -> None:
         numbered = f" {found.stream.schemas}" if found.stream else ""
         click.echo(f"schema{numbered}: {harmless(str(found.schema))}")
     click.echo(f"\n{totals(found)}")
-    if found.stream and found.stream.writers:
-        click.echo()
-        rows = [
+    whole, in_bytes, moment = formats.whole, formats.in_bytes, formats.moment
+    writers = found.stream.writers if found.stream else ()
+    print_rows(
+        WRITERS,
+        [
             (
-                each.topology,
-                each.component,
-                figures.whole(each.batches),
-                figures.whole(each.rows),
-                figures.in_bytes(each.size),
-                figures.moment(each.last_commit),
+                by.topology,
+                by.component,
+                whole(by.batches),
+                whole(by.rows),
+                in_bytes(by.size),
+                moment(by.last_commit),
             )
-            for each in found.stream.writers
-        ]
-        show(drawn(WRITERS, rows), sys.stdout)
-    if found.versions:
-        click.echo()
-        rows = [
-            (
-                str(each.number),
-                each.job,
-                figures.whole(each.rows),
-                figures.whole(len(each.files)),
-                figures.in_bytes(each.size),
-                figures.moment(each.published),
-            )
-            for each in found.versions
-        ]
-        show(drawn(VERSIONS, rows), sys.stdout)
-    if found.table.partition_by and found.partitions:
-        print_partitions(found)
+            for by in writers
+        ],
+    )
+    print_rows(
+        VERSIONS,
+        [
+            (str(v.number), v.job, whole(v.rows), whole(len(v.files)), in_bytes(v.size), moment(v.published))
+            for v in found.versions
+        ],
+    )
+    if found.table.partition_by:
+        shown = found.partitions[-MOST_PARTITIONS:]  # the last by name: usually they are days
+        print_rows(PARTITIONS, [(part.path, whole(part.files), in_bytes(part.size)) for part in shown])
+        more = len(found.partitions) - len(shown)
+        if more:
+            click.echo(f"and {formats.plural(more, 'partition')} before them (--json has all)")
     notes = list(stream_notes(found.stream)) if found.stream else []
     if notes:
         click.echo("\n" + "\n".join(notes))
 
 
+def print_rows(columns: tuple[TableColumn, ...], rows: list[tuple[str, ...]]) -> None:
+    """Print rows as a table below an empty line, if there are any."""
+    if rows:
+        click.echo()
+        show(drawn(columns, rows), sys.stdout)
+
+
 def totals(found: TableSummary) -> str:
-    """How much there is, in a line."""
+    """Return how much there is, in a line."""
     if found.last_commit is None:
         return "Nothing has been committed yet." if found.stream else "Nothing has been published yet."
-    what = f"{figures.plural(found.rows, 'row')} in "
+    what = f"{formats.plural(found.rows, 'row')} in "
     if found.stream:
-        what += f"{figures.plural(found.stream.batches, 'batch', 'batches')}, "
-    ago = figures.span(time.time() - found.last_commit)
+        what += f"{formats.plural(found.stream.batches, 'batch', 'batches')}, "
+    ago = formats.span(time.time() - found.last_commit)
     done = "committed last" if found.stream else "published"
     return (
-        f"{what}{figures.plural(found.files, 'file')}, {figures.in_bytes(found.size)};"
-        f" {done} on {figures.moment(found.last_commit)}, {ago} ago"
+        f"{what}{formats.plural(found.files, 'file')}, {formats.in_bytes(found.size)};"
+        f" {done} on {formats.moment(found.last_commit)}, {ago} ago"
     )
 
 
-def print_partitions(found: TableSummary) -> None:
-    """The last partitions by name: most often they are days."""
-    shown = found.partitions[-MOST_PARTITIONS:]
-    click.echo()
-    rows = [(each.path, figures.whole(each.files), figures.in_bytes(each.size)) for each in shown]
-    show(drawn(PARTITIONS, rows), sys.stdout)
-    more = len(found.partitions) - len(shown)
-    if more:
-        click.echo(f"and {figures.plural(more, 'partition')} before them (--json has all)")
-
-
 def stream_notes(stream: StreamSummary) -> Iterator[str]:
-    """What else there is to know of a stream's table."""
+    """Yield further facts about a stream's table."""
 
     def batches(number: int, verb: str, verbs: str) -> str:
-        return f"{figures.plural(number, 'batch', 'batches')} {verb if number == 1 else verbs}"
+        return f"{formats.plural(number, 'batch', 'batches')} {verb if number == 1 else verbs}"
 
     if stream.checkpoint:
-        yield (
-            f"checkpoint {stream.checkpoint}; {batches(stream.loose, 'is', 'are')} not in it yet"
-            if stream.loose
-            else f"checkpoint {stream.checkpoint} has all batches"
+        loose = (
+            f"; {batches(stream.loose, 'is', 'are')} not in it yet" if stream.loose else " has all batches"
         )
+        yield f"checkpoint {stream.checkpoint}{loose}"
     if stream.replaced:
         yield batches(stream.replaced, "is in the files of another one", "are in the files of others")
     if stream.writing:
+        ended = "when its topology ended (--sweep)"
         yield batches(
-            stream.writing,
-            "is being written, or was when its topology ended (--sweep)",
-            "are being written, or were when their topology ended (--sweep)",
+            stream.writing, f"is being written, or was {ended}", f"are being written, or were {ended}"
         )
     if stream.abandoned or stream.leftover:
         yield (
             f"{batches(stream.abandoned, 'does', 'do')} not count, of tasks that had been replaced;"
-            f" {figures.plural(stream.leftover, 'folder')} of leftovers will be swept by the next start of their task, or by"
+            f" {formats.plural(stream.leftover, 'folder')} of leftovers will be swept by the next start of their task, or by"
             " --sweep"
         )
     if stream.uncertain:
-        yield (
-            batches(stream.uncertain, "may", "may")
-            + " turn out not to count: a new task has taken over, and its word is not there yet"
-        )
+        what = "may turn out not to count: a new task has taken over, and its fence is not there yet"
+        yield batches(stream.uncertain, what, what)
 
 
 def print_swept(swept: table_sweep.Sweep | None) -> None:
-    """What was swept, and what was left alone."""
+    """Print what was swept, and what was left alone."""
     if swept is None:
         return
     click.echo()
@@ -288,33 +282,33 @@ def print_swept(swept: table_sweep.Sweep | None) -> None:
 
 
 def key_lines(counts: KeyCounts | None) -> Iterator[str]:
-    """How many rows are replays."""
+    """Yield how many rows are replays."""
     if counts is None:
         return
     key = harmless(", ".join(counts.key))
-    text = f"{figures.plural(counts.keys, 'key')}, {figures.plural(counts.duplicates, 'duplicate')}"
+    text = f"{formats.plural(counts.keys, 'key')}, {formats.plural(counts.duplicates, 'duplicate')}"
     if counts.without_key:
-        text += f", {figures.plural(counts.without_key, 'row')} with a null in the key"
-    yield f"\nby {key}: {text} in {figures.plural(counts.rows, 'row')}"
+        text += f", {formats.plural(counts.without_key, 'row')} with a null in the key"
+    yield f"\nby {key}: {text} in {formats.plural(counts.rows, 'row')}"
 
 
 def verified_lines(verified: Verification | None) -> Iterator[str]:
-    """What reading every file has shown, when it is good; and files that no batch has."""
+    """Yield the result of reading every file, and files that no batch has."""
     if verified is None:
         return
-    read = f"{figures.plural(verified.files, 'file')}, {figures.in_bytes(verified.size)}"
+    read = f"{formats.plural(verified.files, 'file')}, {formats.in_bytes(verified.size)}"
     right = verified.files - len(verified.problems)
     yield f"\nverified {read}: " + (
         "all as committed" if not verified.problems else f"{right:,} as committed"
     )
     if verified.strays:
-        number = figures.plural(len(verified.strays), "file")
+        number = formats.plural(len(verified.strays), "file")
         yield f"{number} of no committed batch, which only readers without the manifest see:"
         yield from _named(verified.strays)
 
 
 def unreadable_lines(found: TableSummary) -> Iterator[str]:
-    """What of the manifest cannot be read."""
+    """Yield what of the manifest cannot be read."""
     if found.unreadable:
         from squall_io.spark.manifest.state import UnreadableManifest
 
@@ -322,9 +316,9 @@ def unreadable_lines(found: TableSummary) -> Iterator[str]:
 
 
 def problem_lines(verified: Verification | None) -> Iterator[str]:
-    """Which files are not as they were committed."""
+    """Yield which files are not as they were committed."""
     if verified is not None and verified.problems:
-        yield f"squall table: {figures.plural(len(verified.problems), 'file')} not as committed:"
+        yield f"squall table: {formats.plural(len(verified.problems), 'file')} not as committed:"
         yield from _named(verified.problems)
 
 
@@ -336,7 +330,7 @@ def _named(things: tuple[object, ...]) -> Iterator[str]:
 
 
 def in_json(found: TableSummary, verified: Verification | None, counts: KeyCounts | None) -> dict[str, Any]:
-    """All that was found, as JSON values; times are seconds since 1970."""
+    """Return everything as JSON values; times are seconds since 1970."""
     answer: dict[str, Any] = {
         "path": found.root,
         "holds": found.table.holds,

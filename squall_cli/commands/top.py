@@ -5,26 +5,26 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from squall_cli import cluster_client
-from squall_cli.figures import latency, plural, rate, short
-from squall_cli.numbers import Seconds
-from squall_cli.rates import Rates
-from squall_cli.screen import is_terminal
-from squall_cli.status import component_of
-from squall_cli.tables import Cell, Column, Table, console, harmless, rich_table, show, table
+from squall_cli.cluster import cluster_client
+from squall_cli.local.rates import Rates
+from squall_cli.options.numbers import Seconds
+from squall_cli.terminal.formats import latency, plural, rate, short
+from squall_cli.terminal.screen import is_terminal
+from squall_cli.terminal.tables import Cell, Table, TableColumn, console, harmless, rich_table, show, table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from squall.http_client import Client
+    from squall.api.answers import ClusterAnswer
     from squall.status import ComponentStatus
+    from squall_cli.cluster.nimbus_client import NimbusClient
 
 HELP = """Watch the busiest components of a cluster: tuples a second, over the last five seconds.
 
@@ -39,16 +39,16 @@ Examples:
 """
 
 COLUMNS: Final = (
-    Column("TOPOLOGY", elastic=True),
-    Column("COMPONENT", elastic=True),
-    Column("KIND", rank=4),
-    Column("TASKS", number=True, rank=3),
-    Column("RATE/s", number=True),
-    Column("FAILED", number=True, rank=1),
-    Column("PENDING", number=True, rank=2),
-    Column("p99", number=True, rank=2),
-    Column("ERRORS", number=True, rank=1),
-    Column("WHY IDLE", elastic=True, rank=5),
+    TableColumn("TOPOLOGY", elastic=True),
+    TableColumn("COMPONENT", elastic=True),
+    TableColumn("KIND", rank=4),
+    TableColumn("TASKS", number=True, rank=3),
+    TableColumn("RATE/s", number=True),
+    TableColumn("FAILED", number=True, rank=1),
+    TableColumn("PENDING", number=True, rank=2),
+    TableColumn("p99", number=True, rank=2),
+    TableColumn("ERRORS", number=True, rank=1),
+    TableColumn("WHY IDLE", elastic=True, rank=5),
 )
 #: Rows of the window that the head, the table's own head and the foot take.
 AROUND: Final = 5
@@ -65,10 +65,10 @@ class Busy:
 
 
 @dataclass(frozen=True)
-class Moment:
+class ClusterMoment:
     """The cluster at one moment, the busiest component first."""
 
-    cluster: Mapping[str, Any]
+    cluster: ClusterAnswer
     busy: tuple[Busy, ...]
 
     @property
@@ -89,15 +89,15 @@ class Moment:
 @cluster_client.options
 def top(delay: float, nimbus: str | None, config: str | None, as_json: bool) -> None:
     client = cluster_client.connect(nimbus, config)
-    watched = Watched(client)
+    watched = WatchedCluster(client)
     with cluster_client.about(client):
         if is_terminal(sys.stdout) and not as_json:
             with suppress(KeyboardInterrupt):  # the way to end it
                 follow(watched, delay)
             return
-        watched.look(time.monotonic())
+        watched.measure(time.monotonic())
         time.sleep(delay)
-        moment = watched.look(time.monotonic())
+        moment = watched.measure(time.monotonic())
     if as_json:
         click.echo(json.dumps(as_values(moment), indent=2))
     else:
@@ -105,30 +105,31 @@ def top(delay: float, nimbus: str | None, config: str | None, as_json: bool) -> 
         show(table_of(moment.busy), sys.stdout)
 
 
-class Watched:
+class WatchedCluster:
     """All topologies of a cluster, and how fast their counters rise."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: NimbusClient) -> None:
         self.client = client
         #: By the id of the submission: one that comes under an old name counts from zero.
         self.rates: dict[str, Rates] = {}
 
-    def look(self, now: float) -> Moment:
+    def measure(self, now: float) -> ClusterMoment:
         """Ask for everything."""
-        from squall_cli.lifecycle import status_or_none
+        from squall.api.answers import ClusterAnswer, TopologiesAnswer
+        from squall_cli.commands.lifecycle import status_or_none
 
-        cluster = self.client.get("cluster")
+        cluster = self.client.read(ClusterAnswer, "cluster")
         busy: list[Busy] = []
         there = set()
-        for listed in self.client.get("topologies")["topologies"]:
-            if not listed.get("components"):
+        for listed in self.client.read(TopologiesAnswer, "topologies").topologies:
+            if not listed.components:
                 continue
-            status = status_or_none(self.client, str(listed["name"]))
+            status = status_or_none(self.client, listed.name)
             if status is None:
                 continue
-            key, name = str(status["id"]), str(status["name"])
+            key, name = status.id, status.name
             there.add(key)
-            components = {name: component_of(values) for name, values in status["components"].items()}
+            components = status.components
             if key not in self.rates:
                 self.rates[key] = Rates(now, components)
             rates = self.rates[key].at(now, components)
@@ -136,17 +137,17 @@ class Watched:
         for gone in self.rates.keys() - there:
             del self.rates[gone]
         busy.sort(key=lambda each: (-(each.rate or 0.0), each.topology, each.name))
-        return Moment(cluster, tuple(busy))
+        return ClusterMoment(cluster, tuple(busy))
 
 
-def summary(moment: Moment) -> str:
+def summary(moment: ClusterMoment) -> str:
     """The cluster in one line."""
     cluster = moment.cluster
-    slots = cluster["slots"]
-    leader = cluster["leader"]["url"] if cluster["leader"] else "no leader"
+    slots = cluster.slots
+    leader = cluster.leader.url if cluster.leader else "no leader"
     return (
-        f"{rate(moment.rate)} tuples/s executed, {plural(cluster['topologies'], 'topology', 'topologies')},"
-        f" {plural(cluster['supervisors'], 'supervisor')}, {slots['used']} of {plural(slots['total'], 'slot')} used; {leader}"
+        f"{rate(moment.rate)} tuples/s executed, {plural(cluster.topologies, 'topology', 'topologies')},"
+        f" {plural(cluster.supervisors, 'supervisor')}, {slots.used} of {plural(slots.total, 'slot')} used; {leader}"
     )
 
 
@@ -172,10 +173,12 @@ def row(each: Busy) -> list[Cell]:
     ]
 
 
-def as_values(moment: Moment) -> dict[str, object]:
+def as_values(moment: ClusterMoment) -> dict[str, object]:
     """The moment for programs."""
+    from msgspec import to_builtins
+
     return {
-        "cluster": moment.cluster,
+        "cluster": to_builtins(moment.cluster),
         "rate": moment.rate,
         "components": [
             {"topology": each.topology, "component": each.name, "rate": each.rate, **vars(each.component)}
@@ -184,17 +187,18 @@ def as_values(moment: Moment) -> dict[str, object]:
     }
 
 
-def follow(watched: Watched, delay: float) -> None:
+def follow(watched: WatchedCluster, delay: float) -> None:
     """Draw for ever; a Nimbus that is away for a while is asked again."""
     from rich.live import Live
 
-    from squall.http_client import Refused, Unreachable
+    from squall.api.answers import ClusterAnswer
+    from squall.http.client import Refused, Unreachable
 
-    latest, problem = Moment(watched.client.get("cluster"), ()), ""
+    latest, problem = ClusterMoment(watched.client.read(ClusterAnswer, "cluster"), ()), ""
     with Live(console=console(sys.stdout), screen=True, auto_refresh=False) as live:
         while True:
             try:
-                latest, problem = watched.look(time.monotonic()), ""
+                latest, problem = watched.measure(time.monotonic()), ""
             except (Unreachable, Refused) as error:
                 if isinstance(error, Refused) and error.status != 503:
                     raise
@@ -205,7 +209,7 @@ def follow(watched: Watched, delay: float) -> None:
             time.sleep(delay)
 
 
-def picture(moment: Moment, problem: str, width: int, height: int) -> RenderableType:
+def picture(moment: ClusterMoment, problem: str, width: int, height: int) -> RenderableType:
     """Everything that is drawn, no higher than the window."""
     from rich.console import Group
     from rich.text import Text

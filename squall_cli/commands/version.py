@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from squall import __version__
-from squall_cli import cluster_client
+from squall_cli.cluster import cluster_client
 from topology_api.core_choice import CHOICE
 
 if TYPE_CHECKING:
-    from squall.http_client import Client
+    from squall.api.answers import NimbusEntry, SupervisorEntry
+    from squall_cli.cluster.nimbus_client import NimbusClient
 
 HELP = """Show the version of Squall and of Python here, whether the core runs compiled or as plain Python, and the versions of
 the daemons of a cluster when one is named.
@@ -26,8 +26,8 @@ Examples:
   squall version --nimbus http://nimbus-1:6627
 """
 
-#: Of each daemon, what of it is known; a supervisor has no URL here, and does not lead.
-TOLD: Final = ("host", "id", "url", "leader", "versions")
+#: What is shown of each daemon; a supervisor has no URL, and does not lead.
+SHOWN: Final = ("host", "id", "url", "leader", "versions")
 
 
 @click.command(help=HELP)
@@ -48,25 +48,33 @@ def version(nimbus: str | None, config: str | None, as_json: bool) -> None:
         client = cluster_client.connect(nimbus, config)
         with cluster_client.about(client):
             daemons = daemons_of(client)
-        here["daemons"] = daemons
+        here["daemons"] = [_in_json(daemon) for daemon in daemons]
         if not as_json:
-            for each in daemons:
-                click.echo(f"{each['daemon']} on {each['host']}{_which(each)}: {_told(each['versions'])}")
+            for line in map(_line, daemons):
+                click.echo(line)
     if as_json:
         click.echo(json.dumps(here, indent=2))
 
 
-def daemons_of(client: Client) -> list[dict[str, Any]]:
-    """Every daemon of the cluster, with the versions that it gave."""
-    found = [("nimbus", each) for each in client.get("cluster")["nimbuses"]]
-    found += [("supervisor", each) for each in client.get("supervisors")["supervisors"]]
-    return [{"daemon": kind} | {key: each[key] for key in TOLD if key in each} for kind, each in found]
+def daemons_of(client: NimbusClient) -> list[NimbusEntry | SupervisorEntry]:
+    """Return every daemon of the cluster."""
+    from squall.api.answers import ClusterAnswer, SupervisorsAnswer
+
+    nimbuses = client.read(ClusterAnswer, "cluster").nimbuses
+    return [*nimbuses, *client.read(SupervisorsAnswer, "supervisors").supervisors]
 
 
-def _which(daemon: Mapping[str, Any]) -> str:
-    """What tells the Nimbuses of one host apart: ` at http://host:6627, leads`; "" of a supervisor."""
-    return (f" at {daemon['url']}" if "url" in daemon else "") + (", leads" if daemon.get("leader") else "")
+def _in_json(daemon: NimbusEntry | SupervisorEntry) -> dict[str, object]:
+    kind = "supervisor" if hasattr(daemon, "slots") else "nimbus"
+    return {"daemon": kind} | {name: getattr(daemon, name) for name in SHOWN if hasattr(daemon, name)}
 
 
-def _told(versions: Mapping[str, str]) -> str:
-    return ", ".join(f"{name} {number}" for name, number in versions.items()) or "unknown"
+def _line(daemon: NimbusEntry | SupervisorEntry) -> str:
+    """Return one daemon with its versions. The URL tells the Nimbuses of one host apart."""
+    from squall.api.answers import NimbusEntry
+
+    place = f"supervisor on {daemon.host}"
+    if isinstance(daemon, NimbusEntry):
+        place = f"nimbus on {daemon.host} at {daemon.url}" + (", leads" if daemon.leader else "")
+    versions = ", ".join(f"{name} {number}" for name, number in daemon.versions.items())
+    return f"{place}: {versions or 'unknown'}"

@@ -20,10 +20,10 @@ from typing import Final
 import click
 
 from squall.cluster.zookeeper.server import NoServer, ServerPlan, find_jars, find_java, mode
-from squall.tls import InsecureBind, is_loopback
-from squall_cli.daemon_options import host_port, state_option, state_place
-from squall_cli.file_names import folders
-from squall_cli.numbers import Whole
+from squall.security.tls import InsecureBind, is_loopback
+from squall_cli.commands.daemon_options import host_port, state_option, state_place
+from squall_cli.options.file_names import folders
+from squall_cli.options.numbers import Whole
 
 _HELP = """Start a ZooKeeper server for development, until Ctrl-C or SIGTERM.
 
@@ -81,7 +81,11 @@ def ensemble_of(ctx: click.Context, option: click.Parameter, value: str | None) 
     metavar="HOST:PORT:PORT,...",
     help="All servers of an ensemble, number 1 first.",
 )
-@click.option("--insecure", is_flag=True, help="Listen to other machines: whoever reaches it can change all.")
+@click.option(
+    "--insecure",
+    is_flag=True,
+    help="Listen to other hosts: every client that reaches it can change everything.",
+)
 def zookeeper(
     listen: tuple[str, int],
     state: str | None,
@@ -113,7 +117,7 @@ def check_hosts(hosts: list[str], insecure: bool) -> None:
     danger = f"{outside[0]} can be reached from other machines, and a ZooKeeper without further measures lets everybody in"
     if not insecure:
         raise InsecureBind(
-            f"{danger}: listen on 127.0.0.1, or say --insecure if nobody else is on that network and "
+            f"{danger}: listen on 127.0.0.1, or give --insecure if you trust all of that network and "
             "squall.zookeeper.credentials.file is set"
         )
     click.echo(f"--insecure: {danger}.", err=True)
@@ -137,7 +141,7 @@ def held(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def usable(folder: Path) -> Iterator[None]:
-    """Have what cannot be done there told with the folder's name and the option."""
+    """Report errors of the folder with its name and the option."""
     try:
         yield
     except OSError as error:

@@ -1,8 +1,8 @@
-"""Whether tasks of worker processes can never be opened: the same error of `open` or `prepare`, again and again.
+"""Whether a task can never be opened: `open` or `prepare` raises the same error again and again.
 
-A worker whose component cannot be opened is started again, since what it waits for may come. A person who watches a run has
-more of its end and the one error: what a task ended with for the third time, with no opening in between, is taken for its
-last word; two addresses that are tried in turn are two errors, and each comes to its third time.
+A worker whose component cannot be opened is started again, since what it needs may become available. For a person who
+watches a run, ending it with that one error is more useful: a task that fails with the same error for the third time,
+without having been opened in between, is given up. Two addresses tried in turn are two errors, each with its own count.
 Must not know: clusters, how a run is ended.
 """
 
@@ -12,36 +12,36 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
-from squall.error_reports import STARTING, ErrorReport, gist
+from squall.reports.error_reports import STARTING, ErrorReport, gist
 
 #: Starts that end with the same error: the second comes at once, the third a second later.
 ENOUGH: Final = 3
 
 
 class FailedStarts:
-    """Counts, for each task, the starts since its last opening that ended with the same error."""
+    """Counts the failed starts of each task with the same error since the task was last opened."""
 
     def __init__(self) -> None:
-        #: By what a report says: the newest of them that was counted, and how many starts ended so.
+        #: By the gist of a report: the newest report that was counted, and the number of starts that failed so.
         self._counted: dict[tuple[str, ...], tuple[ErrorReport, int]] = {}
 
     def opened(self, tasks: Iterable[int]) -> None:
-        """These tasks were opened: what was before does not count."""
-        there = set(tasks)
-        for said, (report, _) in self._counted.items():
-            if report.task in there:
-                self._counted[said] = report, 0
+        """Restart the counts of these tasks: they were opened."""
+        opened = set(tasks)
+        for key, (report, _) in self._counted.items():
+            if report.task in opened:
+                self._counted[key] = report, 0
 
-    def last_word(self, reports: Iterable[ErrorReport]) -> ErrorReport | None:
-        """Take the reports that there are, the oldest first, most of them known; one that says all, if there is such."""
+    def update(self, reports: Iterable[ErrorReport]) -> ErrorReport | None:
+        """Take all current reports, oldest first; return one that was counted often enough to end the run, or None."""
         for report in reports:
             if report.call not in STARTING:
                 continue
-            said = gist(report)
-            before, count = self._counted.get(said, (None, 0))
+            key = gist(report)
+            before, count = self._counted.get(key, (None, 0))
             if before is not None and report.time <= before.time:
                 continue
             seen = before.times if before is not None and report.times > before.times else 0
-            self._counted[said] = report, count + report.times - seen
+            self._counted[key] = report, count + report.times - seen
         last = next((report for report, count in self._counted.values() if count >= ENOUGH), None)
-        return None if last is None else replace(last, times=1)  # as it reads, however often it comes yet
+        return None if last is None else replace(last, times=1)  # so that it reads the same if it comes again

@@ -19,15 +19,15 @@ from types import FrameType
 
 from local_cluster import LocalCluster, TopologyStatus
 from local_cluster.driver import STOP_SECS
-from squall_cli import figures
-from squall_cli.error_feed import ErrorFeed
-from squall_cli.failed_starts import FailedStarts
-from squall_cli.interrupts import EndNow, Interrupts
-from squall_cli.rates import Rates
-from squall_cli.views import Moment, View
-from squall_cli.worker_logs import WorkerLogs
+from squall_cli.local.failed_starts import FailedStarts
+from squall_cli.local.rates import Rates
+from squall_cli.local.worker_logs import WorkerLogs
+from squall_cli.terminal import formats
+from squall_cli.terminal.error_feed import ErrorFeed
+from squall_cli.terminal.interrupts import EndNow, Interrupts
+from squall_cli.terminal.views import Moment, RunView
 from topology_api.errors import NoSuchTopology, SquallError
-from worker.reports import OURS
+from worker.errors.reports import OURS
 
 #: Seconds between two looks, and the share of the time that looking may take (a status of many tasks is not cheap).
 #: At first they are closer together, so that the time of a short run is measured well.
@@ -56,7 +56,7 @@ class Ended:
     status: TopologyStatus
     seconds: float
     #: Whether the report of what the topology failed of was shown.
-    told: bool = False
+    reported: bool = False
 
 
 class LocalRun:
@@ -66,7 +66,7 @@ class LocalRun:
         self,
         cluster: LocalCluster,
         name: str,
-        view: View,
+        view: RunView,
         interrupts: Interrupts,
         seconds: float | None,
         drain_seconds: float,
@@ -92,21 +92,21 @@ class LocalRun:
         self.how = "completed"
 
     def follow(self) -> Ended:
-        """Watch until it has ended, or a second signal says that nobody waits any longer."""
+        """Watch until it has ended, or until a second signal ends the wait."""
         try:
             while not self.over():
                 began = time.monotonic()
-                self.look(began)
+                self.refresh(began)
                 self.decide(began)
                 took = time.monotonic() - began
                 time.sleep(max(min(PAUSE, (began - self.started) / 10), took / SHARE, LEAST_PAUSE))
         except EndNow:
             self.how = "cut off"
-        self.look(time.monotonic())
+        self.refresh(time.monotonic())
         if self.status.state == "FAILED":
             self.how = "failed"
-        told = self.status.error is not None and self.feed.has_shown(self.status.error, self.status)
-        return Ended(self.how, self.status, time.monotonic() - self.started, told)
+        reported = self.status.error is not None and self.feed.has_shown(self.status.error, self.status)
+        return Ended(self.how, self.status, time.monotonic() - self.started, reported)
 
     def over(self) -> bool:
         """Whether the topology has ended and its workers are gone."""
@@ -116,13 +116,13 @@ class LocalRun:
             return True
         return self.status.state in ("COMPLETED", "FAILED") and not self.status.workers
 
-    def look(self, now: float) -> None:
+    def refresh(self, now: float) -> None:
         """See how it is, and show it."""
         self.status = self.cluster.last_status(self.name)
-        self.rates.note(now, self.status.components)
+        self.rates.record(now, self.status.components)
         self.read_logs(now)
         for report in self.feed.fresh(self.status):
-            self.view.say(report.render())
+            self.view.notice(report.render())
         left = None if self.deadline is None else self.deadline - now
         rates = self.rates.at(now, self.status.components)
         self.view.show(Moment(self.status, now - self.started, rates, left))
@@ -145,7 +145,7 @@ class LocalRun:
         """End when a component can never be opened, drain when a signal came or the time is over; give up on a drain that
         hangs."""
         if self.deadline is None:
-            error = self.failed_starts.last_word(self.status.errors)
+            error = self.failed_starts.update(self.status.errors)
             if error is not None and self.logs is not None and self.status.state == "ACTIVE":
                 with suppress(SquallError):  # it has just ended by itself
                     self.cluster.fail(self.name, error.render())
@@ -154,16 +154,16 @@ class LocalRun:
             elif self.seconds is not None and now - self.started >= self.seconds:
                 self.drain(now, "drained", f"{self.seconds:g} s have passed")
         elif now > self.deadline + self.grace:
-            self.view.say(f"the topology does not end{hung_call()}; it is left as it is")
+            self.view.notice(f"the topology does not end{hung_call()}; it is left as it is")
             raise EndNow
 
     def drain(self, now: float, how: str, why: str) -> None:
-        """Have the spouts stop and what is pending worked off; other threads must not wait for that order."""
+        """Start the drain: spouts stop, pending trees are processed. Other threads do not wait for it."""
         self.how = how
         self.deadline = now + self.drain_seconds
         pending = sum(component.pending for component in self.status.components.values())
-        self.view.say(
-            f"{why}: draining, {figures.plural(pending, 'tree')} pending, for at most {self.drain_seconds:g} s"
+        self.view.notice(
+            f"{why}: draining, {formats.plural(pending, 'tree')} pending, for at most {self.drain_seconds:g} s"
             " (Ctrl-C ends at once)"
         )
         threading.Thread(target=self.order_drain, name="squall-drain", daemon=True).start()

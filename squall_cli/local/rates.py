@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 from squall.status import ComponentStatus
 
-#: A rate is taken over so many seconds: long enough to be read, short enough to follow what happens.
+#: Seconds of a rate's window: long enough to read, short enough to follow changes.
 WINDOW = 5.0
 #: Moments closer to each other than this are not kept apart.
 STEP = 0.25
-#: A count that has not changed for longer than this is known to stand still.
+#: Seconds after which an unchanged count means a rate of 0.
 STILL = 1.5
 
 
@@ -43,9 +43,9 @@ class Rates:
     def __init__(self, now: float, components: Mapping[str, ComponentStatus]) -> None:
         self.latest: dict[str, Count] = {}
         self.moments: deque[tuple[float, dict[str, Count]]] = deque()
-        self.note(now, components)
+        self.record(now, components)
 
-    def note(self, now: float, components: Mapping[str, ComponentStatus]) -> None:
+    def record(self, now: float, components: Mapping[str, ComponentStatus]) -> None:
         """Remember the counters of this moment; forget those of before the window."""
         for name, component in components.items():
             last = self.latest.get(name)
@@ -58,8 +58,8 @@ class Rates:
             self.moments.popleft()
 
     def at(self, now: float, components: Mapping[str, ComponentStatus]) -> dict[str, float | None]:
-        """The rate of each component over the window; None while too little time has passed to tell."""
-        self.note(now, components)
+        """Return the rate of each component over the window; None until enough time has passed."""
+        self.record(now, components)
         then, counts = self.moments[0]
         if now - then < STEP:
             return dict.fromkeys(components)

@@ -1,6 +1,5 @@
-"""The end of a run: what came of it, for people and as JSON, and which exit status it deserves.
+"""The end of a run: its summary as text and as JSON, and its exit status, decided from the final status.
 
-Plain decisions over a final status.
 Must not know: terminals, clusters.
 """
 
@@ -12,17 +11,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from squall.error_reports import STARTING
+from squall.reports.error_reports import STARTING
 from squall.status import TopologyStatus
-from squall_cli import figures
-from squall_cli.component_table import Line, final_table, rows_of, with_left
-from squall_cli.error_feed import report_told, troubles
-from squall_cli.local_run import Ended
-from squall_cli.plain_lines import MOST_TROUBLE
-from squall_cli.rates import done
+from squall_cli.local.local_run import Ended
+from squall_cli.local.rates import done
+from squall_cli.terminal import formats
+from squall_cli.terminal.component_table import Line, final_table, rows_of, with_left
+from squall_cli.terminal.error_feed import report_of_failure, troubles
+from squall_cli.terminal.plain_lines import MOST_TROUBLE
 
-#: How each way to end is told.
-TOLD = {
+#: The words for each outcome.
+OUTCOMES = {
     "completed": "completed in",
     "failed": "failed after",
     "drained": "ran for",
@@ -33,7 +32,7 @@ TOLD = {
 
 @dataclass(frozen=True)
 class Trees:
-    """The final verdicts of a topology's trees. `failed`: for good; `left`: cut off by the end, or open still."""
+    """The final verdicts of a topology's trees. `failed`: for good; `left`: cut off by the end, or still open."""
 
     acked: int
     failed: int
@@ -43,7 +42,7 @@ class Trees:
 
 
 def trees_of(status: TopologyStatus) -> Trees:
-    """The trees of all spouts."""
+    """Return the trees of all spouts."""
     spouts = {
         name: with_left(component)
         for name, component in status.components.items()
@@ -62,21 +61,21 @@ def trees_of(status: TopologyStatus) -> Trees:
 
 
 def verdict(ended: Ended, allow_failures: bool) -> tuple[int, str | None]:
-    """The exit status, and the reason when it is not 0."""
+    """Return the exit status, and the reason if it is not 0."""
     status, trees = ended.status, trees_of(ended.status)
     if ended.how == "failed":
-        told = report_told(status) if ended.told else None  # in full, when it happened
-        report = (status.error or "for an unknown reason") if told is None else told.in_brief()
+        shown = report_of_failure(status) if ended.reported else None  # in full, when it happened
+        report = (status.error or "for an unknown reason") if shown is None else shown.in_brief()
         return 1, f"topology {status.name!r} failed:\n{report}"
     if trees.failed and not allow_failures:
         return (
             1,
-            f"{figures.plural(trees.failed, 'tree')} failed for good; the first: {trees.first_failure or 'unknown'}",
+            f"{formats.plural(trees.failed, 'tree')} failed for good; the first: {trees.first_failure or 'unknown'}",
         )
     if trees.left:
         return (
             1,
-            f"{figures.plural(trees.left, 'tree')} had no verdict yet when the topology was {_ended(ended)}",
+            f"{formats.plural(trees.left, 'tree')} had no verdict yet when the topology was {_ended(ended)}",
         )
     if ended.how == "cut off":
         return 1, "the topology was cut off before it had drained"
@@ -84,12 +83,12 @@ def verdict(ended: Ended, allow_failures: bool) -> tuple[int, str | None]:
     if never is not None:
         return 1, f"{never} never started; its last error is above"
     if status.notes and not any(map(done, status.components.values())):
-        return 1, "nothing was worked off, and workers died; the last of them is told of above"
+        return 1, "no tuple was processed, and workers died; see the last death above"
     return 0, None
 
 
 def never_started(status: TopologyStatus) -> str | None:
-    """A component that could not be opened or prepared and so has done nothing, None when there is none."""
+    """Return a component that could not be opened or prepared and has processed nothing, or None."""
     unopened = {report.component for report in status.errors if report.call in STARTING}
     idle = (name for name in status.components if name in unopened and not done(status.components[name]))
     return next(idle, None)
@@ -100,7 +99,7 @@ def _ended(ended: Ended) -> str:
 
 
 def average_rates(ended: Ended) -> dict[str, float | None]:
-    """Tuples a second of each component, over the whole run."""
+    """Return the tuples per second of each component, over the whole run."""
     seconds = ended.seconds
     return {
         name: done(component) / seconds if seconds > 0 else None
@@ -109,37 +108,37 @@ def average_rates(ended: Ended) -> dict[str, float | None]:
 
 
 def executed(status: TopologyStatus) -> int:
-    """Tuples executed by all bolts."""
+    """Return the number of tuples executed by all bolts."""
     return sum(component.executed for component in status.components.values())
 
 
 def summary_lines(ended: Ended, width: int) -> list[Line]:
-    """The summary for people: the table, then what it comes to."""
+    """Return the summary as lines: the table, then the totals."""
     status, trees = ended.status, trees_of(ended.status)
     lines = final_table(rows_of(status.components, average_rates(ended)), width)
     lines.append((("", ""),))
     total = executed(status)
-    rate = figures.rate(total / ended.seconds) if ended.seconds > 0 else "-"
-    facts = [f"{figures.plural(total, 'tuple')} executed, {rate}/s"]
+    rate = formats.rate(total / ended.seconds) if ended.seconds > 0 else "-"
+    facts = [f"{formats.plural(total, 'tuple')} executed, {rate}/s"]
     if trees.acked or trees.failed or trees.left:
-        verdicts = f"{figures.plural(trees.acked, 'tree')} acked, {trees.failed:,} failed"
+        verdicts = f"{formats.plural(trees.acked, 'tree')} acked, {trees.failed:,} failed"
         if trees.left:
             verdicts += f", {trees.left:,} left"
         if trees.replayed:
-            verdicts += f" ({figures.plural(trees.replayed, 'replay')})"
+            verdicts += f" ({formats.plural(trees.replayed, 'replay')})"
         facts.insert(0, verdicts)
     style = "bad" if ended.how == "failed" or trees.failed else "warn" if trees.left else "good"
-    lines.append(((f"{status.name} {TOLD[ended.how]} {figures.duration(ended.seconds)}", style),))
+    lines.append(((f"{status.name} {OUTCOMES[ended.how]} {formats.duration(ended.seconds)}", style),))
     lines += [(("  ", ""), (fact, "")) for fact in facts]
     for trouble in troubles(status):
-        count = figures.plural(trouble.count, "error")
-        room = min(max(width - len(count) - 6, 40), MOST_TROUBLE)  # a window narrower may as well wrap
-        lines.append((("  ", ""), (count, "bad"), (f" in {figures.cropped_inside(trouble.line, room)}", "")))
+        count = formats.plural(trouble.count, "error")
+        room = min(max(width - len(count) - 6, 40), MOST_TROUBLE)  # a narrower window may wrap
+        lines.append((("  ", ""), (count, "bad"), (f" in {formats.cropped_inside(trouble.line, room)}", "")))
     return lines
 
 
 def as_json(ended: Ended, exit_status: int, reason: str | None) -> str:
-    """The summary for programs: one JSON object."""
+    """Return the summary for programs: one JSON object."""
     status, trees = ended.status, trees_of(ended.status)
     values = status.as_dict()
     rates = average_rates(ended)
@@ -171,7 +170,7 @@ def as_json(ended: Ended, exit_status: int, reason: str | None) -> str:
 
 
 def _jsonable(value: Any) -> Any:
-    """The value without what JSON cannot say: a user's gauge may return anything."""
+    """Return the value as JSON can hold it: a user's gauge may return anything."""
     if isinstance(value, Mapping):
         return {str(key): _jsonable(inner) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):

@@ -14,7 +14,7 @@ from io import FileIO
 from pathlib import Path
 
 from squall.worker_files import LOG, OUTPUT
-from squall_cli.figures import whole
+from squall_cli.terminal.formats import whole
 
 #: Bytes that are read of a file in one go; of one that is further ahead than MOST_BEHIND the rest is left out.
 AT_ONCE = 64 * 1024
@@ -63,7 +63,7 @@ class Followed:
         return self.file.read(MOST_BEHIND)
 
     def renamed(self) -> bool:
-        """Whether another file stands in its place."""
+        """Return whether another file has taken its place."""
         if self.file is None:
             return False
         try:
@@ -95,7 +95,7 @@ class WorkerLogs:
                 self.workers[directory] = name, log, output
 
     def read(self, last: bool = False) -> str:
-        """What is new, as lines for people."""
+        """Return the new lines, formatted for the terminal."""
         lines: list[str] = []
         for directory, (name, log, output) in self.workers.items():
             for line in log.lines(last):

@@ -30,7 +30,7 @@ def well_formed(ctx: click.Context, option: click.Parameter, settings: tuple[str
 
 @dataclass(frozen=True)
 class Layers:
-    """The settings that stand outside of a topology, each layer sound in itself."""
+    """Return the settings outside of a topology, each layer validated."""
 
     site_file: Path | None
     site: Mapping[str, object]

@@ -1,6 +1,6 @@
 """Options of the commands that use Spark: where it runs, its settings, paths of tables, and how results become versions.
 
-What is wrong with them is judged as a sink's arguments are, by the same functions, before anything is started.
+They are validated like a sink's arguments, by the same functions, before anything is started.
 Must not know: what a command does with Spark; importing this is cheap and needs no PySpark.
 """
 
@@ -11,17 +11,17 @@ from typing import Any, TypeVar
 
 import click
 
-from squall_cli.numbers import Whole
+from squall_cli.options.numbers import Whole
 from squall_io.spark.results.versions import KEEP
 from squall_io.spark.session.places import place_problems, settings_in
-from squall_io.spark.session.wishes import Wish
+from squall_io.spark.session.request import SessionRequest
 from squall_io.spark.stores.paths import InvalidPath, check_path, check_table_path, from_here
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 def _conf(ctx: click.Context, parameter: click.Parameter, given: Sequence[str]) -> Mapping[str, str]:
-    """The settings of `--conf KEY=VALUE`, the later of two winning."""
+    """Return the settings of `--conf KEY=VALUE`, the later of two winning."""
     found: dict[object, object] = {}
     for text in given:
         key, equals, value = text.partition("=")
@@ -38,7 +38,7 @@ def _conf(ctx: click.Context, parameter: click.Parameter, given: Sequence[str]) 
 
 
 def spark_options(command: _Command) -> _Command:
-    """Gives a command `master` (or None) and `conf`."""
+    """Give a command `master` (or None) and `conf`."""
     command = click.option(
         "--conf",
         "conf",
@@ -55,8 +55,9 @@ def spark_options(command: _Command) -> _Command:
 
 
 def result_options(again: str) -> Callable[[_Command], _Command]:
-    """Gives a command that publishes versions `file_format`, `partition_by` (each or None), `keep`, `again` with this help,
-    `as_json`, and what `spark_options` gives."""
+    """Give a command that publishes versions `file_format`, `partition_by` (each or None), `keep`, `again` with this help,
+    `as_json`, and what `spark_options` gives.
+    """
     options = (
         click.option(
             "--format",
@@ -94,24 +95,24 @@ def check_places(
     reads: Iterable[str] = (),
     writes: Iterable[str] = (),
 ) -> None:
-    """UsageError when it is plain that Spark does not run there, or does not reach one of these paths."""
+    """Raise `UsageError` if Spark clearly cannot run there, or cannot reach one of these paths."""
     problems = list(place_problems(master, conf, reads=reads, writes=writes))
     if problems:
         raise click.UsageError("\n".join(problems), ctx)
 
 
 def over_connect(master: str | None, conf: Mapping[str, str]) -> bool:
-    """Whether a Spark Connect server does everything: then file systems are reached with its session."""
-    return Wish.of(master, conf).is_connect
+    """Whether a Spark Connect server does the work: then file systems are reached through its session."""
+    return SessionRequest.of(master, conf).is_connect
 
 
 def any_path(ctx: click.Context, parameter: click.Parameter, given: str | None) -> str | None:
-    """A path in its normal form; a relative one is this machine's, from the working folder on."""
+    """Return a path in normal form; a relative one is on this machine, below the working folder."""
     return _path(ctx, parameter, given, check_path)
 
 
 def table_path(ctx: click.Context, parameter: click.Parameter, given: str | None) -> str | None:
-    """The same of a table, which does not lie in another one's own folder."""
+    """Return the path of a table in normal form, which must not be in another table's own folder."""
     return _path(ctx, parameter, given, check_table_path)
 
 
@@ -127,7 +128,7 @@ def _path(
 
 
 def names(ctx: click.Context, parameter: click.Parameter, given: str | None) -> tuple[str, ...] | None:
-    """The names of columns in `a,b`; None: the option was not given."""
+    """Return the names of columns in `a,b`; None: the option was not given."""
     if given is None:
         return None
     found = tuple(name.strip() for name in given.split(",") if name.strip())

@@ -1,7 +1,7 @@
-"""Whether a submitted topology has come up: scheduled, workers up, first tree acked. Values in, words out.
+"""Whether a submitted topology has come up: scheduled, workers up, first tree acked. Values in, sentences out.
 
-`Arrival` is shown one status after the other, as Nimbus gives it, and says each time how far it is, and at last that it
-runs or why it does not.
+`Arrival` takes one status after the other and returns each time how far the topology is, and at last that it runs or why it
+does not.
 Must not know: HTTP, terminals, who waits.
 """
 
@@ -9,25 +9,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
-from squall.error_reports import STARTING
-from squall.said import said_key
-from squall.status import CANNOT_BUILD, ROLLED_BACK
-from squall_cli.figures import plural, whole
-from squall_cli.next_command import to_type
-from squall_cli.placed import LAG_SECS, LEAVING, on_trial
-from squall_cli.said import again, own_paths
+from squall.reports.error_reports import STARTING, raised
+from squall.reports.event_text import repetition, sentence
+from squall.reports.events import Event, subject
+from squall_cli.cluster.events import own_paths
+from squall_cli.cluster.next_command import to_type
+from squall_cli.cluster.placed import LAG_SECS, LEAVING, on_trial
+from squall_cli.terminal.formats import plural, whole
 
-#: Something was said about its workers (one died, say), and for so many seconds nothing got any better.
+if TYPE_CHECKING:
+    from squall.api.answers import ErrorOutline, TopologyAnswer, WorkerEntry
+    from squall.status import ComponentStatus
+
+#: Seconds without progress after which a topology with errors or events (a worker died, say) is given up.
 TROUBLE_SECS: Final = 30.0
-#: Seconds that the workers of a version that failed have to be gone, before the one that it replaced has the name again.
+#: Seconds within which a failed version's workers stop and the version before gets the name back.
 ROLLBACK_SECS: Final = 20.0
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What one status says. `stage`: what has been reached, for a line of its own; `now`: what is waited for."""
+    """The progress that one status shows. `stages`: what was reached, one line each; `now`: what is waited for."""
 
     now: str
     stages: tuple[str, ...] = ()
@@ -36,8 +40,8 @@ class Seen:
 
 
 class Arrival:
-    """The coming up of one submission. While the version that it `replaces` stands by, Nimbus judges its troubles: it is up, or
-    is rolled back."""
+    """The start of one submission. While the version that it `replaces` may come back, Nimbus decides whether it is up or is
+    rolled back."""
 
     def __init__(
         self,
@@ -54,21 +58,21 @@ class Arrival:
         self._better = began  # when something got better last
         self._trial = began  # when it was on trial last
         self._best = (0, 0, 0)
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self._taken_over = False
-        self._said: set[str] = set()
+        self._events: set[Event] = set()
         self._replaces = replaces
         self._failed: float | None = None  # since when it is seen as FAILED
 
     def missing(self, now: float) -> Seen:
-        """Nimbus knows no topology of this name."""
+        """Take the answer that no topology has this name."""
         if not self._taken_over and now - self._began < LAG_SECS:
             return Seen("waiting for Nimbus to list it")
-        return Seen("", failure=f"topology {self._name!r} is not there any more: somebody has killed it")
+        return Seen("", failure=f"topology {self._name!r} is gone: it was killed")
 
-    def look(self, status: Mapping[str, Any], now: float) -> Seen:
-        """What a status of the topology of this name says."""
-        if status.get("id") != self._id:
+    def update(self, status: TopologyAnswer, now: float) -> Seen:
+        """Take a status of the topology of this name."""
+        if status.id != self._id:
             return self._other(status, now)
         if not self._taken_over:
             self._taken_over = True
@@ -76,14 +80,14 @@ class Arrival:
         failure = failure_of(status)
         if failure is not None:
             self._failed = now if self._failed is None else self._failed
-            if self._replaces and status["state"] == "FAILED" and now - self._failed < ROLLBACK_SECS:
+            if self._replaces and status.state == "FAILED" and now - self._failed < ROLLBACK_SECS:
                 return Seen("it failed: waiting for the version before")
             return Seen("", failure=failure)
-        workers = [each for each in status["workers"] if each["state"] not in LEAVING]
-        up = sum(bool(worker["opened"]) for worker in workers)
+        workers = [worker for worker in status.workers if worker.state not in LEAVING]
+        up = sum(worker.opened for worker in workers)
         stages = self._stages(workers, up)
-        spouts = [each for each in status["components"].values() if each["kind"] == "spout"]
-        acked = sum(each["acked"] for each in spouts)
+        spouts = [spout for spout in status.components.values() if spout.kind == "spout"]
+        acked = sum(spout.acked for spout in spouts)
         trial = on_trial(status)
         if not trial and self._has_come_up(status, workers, up, acked):
             return Seen("", (*stages, self._arrived(status, acked)), done=True)
@@ -92,131 +96,131 @@ class Arrival:
             self._trial = now
         else:
             trouble = self._trouble(status, now)
-            if acked == 0 and any(each["failed"] for each in spouts):
-                trouble = all_fail(status["name"], spouts, status.get("errors") or ())
+            if acked == 0 and any(spout.failed for spout in spouts):
+                trouble = all_fail(status.name, spouts, status.error_reports)
             if trouble is not None:
                 return Seen("", tuple(stages), failure=trouble)
         if not workers and now - self._better < LAG_SECS:
             return Seen("being scheduled", tuple(stages))
-        if not workers and now - self._better >= TROUBLE_SECS and "no slot" not in self._told:
-            self._told.add("no slot")
+        if not workers and now - self._better >= TROUBLE_SECS and "no_slot" not in self._reported:
+            self._reported.add("no_slot")
             stages.append(
-                f"no slot was free for {TROUBLE_SECS:.0f} s; one is waited for further, and Ctrl-C leaves it submitted"
+                f"no slot was free for {TROUBLE_SECS:.0f} s; still waiting, and Ctrl-C leaves it submitted"
             )
-        last = str((status.get("notes") or ("",))[-1])
-        stages += self._new_note(last)
+        last = next(reversed(status.events), None)
+        if last is not None and subject(last) not in self._events:
+            self._events.add(subject(last))
+            stages.append(own_paths(sentence(last)))
         if trial:
             stages += self._on_trial(status, trial, spouts)
-        return Seen(waiting_for(status, len(workers), up, again(last)), tuple(stages))
+        return Seen(
+            waiting_for(status, len(workers), up, "" if last is None else repetition(last)), tuple(stages)
+        )
 
-    def _on_trial(
-        self, status: Mapping[str, Any], trial: str, spouts: Sequence[Mapping[str, Any]]
-    ) -> list[str]:
-        """What a trouble means that would end the waiting without a version before: said once, when there is any."""
-        told: dict[str, str] = {}
-        if any(CANNOT_BUILD in str(note) for note in status.get("notes") or ()):
-            told["build"] = shows_build(self._name)
-        troubles = status.get("notes") or status.get("errors") or any(each["failed"] for each in spouts)
-        if troubles or "no slot" in self._told:
-            told["trial"] = trial
-        new = [text for what, text in told.items() if what not in self._told]
-        self._told.update(told)
+    def _on_trial(self, status: TopologyAnswer, trial: str, spouts: Sequence[ComponentStatus]) -> list[str]:
+        """Return, once, what errors mean that would end the waiting if there were no version before."""
+        texts: dict[str, str] = {}
+        if failed_build(status) is not None:
+            texts["build"] = shows_build(self._name)
+        troubles = status.notes or status.errors or any(spout.failed for spout in spouts)
+        if troubles or "no_slot" in self._reported:
+            texts["trial"] = trial
+        return self._new(texts)
+
+    def _new(self, texts: Mapping[str, str]) -> list[str]:
+        """Return the texts whose key was not reported yet."""
+        new = [text for key, text in texts.items() if key not in self._reported]
+        self._reported.update(texts)
         return new
 
-    def _new_note(self, note: str) -> list[str]:
-        """What was said last, in full when it is said for the first time."""
-        key = said_key(note)
-        if not note or key in self._said:
-            return []
-        self._said.add(key)
-        return [own_paths(note)]
-
-    def _other(self, status: Mapping[str, Any], now: float) -> Seen:
-        """The name is another submission's: the one that is to be replaced has it yet, or again."""
+    def _other(self, status: TopologyAnswer, now: float) -> Seen:
+        """Take a status of another submission: the version before still has the name, or has it back."""
         if self._taken_over:
             return Seen("", failure=rolled_back(status, self._id))
-        if status["state"] == "REPLACING":
+        if status.state == "REPLACING":
             self._began = now
             return Seen("waiting for the drain of the version before")
         if now - self._began < LAG_SECS:
             return Seen("waiting for Nimbus to begin")
         return Seen("", failure=rolled_back(status, self._id))
 
-    def _stages(self, workers: Sequence[Mapping[str, Any]], up: int) -> list[str]:
-        """What has been reached and was not told yet."""
+    def _stages(self, workers: Sequence[WorkerEntry], up: int) -> list[str]:
+        """Return what was reached since the last status."""
         reached: dict[str, str] = {}
         if workers:
-            hosts = len({worker["host"] for worker in workers})
+            hosts = len({worker.host for worker in workers})
             reached["scheduled"] = f"scheduled: {plural(len(workers), 'worker')} on {plural(hosts, 'host')}"
             if up == len(workers):
                 reached["up"] = f"{plural(up, 'worker')} up"
-        new = [text for stage, text in reached.items() if stage not in self._told]
-        self._told.update(reached)
-        return new
+        return self._new(reached)
 
     def _has_come_up(
-        self, status: Mapping[str, Any], workers: Sequence[Mapping[str, Any]], up: int, acked: int
+        self, status: TopologyAnswer, workers: Sequence[WorkerEntry], up: int, acked: int
     ) -> bool:
-        if status["state"] == "COMPLETED" or acked:
+        if status.state == "COMPLETED" or acked:
             return True
         if not self._active:
             return bool(workers)  # its components are opened when it is activated
-        return 0 < len(workers) == up and is_untracked(status["components"])
+        return 0 < len(workers) == up and is_untracked(status.components)
 
-    def _arrived(self, status: Mapping[str, Any], acked: int) -> str:
+    def _arrived(self, status: TopologyAnswer, acked: int) -> str:
         if acked:
             return f"first ack: {whole(acked)} acked"
-        if status["state"] == "COMPLETED":
+        if status.state == "COMPLETED":
             return "completed"
         if not self._active:
             return f"inactive: {to_type('activate', self._name)} lets it run"
         return "first tuples executed; none of them is tracked"
 
-    def _note_progress(self, now: float, up: int, workers: int, status: Mapping[str, Any]) -> None:
-        emitted = sum(each["emitted"] for each in status["components"].values())
+    def _note_progress(self, now: float, up: int, workers: int, status: TopologyAnswer) -> None:
+        emitted = sum(component.emitted for component in status.components.values())
         reached = workers, up, emitted
         if reached > self._best:
             self._best, self._better = reached, now
 
-    def _trouble(self, status: Mapping[str, Any], now: float) -> str | None:
-        """Why it is not waited for any longer, or None."""
-        notes = [str(note) for note in status.get("notes", ())]
-        built = next((note for note in reversed(notes) if CANNOT_BUILD in note), None)
-        if built is not None:
-            return f"{built}\n{shows_build(self._name)}"
-        errors = list(status.get("errors") or ())
-        if (notes or errors) and now > max(self._better, self._trial) + TROUBLE_SECS:
-            last = notes[-1] if notes else str(errors[-1])
-            return (
-                f"nothing got any further for {TROUBLE_SECS:.0f} s; the last that was said: {own_paths(last)}"
-            )
+    def _trouble(self, status: TopologyAnswer, now: float) -> str | None:
+        """Return why to stop waiting, or None."""
+        build = failed_build(status)
+        if build is not None:
+            return f"{sentence(build)}\n{shows_build(self._name)}"
+        texts = [*status.errors, *map(sentence, status.events)]
+        if texts and now > max(self._better, self._trial) + TROUBLE_SECS:
+            return f"no progress for {TROUBLE_SECS:.0f} s; the latest event: {own_paths(str(texts[-1]))}"
         return None
 
 
-def failure_of(status: Mapping[str, Any]) -> str | None:
-    """Why a topology will not come up, by its state; or None."""
-    state, name = status["state"], status["name"]
+def failure_of(status: TopologyAnswer) -> str | None:
+    """Return why a topology in this state will not come up, or None."""
+    state, name = status.state, status.name
     if state == "FAILED":
-        return f"topology {name!r} failed: {own_paths(str(status['error']))}"
+        return f"topology {name!r} failed: {own_paths(str(status.error))}"
     if state == "BAD":
-        return f"topology {name!r} cannot be read in the store: {status['error']}"
+        return f"topology {name!r} cannot be read in the store: {status.error}"
     if state == "KILLED":
         return f"topology {name!r} is being killed"
     return None
 
 
-def all_fail(name: str, spouts: Sequence[Mapping[str, Any]], errors: Sequence[str]) -> str:
-    """That no tree was acked, and why as far as it is known: a component that cannot start is the reason of all the rest."""
-    failed = sum(each["failed"] for each in spouts)
-    stopped = sum(each.get("failures", {}).get("stopped", 0) for each in spouts)
-    first = next((str(each["first_failure"]) for each in spouts if each.get("first_failure")), "")
-    heads = [error.partition("\n")[0].replace(f" of topology {name!r}:", ":") for error in errors]
-    starts = (head for head in heads if any(f": {call}() raised " in head for call in STARTING))
-    reason = next(starts, first or next(iter(heads), ""))
-    told = "failed for good" if stopped < failed else "were cut off when workers stopped"
+def failed_build(status: TopologyAnswer) -> Event | None:
+    """Return the event of an environment that cannot be built: no further attempt is waited for."""
+    failed = (event for event in status.events if event.kind == "not_started" and not event.over)
+    return next((event for event in failed if event.part == "environment"), None)
+
+
+def all_fail(name: str, spouts: Sequence[ComponentStatus], reports: Sequence[ErrorOutline]) -> str:
+    """Return that no tree was acked, and why if known: a component that cannot start is the reason for all the rest."""
+    failed = sum(spout.failed for spout in spouts)
+    stopped = sum(spout.failures.get("stopped", 0) for spout in spouts)
+    first = next((spout.first_failure for spout in spouts if spout.first_failure), "")
+    starts = (report for report in reports if report.call in STARTING)
+    report = next(starts, None if first else next(iter(reports), None))
+    reason = (
+        first if report is None else f"{report.component}[{report.task}]: {raised(report.call, report.text)}"
+    )
+    outcome = "failed for good" if stopped < failed else "were cut off when workers stopped"
     why = f"; the first: {own_paths(reason)}" if reason == first else f"; the reason: {own_paths(reason)}"
     return (
-        f"{plural(failed, 'tree')} of topology {name!r} {told} and none was acked{why if reason else ''}"
+        f"{plural(failed, 'tree')} of topology {name!r} {outcome} and none was acked{why if reason else ''}"
         f" (it goes on: {to_type('errors', name)})"
     )
 
@@ -225,34 +229,33 @@ def shows_build(name: str) -> str:
     return f"{to_type('logs', name, '--file', 'build')} shows all of it"
 
 
-def rolled_back(status: Mapping[str, Any], topology_id: str) -> str:
-    """That the version of this id is gone, and why: an earlier one may have been rolled back as well."""
-    begins = f"the version {topology_id} {ROLLED_BACK}"
-    notes = [str(note) for note in status.get("notes") or () if str(note).startswith(begins)]
-    why = f": {own_paths(notes[-1].partition(': ')[2])}" if notes else ""
-    return f"the new version of {status['name']!r} did not come up, the one before has the name again{why}"
+def rolled_back(status: TopologyAnswer, topology_id: str) -> str:
+    """Return that the version of this id is gone, and why. Rollbacks of other versions do not count."""
+    back = [event for event in status.events if event.kind == "rolled_back" and event.version == topology_id]
+    why = f": {own_paths(back[-1].error)}" if back else ""
+    return f"the new version of {status.name!r} did not come up, the one before has the name again{why}"
 
 
-def is_untracked(components: Mapping[str, Mapping[str, Any]]) -> bool:
-    """Whether spouts have emitted without anything being tracked, and bolts (if there are any) have executed."""
-    spouts = [each for each in components.values() if each["kind"] == "spout"]
-    bolts = [each for each in components.values() if each["kind"] != "spout"]
-    tracked = any(each["acked"] or each["failed"] or each["pending"] for each in spouts)
+def is_untracked(components: Mapping[str, ComponentStatus]) -> bool:
+    """Whether spouts have emitted without tracking a tuple, and bolts, if there are any, have executed."""
+    spouts = [component for component in components.values() if component.kind == "spout"]
+    bolts = [component for component in components.values() if component.kind != "spout"]
+    tracked = any(spout.acked or spout.failed or spout.pending for spout in spouts)
     return (
         not tracked
-        and any(each["emitted"] for each in spouts)
-        and (not bolts or any(each["executed"] for each in bolts))
+        and any(spout.emitted for spout in spouts)
+        and (not bolts or any(bolt.executed for bolt in bolts))
     )
 
 
-def waiting_for(status: Mapping[str, Any], workers: int, up: int, trouble: str) -> str:
-    """What is still missing, in a few words, and how often that was in vain so far."""
+def waiting_for(status: TopologyAnswer, workers: int, up: int, trouble: str) -> str:
+    """Return what is still missing, and how often it has failed so far."""
     said = f" ({trouble})" if trouble else ""
     if not workers:
         return f"waiting for free slots: `squall supervisors` shows what there is{said}"
     if up < workers:
         return f"starting: {up} of {plural(workers, 'worker')} up{said}"
-    emitted = sum(each["emitted"] for each in status["components"].values() if each["kind"] == "spout")
+    emitted = sum(spout.emitted for spout in status.components.values() if spout.kind == "spout")
     return (
         f"waiting for the first ack: {whole(emitted)} emitted" if emitted else "waiting for the first tuple"
     )

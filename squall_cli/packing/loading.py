@@ -1,7 +1,7 @@
 """From what a user types to a Topology: `FILE[:NAME]` or `package.module[:NAME]`, and the arguments after `--`.
 
 A file's folder goes to the front of sys.path and the file is imported under its own name, so that its classes travel by
-reference, as they would to a cluster. What is wrong is said in the user's terms: their file, their line, no frame of ours.
+reference, as they would to a cluster. Errors name the user's file and line, never a frame of Squall's.
 Two classes of error: `WrongSource` for what was typed, `CannotLoad` for what the file does.
 Must not know: what is done with the topology.
 """
@@ -18,14 +18,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from squall.travel_rules import OURS
+from squall.packages.travel_rules import OURS
 from topology_api.builder import TopologyBuilder
 from topology_api.errors import SquallError
 from topology_api.topology import Topology
 from topology_api.wording import listed, nearest, shown, typed
-from worker.reports import MOST_LINES, cause_lines, describe, place_of, user_frames
+from worker.errors.reports import MOST_LINES, cause_lines, describe, place_of, user_frames
 
-HOME = Path(__file__).resolve().parent.parent
+HOME = Path(__file__).resolve().parent.parent.parent
 DEFAULT_NAME = "topology"
 MOST_FRAMES = 4
 
@@ -39,7 +39,7 @@ class CannotLoad(SquallError):
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceName:
     """Where a topology is looked for. `file` is None for a module that is on the path."""
 
     file: Path | None
@@ -61,7 +61,7 @@ def load_topology(text: str, arguments: tuple[str, ...] = ()) -> Topology:
 # What was typed
 
 
-def parse_source(text: str) -> Source:
+def parse_source(text: str) -> SourceName:
     """Read `FILE[:NAME]` or `package.module[:NAME]`; WrongSource if it is neither."""
     place, colon, name = text.rpartition(":")
     if not colon or os.path.exists(text):
@@ -71,10 +71,10 @@ def parse_source(text: str) -> Source:
     if place.endswith(".py") or os.sep in place or os.path.exists(place):
         path = Path(place)
         check_file(path, or_else=", or its module, package.module")
-        return Source(path, path.stem, name)
+        return SourceName(path, path.stem, name)
     if not all(part.isidentifier() for part in place.split(".")):
         raise WrongSource(f"{text}: give a file, FILE.py[:NAME], or a module, package.module[:NAME]")
-    return Source(None, place, name)
+    return SourceName(None, place, name)
 
 
 def check_file(path: Path, or_else: str = "") -> None:
@@ -119,7 +119,7 @@ def name_conflict(path: Path) -> str | None:
 
 
 def neighbour_conflict(folder: Path) -> str | None:
-    """Whether a module beside the file would be taken for one of ours, or hide it."""
+    """Return the problem of a module beside the file that has the name of one of Squall's packages."""
     if folder == HOME:
         return None
     for name in OURS:
@@ -139,7 +139,7 @@ def same_file(one: str, other: Path) -> bool:
 # Importing it
 
 
-def import_file(source: Source) -> ModuleType:
+def import_file(source: SourceName) -> ModuleType:
     """Import a file under its stem, with its folder at the front of the path."""
     path = source.file
     assert path is not None
@@ -157,7 +157,7 @@ def import_file(source: Source) -> ModuleType:
     return module
 
 
-def import_module(source: Source) -> ModuleType:
+def import_module(source: SourceName) -> ModuleType:
     """Import a module by its dotted name, from the working folder or wherever Python finds it."""
     try:
         folder = os.getcwd()
@@ -173,7 +173,7 @@ def add_to_path(folder: str) -> None:
     importlib.invalidate_caches()
 
 
-def imported(source: Source) -> ModuleType:
+def imported(source: SourceName) -> ModuleType:
     try:
         return importlib.import_module(source.module)
     except KeyboardInterrupt:
@@ -215,7 +215,7 @@ def trouble(head: str, error: BaseException) -> str:
         lines += [f"  {line}" for line in causes]
         shown = frames[-min(MOST_FRAMES, (MOST_LINES - len(causes)) // 2) :]
         for frame in shown:
-            # The last one may be their own line, which follows: it is not told twice.
+            # The last one may be the user's own line, which follows: do not print it twice.
             if frame is not shown[-1] or place != f"{frame.filename}:{frame.lineno}, in {frame.name}":
                 lines.append(f'  File "{frame.filename}", line {frame.lineno}, in {frame.name}')
             if frame.line:
@@ -235,7 +235,7 @@ def describe_syntax(error: SyntaxError) -> str:
 # From the module to the topology
 
 
-def find(source: Source, module: ModuleType) -> Any:
+def find(source: SourceName, module: ModuleType) -> Any:
     """The value of the name in the module; CannotLoad, with what there is, when it has none."""
     missing = object()
     value = getattr(module, source.name, missing)
@@ -261,7 +261,7 @@ def is_candidate(name: str, value: object, module: ModuleType) -> bool:
     return inspect.isfunction(value) and value.__module__ == module.__name__
 
 
-def topology_of(source: Source, value: Any, arguments: tuple[str, ...]) -> Topology:
+def topology_of(source: SourceName, value: Any, arguments: tuple[str, ...]) -> Topology:
     """The topology that the value is, or returns."""
     what = f"{source.name!r} in {source.shown}"
     if isinstance(value, Topology):
@@ -285,7 +285,7 @@ def topology_of(source: Source, value: Any, arguments: tuple[str, ...]) -> Topol
     raise CannotLoad(f"{source.name}() in {source.shown} returned {typed(made)}, not a Topology{hint(made)}")
 
 
-def check_arguments(source: Source, function: Any, arguments: tuple[str, ...]) -> None:
+def check_arguments(source: SourceName, function: Any, arguments: tuple[str, ...]) -> None:
     """WrongSource, with the signature, if the function does not take these arguments."""
     try:
         signature = inspect.signature(function)

@@ -19,12 +19,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from squall.archives import BadArchive, digest_of, pack
-from squall.tar_members import name_problem
-from squall.travel_rules import problem_of_requirements, problems_of_code
-from squall_cli.figures import plural
-from squall_cli.loading import Source
-from squall_cli.user_modules import (
+from squall.packages.archives import BadArchive, digest_of, pack
+from squall.packages.tar_members import name_problem
+from squall.packages.travel_rules import problem_of_requirements, problems_of_code
+from squall_cli.packing.loading import SourceName
+from squall_cli.packing.user_modules import (
     Before,
     CannotShip,
     Modules,
@@ -34,6 +33,7 @@ from squall_cli.user_modules import (
     suffix_of,
     user_folders,
 )
+from squall_cli.terminal.formats import plural
 from topology_api.wording import listed
 
 CODE, WHEELS, REQUIREMENTS = "code", "wheels", "requirements"
@@ -49,7 +49,7 @@ class Resource:
 
     @classmethod
     def parse(cls, text: str) -> Resource:
-        """Read `PATH` or `PATH=NAME`; a path that is there as it stands is taken so. CannotShip when there is nothing."""
+        """Parse `PATH` or `PATH=NAME`; an existing path that contains `=` wins. Raises CannotShip for a missing file."""
         path, equals, name = text.rpartition("=")
         named = bool(equals) and not os.path.exists(text)
         if not named:
@@ -60,7 +60,7 @@ class Resource:
             return cls(Path(os.path.abspath(path)))
         name = name.rstrip("/") or name
         problem = (
-            name_problem(name) if name else "nothing stands behind the '=': write PATH=NAME, or PATH alone"
+            name_problem(name) if name else "there is no name after the '=': write PATH=NAME, or PATH alone"
         )
         if problem is not None and name != ".":
             raise CannotShip(f"--resource {text}: NAME is a place beside the file, and {problem}")
@@ -93,7 +93,7 @@ class Package:
 
 @dataclass(frozen=True)
 class Packed:
-    """A file as it is sent: what it is for, where it lies until then, its SHA-256."""
+    """A file to upload: its kind, its path, its SHA-256."""
 
     purpose: str
     path: Path
@@ -134,7 +134,7 @@ def included(paths: Iterable[str], home: Path) -> dict[str, Path]:
 
 
 def root_of(path: Path, roots: Collection[Path]) -> Path:
-    """The folder that the import of a module or package begins at: one of these, else the one above the outermost package."""
+    """Return the folder from which a module is imported: one of these, else the one above its outermost package."""
     if path in roots:
         return path
     above = path.parent
@@ -145,7 +145,7 @@ def root_of(path: Path, roots: Collection[Path]) -> Path:
 
 
 def gather(
-    source: Source,
+    source: SourceName,
     before: Before,
     includes: Mapping[str, Path],
     resources: Sequence[Resource] = (),
@@ -168,7 +168,7 @@ def hook_modules(conf: Mapping[str, object]) -> list[str]:
     ]
 
 
-def file_and_place(source: Source) -> tuple[Path, str]:
+def file_and_place(source: SourceName) -> tuple[Path, str]:
     """The submitted file, and its place in the archive."""
     if source.file is not None:
         return Path(os.path.abspath(source.file)), source.file.name
@@ -178,7 +178,7 @@ def file_and_place(source: Source) -> tuple[Path, str]:
     return file, f"{place}/__init__.py" if hasattr(module, "__path__") else f"{place}.py"
 
 
-def add_resource(modules: Modules, resource: Resource, source: Source) -> None:
+def add_resource(modules: Modules, resource: Resource, source: SourceName) -> None:
     """Add data: below the submitted file's folder it keeps its place, from elsewhere it lands beside the file."""
     text = f"--resource {resource.path}"
     file, place = file_and_place(source)
@@ -204,7 +204,7 @@ def add_resource(modules: Modules, resource: Resource, source: Source) -> None:
 
 
 def check_names(files: Mapping[str, Path]) -> None:
-    """CannotShip, naming all, when what travels would hide a module of ours, of what we need, or of Python's."""
+    """Raise CannotShip, with all names, if a shipped module would hide one of Squall's, its dependencies' or Python's."""
     problems = problems_of_code(files)
     if problems:
         raise CannotShip("\n".join(f"{files[place]}: {problem}" for place, problem in problems.items()))

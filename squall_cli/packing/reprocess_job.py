@@ -1,7 +1,7 @@
-"""From `JOB.py` to the job in it: the file is imported, its function found, and a digest made of what was imported with it.
+"""From `JOB.py` to its job: imports the file, finds its function, and makes a digest of what was imported with it.
 
-Modules that lie beside the file, or below its folder, belong to the job: a change in one of them makes another job of it, and
-they travel with it to where Spark works. What is wrong is said in the user's terms: their file, their line, no frame of ours.
+Modules beside the file, or below its folder, belong to the job: a change in one of them makes it another job, and
+they are sent with it to Spark's workers. Errors are in the user's terms: their file, their line, no frame of Squall's.
 Must not know: tables, sessions.
 """
 
@@ -16,19 +16,19 @@ from traceback import walk_tb
 from types import ModuleType
 from typing import Any, Final
 
-from squall.travel_rules import OURS
-from squall_cli.loading import CannotLoad, Source, check_file, import_file, same_file, trouble
+from squall.packages.travel_rules import OURS
+from squall_cli.packing.loading import CannotLoad, SourceName, check_file, import_file, same_file, trouble
 from squall_io.spark.results.job_errors import reason_in
 from squall_io.spark.results.reprocess import Job
 from topology_api.errors import SquallError
 from topology_api.wording import nearest, typed
-from worker.reports import place_of
+from worker.errors.reports import place_of
 
 FUNCTION: Final = "reprocess"
-#: What may lie below a job's folder and is no part of it: the folder may be any.
+#: Modules that may be below a job's folder without being part of it: the folder may be any.
 _NOT_THEIRS: Final = frozenset({*OURS, *sys.stdlib_module_names, "__main__"})
 SIGNATURE: Final = f"def {FUNCTION}(spark, rows)"
-#: How PySpark names that something was wanted of Spark before it was started.
+#: PySpark's condition for a call that needs a running Spark.
 _TOO_EARLY: Final = "SESSION_OR_CONTEXT_NOT_EXISTS"
 
 
@@ -37,7 +37,7 @@ class JobFailed(SquallError):
 
 
 def load_job(text: str) -> Job:
-    """The job in a file; `WrongSource` for what was typed, `CannotLoad` for what the file does."""
+    """Return the job in a file; `WrongSource` for a wrong name, `CannotLoad` for an error in the file."""
     path = Path(text)
     check_file(path)
     module = _imported(path)
@@ -47,9 +47,9 @@ def load_job(text: str) -> Job:
 
 
 def _imported(path: Path) -> ModuleType:
-    """The file as a module; CannotLoad, also for what only Spark can do, which is not there yet."""
+    """Return the file as a module; `CannotLoad`, also if it uses Spark, which is not running yet."""
     try:
-        return import_file(Source(path, path.stem, FUNCTION))
+        return import_file(SourceName(path, path.stem, FUNCTION))
     except CannotLoad as problem:
         error = problem.__context__
         if error is None or not _is_too_early(error):
@@ -63,7 +63,7 @@ def _imported(path: Path) -> ModuleType:
 
 
 def _is_too_early(error: BaseException) -> bool:
-    """Whether it is PySpark's of a call that wants a Spark: it has a name for it, but for columns, where it asserts that."""
+    """Whether it is PySpark's error for a call that needs a session: it has a condition, or for columns an assertion."""
     frames = list(walk_tb(error.__traceback__))
     where = str(frames[-1][0].f_globals.get("__name__")) if frames else ""
     asserts = isinstance(error, AssertionError) and where.partition(".")[0] == "pyspark"
@@ -71,7 +71,7 @@ def _is_too_early(error: BaseException) -> bool:
 
 
 def _function_in(module: ModuleType, path: Path) -> Callable[[Any, Any], Any]:
-    """The function; CannotLoad when there is none, or one that takes something else."""
+    """Return the function; `CannotLoad` if there is none, or it takes other arguments."""
     function: Callable[[Any, Any], Any] | None = getattr(module, FUNCTION, None)
     if function is None:
         near = nearest(FUNCTION, [name for name in vars(module) if not name.startswith("_")])
@@ -94,7 +94,7 @@ def _function_in(module: ModuleType, path: Path) -> Callable[[Any, Any], Any]:
 
 
 def _neighbours(path: Path) -> list[ModuleType]:
-    """The modules that were imported and lie in the file's folder, or below it."""
+    """Return the imported modules in the file's folder, or below it."""
     found = []
     for name, module in sorted(sys.modules.items()):
         file = getattr(module, "__file__", None)
@@ -107,7 +107,7 @@ def _neighbours(path: Path) -> list[ModuleType]:
 
 
 def _digest(modules: Iterable[ModuleType], folder: Path) -> str:
-    """A digest of the modules' texts, wherever the folder lies."""
+    """Return a digest of the modules' texts, independent of the folder's place."""
     found = hashlib.sha256()
     for module in modules:
         place = Path(str(module.__file__)).resolve()
@@ -116,8 +116,8 @@ def _digest(modules: Iterable[ModuleType], folder: Path) -> str:
     return f"sha256:{found.hexdigest()}"
 
 
-def _told(head: str, error: BaseException) -> str:
-    """An error of the user's function; one that Spark raised there has many lines of its own, and a first one that says it."""
+def _described(head: str, error: BaseException) -> str:
+    """Return an error of the user's function as text; an error of Spark's has many lines, of which the first one matters."""
     reason = reason_in(error)
     if reason is None:
         return trouble(head, error)
@@ -126,7 +126,7 @@ def _told(head: str, error: BaseException) -> str:
 
 
 def _applied(function: Callable[[Any, Any], Any], path: Path) -> Callable[[Any, Any], Any]:
-    """The function, with its errors told as a person reads them."""
+    """Return the function, with its errors as a person reads them."""
 
     def apply(spark: Any, rows: Any) -> Any:
         head = f"{FUNCTION}() in {path} failed"
@@ -135,6 +135,6 @@ def _applied(function: Callable[[Any, Any], Any], path: Path) -> Callable[[Any, 
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            raise JobFailed(_told(head, error)) from None
+            raise JobFailed(_described(head, error)) from None
 
     return apply

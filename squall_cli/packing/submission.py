@@ -13,12 +13,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from squall.http_client import Client, Refused, Unreachable, at
-from squall.versions import minor, misfits, own_versions
-from squall_cli.figures import in_bytes
-from squall_cli.next_command import to_type
-from squall_cli.packing import Packed
-from squall_cli.waiting import NO_LEADER
+from squall.api.answers import ClusterAnswer, SubmittedAnswer, SupervisorsAnswer
+from squall.http.client import Refused, Unreachable, at
+from squall.packages.versions import minor, misfits, own_versions
+from squall_cli.cluster.next_command import to_type
+from squall_cli.cluster.nimbus_client import NimbusClient
+from squall_cli.cluster.waiting import NO_LEADER
+from squall_cli.packing.packing import Packed
+from squall_cli.terminal.formats import in_bytes
 from topology_api.errors import SquallError
 from topology_api.topology import Topology
 
@@ -28,10 +30,10 @@ PAUSE: Final = 1.0
 #: The kind of a refusal of Nimbus that does not say whether it was done: it took too long.
 BUSY: Final = "Busy"
 #: The same, since Nimbus had no answer from the store. Most often its connection broke, and is there again at once; else it is
-#: told soon that the cluster is unavailable.
+#: informed soon that the cluster is unavailable.
 STORE_AWAY: Final = "StoreUnavailable"
 STORE_PATIENCE: Final = 2.0
-#: How often files are sent anew: to a Nimbus that took over, or over a connection that broke.
+#: How often files are sent again: to a Nimbus that took over, or after a connection broke.
 ATTEMPTS: Final = 3
 #: Seconds for the answer to a file or a submission: Nimbus looks through all of an archive before it gives one.
 ANSWER_SECS: Final = 60.0
@@ -44,8 +46,8 @@ class NotSubmitted(SquallError):
 
 
 @dataclass(frozen=True)
-class Submission:
-    """A topology and all that is said about it."""
+class OutgoingSubmission:
+    """A topology and everything that is sent about it."""
 
     key: str
     topology: Topology
@@ -78,7 +80,7 @@ class Submission:
 
 @dataclass(frozen=True)
 class Accepted:
-    """What Nimbus made of it. `uploaded`: bytes that had to be sent."""
+    """What Nimbus answered. `uploaded`: bytes that had to be sent."""
 
     name: str
     id: str
@@ -86,19 +88,22 @@ class Accepted:
     uploaded: int = 0
 
 
-def check_versions(client: Client, name: str) -> None:
+def check_versions(client: NimbusClient, name: str) -> None:
     """NotSubmitted when the cluster could not run what is packed here: before much is sent there."""
-    cluster, supervisors = client.get("cluster"), client.get("supervisors")["supervisors"]
-    others = [(f"Nimbus on {each['host']}", each["versions"]) for each in cluster["nimbuses"]]
-    others += [(f"supervisor {each['id']} on {each['host']}", each["versions"]) for each in supervisors]
+    cluster, supervisors = (
+        client.read(ClusterAnswer, "cluster"),
+        client.read(SupervisorsAnswer, "supervisors").supervisors,
+    )
+    others = [(f"Nimbus on {each.host}", each.versions) for each in cluster.nimbuses]
+    others += [(f"supervisor {each.id} on {each.host}", each.versions) for each in supervisors]
     problems = misfits(own_versions(), others)
     if problems:
         raise NotSubmitted(f"topology {name!r} cannot run on this cluster: {'; '.join(problems)}")
 
 
 def submit(
-    client: Client,
-    submission: Submission,
+    client: NimbusClient,
+    submission: OutgoingSubmission,
     say: Say,
     now: Say,
     clock: Callable[[], float] = time.monotonic,
@@ -116,12 +121,16 @@ def submit(
             if error.kind == "FileMissing" and attempt < ATTEMPTS:
                 continue  # another Nimbus leads now, which has not seen them
             raise
-        return Accepted(str(answer["name"]), str(answer["id"]), str(answer["state"]), uploaded)
+        return Accepted(answer.name, answer.id, answer.state, uploaded)
     raise AssertionError("the last attempt returns or raises")
 
 
 def upload(
-    client: Client, files: tuple[Packed, ...], say: Say, now: Say, clock: Callable[[], float] = time.monotonic
+    client: NimbusClient,
+    files: tuple[Packed, ...],
+    say: Say,
+    now: Say,
+    clock: Callable[[], float] = time.monotonic,
 ) -> int:
     """Send the files that Nimbus lacks; how many bytes that were. A file may be sent again: it has one name, its digest."""
     sent = 0
@@ -157,14 +166,16 @@ def progress_of(file: Packed, now: Say) -> Callable[[int], None]:
     return progress
 
 
-def post(client: Client, submission: Submission, say: Say, clock: Callable[[], float]) -> Any:
+def post(
+    client: NimbusClient, submission: OutgoingSubmission, say: Say, clock: Callable[[], float]
+) -> SubmittedAnswer:
     """Nimbus's answer to the submission. Once it may have arrived, only an answer tells whether it has."""
     body = submission.body()
     began = clock()
     unsure: Unreachable | Refused | None = None
     while True:
         try:
-            return client.post("topologies", body, repeatable=True, timeout=ANSWER_SECS)
+            return client.post_json(SubmittedAnswer, "topologies", body, True, ANSWER_SECS)[0]
         except KeyboardInterrupt:
             raise not_known(submission, "it was interrupted before Nimbus had answered") from None
         except (Unreachable, Refused) as error:
@@ -188,8 +199,8 @@ def post(client: Client, submission: Submission, say: Say, clock: Callable[[], f
             raise not_known(submission, str(unsure)) from None
 
 
-def not_known(submission: Submission, why: str) -> NotSubmitted:
-    """Nobody here can tell whether the cluster has taken it."""
+def not_known(submission: OutgoingSubmission, why: str) -> NotSubmitted:
+    """Return the error for a submission whose outcome is unknown."""
     name = submission.topology.name
     return NotSubmitted(
         f"whether topology {name!r} was submitted is not known: {why};"

@@ -1,9 +1,9 @@
 """Which modules are the user's own: found by what importing their file has loaded, and by the imports in their source.
 
 A module is the user's when its file lies neither in Python's own library, nor in a folder of installed packages, nor in
-Squall. A package of theirs travels whole. An import that stands inside a function has not run yet, so the source of all that
+Squall. A package of theirs travels whole. An import inside a function has not run yet, so the source of all that
 travels is read as well: what such an import would find beside the file, or in a folder that the user put on the path, travels
-too. What only a file's own command line imports (`if __name__ == "__main__":`) is asked of nobody. Nothing is imported or run
+too. What only a file's own command line imports (`if __name__ == "__main__":`) is ignored. Nothing is imported or run
 here.
 Must not know: archives, options, who receives the files.
 """
@@ -23,8 +23,8 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
 
-from squall.travel_rules import NEEDED, OURS
-from squall_cli.loading import DEFAULT_NAME, HOME
+from squall.packages.travel_rules import NEEDED, OURS
+from squall_cli.packing.loading import DEFAULT_NAME, HOME
 from topology_api.errors import SquallError
 
 #: A folder of these names holds nothing that anybody wrote for the topology.
@@ -171,7 +171,7 @@ def portions_of(module: object) -> list[Path]:
 
 
 def suffix_of(path: Path) -> str:
-    """`.py`, or all of what stands behind the name of an extension module."""
+    """Return `.py`, or the whole suffix of an extension module."""
     suffixes = sorted(importlib.machinery.all_suffixes(), key=len, reverse=True)
     return next((suffix for suffix in suffixes if path.name.endswith(suffix)), path.suffix)
 
@@ -216,7 +216,7 @@ def parsed(source: Path) -> ast.Module:
         SyntaxError,
         ValueError,
         RecursionError,
-    ):  # a template, a test's bad example: nobody imports it
+    ):  # a template or a test's bad example is never imported
         return ast.Module([], [])
 
 

@@ -1,6 +1,6 @@
-"""Shows on standard error how far Spark is: a bar on a terminal, else a line every few seconds.
+"""Shows on standard error how far Spark is: a bar on a terminal, otherwise a line every few seconds.
 
-Must not know: what Spark is asked for.
+Must not know: what Spark computes.
 """
 
 from __future__ import annotations
@@ -10,24 +10,23 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Final
 
-from squall_cli import figures
-from squall_cli.plain_lines import EVERY, write
-from squall_cli.screen import is_terminal
-from squall_cli.tables import console
-from squall_io.spark.results.progress import Progress, Watch, watch
+from squall_cli.terminal import formats
+from squall_cli.terminal.plain_lines import EVERY, write
+from squall_cli.terminal.screen import is_terminal
+from squall_cli.terminal.tables import console
+from squall_io.spark.results.progress import JobProgress, Watch, watch
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
-#: Seconds between two looks.
-_LOOK: Final = 0.2
+#: Seconds between two polls.
+_POLL_SECS: Final = 0.2
 
 
 class SparkProgress:
-    """What a command that uses Spark shows while it works; entered, and left before the result is printed."""
+    """The display of a command that uses Spark; entered, and left before the result is printed."""
 
     def __init__(self, out: IO[str] | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self.out = sys.stderr if out is None else out
@@ -43,15 +42,15 @@ class SparkProgress:
             self._bar = _bar(self.out)
         return self
 
-    def say(self, text: str) -> None:
-        """What is being done now."""
+    def announce(self, text: str) -> None:
+        """Print what is being done now."""
         if self._bar is None:
             write(self.out, text)
         else:
             self._bar.console.print(text, markup=False, highlight=False)
 
     def follow(self, session: Any) -> None:
-        """Show from now on how far the session is."""
+        """Show the progress of the session from now on."""
         self.watched = watch(session)
         if self._bar is not None:
             self._bar.add_task("planning", total=None)
@@ -60,30 +59,28 @@ class SparkProgress:
         self._thread.start()
 
     def cancel(self) -> None:
-        """Have Spark give up what it is doing, if it can be reached."""
+        """Make Spark give up its work, if it can be reached."""
         if self.watched is not None:
-            with suppress(Exception):  # it may be just that which does not work
+            with suppress(Exception):  # the session may be what is broken
                 self.watched.cancel()
 
     def _run(self) -> None:
         assert self.watched is not None
         next_line = self._began + EVERY
-        told = ""
-        while not self._over.wait(_LOOK):
+        shown = ""
+        while not self._over.wait(_POLL_SECS):
             try:
-                progress = self.watched.look()
-            except Exception:  # the driver has died, or is being stopped: whoever waits for it will say so
+                progress = self.watched.poll()
+            except Exception:  # the driver has died, or is being stopped: the caller reports it
                 return
             if self._bar is not None:
                 _show(self._bar, progress)
-            elif self.clock() >= next_line and progress.stages and str(progress) != told:
-                told = str(progress)
+            elif self.clock() >= next_line and progress.stages and str(progress) != shown:
+                shown = str(progress)
                 next_line = self.clock() + EVERY
-                write(self.out, f"{figures.duration(self.clock() - self._began)}  {told}")
+                write(self.out, f"{formats.duration(self.clock() - self._began)}  {shown}")
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self._over.set()
         if self._thread is not None:
             self._thread.join()
@@ -95,7 +92,7 @@ class SparkProgress:
 
 
 def _bar(out: IO[str]) -> Bar:
-    """rich's bar, which goes away when it is done."""
+    """Return rich's progress bar, which disappears when it is done."""
     from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bar
 
@@ -103,6 +100,6 @@ def _bar(out: IO[str]) -> Bar:
     return Bar(*columns, console=console(out), transient=True)
 
 
-def _show(bar: Bar, progress: Progress) -> None:
+def _show(bar: Bar, progress: JobProgress) -> None:
     task = bar.tasks[0].id
     bar.update(task, description=str(progress), total=progress.tasks or None, completed=progress.tasks_done)

@@ -1,6 +1,7 @@
-"""What a command that uses Spark has started: a session, and the file systems of its tables, each when it is first wanted.
+"""What a command that uses Spark has started: a session, and the file systems of its tables, each when first needed.
 
-Must not know: what a command does with them.
+Also what commands that publish results share: the outcome of a run in one shape. Must not know: what a command does with
+them.
 """
 
 from __future__ import annotations
@@ -9,19 +10,32 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
 
-from squall_cli.spark_options import over_connect
-from squall_cli.spark_progress import SparkProgress
+from squall_cli.options.spark_options import over_connect
+from squall_cli.spark.spark_progress import SparkProgress
 
 if TYPE_CHECKING:
-    from squall_io.spark.stores import Store
+    from squall_io.spark.results.versions import Published
+    from squall_io.spark.stores import OpenStore
     from squall_io.spark.stores.gateway import Jvm
 
 
-#: What a command that publishes results says when it is interrupted: nobody knows whether the last step was done.
+#: Error of an interrupted command that publishes results: whether its last step was done is unknown.
 INTERRUPTED: Final = (
-    "interrupted. Unless the result was just being published the table is as it was before, and the same command run again"
-    " does what is missing"
+    "interrupted. Unless the result was just being published, the table is unchanged; run the same command again to do what"
+    " is missing"
 )
+
+
+def version_in_json(published: Published) -> dict[str, Any]:
+    """Return a run's version as JSON values."""
+    version = published.version
+    return {
+        "published": published.ours,
+        "version": version.number,
+        "files": len(version.files),
+        "bytes": version.size,
+        "schema": version.schema,
+    }
 
 
 class StartedSpark:
@@ -38,17 +52,19 @@ class StartedSpark:
         self._jvm: Jvm | None = None
 
     def session(self) -> Any:
-        """The session; what its start raises."""
+        """Return the session; raises what its start raises."""
         from squall_io.spark.session.sessions import shared_session
 
         if self._session is None:
-            self._progress.say("starting Spark")
+            self._progress.announce("starting Spark")
             self._session = self._stack.enter_context(shared_session(self._master, self._conf)).session
         return self._session
 
-    def store(self, path: str) -> Store:
-        """The file system at a path, by one small JVM for all of them: whether there is anything to do is known before Spark is
-        started. Through a Spark Connect server it is reached with its session."""
+    def store(self, path: str) -> OpenStore:
+        """Open the file system at a path, through one small JVM for all of them: whether there is anything to do is known
+            before Spark is
+        started. With a Spark Connect server it is reached through its session.
+        """
         from squall_io.spark.stores import WEBHDFS, open_files
         from squall_io.spark.stores.gateway import Jvm
         from squall_io.spark.stores.paths import LOCAL, scheme_of

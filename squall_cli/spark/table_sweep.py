@@ -1,4 +1,4 @@
-"""`squall table PATH --sweep`: what submissions have left that have ended is deleted, or only shown.
+"""`squall table PATH --sweep`: deletes what ended submissions left, or only shows it.
 
 Must not know: how it is decided what counts, how the rest of a table is shown.
 """
@@ -12,23 +12,23 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from squall_cli import figures
-from squall_cli.tables import Column, harmless
+from squall_cli.terminal import formats
+from squall_cli.terminal.tables import TableColumn, harmless
 from topology_api.errors import SquallError
 
 if TYPE_CHECKING:
-    from squall_io.spark.manifest.ended import Leftovers, Submission
+    from squall_io.spark.manifest.ended import Leftovers, SubmissionLeftovers
     from squall_io.spark.manifest.files import Files
 
-#: A topology that has written nothing for so many seconds is taken for ended, unless another time is asked for.
+#: Seconds without a write after which a topology counts as ended, by default.
 OLD: Final = 24 * 3600.0
 
 COLUMNS: Final = (
-    Column("LEFT BY", elastic=True),
-    Column("BATCHES", number=True),
-    Column("FILES", number=True),
-    Column("SIZE", number=True),
-    Column("LAST SIGN OF LIFE", rank=1),
+    TableColumn("LEFT BY", elastic=True),
+    TableColumn("BATCHES", number=True),
+    TableColumn("FILES", number=True),
+    TableColumn("SIZE", number=True),
+    TableColumn("LAST SIGN OF LIFE", rank=1),
 )
 
 
@@ -42,7 +42,7 @@ class Sweep:
 
 
 def sweep(files: Files, age: float, dry: bool) -> Sweep:
-    """Find what there is to sweep, and delete it unless it is only to be shown."""
+    """Find what there is to sweep, and delete it unless `dry`."""
     from squall_io.spark.manifest.ended import find_leftovers, sweep_ended
     from squall_io.spark.manifest.state import UnreadableManifest
     from squall_io.spark.manifest.tables import ROWS, read_table
@@ -55,7 +55,9 @@ def sweep(files: Files, age: float, dry: bool) -> Sweep:
     try:
         found = find_leftovers(files, age)
     except UnreadableManifest as problem:
-        raise SquallError(f"{problem}\nNothing is swept: it may be what says that a batch counts.") from None
+        raise SquallError(
+            f"{problem}\nNothing is swept: an unreadable record may say that a batch counts."
+        ) from None
     if not dry:
         owner = f"squall table --sweep on {socket.gethostname()}, process {os.getpid()}"
         sweep_ended(files, found, owner, time.time())
@@ -63,37 +65,37 @@ def sweep(files: Files, age: float, dry: bool) -> Sweep:
 
 
 def rows(done: Sweep) -> list[tuple[str, ...]]:
-    """Cells of the table of what was swept."""
+    """Return the cells of the table of what was swept."""
     return [
         (
             each.topology_id,
-            figures.whole(len(each.leftovers)),
-            figures.whole(_files(each)),
-            figures.in_bytes(_size(each)),
-            figures.moment(each.last_sign),
+            formats.whole(len(each.leftovers)),
+            formats.whole(_files(each)),
+            formats.in_bytes(_size(each)),
+            formats.moment(each.last_sign),
         )
         for each in done.found.ended
     ]
 
 
 def lines(done: Sweep) -> Iterator[str]:
-    """What was done, in sentences."""
+    """Yield sentences about what was done."""
     ended, others, temporary = done.found.ended, done.found.others, done.found.temporary
     files = sum(map(_files, ended)) + len(temporary)
     if files or ended:
-        what = f"{figures.plural(files, 'file')} of {_batches(ended)}, {figures.in_bytes(sum(map(_size, ended)))}"
+        what = f"{formats.plural(files, 'file')} of {_batches(ended)}, {formats.in_bytes(sum(map(_size, ended)))}"
         yield f"would be deleted: {what} (--dry-run)" if done.dry else f"deleted: {what}"
     else:
         yield "nothing to sweep"
     for each in others:
         yield (
             f"left alone: {_batches([each])} of {harmless(each.topology_id)}, with a sign of life less than"
-            f" {figures.span(done.age)} ago ({figures.moment(each.last_sign)})"
+            f" {formats.span(done.age)} ago ({formats.moment(each.last_sign)})"
         )
 
 
 def in_json(done: Sweep) -> dict[str, Any]:
-    """All of it as JSON values."""
+    """Return all of it as JSON values."""
     return {
         "dry_run": done.dry,
         "older_than": done.age,
@@ -103,7 +105,7 @@ def in_json(done: Sweep) -> dict[str, Any]:
     }
 
 
-def _submission(found: Submission) -> dict[str, Any]:
+def _submission(found: SubmissionLeftovers) -> dict[str, Any]:
     batches = [
         {
             "batch": str(each.batch),
@@ -116,13 +118,13 @@ def _submission(found: Submission) -> dict[str, Any]:
     return {"topology_id": found.topology_id, "last_sign": found.last_sign, "batches": batches}
 
 
-def _batches(submissions: Sequence[Submission]) -> str:
-    return figures.plural(sum(len(each.leftovers) for each in submissions), "batch", "batches")
+def _batches(submissions: Sequence[SubmissionLeftovers]) -> str:
+    return formats.plural(sum(len(each.leftovers) for each in submissions), "batch", "batches")
 
 
-def _files(found: Submission) -> int:
+def _files(found: SubmissionLeftovers) -> int:
     return sum(each.files for each in found.leftovers)
 
 
-def _size(found: Submission) -> int:
+def _size(found: SubmissionLeftovers) -> int:
     return sum(each.size for each in found.leftovers)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from squall.status import ComponentStatus
-from squall_cli import figures
+from squall_cli.terminal import formats
 
 #: (text, style): the styles are "", "head", "dim", "bad" and "warn".
 Piece = tuple[str, str]
@@ -20,15 +20,15 @@ Line = tuple[Piece, ...]
 Figure = Callable[[int], str]
 
 SHORTEST_NAME = 8
-#: The head of the column that says why a spout is idle, or what a bolt waits for.
+#: Head of the column with the reason why a spout is idle or a bolt waits.
 WHY_IDLE: Final = "WHY IDLE"
-#: An idle reason that is no cause for a second look.
+#: Idle reasons that need no attention.
 HARMLESS = ("finished", "inactive", "not open yet", "waits as it asked")
 
 
 @dataclass(frozen=True)
 class Row:
-    """What is told of one component. `rate` is None where it is not known."""
+    """One component's figures. `rate` is None where it is unknown."""
 
     name: str
     component: ComponentStatus
@@ -36,8 +36,8 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Column:
-    """One column: its head, its width, what stands in it, and the style of that."""
+class FigureColumn:
+    """One column: its head, width, cell text and style."""
 
     head: str
     width: int
@@ -50,13 +50,13 @@ class Column:
 class Layout:
     """Columns beside the component's name, the gap between them, and how counts are written."""
 
-    columns: tuple[Column, ...]
+    columns: tuple[FigureColumn, ...]
     gap: int
     count: Figure
 
     @property
     def width(self) -> int:
-        """What the columns need, without the name."""
+        """The width of the columns, without the name."""
         return sum(column.width + self.gap for column in self.columns)
 
     def has(self, head: str) -> bool:
@@ -64,7 +64,7 @@ class Layout:
 
 
 def _in_full(number: int) -> str:
-    return figures.whole(number) if number < 10**9 else figures.short(number)
+    return formats.whole(number) if number < 10**9 else formats.short(number)
 
 
 def _spouts_only(text: str, row: Row) -> str:
@@ -75,22 +75,24 @@ def _idle_style(row: Row) -> str:
     return "dim" if row.component.idle in HARMLESS else "warn"
 
 
-def _columns(count_width: int) -> dict[str, Column]:
-    """Every column, by its head; counts have at least this width."""
+def _columns(count_width: int) -> dict[str, FigureColumn]:
+    """Return every column by its head; counts have at least this width."""
     every = (
-        Column("KIND", 5, lambda row, count: row.component.kind, lambda row: "dim", left=True),
-        Column("TASKS", 5, lambda row, count: count(row.component.tasks), lambda row: "dim"),
-        Column("EMITTED", max(7, count_width), lambda row, count: count(row.component.emitted)),
-        Column("EXECUTED", max(8, count_width), lambda row, count: _executed(row, count)),
-        Column("ACKED", max(6, count_width), lambda row, count: count(row.component.acked)),
-        Column(
+        FigureColumn("KIND", 5, lambda row, count: row.component.kind, lambda row: "dim", left=True),
+        FigureColumn("TASKS", 5, lambda row, count: count(row.component.tasks), lambda row: "dim"),
+        FigureColumn("EMITTED", max(7, count_width), lambda row, count: count(row.component.emitted)),
+        FigureColumn("EXECUTED", max(8, count_width), lambda row, count: _executed(row, count)),
+        FigureColumn("ACKED", max(6, count_width), lambda row, count: count(row.component.acked)),
+        FigureColumn(
             "FAILED", max(6, count_width - 2), lambda row, count: count(row.component.failed), _failed_style
         ),
-        Column("PENDING", 7, lambda row, count: _spouts_only(figures.short(row.component.pending), row)),
-        Column("RATE/s", max(6, count_width - 2), lambda row, count: figures.rate(row.rate)),
-        Column("p50", 6, lambda row, count: _spouts_only(figures.latency(row.component.p50), row)),
-        Column("p99", 6, lambda row, count: _spouts_only(figures.latency(row.component.p99), row)),
-        Column(WHY_IDLE, 19, lambda row, count: row.component.idle, _idle_style, left=True),
+        FigureColumn(
+            "PENDING", 7, lambda row, count: _spouts_only(formats.short(row.component.pending), row)
+        ),
+        FigureColumn("RATE/s", max(6, count_width - 2), lambda row, count: formats.rate(row.rate)),
+        FigureColumn("p50", 6, lambda row, count: _spouts_only(formats.latency(row.component.p50), row)),
+        FigureColumn("p99", 6, lambda row, count: _spouts_only(formats.latency(row.component.p99), row)),
+        FigureColumn(WHY_IDLE, 19, lambda row, count: row.component.idle, _idle_style, left=True),
     )
     return {column.head: column for column in every}
 
@@ -109,7 +111,7 @@ ALL = (
 MEDIUM = ("TASKS", "EMITTED", "EXECUTED", "ACKED", "FAILED", "PENDING", "RATE/s", "p50", "p99")
 NARROW = ("EMITTED", "EXECUTED", "FAILED", "PENDING", "RATE/s")
 TINY = ("FAILED", "PENDING", "RATE/s")
-#: Counts of so many characters are written in full (up to 999,999,999), in the narrower layouts short.
+#: Characters of a count in full (up to 999,999,999); narrower layouts shorten counts.
 FULL_WIDTH = 11
 
 
@@ -119,33 +121,33 @@ def _layout(heads: Sequence[str], gap: int, count_width: int, count: Figure) -> 
 
 
 def layouts(without: Collection[str] = ()) -> tuple[Layout, ...]:
-    """All layouts, the widest first, without the columns of these heads."""
+    """Return all layouts, widest first, without these columns."""
 
     def kept(heads: Sequence[str]) -> list[str]:
         return [head for head in heads if head not in without]
 
     return (
         _layout(kept(ALL), 2, FULL_WIDTH, _in_full),
-        _layout(kept(ALL), 2, 0, figures.short),
-        _layout(kept(MEDIUM), 1, 0, figures.short),
-        _layout(kept(NARROW), 1, 0, figures.short),
-        _layout(kept(TINY), 1, 0, figures.short),
+        _layout(kept(ALL), 2, 0, formats.short),
+        _layout(kept(MEDIUM), 1, 0, formats.short),
+        _layout(kept(NARROW), 1, 0, formats.short),
+        _layout(kept(TINY), 1, 0, formats.short),
     )
 
 
 def rows_of(components: Mapping[str, ComponentStatus], rates: Mapping[str, float | None]) -> list[Row]:
-    """A row for each component, in the order of declaration."""
+    """Return a row for each component, in order of declaration."""
     return [Row(name, with_left(component), rates.get(name)) for name, component in components.items()]
 
 
 def with_left(component: ComponentStatus) -> ComponentStatus:
-    """As people are told of it: trees that a stop cut off had no verdict, so they are left, and have not failed."""
+    """Return the figures as they are shown: trees cut off by a stop count as pending, not as failed."""
     stopped = component.failures.get("stopped", 0) if component.kind == "spout" else 0
     return replace(component, failed=component.failed - stopped, pending=component.pending + stopped)
 
 
 def layout_for(rows: Sequence[Row], width: int, every: Sequence[Layout]) -> tuple[Layout, int]:
-    """The widest layout that fits, and the width of its names, which the widest layouts show in full."""
+    """Return the widest layout that fits and the width of its names; the widest layouts show names in full."""
     longest = max([len(row.name) for row in rows] + [len("COMPONENT")])
     for layout in every:
         wanted = longest if layout.has("KIND") else min(longest, SHORTEST_NAME + 4)
@@ -155,22 +157,22 @@ def layout_for(rows: Sequence[Row], width: int, every: Sequence[Layout]) -> tupl
 
 
 def live_table(rows: Sequence[Row], width: int, most_rows: int) -> list[Line]:
-    """The table of a topology that runs: columns of fixed widths, and what is waited for; of too many rows the first."""
+    """Return the table of a running topology: columns of fixed width, idle reasons, and at most `most_rows` rows."""
     return _table(rows, width, layouts(), most_rows)
 
 
 def final_table(rows: Sequence[Row], width: int) -> list[Line]:
-    """The table of a topology that has ended: columns as wide as what stands in them."""
+    """Return the table of an ended topology, with columns as wide as their cells."""
     return _table(rows, width, tuple(snug(layout, rows) for layout in layouts((WHY_IDLE,))), len(rows))
 
 
 def table_without_rates(rows: Sequence[Row], width: int) -> list[Line]:
-    """The table of a topology at one moment, which tells no rates: columns as wide as what stands in them."""
+    """Return the table of a topology at one moment, without rates, with columns as wide as their cells."""
     return _table(rows, width, tuple(snug(layout, rows) for layout in layouts(("RATE/s",))), len(rows))
 
 
 def snug(layout: Layout, rows: Sequence[Row]) -> Layout:
-    """The layout with no column wider than it need be; what bolts say may be long, and has lines of its own."""
+    """Shrink the columns to their cells; long reasons of bolts get lines of their own."""
     columns = []
     for column in layout.columns:
         longest = max([len(column.text(row, layout.count)) for row in rows] + [len(column.head)])
@@ -186,7 +188,7 @@ def _table(rows: Sequence[Row], width: int, every: Sequence[Layout], most_rows: 
     shown = rows if len(rows) <= most_rows else rows[: max(0, most_rows - 1)]
     lines += [_line(layout, name_width, row) for row in shown]
     if len(shown) < len(rows):
-        lines.append(((f"… and {figures.plural(len(rows) - len(shown), 'more component')}", "dim"),))
+        lines.append(((f"… and {formats.plural(len(rows) - len(shown), 'more component')}", "dim"),))
     if every[0].has(WHY_IDLE):
         room = max((column.width for column in layout.columns if column.head == WHY_IDLE), default=0)
         lines += _reasons([row for row in rows if len(row.component.idle) > room], width)
@@ -201,26 +203,26 @@ def _head(layout: Layout, name_width: int) -> Line:
 
 
 def _line(layout: Layout, name_width: int, row: Row) -> Line:
-    pieces = [(figures.cropped(row.name, name_width).ljust(name_width), "")]
+    pieces = [(formats.cropped(row.name, name_width).ljust(name_width), "")]
     for column in layout.columns:
         text = column.text(row, layout.count)
-        if len(text) > column.width:  # more than the column was made for
-            text = figures.cropped(text, column.width)
+        if len(text) > column.width:  # wider than expected
+            text = formats.cropped(text, column.width)
         padded = text.ljust(column.width) if column.left else text.rjust(column.width)
         pieces.append((" " * layout.gap + padded, column.style(row)))
     return tuple(pieces)
 
 
 def _reasons(rows: Sequence[Row], width: int) -> list[Line]:
-    """Lines that say why spouts are idle and what bolts wait for, where no column has the room for it."""
+    """Return lines with the reasons that do not fit into a column."""
     lines: list[Line] = []
     for row in rows:
         is_idle = " is idle" if row.component.kind == "spout" else ""
-        text = figures.cropped(f"{row.name}{is_idle}: {row.component.idle}", width)
+        text = formats.cropped(f"{row.name}{is_idle}: {row.component.idle}", width)
         lines.append(((text, _idle_style(row)),))
     return lines[:3]
 
 
 def plain(line: Line) -> str:
-    """A line without its styles."""
+    """Return a line without its styles."""
     return "".join(text for text, _ in line).rstrip()

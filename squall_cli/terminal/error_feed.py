@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, replace
 
-from squall.error_reports import ErrorReport
+from squall.reports.error_reports import ErrorReport
 from squall.status import TopologyStatus
 
 #: What makes two errors the same to a person: where, in which call, of which kind. Messages differ from tuple to tuple.
@@ -60,7 +60,7 @@ class ErrorFeed:
         return any(_is(report, text) for report in status.errors if place_of(report) in self.seen)
 
 
-def report_told(status: TopologyStatus) -> ErrorReport | None:
+def report_of_failure(status: TopologyStatus) -> ErrorReport | None:
     """The report of what a topology failed of, None when it failed of something else."""
     return next((report for report in status.errors if status.error and _is(report, status.error)), None)
 

@@ -1,4 +1,4 @@
-"""How numbers are written for people: counts, rates and times in few characters.
+"""Short texts of counts, rates, sizes and times.
 
 Must not know: what is counted.
 """
@@ -26,7 +26,7 @@ def short(number: float) -> str:
 
 
 def rate(number: float | None) -> str:
-    """Things a second: `0`, `3.4`, `1,234`, `123k`; a dash when it is not known."""
+    """A rate per second: `0`, `3.4`, `1,234`, `123k`; a dash for None."""
     if number is None:
         return "-"
     if 0 < number < 9.95:
@@ -48,7 +48,7 @@ def latency(seconds: float | None) -> str:
 
 
 def duration(seconds: float) -> str:
-    """How long something took, or is going on: `0.42 s`, `12.3 s`, `3 min 05 s`, `2 h 03 min`."""
+    """A duration: `0.42 s`, `12.3 s`, `3 min 05 s`, `2 h 03 min`."""
     if seconds < 9.995:
         return f"{seconds:.2f} s"
     if seconds < 59.95:
@@ -60,12 +60,12 @@ def duration(seconds: float) -> str:
 
 
 def moment(seconds: float) -> str:
-    """A moment of the calendar, seconds since 1970, as clocks here show it: `2026-03-01 12:00:00`."""
+    """A time in seconds since 1970 as local time: `2026-03-01 12:00:00`."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
 
 
 def span(seconds: float) -> str:
-    """How long ago something began, in at most six characters: `12s`, `3m05s`, `2h03m`, `4d07h`."""
+    """The time since something began, in at most six characters: `12s`, `3m05s`, `2h03m`, `4d07h`."""
     seconds = max(0, int(seconds))
     for size, smaller, unit, below in ((86_400, 3600, "d", "h"), (3600, 60, "h", "m"), (60, 1, "m", "s")):
         if seconds >= size:
@@ -88,7 +88,7 @@ def in_bytes(size: int) -> str:
 
 
 def plural(number: int, word: str, words: str | None = None) -> str:
-    """`1 tree`, `2,000 trees`; `words` where an s is not enough."""
+    """`1 tree`, `2,000 trees`; `words` is an irregular plural."""
     return f"{number:,} {word if number == 1 else words or word + 's'}"
 
 
@@ -99,8 +99,7 @@ def cropped(text: str, width: int) -> str:
 
 
 def cropped_inside(text: str, width: int) -> str:
-    """The text on one line of at most `width` characters; what is left out is its middle, for errors say at their end what to
-    do next."""
+    """The text on one line of at most `width` characters, cut in its middle: an error's end says what to do next."""
     line = " ".join(text.split())
     if len(line) <= width:
         return line

@@ -54,7 +54,7 @@ class Interrupts:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             if number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN:
                 continue  # nohup: it is to outlive its terminal
-            self.before[number] = signal.signal(number, self.take)
+            self.before[number] = signal.signal(number, self.handle)
         return self
 
     def __exit__(
@@ -65,8 +65,8 @@ class Interrupts:
         for number, handler in self.before.items():
             signal.signal(number, handler)
 
-    def take(self, number: int, frame: FrameType | None) -> None:
-        """A signal has come. Nothing here may take a lock: the main thread may hold it."""
+    def handle(self, number: int, frame: FrameType | None) -> None:
+        """Handle a signal. Must not take a lock: the main thread may hold it."""
         self.count += 1
         if self.count == 1:
             self.name = "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
@@ -74,15 +74,15 @@ class Interrupts:
             raise EndNow
 
     def hold(self) -> None:
-        """From here on the main thread is not left: it makes what has to be ended later."""
+        """Defer `EndNow`: the main thread is starting what must be ended later."""
         self.held = True
 
     def release(self) -> None:
-        """The end of that; `EndNow` if the second signal came meanwhile."""
+        """End the deferral; raise `EndNow` if the second signal came meanwhile."""
         self.held = False
         if self.count >= 2 and not self.ending:
             raise EndNow
 
     def ignore(self) -> None:
-        """Everything is being ended in a bounded time: no signal makes it faster."""
+        """Ignore further signals: everything is being ended in a bounded time."""
         self.ending = True

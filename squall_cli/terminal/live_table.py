@@ -1,7 +1,7 @@
-"""The live table: a topology while it runs, drawn again a few times a second at the foot of the terminal.
+"""The live table of a running topology, redrawn a few times a second at the bottom of the terminal.
 
-What happens once (error reports, the log, the components' own output) scrolls by above it. Everything is cut to the
-window, in both directions: a line that wraps or a table that is too high would leave its remains behind.
+Error reports, log lines and the components' output scroll above it. Everything is cut to the window in both directions,
+because a wrapped line or a table that is too high could not be erased.
 Must not know: clusters, how a terminal is written to.
 """
 
@@ -9,25 +9,25 @@ from __future__ import annotations
 
 import threading
 
-from squall_cli import figures
-from squall_cli.component_table import Line, live_table, rows_of
-from squall_cli.error_feed import troubles
-from squall_cli.screen import Screen
-from squall_cli.user_output import Gathered
-from squall_cli.views import Moment
+from squall_cli.terminal import formats
+from squall_cli.terminal.component_table import Line, live_table, rows_of
+from squall_cli.terminal.error_feed import troubles
+from squall_cli.terminal.screen import Screen
+from squall_cli.terminal.user_output import Gathered
+from squall_cli.terminal.views import Moment
 
-#: A topology that ends sooner is told of by its summary alone.
+#: Seconds before the first drawing; a topology that ends sooner shows only its summary.
 FIRST = 0.3
-#: Seconds between two drawings; and between two looks at what the components have written.
+#: Seconds between two drawings, and between two reads of the components' output.
 EVERY = 0.25
 OUTPUT_EVERY = 0.1
 MOST_TROUBLES = 3
-#: This part of a window's height is left for what scrolls by.
+#: The share of the window's height (1/4) that is left for scrolling text.
 SHARE_ABOVE = 4
 
 
 class LiveTable:
-    """Draws on a terminal; `close` takes the table away and leaves what scrolled by."""
+    """Draws on a terminal; `close` removes the table and keeps the scrolled text."""
 
     def __init__(self, screen: Screen, gathered: Gathered) -> None:
         self.screen = screen
@@ -36,7 +36,7 @@ class LiveTable:
         self.next_drawing = FIRST
         self.next_output = 0.0
         self.closed = False
-        #: A component that writes very much draws too, from its own thread.
+        #: A component that writes a lot draws from its own thread.
         self.drawing = threading.RLock()
 
     def show(self, moment: Moment) -> None:
@@ -48,30 +48,30 @@ class LiveTable:
             self.next_output = moment.seconds + OUTPUT_EVERY
             self.lines = picture(moment, *self.screen.size())
             self.gathered.show = self.show_output
-            self.redraw(self.gathered.take())
+            self.redraw(self.gathered.pop())
         elif moment.seconds >= self.next_output:
             self.next_output = moment.seconds + OUTPUT_EVERY
             self.show_output()
 
     def redraw(self, above: str) -> None:
-        """The table as it was made last, with a text above it."""
+        """Draw the last table again, with a text above it."""
         with self.drawing:
             self.screen.draw(self.lines, above)
 
     def show_output(self) -> None:
-        """Let what the components have written scroll by."""
+        """Print the components' output above the table."""
         with self.drawing:
-            text = self.gathered.take()
+            text = self.gathered.pop()
             if text:
                 self.redraw(text)
 
-    def say(self, text: str) -> None:
-        """Let a text scroll by, after what was written before it."""
+    def notice(self, text: str) -> None:
+        """Print a text above the table, after earlier output."""
         with self.drawing:
-            self.redraw(f"{self.gathered.take()}{text}\n")
+            self.redraw(f"{self.gathered.pop()}{text}\n")
 
     def output(self, text: str) -> None:
-        """Have lines of the components scroll by with what is written in this process."""
+        """Print lines of worker processes among the output of this process."""
         if self.gathered.takes():
             self.gathered.add(text)
         else:
@@ -79,17 +79,17 @@ class LiveTable:
                 self.redraw(text)
 
     def close(self) -> None:
-        """Give the terminal back, without the table."""
+        """Remove the table and restore the terminal."""
         with self.drawing:
             self.closed = True
             self.gathered.show = None
             self.lines = []
-            rest = self.gathered.take(unfinished=True)
+            rest = self.gathered.pop(unfinished=True)
             self.redraw(rest if not rest or rest.endswith("\n") else rest + "\n")
 
 
 def picture(moment: Moment, width: int, height: int) -> list[Line]:
-    """Everything that is drawn, no wider and no higher than the window."""
+    """Return everything that is drawn, cut to the window."""
     foot = footer(moment, width)
     rows = rows_of(moment.status.components, moment.rates)
     room = height - 1 - 2 - len(foot) - height // SHARE_ABOVE  # 2: the title and the table's head
@@ -101,25 +101,25 @@ def picture(moment: Moment, width: int, height: int) -> list[Line]:
 
 
 def title(moment: Moment, width: int) -> Line:
-    """Which topology, what it does, and for how long."""
+    """Return the title: name, state and duration."""
     status = moment.status
     doing = moment.doing
     style = {"active": "good", "draining": "warn", "failed": "bad"}.get(doing, "")
-    rest = f"  {figures.duration(moment.seconds)}"
+    rest = f"  {formats.duration(moment.seconds)}"
     if status.workers > 1:
-        rest += f"  {figures.plural(status.workers, 'worker')}"
-    name = figures.cropped(status.name, max(8, width - len(doing) - len(rest) - 2))
+        rest += f"  {formats.plural(status.workers, 'worker')}"
+    name = formats.cropped(status.name, max(8, width - len(doing) - len(rest) - 2))
     return ((name, "head"), ("  ", ""), (doing, style), (rest, "dim"))
 
 
 def footer(moment: Moment, width: int) -> list[Line]:
-    """The newest errors, and what Ctrl-C does."""
+    """Return the newest errors, and what Ctrl-C does."""
     lines: list[Line] = []
     found = troubles(moment.status)
     for trouble in found[:MOST_TROUBLES]:
-        count = figures.plural(trouble.count, "error")
+        count = formats.plural(trouble.count, "error")
         lines.append(
-            ((count, "bad"), (" " + figures.cropped_inside(f"in {trouble.line}", width - len(count) - 1), ""))
+            ((count, "bad"), (" " + formats.cropped_inside(f"in {trouble.line}", width - len(count) - 1), ""))
         )
     if len(found) > MOST_TROUBLES:
         lines.append(((f"and errors in {len(found) - MOST_TROUBLES} more", "bad"),))
@@ -127,8 +127,8 @@ def footer(moment: Moment, width: int) -> list[Line]:
         advice = "Ctrl-C drains and ends; twice ends at once"
     else:
         left = (
-            f"{figures.plural(moment.pending, 'tree')} pending, at most {max(0, round(moment.left))} s more"
+            f"{formats.plural(moment.pending, 'tree')} pending, at most {max(0, round(moment.left))} s more"
         )
         advice = f"draining: {left}; Ctrl-C ends at once"
-    lines.append(((figures.cropped(advice, width), "dim" if moment.left is None else "warn"),))
+    lines.append(((formats.cropped(advice, width), "dim" if moment.left is None else "warn"),))
     return lines

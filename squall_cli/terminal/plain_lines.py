@@ -1,4 +1,4 @@
-"""A line every few seconds, for output that is no terminal: a file, a pipe, the log of a CI job.
+"""A progress line every few seconds, for output that is not a terminal: a file, a pipe, the log of a CI job.
 
 Must not know: clusters, colours.
 """
@@ -8,21 +8,21 @@ from __future__ import annotations
 from typing import IO
 
 from squall.status import ComponentStatus
-from squall_cli import figures
-from squall_cli.component_table import with_left
-from squall_cli.error_feed import troubles
-from squall_cli.views import Moment
+from squall_cli.terminal import formats
+from squall_cli.terminal.component_table import with_left
+from squall_cli.terminal.error_feed import troubles
+from squall_cli.terminal.views import Moment
 
 #: Seconds between two lines.
 EVERY = 3.0
-#: Components told of in one line; of more the first.
+#: The most components in one line.
 MOST = 12
-#: Characters of an error that is counted; the report of it was written in full.
+#: Characters of a counted error; its report was printed in full.
 MOST_TROUBLE = 300
 
 
 class PlainLines:
-    """Writes lines of progress to one stream and what happens to another."""
+    """Writes progress to one stream and notices to another."""
 
     def __init__(self, progress: IO[str], notices: IO[str]) -> None:
         self.progress = progress
@@ -31,7 +31,7 @@ class PlainLines:
         self.errors_told = 0
 
     def show(self, moment: Moment) -> None:
-        """A line, when it is time for one."""
+        """Write a progress line if it is due."""
         if moment.seconds < self.next_line:
             return
         self.next_line = moment.seconds + EVERY
@@ -41,16 +41,16 @@ class PlainLines:
             for trouble in troubles(moment.status):
                 write(
                     self.notices,
-                    f"{figures.plural(trouble.count, 'error')} in {figures.cropped_inside(trouble.line, MOST_TROUBLE)}",
+                    f"{formats.plural(trouble.count, 'error')} in {formats.cropped_inside(trouble.line, MOST_TROUBLE)}",
                 )
             self.errors_told = errors
 
-    def say(self, text: str) -> None:
-        """A line, or a report of several, now."""
+    def notice(self, text: str) -> None:
+        """Write a notice of one or more lines now."""
         write(self.notices, text)
 
     def output(self, text: str) -> None:
-        """Lines of the components, among ours as if they were written here."""
+        """Write lines of the components among the progress lines."""
         write(self.progress, text.removesuffix("\n"))
 
     def close(self) -> None:
@@ -58,14 +58,14 @@ class PlainLines:
 
 
 def write(stream: IO[str], text: str) -> None:
-    """A line that is there at once, whatever the stream buffers and whichever characters it takes."""
+    """Write a line and flush it; characters that the stream cannot encode are escaped."""
     encoding = getattr(stream, "encoding", None) or "utf-8"
     stream.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
     stream.flush()
 
 
 def progress_line(moment: Moment) -> str:
-    """How it goes, in one line."""
+    """Return the progress of all components in one line."""
     parts = [
         component_text(name, component, moment.rates.get(name))
         for name, component in list(moment.status.components.items())[:MOST]
@@ -74,7 +74,7 @@ def progress_line(moment: Moment) -> str:
     if more > 0:
         parts.append(f"and {more} more")
     state = "" if moment.doing == "active" else f" ({moment.doing})"
-    return f"{figures.duration(moment.seconds)}{state}  " + "; ".join(parts)
+    return f"{formats.duration(moment.seconds)}{state}  " + "; ".join(parts)
 
 
 def component_text(name: str, component: ComponentStatus, rate: float | None) -> str:
@@ -84,7 +84,7 @@ def component_text(name: str, component: ComponentStatus, rate: float | None) ->
     number, what = (component.emitted, "emitted") if spout else (component.executed, "executed")
     facts = [f"{number:,} {what}"]
     if rate is not None:
-        facts.append(f"{figures.rate(rate)}/s")
+        facts.append(f"{formats.rate(rate)}/s")
     if component.failed:
         facts.append(f"{component.failed:,} failed")
     if spout:
@@ -95,10 +95,10 @@ def component_text(name: str, component: ComponentStatus, rate: float | None) ->
 
 
 def spout_facts(component: ComponentStatus) -> list[str]:
-    """What only spouts have: trees and latency."""
+    """Return the figures that only spouts have: trees and latency."""
     facts = [f"{component.acked:,} acked"]
     if component.pending:
         facts.append(f"{component.pending:,} pending")
     if component.p50 is not None:
-        facts.append(f"p50 {figures.latency(component.p50)}, p99 {figures.latency(component.p99)}")
+        facts.append(f"p50 {formats.latency(component.p50)}, p99 {formats.latency(component.p99)}")
     return facts

@@ -1,8 +1,7 @@
-"""The foot of a terminal: a few lines that are drawn again and again, with text that scrolls by above them.
+"""The bottom lines of a terminal, redrawn in place, with text that scrolls above them.
 
-One write for each drawing (erase, text, lines), so that nothing flickers; text passes through as it came, so that
-components may print as fast as the terminal takes it. The terminal's own wrapping is off while lines are drawn: whatever
-a name holds, a line takes one row.
+Each drawing is one write (erase, text, lines), so that nothing flickers. Text passes through unchanged. The terminal's
+line wrapping is off during a drawing, so that each line takes one row.
 Must not know: what the lines say, when they are drawn.
 """
 
@@ -14,7 +13,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from typing import IO, Final
 
-from squall_cli.component_table import Line, plain
+from squall_cli.terminal.component_table import Line, plain
 
 HIDE_CURSOR, SHOW_CURSOR = "\x1b[?25l", "\x1b[?25h"
 WRAP_OFF, WRAP_ON = "\x1b[?7l", "\x1b[?7h"
@@ -26,41 +25,41 @@ NO_COLOURS: Final[Mapping[str, str]] = {"head": "1", "dim": "2", "bad": "1"}
 
 
 def painted(line: Line, styles: Mapping[str, str]) -> str:
-    """A line with its styles as escape sequences."""
+    """Return a line with its styles as escape sequences."""
     return "".join(
         f"\x1b[{styles[style]}m{text}\x1b[0m" if style in styles and text else text for text, style in line
     ).rstrip()
 
 
 def is_terminal(stream: IO[str]) -> bool:
-    """Whether a person looks at it, on something that understands escape sequences."""
+    """Return whether the stream is a terminal that understands escape sequences."""
     return stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
 
 
 def styles_of(stream: IO[str]) -> Mapping[str, str]:
-    """The styles that a stream shows; see no-color.org for the variable."""
+    """Return the styles that a stream shows; for NO_COLOR see no-color.org."""
     if not is_terminal(stream):
         return {}
     return NO_COLOURS if os.environ.get("NO_COLOR") else COLOURS
 
 
 class Screen:
-    """The lines at the foot of one terminal."""
+    """The bottom lines of one terminal."""
 
     def __init__(self, terminal: IO[str], styles: Mapping[str, str]) -> None:
         self.terminal = terminal
         self.styles = styles
-        #: The lengths of the lines that are there now.
+        #: The lengths of the lines on the screen.
         self.there: list[int] = []
         self.hidden = False
 
     def size(self) -> tuple[int, int]:
-        """Columns and rows of the window, as it is now."""
+        """Return the current columns and rows of the window."""
         size = shutil.get_terminal_size()
         return size.columns, size.lines
 
     def draw(self, lines: Sequence[Line], above: str = "") -> None:
-        """Put these lines in place of those that are there, with a text (whole lines) above them."""
+        """Replace the drawn lines by these, with a text (whole lines) above them."""
         text = self.erasure() + above
         if lines:
             text += ("" if self.hidden else HIDE_CURSOR) + WRAP_OFF
@@ -73,7 +72,7 @@ class Screen:
         self.terminal.flush()
 
     def erasure(self) -> str:
-        """What takes the lines away that are there. A window that has become narrower has broken them into several rows."""
+        """Return the sequence that erases the drawn lines. A window that became narrower has wrapped them into several rows."""
         if not self.there:
             return ""
         width = max(1, self.size()[0])

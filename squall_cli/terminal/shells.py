@@ -87,7 +87,7 @@ class Bash(BashComplete):
         return words, self.typed
 
     def format_completion(self, item: CompletionItem) -> str:
-        """Without what stands before the part of the word that bash takes for the word."""
+        """Strip the prefix that bash does not count as part of the word."""
         broken_at = max(map(self.typed.rfind, ":="))
         return f"{item.type},{item.value.removeprefix(self.typed[: broken_at + 1])}"
 

@@ -1,8 +1,8 @@
-"""Tables of the commands that ask a cluster: by rich on a terminal, in plain aligned columns anywhere else.
+"""Tables of the commands that ask a cluster: by rich on a terminal, in plain aligned columns elsewhere.
 
-Of a table that is wider than the window the columns of the highest rank are left out, and then the elastic ones are
-cut; in a pipe or a file everything is there. Numbers are never cut.
-Must not know: what the rows mean. rich is imported when a terminal is there.
+If a table is wider than the window, it drops columns by rank, highest first, then cuts elastic columns. In a pipe or a
+file it is complete. Numbers are never cut.
+Must not know: what the rows mean. rich is imported only for a terminal.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Final
 
-from squall_cli.screen import is_terminal
+from squall_cli.terminal.screen import is_terminal
 
 if TYPE_CHECKING:
     from rich.console import Console, JustifyMethod
@@ -30,8 +30,8 @@ STYLES: Final = {"dim": "dim", "bad": "bold red", "warn": "yellow", "good": "gre
 
 
 @dataclass(frozen=True)
-class Column:
-    """A column: its head, whether it holds numbers, whether it may be cut, and how soon it is left out (0: never)."""
+class TableColumn:
+    """A column: its head, whether it holds numbers, whether it may be cut, and its rank (0: never dropped)."""
 
     head: str
     number: bool = False
@@ -41,14 +41,14 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """Columns, and rows with a cell for each of them."""
+    """Columns, and rows with a cell for each column."""
 
-    columns: tuple[Column, ...]
+    columns: tuple[TableColumn, ...]
     rows: tuple[tuple[Cell, ...], ...]
 
 
-def table(columns: Sequence[Column], rows: Iterable[Sequence[Cell]]) -> Table:
-    """A table whose cells are on one line each and hold nothing that a terminal would take for a command."""
+def table(columns: Sequence[TableColumn], rows: Iterable[Sequence[Cell]]) -> Table:
+    """Make a table with one-line cells, free of control characters."""
     return Table(tuple(columns), tuple(tuple(_one_line(cell) for cell in row) for row in rows))
 
 
@@ -57,7 +57,7 @@ def text_of(cell: Cell) -> str:
 
 
 def harmless(text: str) -> str:
-    """The text without characters that are not to be seen: what users named things may hold escape sequences."""
+    """Escape unprintable characters: names given by users may hold terminal sequences."""
     return "".join(c if c.isprintable() or c in "\n\t" else f"\\x{ord(c):02x}" for c in text)
 
 
@@ -68,7 +68,7 @@ def _one_line(cell: Cell) -> Cell:
 
 
 def widths(made: Table) -> list[int]:
-    """The width that each column wants."""
+    """Return the width that each column wants."""
     return [
         max([len(column.head), *(len(text_of(row[number])) for row in made.rows)])
         for number, column in enumerate(made.columns)
@@ -76,7 +76,7 @@ def widths(made: Table) -> list[int]:
 
 
 def fitted(made: Table, width: int) -> tuple[Table, list[int]]:
-    """The table without the columns that a window of this width has no room for, and the width of each that is left."""
+    """Return the table without the columns that do not fit, and the width of each other column."""
     wanted = widths(made)
     kept = list(range(len(made.columns)))
 
@@ -99,7 +99,7 @@ def fitted(made: Table, width: int) -> tuple[Table, list[int]]:
 
 
 def plain_lines(made: Table) -> list[str]:
-    """The table as text, every cell in full."""
+    """Return the table as text, every cell in full."""
     wanted = widths(made)
     lines = []
     for row in (tuple(column.head for column in made.columns), *made.rows):
@@ -112,7 +112,7 @@ def plain_lines(made: Table) -> list[str]:
 
 
 def rich_table(made: Table, width: int) -> RichTable:
-    """The table for a window of this width."""
+    """Return the table for a window of this width."""
     from rich.table import Table as RichTable
 
     shown, given = fitted(made, width)
@@ -128,14 +128,14 @@ def rich_table(made: Table, width: int) -> RichTable:
 
 
 def rich_text(cell: Cell) -> Text:
-    """A cell as rich takes it."""
+    """Convert a cell for rich."""
     from rich.text import Text
 
     return Text(cell) if isinstance(cell, str) else Text(cell[0], style=STYLES[cell[1]])
 
 
 def console(out: IO[str]) -> Console:
-    """rich's writer for a terminal: as wide as the window, and nothing in a text means anything."""
+    """Return rich's console for a terminal: as wide as the window, without markup."""
     from rich.console import Console
 
     size = shutil.get_terminal_size()
@@ -153,7 +153,7 @@ def console(out: IO[str]) -> Console:
 
 
 def show(made: Table, out: IO[str]) -> None:
-    """Print a table where it is wanted."""
+    """Print a table."""
     if is_terminal(out):
         where = console(out)
         where.print(rich_table(made, where.width))

@@ -16,10 +16,10 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import IO, Any
 
-from squall.said import said_key
+from squall.reports.events import Event, subject
 from squall.worker_files import EXIT_UNOPENED
 
-#: Text that may wait for the next drawing; whoever writes more draws it.
+#: Characters that may wait for the next drawing; a writer of more draws them itself.
 MOST_WAITING = 64 * 1024
 
 
@@ -30,7 +30,7 @@ class Gathered:
         self.lock = threading.Lock()
         self.parts: list[str] = []
         self.size = 0
-        #: Shows what has been gathered; None: nobody draws, text goes where it always went.
+        #: Draws the gathered text; None: nothing is drawn, and text goes to the real stream.
         self.show: Callable[[], None] | None = None
         self.process = os.getpid()
 
@@ -47,8 +47,8 @@ class Gathered:
         if full and self.show is not None:
             self.show()
 
-    def take(self, unfinished: bool = False) -> str:
-        """What is there, up to the end of the last line; the rest as well if it may be unfinished."""
+    def pop(self, unfinished: bool = False) -> str:
+        """Remove and return the gathered text up to the last line end, or all of it if `unfinished`."""
         with self.lock:
             text = "".join(self.parts)
             end = len(text) if unfinished else text.rfind("\n") + 1
@@ -58,7 +58,7 @@ class Gathered:
 
 
 class UserStream:
-    """Stands for sys.stdout or sys.stderr: the real stream, but for text that is to be gathered."""
+    """Replaces sys.stdout or sys.stderr: passes text to the real stream, or gathers it."""
 
     def __init__(self, real: IO[str], gathered: Gathered) -> None:
         self._real = real
@@ -83,7 +83,7 @@ class UserStream:
 
 
 def gather_user_output() -> Gathered:
-    """Replace sys.stdout and sys.stderr by streams that can be gathered; until somebody draws they change nothing."""
+    """Replace sys.stdout and sys.stderr by streams that can be gathered; without a drawing view they change nothing."""
     gathered = Gathered()
     sys.stdout = UserStream(sys.stdout, gathered)
     sys.stderr = UserStream(sys.stderr, gathered)
@@ -163,15 +163,15 @@ class NoUnopenedAgain(logging.Filter):
 
     def __init__(self) -> None:
         super().__init__()
-        self.said: set[str] = set()
+        self._seen: set[Event] = set()
 
     def filter(self, record: logging.LogRecord) -> bool:
-        message = record.getMessage()
-        if f" with status {EXIT_UNOPENED}: " not in message:
+        event: Event | None = getattr(record, "event", None)
+        if event is None or event.cause is None or event.cause.status != EXIT_UNOPENED:
             return True
-        key = said_key(message)
-        new = key not in self.said
-        self.said.add(key)
+        key = subject(event)
+        new = key not in self._seen
+        self._seen.add(key)
         return new
 
 

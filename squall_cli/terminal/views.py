@@ -1,4 +1,4 @@
-"""What a run shows itself on: the moments it tells, and what every view (live table, plain lines) does with them.
+"""The views of a run (live table, plain lines) and the moments that they show.
 
 Must not know: clusters, how a view draws.
 """
@@ -14,8 +14,8 @@ from squall.status import TopologyStatus
 
 @dataclass(frozen=True)
 class Moment:
-    """A topology that runs, as it is now. `seconds`: since it was submitted; `rates`: tuples a second by component;
-    `left`: seconds that it may still drain, None while it does not."""
+    """A running topology at one moment. `seconds`: since submission; `rates`: tuples per second by component; `left`: seconds
+    left for the drain, None before it."""
 
     status: TopologyStatus
     seconds: float
@@ -24,7 +24,7 @@ class Moment:
 
     @property
     def doing(self) -> str:
-        """What the topology does, in a word or two."""
+        """What the topology does, in one or two words."""
         state = self.status.state
         return "draining" if state == "KILLED" or self.left is not None else state.lower()
 
@@ -34,17 +34,17 @@ class Moment:
         return sum(component.pending for component in self.status.components.values())
 
 
-class View(Protocol):
-    """Somewhere to show a run."""
+class RunView(Protocol):
+    """A place that shows a run."""
 
     def show(self, moment: Moment) -> None:
-        """Take note of a moment; called many times a second, draws as often as is good."""
+        """Show a moment; called many times a second, draws less often."""
 
-    def say(self, text: str) -> None:
-        """Show something that happened: an error report, what Squall does. Once, and at once."""
+    def notice(self, text: str) -> None:
+        """Show a notice, such as an error report, once and at once."""
 
     def output(self, text: str) -> None:
-        """Show whole lines that components have written in other processes; also when it is closed."""
+        """Show whole lines that components wrote in worker processes; works after `close` too."""
 
     def close(self) -> None:
-        """Leave the terminal as it was; may be called twice."""
+        """Restore the terminal; may be called twice."""

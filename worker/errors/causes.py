@@ -1,6 +1,6 @@
 """Which errors led to an error: what it was raised from, what was being handled, what a group of errors holds.
 
-As Python has it: `raise ... from cause` beats what was being handled, and `from None` says that nothing is to be told.
+As in Python, `raise ... from cause` takes precedence over what was being handled, and `from None` hides it.
 Must not know: how errors are worded, reports.
 """
 
@@ -12,7 +12,7 @@ from typing import Any, Final
 
 #: Groups of errors, which Python has since 3.11.
 GROUP: Final[Any] = getattr(builtins, "BaseExceptionGroup", ())
-#: Errors looked at: a group may hold thousands, and they may have causes in turn.
+#: The most errors that are visited: a group may hold thousands, each with causes.
 MOST: Final = 100
 
 CAUSED: Final = "caused by"
@@ -23,8 +23,10 @@ HELD: Final = "it holds"
 def causes_of(
     error: BaseException, leave_out: Callable[[BaseException], bool]
 ) -> list[tuple[str, BaseException]]:
-    """The errors that led to this one, each with how it did: the nearest first, those that a group holds before what the
-    group was raised from. One that is to be left out, and what led to that, is not among them; none is there twice."""
+    """Return the errors that led to this one, each with how it did, the nearest first and none twice.
+
+    Those that a group holds come before what the group was raised from. An error to leave out is skipped with its own causes.
+    """
     found: list[tuple[str, BaseException]] = []
     seen = {id(error)}
     ahead = _next_to(error)[::-1]
@@ -39,8 +41,8 @@ def causes_of(
 
 
 def _next_to(error: BaseException) -> list[tuple[str, BaseException]]:
-    """What led to an error directly."""
-    found = [(HELD, each) for each in error.exceptions[:MOST]] if isinstance(error, GROUP) else []
+    """Return what led to an error directly."""
+    found = [(HELD, member) for member in error.exceptions[:MOST]] if isinstance(error, GROUP) else []
     if error.__cause__ is not None:
         found.append((CAUSED, error.__cause__))
     elif error.__context__ is not None and not error.__suppress_context__:

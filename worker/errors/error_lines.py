@@ -1,4 +1,4 @@
-"""The errors of user code as lines of the worker's log: each once, and so many a minute at most.
+"""Writes the errors of user code to the worker's log: each once, and a limited number a minute.
 
 Must not know: tasks, where the log goes.
 """
@@ -10,32 +10,32 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Final
 
-from squall.error_reports import ErrorReport, gist
-from worker.reports import ErrorLog
+from squall.reports.error_reports import ErrorReport, gist
+from worker.errors.reports import ErrorLog
 
 _log = logging.getLogger(__name__)
 
-#: The level of these lines, with a name of its own: who shows the status to somebody shows the reports already.
+#: The level of these lines, with its own name: a program that shows the status shows the reports already.
 REPORT: Final = logging.ERROR + 1
 logging.addLevelName(REPORT, "REPORT")
 
-#: Reports written within `SECONDS`; all are counted, and the latest of each component are kept for the status.
+#: The most reports written within `SECONDS`; all are counted, and the status has the latest of each component.
 MOST: Final = 20
 SECONDS: Final = 60.0
 
 
 class ErrorLines:
-    """Writes what is new."""
+    """Writes the reports that are new."""
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
-        #: What the reports of each component said that were kept at the last look.
+        #: The gist of each component's reports that were kept at the last check.
         self.known: dict[str, set[tuple[str, ...]]] = {}
         self.written: deque[float] = deque()
         self.left_out = 0
 
-    def look(self, errors: Mapping[str, ErrorLog], now: float) -> int:
-        """Write the reports that are new; the number of errors so far."""
+    def write_new(self, errors: Mapping[str, ErrorLog], now: float) -> int:
+        """Write the reports that are new; return the number of errors so far."""
         for component, log in errors.items():
             if log.count != self.counts.get(component, 0):
                 self.counts[component] = log.count
@@ -44,13 +44,13 @@ class ErrorLines:
         return sum(self.counts.values())
 
     def fresh(self, component: str, kept: list[ErrorReport]) -> list[ErrorReport]:
-        """The reports that came since the last look; one that was only seen again is none."""
+        """Return the reports that are new since the last check, without those that only occurred again."""
         known = self.known.get(component, set())
         self.known[component] = {gist(report) for report in kept}
         return [report for report in kept if gist(report) not in known]
 
     def write(self, report: ErrorReport, now: float) -> None:
-        """One report, if there is room for it in this minute."""
+        """Write a report, unless the limit of this minute is reached."""
         while self.written and self.written[0] <= now - SECONDS:
             self.written.popleft()
         if len(self.written) >= MOST:

@@ -1,4 +1,4 @@
-"""What helps when a worker on a cluster lacks what was there where the topology was written: one line after the error.
+"""Hints for errors of a worker that lacks a module or file which the topology's author had: one line after the error.
 
 Must not know: reports, tasks, what has been shipped.
 """
@@ -14,19 +14,19 @@ MODULE: Final = (
     " --requirements FILE)"
 )
 FILE: Final = (
-    "(paths are those of the worker's host: squall submit sends a file along with --resource PATH, and it lies beside the"
+    "(paths are those of the worker's host: squall submit sends a file along with --resource PATH, and it is beside the"
     " topology's file)"
 )
-#: Where a supervisor unpacks the code of a topology that was submitted: a local cluster has no such folder on its path.
+#: Where a supervisor unpacks a submitted topology's code: a local cluster has no such folder on its path.
 SHIPPED: Final = re.compile(r"/code/[0-9a-f]{64}$")
-#: The calls that a worker begins with.
+#: The first calls of a task.
 BEGINNINGS: Final = ("start", "open", "prepare")
 
 
 def hint_for(call: str, error: BaseException) -> str | None:
-    """The hint for an error that a call of the user's raised, None for errors that need none."""
+    """Return the hint for an error that a user's call raised, None for errors that need none."""
     cause: BaseException | None = error
-    seen: set[int] = set()  # nothing keeps a user's errors from being raised from each other in a circle
+    seen: set[int] = set()  # a user's errors may be raised from each other in a circle
     while cause is not None and not isinstance(cause, ImportError | FileNotFoundError):
         seen.add(id(cause))
         cause = None if id(cause.__cause__) in seen else cause.__cause__

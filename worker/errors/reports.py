@@ -1,7 +1,7 @@
-"""How error reports are made of what the user's code raised, and kept (what a report is: `squall/error_reports.py`).
+"""Makes and keeps reports of errors that user code raised (what a report is: `squall/reports/error_reports.py`).
 
-A report names topology, component, task, the call that raised and the tuple it was given; what caused the error stands
-below the frames. Reports of one component are throttled: all are counted, a bounded number is kept.
+A report names topology, component, task, the call that raised and the tuple it was given; the causes follow the frames.
+Reports of one component are throttled: all are counted, a bounded number is kept.
 Must not know: tasks, queues, terminals.
 """
 
@@ -16,16 +16,16 @@ from functools import lru_cache
 from types import TracebackType
 from typing import Final
 
-from squall.error_reports import KEPT, gist
-from squall.error_reports import ErrorReport as ErrorReport
+from squall.reports.error_reports import KEPT, gist
+from squall.reports.error_reports import ErrorReport as ErrorReport
 from topology_api import FailTuple, Failure
 from topology_api.core_choice import COMPILED_FILES
 from topology_api.errors import SquallError
-from worker.causes import causes_of
-from worker.hints import hint_for
+from worker.errors.causes import causes_of
+from worker.errors.hints import hint_for
 
-#: Frames below these folders are ours, or the interpreter's, and are of no use to a user.
-_ROOT: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+#: Frames below these folders are Squall's, and of no use to a user.
+_ROOT: Final = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 OURS: Final = tuple(
     os.path.join(_ROOT, name) + os.sep
     for name in (
@@ -39,9 +39,9 @@ OURS: Final = tuple(
         "squall_cli",
     )
 )
-#: Spouts and bolts of ours: what they call is their affair, and no line of it helps a user.
+#: Squall's own spouts and bolts: the frames that they call do not help a user.
 OUR_COMPONENTS: Final = os.path.join(_ROOT, "squall_io", "")
-#: Frames below these folders are Python's: shown below the user's own, but never "the user's own line".
+#: Frames below these folders are Python's: shown below the user's, but never as "the user's own line".
 LIBRARIES: Final = tuple(
     os.path.join(folder, "")
     for folder in {
@@ -50,20 +50,20 @@ LIBRARIES: Final = tuple(
         os.path.dirname(os.__file__),
     }
 )
-#: Packages that were installed: "the user's own line" only where there is no other, for a component may be in one.
+#: Installed packages: "the user's own line" only where there is no other, since a component may be in one.
 INSTALLED: Final = ("site-packages", "dist-packages")
 MOST_FRAMES: Final = 4
 #: Lines of causes, frames and their code: with the four lines around them and a hint a report has 15.
 MOST_LINES: Final = 10
 MOST_CAUSES: Final = 5
 MOST_TEXT: Final = 300
-#: A message of ours says what to do next, some with a list: characters and lines of it.
+#: Squall's own messages say what to do next, some with a list: their most characters and lines.
 MOST_MESSAGE: Final = 2000
 MOST_MESSAGE_LINES: Final = 20
 
 
 def one_line(text: str) -> str:
-    """The text without line breaks and other control characters: a value's repr may have any (arrays, data frames)."""
+    """Return the text without line breaks and other control characters, which a value's repr may have (arrays, data frames)."""
     if text.isprintable():
         return text
     return _printable(" ".join(text.split()))
@@ -74,12 +74,12 @@ def _printable(text: str) -> str:
 
 
 def short_line(text: str) -> str:
-    """The text in one line that is not too long for a table or a log."""
+    """Return the text as one line that is short enough for a table or a log."""
     return shortened(one_line(text), MOST_TEXT)
 
 
 def shortened(text: str, most: int) -> str:
-    """The text with at most so many characters: its middle is left out, since what to do next stands at the end."""
+    """Return the text with at most `most` characters: the middle is cut, since the end says what to do next."""
     if len(text) <= most:
         return text
     end = most * 2 // 5
@@ -87,15 +87,15 @@ def shortened(text: str, most: int) -> str:
 
 
 def describe(error: BaseException) -> str:
-    """Type and message of an error in one line."""
+    """Return type and message of an error in one line."""
     return short_line(_in_words(error))
 
 
 def describe_in_full(error: BaseException) -> str:
-    """Type and message of an error; one of ours has its lines and its end, any other is one short line."""
+    """Return type and message of an error: of Squall's errors all lines, of others one short line."""
     if not isinstance(error, SquallError):
         return describe(error)
-    lines = [line for each in _in_words(error).splitlines() if (line := _printable(each.rstrip()))]
+    lines = [line for text in _in_words(error).splitlines() if (line := _printable(text.rstrip()))]
     if len(lines) > MOST_MESSAGE_LINES:
         head = MOST_MESSAGE_LINES // 2
         tail = MOST_MESSAGE_LINES - head - 1
@@ -113,15 +113,17 @@ def _in_words(error: BaseException) -> str:
 
 
 def failure_line(failure: Failure) -> str:
-    """A failure in one line: `failed in count[4] after 3 attempts: ValueError: ...`."""
+    """Return a failure in one line: `failed in count[4] after 3 attempts: ValueError: ...`."""
     where = f" in {failure.component}[{failure.task}]" if failure.component else ""
     attempts = "1 attempt" if failure.attempts == 1 else f"{failure.attempts} attempts"
     return f"{failure.reason}{where} after {attempts}" + (f": {failure.error}" if failure.error else "")
 
 
 def user_frames(trace: TracebackType | None) -> list[traceback.FrameSummary]:
-    """The frames of a traceback that are the user's, or a library's that they called, outermost first. Those of the import
-    system are left out, as Python does, and those that our own code called: `contextlib` below a sink of ours, say."""
+    """Return a traceback's frames that are the user's, or a library's that these called, outermost first.
+
+    Left out are those of the import system, as Python does, and those that Squall called: `contextlib` below a sink, say.
+    """
     steps = []
     caller = ""
     for step in traceback.walk_tb(trace):
@@ -130,7 +132,7 @@ def user_frames(trace: TracebackType | None) -> list[traceback.FrameSummary]:
             continue
         if is_ours(file):
             ours = file not in COMPILED_FILES and os.path.abspath(file).startswith(OUR_COMPONENTS)
-            caller = "our component" if ours or caller == "our component" else "us"
+            caller = "component" if ours or caller == "component" else "us"
         elif is_own(file) or (not is_of_python(file) and caller in ("", "us")):
             caller = "user"
         if caller == "user":
@@ -139,22 +141,23 @@ def user_frames(trace: TracebackType | None) -> list[traceback.FrameSummary]:
 
 
 def is_of_python(file: str) -> bool:
-    """Whether this is a file of Python's own library."""
+    """Return whether this is a file of Python's own library."""
     return file.startswith(LIBRARIES) and not is_installed(file)
 
 
 def is_installed(file: str) -> bool:
+    """Return whether this is a file of an installed package."""
     return any(name in file for name in INSTALLED)
 
 
 def is_own(file: str) -> bool:
-    """Whether a file that is none of ours is one that the user wrote."""
+    """Return whether a file that is not Squall's was written by the user."""
     return not (is_installed(file) or file.startswith(("<", *LIBRARIES)))
 
 
 @lru_cache(maxsize=1000)
 def is_ours(file: str) -> bool:
-    """Whether this is a file of ours. Asked for each frame, of which an endless recursion has a thousand."""
+    """Return whether this is a file of Squall's. Called for each frame, and an endless recursion has a thousand."""
     try:
         return file in COMPILED_FILES or os.path.abspath(file).startswith(OURS)
     except OSError:  # a relative name, and the working directory is gone
@@ -162,7 +165,7 @@ def is_ours(file: str) -> bool:
 
 
 def place_of(error: BaseException) -> str:
-    """The innermost frame in the user's code as "file:line, in function", or "": neither Python's library nor we are it."""
+    """Return the innermost frame in the user's code as "file:line, in function", or ""."""
     frames = [frame for frame in user_frames(error.__traceback__) if not is_of_python(frame.filename)]
     own = [frame for frame in frames if is_own(frame.filename)]
     if not frames:
@@ -172,8 +175,8 @@ def place_of(error: BaseException) -> str:
 
 
 def failure_text(error: BaseException) -> str | None:
-    """The `Failure.error` of a tuple whose execution raised: the reason of a FailTuple, else type, message, and the user's
-    own line."""
+    """Return the `Failure.error` of a tuple whose execution raised: the reason of a FailTuple, else type, message, and the
+    user's own line."""
     if isinstance(error, FailTuple):
         try:
             return None if error.reason is None else str(error.reason)
@@ -183,13 +186,13 @@ def failure_text(error: BaseException) -> str | None:
 
 
 def with_place(error: BaseException) -> str:
-    """Type, message, and the user's own line."""
+    """Return type, message, and the user's own line."""
     place = place_of(error)
     return f"{describe(error)} ({place})" if place else describe(error)
 
 
 def cause_lines(error: BaseException) -> list[str]:
-    """A line for each error that led to this one, the nearest first; of many the nearest and the last, where it began."""
+    """Return a line for each error that led to this one, the nearest first; of many the nearest ones and the first cause."""
     lines = [f"{how} {with_place(cause)}" for how, cause in causes_of(error, caught_by_us)]
     if len(lines) > MOST_CAUSES:
         left_out = len(lines) - (MOST_CAUSES - 1)
@@ -198,11 +201,14 @@ def cause_lines(error: BaseException) -> list[str]:
 
 
 def origin_lines(error: BaseException) -> list[str]:
-    """Where an error comes from: the innermost frames of the user's code, each with its line below, then what led to it."""
+    """Return where an error comes from: the innermost frames of user code, each with its line below, then what led to it. If
+    the user's own line is further out than these frames, it comes first."""
     causes = cause_lines(error)
     most = min(MOST_FRAMES, (MOST_LINES - len(causes)) // 2)
-    lines = []
-    for frame in user_frames(error.__traceback__)[-most:]:
+    frames, place = user_frames(error.__traceback__)[-most:], place_of(error)
+    shown = {f"{frame.filename}:{frame.lineno}, in {frame.name}" for frame in frames}
+    lines = [f"at {place}"] if place and place not in shown else []
+    for frame in frames:
         lines.append(f'File "{frame.filename}", line {frame.lineno}, in {frame.name}')
         if frame.line:
             lines.append(f"  {frame.line}")
@@ -210,7 +216,7 @@ def origin_lines(error: BaseException) -> list[str]:
 
 
 def caught_by_us(error: BaseException) -> bool:
-    """Whether it was our own code that caught an error: what it raised then says all in its own words."""
+    """Return whether Squall itself caught an error: what it raised instead says everything."""
     trace = error.__traceback__
     return trace is not None and is_ours(trace.tb_frame.f_code.co_filename)
 
@@ -224,7 +230,7 @@ def make_report(
     tuple_text: str | None,
     now: float,
 ) -> ErrorReport:
-    """The report of an error that a user's method `call` raised."""
+    """Return the report of an error that a user's method `call` raised."""
     if tuple_text is not None:
         tuple_text = one_line(tuple_text)
     hint = hint_for(call, error)
@@ -252,10 +258,10 @@ class ErrorLog:
         self.kept: deque[ErrorReport] = deque(maxlen=KEPT)
 
     def add(self, report: ErrorReport) -> None:
-        """Count a report; one like another that is kept takes its place, as the newest."""
+        """Count a report; it replaces a kept one of the same gist, as the newest."""
         self.count += 1
         known = gist(report)
-        before = next((each for each in reversed(self.kept) if gist(each) == known), None)
+        before = next((kept for kept in reversed(self.kept) if gist(kept) == known), None)
         if before is None:
             self.kept.append(report)
             return

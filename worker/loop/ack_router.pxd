@@ -1,22 +1,22 @@
-# What the compiler makes of settling.py.
+# The C types of ack_router.py.
 
-from worker.xors cimport XorBatch
+from worker.tracking.ack_batch cimport AckBatch
 
 
-cdef class Settling:
+cdef class AckRouter:
     cdef public object worker
     cdef public object worker_of
     cdef public object only
     cdef public dict spouts
-    cdef public XorBatch shared
+    cdef public AckBatch shared
     cdef public dict controls
-    cdef public object waiting
+    cdef public object queued
     cdef public double took
-    cdef public list late_held
+    cdef public list late_keep_alives
 
     cpdef control(self, worker)
-    cpdef take(self, task, double now)
-    cpdef take_xors(self, XorBatch batch)
+    cpdef collect(self, task, double now)
+    cpdef collect_acks(self, AckBatch batch)
     cpdef bint advance(self, clock, double seconds) except -1
-    cpdef bring(self, portion)
-    cpdef xors(self, spout, columns)
+    cpdef route(self, portion)
+    cpdef route_acks(self, spout, columns)

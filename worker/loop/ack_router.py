@@ -1,9 +1,9 @@
-"""What tasks leave for trackers: XORs of settled tuples, failures, signs of life. Here or in another worker.
+"""Routes what tasks leave for trackers, here or in another worker: XORs of acked tuples, failures, keep-alives.
 
-A root id names its spout task, so it is known where each entry goes. A tracker whose task is in the middle of a run in a
-thread gets its entries when the run has ended.
-A batch bolt settles many thousand tuples at once. Their trees' verdicts, and what spouts do with these, are spread over rounds
-of the loop, so that other trees need not wait for all of them.
+A root id names its spout task, which says where each entry goes. A tracker whose task is in a run in its own thread gets its
+entries when the run has ended.
+A batch bolt acks thousands of tuples at once. Their trees' verdicts, and what spouts do with these, are spread over rounds of
+the loop, so that other trees need not wait for all of them.
 Must not know: user code, credit.
 """
 
@@ -13,105 +13,104 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from squall.transport.frames import Control, Held
+from squall.transport.frames import Control, KeepAlive
 from topology_api import Failure
-from worker.bolt_task import BoltTask
-from worker.ids import task_of
-from worker.spout_task import SpoutTask
-from worker.xors import XorBatch, XorColumns
+from worker.tasks.bolt import BoltTask
+from worker.tasks.spout import SpoutTask
+from worker.tracking.ack_batch import AckBatch, AckColumns
+from worker.tracking.ids import task_of
 
-#: What a task has left is brought to the trackers in portions of so many entries: a millisecond of a round, or two.
+#: The number of entries that are routed at once: one or two milliseconds of a round.
 PORTION: Final = 1024
 
 
-class Settling:
+class AckRouter:
     """The way back from bolts to the trackers."""
 
     def __init__(self, worker: str, worker_of: Mapping[int, str], all_spout_tasks: list[int]) -> None:
         self.worker = worker
         self.assign(worker_of, all_spout_tasks)
         self.spouts: dict[int, SpoutTask] = {}
-        #: XORs of all tasks that run in the worker's loop: settled once a round, neighbours of one root combined.
-        self.shared = XorBatch()
-        #: What is to be sent to other workers.
+        #: XORs of all tasks that run in the worker's loop: routed once a round, neighbours of one root combined.
+        self.shared = AckBatch()
+        #: Control frames that are being filled, by worker.
         self.controls: dict[str, Control] = {}
-        #: Portions that the next rounds bring to the trackers.
-        self.waiting: deque[XorBatch | list[tuple[int, Failure]]] = deque()
-        #: The seconds that this took in the last round.
+        #: Portions that the next rounds route.
+        self.queued: deque[AckBatch | list[tuple[int, Failure]]] = deque()
+        #: Seconds that routing queued portions took in the last round.
         self.took = 0.0
-        #: Signs of life for trackers here that are in the middle of a run.
-        self.late_held: list[Held] = []
+        #: Keep-alives for trackers here whose task is in a run.
+        self.late_keep_alives: list[KeepAlive] = []
 
     def assign(self, worker_of: Mapping[int, str], all_spout_tasks: list[int]) -> None:
-        """Where tasks run, by an assignment."""
+        """Set where tasks run."""
         self.worker_of = worker_of
-        #: The spout task when there is only one in the topology: no need to look at each root.
+        #: The spout task when the topology has only one: its roots need not be looked at.
         self.only = all_spout_tasks[0] if len(all_spout_tasks) == 1 else 0
 
     def forget(self, worker: str) -> None:
-        """The process of another worker is over, and its trackers with it: what they were to hear is of no use."""
+        """Drop what was for another worker, whose process is over, and its trackers with it."""
         self.controls.pop(worker, None)
 
     def control(self, worker: str) -> Control:
-        """The control frame that is being filled for a worker."""
+        """Return the control frame that is being filled for a worker."""
         control = self.controls.get(worker)
         if control is None:
             control = self.controls[worker] = Control(self.worker)
         return control
 
-    def take(self, task: BoltTask, now: float) -> None:
+    def collect(self, task: BoltTask, now: float) -> None:
         """Collect what a run of a bolt task left."""
         if task.xors is not self.shared:
-            self.take_xors(task.xors)
+            self.collect_acks(task.xors)
         if task.failures:
             failures, task.failures = task.failures, []
             if len(failures) > PORTION:
-                self.waiting += [failures[at : at + PORTION] for at in range(0, len(failures), PORTION)]
+                self.queued += [failures[at : at + PORTION] for at in range(0, len(failures), PORTION)]
             else:
-                self.bring(failures)
-        if task.touched:
-            touched, task.touched = task.touched, []
-            self.held(Held(task.spec.id, task.id, tuple(touched)), now)
+                self.route(failures)
+        if task.timeout_resets:
+            roots, task.timeout_resets = task.timeout_resets, []
+            self.keep_alive(KeepAlive(task.spec.id, task.id, tuple(roots)), now)
 
-    def take_xors(self, batch: XorBatch) -> None:
-        """Bring the XORs of a batch to their trackers; of a large one a portion in each of the next rounds."""
+    def collect_acks(self, batch: AckBatch) -> None:
+        """Route a batch; of a large one a portion in each of the next rounds."""
         if len(batch.roots) > PORTION:
-            self.waiting += batch.portions(PORTION)
+            self.queued += batch.portions(PORTION)
         else:
-            self.bring(batch)
+            self.route(batch)
 
     def advance(self, clock: Callable[[], float], seconds: float) -> bool:
-        """Bring a round's share of what waits to the trackers; whether there was anything.
+        """Route one queued portion, then more for up to `seconds`; return whether there was any.
 
-        It is one portion, and more for up to so many seconds, which the rest of a round takes: with slow rounds verdicts would
-        come too late otherwise.
+        `seconds` is what the rest of the loop round takes, so that verdicts keep up when rounds are slow.
         """
-        if not self.waiting:
+        if not self.queued:
             self.took = 0.0
             return False
         began = clock()
-        self.bring(self.waiting.popleft())
-        while self.waiting and clock() - began < seconds:
-            self.bring(self.waiting.popleft())
+        self.route(self.queued.popleft())
+        while self.queued and clock() - began < seconds:
+            self.route(self.queued.popleft())
         self.took = clock() - began
         return True
 
     def finish(self) -> None:
-        """Bring everything that waits to the trackers: one of them may be about to end, or to look for what is too old."""
-        while self.waiting:
-            self.bring(self.waiting.popleft())
+        """Route everything that is queued: a tracker is about to end, or to expire trees."""
+        while self.queued:
+            self.route(self.queued.popleft())
 
-    def bring(self, portion: XorBatch | list[tuple[int, Failure]]) -> None:
-        """Bring XORs or failures to their trackers."""
-        if isinstance(portion, XorBatch):
-            for spout, columns in portion.take(self.only).items():
-                self.xors(spout, columns)
+    def route(self, portion: AckBatch | list[tuple[int, Failure]]) -> None:
+        """Route XORs or failures to their trackers."""
+        if isinstance(portion, AckBatch):
+            for spout, columns in portion.by_tracker(self.only).items():
+                self.route_acks(spout, columns)
         else:
             for root, failure in portion:
-                self.failure(root, failure)
+                self.route_failure(root, failure)
 
-    def xors(self, spout: int, columns: XorColumns) -> None:
-        """XORs for the trees of one spout task."""
+    def route_acks(self, spout: int, columns: AckColumns) -> None:
+        """Route XORs for the trees of one spout task."""
         task = self.spouts.get(spout)
         if task is None:
             if spout not in self.worker_of:  # of a task that is no more
@@ -127,8 +126,8 @@ class Settling:
         else:
             task.tracker.merge(columns[0], columns[1])
 
-    def failure(self, root: int, failure: Failure) -> None:
-        """A tuple of this tree failed."""
+    def route_failure(self, root: int, failure: Failure) -> None:
+        """Route the failure of a tuple of this tree."""
         spout = task_of(root)
         task = self.spouts.get(spout)
         if task is None:
@@ -139,40 +138,40 @@ class Settling:
         else:
             task.tracker.fail(root, failure)
 
-    def held(self, held: Held, now: float) -> None:
-        """Trees whose tuples wait somewhere."""
+    def keep_alive(self, waiting: KeepAlive, now: float) -> None:
+        """Route a keep-alive to the trackers of its trees."""
         by_spout: dict[int, list[int]] = {}
-        for root in held.roots:
+        for root in waiting.roots:
             by_spout.setdefault(task_of(root), []).append(root)
         for spout, roots in by_spout.items():
-            part = Held(held.component, held.task, tuple(roots))
+            part = KeepAlive(waiting.component, waiting.task, tuple(roots))
             task = self.spouts.get(spout)
             if task is None:
                 if spout in self.worker_of:
-                    self.control(self.worker_of[spout]).held.append(part)
+                    self.control(self.worker_of[spout]).keep_alives.append(part)
             elif task.busy:
-                self.late_held.append(part)
+                self.late_keep_alives.append(part)
             else:
-                task.tracker.touch(part.roots, now, part.component, part.task)
+                task.tracker.keep_alive(part.roots, now, part.component, part.task)
 
-    def late(self, task: SpoutTask, now: float) -> None:
-        """A run in a thread has ended: its tracker gets what came meanwhile."""
-        late, self.late_held = self.late_held, []
-        for held in late:
-            self.held(held, now)
+    def deliver_late(self, task: SpoutTask, now: float) -> None:
+        """Give a tracker what came while its task was in a run in its own thread."""
+        late, self.late_keep_alives = self.late_keep_alives, []
+        for waiting in late:
+            self.keep_alive(waiting, now)
         task.take_late()
 
-    def arrived(self, control: Control, now: float) -> None:
-        """A control frame of another worker; signs of life first, so that they count before anything expires."""
-        for held in control.held:
-            self.held(held, now)
+    def receive(self, control: Control, now: float) -> None:
+        """Route a control frame of another worker; keep-alives first, so that they count before anything expires."""
+        for waiting in control.keep_alives:
+            self.keep_alive(waiting, now)
         for spout, columns in control.xors.items():
-            self.xors(spout, columns)
+            self.route_acks(spout, columns)
         for root, failure in control.failures:
-            self.failure(root, failure)
+            self.route_failure(root, failure)
 
-    def outgoing(self, grants: Mapping[str, Mapping[int, int]]) -> Iterable[tuple[str, Control]]:
-        """The control frames to send now, with these grants."""
+    def drain_controls(self, grants: Mapping[str, Mapping[int, int]]) -> Iterable[tuple[str, Control]]:
+        """Return the control frames to send now, with these grants."""
         for worker, given in grants.items():
             self.control(worker).grants.update(given)
         controls, self.controls = self.controls, {}

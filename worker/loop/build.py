@@ -1,4 +1,4 @@
-"""Making the tasks of a worker out of its plan: instances, contexts, outputs and routes.
+"""Builds the tasks of a worker from its plan: instances, contexts, outputs and routes.
 
 Reads top-down: `build_task` makes one task; the rest is what it needs.
 Must not know: the loop, links.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 import logging
-import os
 import pickle
 from collections.abc import Callable, Mapping
 from random import Random
@@ -17,14 +16,16 @@ from typing import Any
 from squall.transport.credit import FIRST_TUPLES
 from topology_api import BatchBolt, Context, EmitError, Grouping, GroupingError
 from topology_api.topology import ComponentSpec
-from worker.async_bolt_task import AsyncBoltTask, AsyncRunner
-from worker.batch_bolt_task import BatchBoltTask
-from worker.bolt_task import BoltTask
-from worker.completion import Inputs
-from worker.emitter import BoltEmitter, SpoutEmitter
-from worker.ids import GENERATION_BITS
-from worker.metrics import TaskMetrics
-from worker.observers import (
+from worker.errors.reports import failure_text
+from worker.loop.plan import WorkerPlan
+from worker.routing.outbox import Outbox
+from worker.routing.router import Reader, StreamOutput, add_route
+from worker.tasks.async_bolt import AsyncBoltTask, AsyncRunner
+from worker.tasks.batch_bolt import BatchBoltTask
+from worker.tasks.bolt import BoltTask
+from worker.tasks.bounded_inputs import BoundedInputs
+from worker.tasks.emitter import BoltEmitter, SpoutEmitter
+from worker.tasks.hooks import (
     DebugLog,
     Hooks,
     ObservedBoltEmitter,
@@ -32,31 +33,40 @@ from worker.observers import (
     load_hooks,
     watchers,
 )
-from worker.outbox import Outbox
-from worker.plan import WorkerPlan
-from worker.reports import failure_text
-from worker.router import Output, add_route
-from worker.spout_task import SpoutTask
-from worker.task import Task
-from worker.tracker import Tracker
+from worker.tasks.metrics import TaskMetrics
+from worker.tasks.scratch import Scratch
+from worker.tasks.spout import SpoutTask
+from worker.tasks.task import Task
+from worker.tracking.ids import GENERATION_BITS
+from worker.tracking.tracker import Tracker
 
 
-class Surroundings:
-    """What the tasks of one worker get from it."""
+class TaskEnvironment:
+    """What a worker gives its tasks: the plan, the clock, runners, scratch directories, shared resources."""
 
     def __init__(
-        self, plan: WorkerPlan, now: Callable[[], float], wake: Callable[[], None], runner: AsyncRunner
+        self,
+        plan: WorkerPlan,
+        now: Callable[[], float],
+        wake: Callable[[], None],
+        runner: AsyncRunner,
+        scratch: Scratch,
     ) -> None:
         self.plan = plan
         self.now = now
         self.wake = wake
         self.async_runner = runner
+        self.scratch = scratch
         self.resources: dict[object, object] = {}
 
+    def make_scratch(self, component: str, index: int) -> str:
+        """Return the scratch directory of a task, made when it is first asked for."""
+        return self.scratch.make(self.plan.scratch(component, index))
 
-def build_task(ground: Surroundings, task: int, component: str, index: int) -> Task:
-    """The task object of one task; what the component's unpickling raises comes through."""
-    plan = ground.plan
+
+def build_task(environment: TaskEnvironment, task: int, component: str, index: int) -> Task:
+    """Build one task; errors of the component's unpickling are raised."""
+    plan = environment.plan
     spec = plan.topology.component(component)
     instance = plan.topology.load(component)
     conf = plan.conf_of(component)
@@ -66,11 +76,8 @@ def build_task(ground: Surroundings, task: int, component: str, index: int) -> T
 
     def wake() -> None:
         if isinstance(made, SpoutTask):
-            made.wake()
-        ground.wake()
-
-    def progress(why: str | None) -> None:
-        made.goes_on(why)
+            made.wait.wake()
+        environment.wake()
 
     context = Context(
         topology=plan.topology.name,
@@ -82,24 +89,22 @@ def build_task(ground: Surroundings, task: int, component: str, index: int) -> T
         tasks=lambda name: tasks_of(plan, name),
         log=logging.getLogger(f"squall.{plan.topology.name}.{component}.{index}"),
         metrics=metrics,
-        resources=ground.resources,
-        directory=lambda: scratch(plan, component, index),
-        now=ground.now,
+        resources=environment.resources,
+        directory=lambda: environment.make_scratch(component, index),
+        now=environment.now,
         random=Random(f"{plan.seed}/{component}/{index}/user"),
         wake=wake,
         topology_id=plan.topology_id,
-        incarnation=plan.incarnation,
-        progress=progress,
+        incarnation=(plan.incarnation.version, plan.incarnation.restart),
+        progress=lambda why: made.goes_on(why),
         stopped=lambda: made.stopped,
     )
     outputs = build_outputs(plan, spec, task, index, context)
     hooks: list[Any] = [*load_hooks(conf["topology.auto.task.hooks"]), *watchers(plan.observers, context)]
     if conf["topology.debug"]:
         hooks.append(DebugLog())
-    if spec.kind == "spout":
-        made = build_spout(ground, spec, task, instance, context, outputs, random, bool(hooks))
-    else:
-        made = build_bolt(ground, spec, task, instance, context, outputs, random, bool(hooks))
+    build = build_spout if spec.kind == "spout" else build_bolt
+    made = build(environment, spec, instance, context, outputs, random, bool(hooks))
     made.metrics = metrics
     made.crash_on_error = conf["topology.on.error"] == "crash"
     if hooks:
@@ -111,24 +116,22 @@ def build_task(ground: Surroundings, task: int, component: str, index: int) -> T
 
 
 def build_spout(
-    ground: Surroundings,
+    environment: TaskEnvironment,
     spec: ComponentSpec,
-    task: int,
     instance: Any,
     context: Context,
-    outputs: dict[str, Output],
+    outputs: dict[str, StreamOutput],
     random: Random,
     observed: bool,
 ) -> SpoutTask:
-    """The task of a spout, with its tracker."""
-    conf = context.conf
+    """Build the task of a spout, with its tracker."""
+    conf, plan, task = context.conf, environment.plan, context.task
     timeouts = conf["topology.enable.message.timeouts"]
     timeout = float(conf["topology.message.timeout.secs"]) if timeouts else None  # type: ignore[arg-type]
-    plan = ground.plan
     first = 0
     if plan.incarnation != (0, 0):
         first = Random(f"{plan.seed}/{plan.incarnation}/{task}").getrandbits(GENERATION_BITS)
-    tracker = Tracker(task, timeout, ground.now(), first)
+    tracker = Tracker(task, timeout, environment.now(), first)
     kind = ObservedSpoutEmitter if observed else SpoutEmitter
     emitter = kind(spec.id, task, outputs, random, tracker, bool(conf["topology.acking"]))
     limit = conf["topology.max.spout.pending"]
@@ -136,31 +139,30 @@ def build_spout(
     limits = plan.limits_of(spec.id)
     max_pending = None if limit is None else int(limit)  # type: ignore[call-overload]
     made = SpoutTask(
-        spec, task, instance, context, limits, ground.now, emitter, tracker, max_pending, empty_wait
+        spec, task, instance, context, limits, environment.now, emitter, tracker, max_pending, empty_wait
     )
-    made.calls_an_instant = plan.calls_an_instant
+    made.wait.calls_an_instant = plan.calls_an_instant
     return made
 
 
 def build_bolt(
-    ground: Surroundings,
+    environment: TaskEnvironment,
     spec: ComponentSpec,
-    task: int,
     instance: Any,
     context: Context,
-    outputs: dict[str, Output],
+    outputs: dict[str, StreamOutput],
     random: Random,
     observed: bool,
 ) -> BoltTask:
-    """The task of a bolt, of the kind that its class asks for."""
-    plan = ground.plan
+    """Build the task of a bolt, of the kind that its class needs."""
+    plan, task = environment.plan, context.task
     emitter = (ObservedBoltEmitter if observed else BoltEmitter)(spec.id, task, outputs, random)
-    inputs = Inputs(plan.end_sources(spec.id), spec.id in plan.cycle_of)
-    args = (spec, task, instance, context, plan.limits_of(spec.id), ground.now, emitter, inputs)
+    inputs = BoundedInputs(plan.end_sources(spec.id), spec.id in plan.cycle_of)
+    args = (spec, task, instance, context, plan.limits_of(spec.id), environment.now, emitter, inputs)
     if isinstance(instance, BatchBolt):
         return BatchBoltTask(*args)
     if inspect.iscoroutinefunction(instance.execute):
-        return AsyncBoltTask(*args, runner=ground.async_runner, wake=ground.wake)
+        return AsyncBoltTask(*args, runner=environment.async_runner, wake=environment.wake)
     return BoltTask(*args)
 
 
@@ -171,12 +173,12 @@ def build_outputs(
     index: int,
     context: Context,
     kept: Mapping[tuple[str, int], Outbox] = {},
-) -> dict[str, Output]:
-    """The output streams of one task, with a route to every consumer; outboxes that are `kept`, by stream and target, stay."""
-    outputs: dict[str, Output] = {}
+) -> dict[str, StreamOutput]:
+    """Build the output streams of one task, with routes to all consumers; `kept` outboxes (by stream, target) are reused."""
+    outputs: dict[str, StreamOutput] = {}
     for stream, declared in spec.outputs.items():
         source = plan.source(spec.id, task, stream)
-        output = outputs[stream] = Output(source, declared.direct)
+        output = outputs[stream] = StreamOutput(source, declared.direct)
         for reader in plan.readers(spec.id):
             for entry in reader.inputs:
                 if (entry.source, entry.stream) != (spec.id, stream):
@@ -195,28 +197,21 @@ def build_outputs(
                 }
                 grouping = entry.grouping
                 custom = load_grouping(grouping.custom, context, spec.id, stream, targets)
-                add_route(
-                    output,
-                    grouping.kind,
-                    grouping.fields,
-                    boxes,
-                    plan.tasks_here.__contains__,
-                    index,
-                    custom,
-                )
+                consumer = Reader(grouping.fields, boxes, plan.tasks_here.__contains__, index, custom)
+                add_route(output, grouping.kind, consumer)
         output.shorten()
     return outputs
 
 
 def first_of(plan: WorkerPlan, target: int, frame: int) -> int:
-    """Tuples of an outbox's first frame: what stays in this process may be as large as it likes."""
+    """Return the size of an outbox's first frame in tuples; within a process it has no limit of its own."""
     return frame if plan.linked or target in plan.tasks_here else FIRST_TUPLES
 
 
 def load_grouping(
     packed: bytes, context: Context, source: str, stream: str, targets: list[int]
 ) -> Grouping | None:
-    """The user's grouping, prepared for this sending task; None where the grouping is one of ours."""
+    """Return the user's grouping, prepared for this sending task; None for a built-in grouping."""
     if not packed:
         return None
     grouping: Grouping = pickle.loads(packed)
@@ -231,7 +226,7 @@ def load_grouping(
 
 
 def tasks_of(plan: WorkerPlan, component: str) -> list[int]:
-    """`Context.tasks`."""
+    """Return the task ids of a component, for `Context.tasks`."""
     try:
         return plan.tasks_of[component]
     except KeyError:
@@ -239,10 +234,3 @@ def tasks_of(plan: WorkerPlan, component: str) -> list[int]:
         raise EmitError(
             f"topology {plan.topology.name!r} has no component {component!r}; it has: {known}"
         ) from None
-
-
-def scratch(plan: WorkerPlan, component: str, index: int) -> str:
-    """`Context.directory`: made when it is first asked for."""
-    path = plan.scratch(component, index)
-    os.makedirs(path, mode=0o700, exist_ok=True)
-    return path

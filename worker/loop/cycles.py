@@ -1,10 +1,10 @@
-"""When is a cycle of bolts quiet? Counting tuples sent and executed on its inner edges, and asking twice.
+"""Detects that a cycle of bolts is quiet: counts the tuples sent and executed on its inner edges, and asks twice.
 
 End marks cannot start on the inner edges of a cycle: each task would wait for the other. So once every input from outside
 has ended, the cycle's coordinator (the worker of its lowest task) asks all workers that host its tasks. If all are idle and
 as many tuples were executed as sent, in two rounds with the same numbers, nothing is under way (Mattern's four-counter
-method, "Algorithms for distributed termination detection", 1987). The first time that it is quiet the tasks call
-`end_of_input`, the second time they send their end marks to the outside.
+method, "Algorithms for distributed termination detection", 1987). When it is quiet for the first time its tasks call
+`end_of_input`; the second time they send their end marks to the outside.
 Must not know: links, user code, clocks (the worker says when a round is due).
 """
 
@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 
 from squall.transport.frames import CycleMessage, CyclePhase, CycleProbe, CycleReply
 
-#: Seconds between two rounds of questions.
+#: Seconds between two rounds of probes.
 ROUND_SECONDS = 0.005
-#: Phases: 1: end_of_input, 2: end marks to the outside.
+#: Phases. 1: end_of_input, 2: end marks to the outside.
 LAST_PHASE = 2
 
 
@@ -28,7 +28,7 @@ class Cycle:
 
     workers: tuple[str, ...]
     coordinator: str
-    #: Tuples sent to, and executed from, each worker: when the process of one is over, its counts go on both sides.
+    #: Tuples sent to, and executed from, each worker: when a process is over, its counts are dropped on both sides.
     sent: Counter[str] = field(default_factory=Counter)
     executed: Counter[str] = field(default_factory=Counter)
     phase: int = 0
@@ -50,20 +50,20 @@ class CycleWatch:
         self.is_idle: Callable[[int], bool] = lambda cycle: False
 
     def sent(self, cycle: int, worker: str, tuples: int) -> None:
-        """Tuples have left on inner edges."""
+        """Count tuples that have left on inner edges."""
         self.cycles[cycle].sent[worker] += tuples
 
     def executed(self, cycle: int, worker: str, tuples: int) -> None:
-        """Tuples from inner edges were worked off."""
+        """Count tuples from inner edges that were executed."""
         self.cycles[cycle].executed[worker] += tuples
 
     def unsent(self, cycle: int, worker: str, tuples: int) -> None:
-        """Tuples that were counted as sent never came."""
+        """Uncount tuples that were sent and never arrived."""
         if worker in self.cycles[cycle].sent:
             self.cycles[cycle].sent[worker] -= tuples
 
     def forget(self, worker: str) -> None:
-        """The process of a worker is over: what it sent and executed is over with it."""
+        """Drop what the process of a worker, which is over, sent and executed."""
         for cycle in self.cycles:
             cycle.sent.pop(worker, None)
             cycle.executed.pop(worker, None)
@@ -71,23 +71,23 @@ class CycleWatch:
             cycle.before = None
 
     def greet(self, worker: str) -> None:
-        """A new process of a worker: it hears how far the cycles are."""
+        """Send a new process of a worker the phases of the cycles."""
         for index, cycle in enumerate(self.cycles):
             if cycle.phase and cycle.coordinator == self.worker and worker in cycle.workers:
-                self.tell(worker, CyclePhase(index, cycle.phase))
+                self.send(worker, CyclePhase(index, cycle.phase))
 
     def renew(self, cycles: list[Cycle]) -> None:
-        """Another assignment: other workers host the cycles' tasks."""
+        """Follow another assignment: other workers host the cycles' tasks."""
         for old, new in zip(self.cycles, cycles):
             new.sent, new.executed, new.phase, new.round = old.sent, old.executed, old.phase, old.round
         self.cycles = cycles
 
     def wants_round(self) -> bool:
-        """Whether this worker coordinates a cycle that may be quiet."""
+        """Return whether this worker coordinates a cycle that may be quiet."""
         return any(self.may_ask(index) for index in range(len(self.cycles)))
 
     def may_ask(self, index: int) -> bool:
-        """Whether this worker should start a round for a cycle."""
+        """Return whether this worker should start a round for a cycle."""
         cycle = self.cycles[index]
         return cycle.coordinator == self.worker and cycle.phase < LAST_PHASE and self.is_idle(index)
 
@@ -98,17 +98,17 @@ class CycleWatch:
                 cycle.round += 1
                 cycle.replies.clear()
                 for worker in cycle.workers:
-                    self.tell(worker, CycleProbe(index, cycle.round))
+                    self.send(worker, CycleProbe(index, cycle.round))
 
-    def tell(self, worker: str, message: CycleMessage) -> None:
-        """Send a message, or take it when it is for this worker."""
+    def send(self, worker: str, message: CycleMessage) -> None:
+        """Send a message, or receive it when it is for this worker."""
         if worker == self.worker:
-            self.take(message)
+            self.receive(message)
         else:
             self.outgoing.append((worker, message))
 
-    def take(self, message: CycleMessage) -> None:
-        """A message of the coordinator, or an answer to it."""
+    def receive(self, message: CycleMessage) -> None:
+        """Process a message of the coordinator, or a reply to it."""
         cycle = self.cycles[message.cycle]
         if isinstance(message, CycleProbe):
             reply = CycleReply(
@@ -120,17 +120,17 @@ class CycleWatch:
                 sum(cycle.executed.values()),
                 cycle.phase,
             )
-            self.tell(cycle.coordinator, reply)
+            self.send(cycle.coordinator, reply)
         elif isinstance(message, CycleReply):
-            self.take_reply(message, cycle)
+            self.receive_reply(message, cycle)
         else:
             cycle.phase = max(cycle.phase, message.phase)
 
-    def take_reply(self, reply: CycleReply, cycle: Cycle) -> None:
-        """Judge the round when all have answered."""
-        if reply.phase > cycle.phase:  # of a time before this process
+    def receive_reply(self, reply: CycleReply, cycle: Cycle) -> None:
+        """Evaluate the round once all workers have replied."""
+        if reply.phase > cycle.phase:  # from before this process
             for worker in cycle.workers:
-                self.tell(worker, CyclePhase(reply.cycle, reply.phase))
+                self.send(worker, CyclePhase(reply.cycle, reply.phase))
         if reply.round != cycle.round:
             return
         cycle.replies[reply.worker] = reply
@@ -144,7 +144,7 @@ class CycleWatch:
             cycle.before = totals
         else:
             cycle.before = None
-            # Made once: telling this worker moves its own phase on.
-            found = CyclePhase(reply.cycle, cycle.phase + 1)
+            # Made once: sending it to this worker advances its own phase.
+            quiet = CyclePhase(reply.cycle, cycle.phase + 1)
             for worker in cycle.workers:
-                self.tell(worker, found)
+                self.send(worker, quiet)

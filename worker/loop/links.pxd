@@ -1,9 +1,9 @@
-# What the compiler makes of links.py.
+# The C types of links.py.
 
 from squall.transport.credit cimport SendWindow
 from squall.transport.frames cimport Batch
-from worker.outbox cimport Outbox
-from worker.task cimport Task
+from worker.routing.outbox cimport Outbox
+from worker.tasks.task cimport Task
 
 
 cdef class Links:

@@ -2,14 +2,14 @@
 
 A link leads from this worker to one destination task. Its window (`squall.transport.credit`) says how many frames may be
 under way; an outbox that gets no credit keeps its tuples, and when it is full its task is not run ("blocked") until the
-destination has executed something. A destination in this worker is reached by the same windows and batches, only without
-a frame on the way. Edges that close a cycle take no credit: `topology.cycle.buffer` bounds what is untracked on them.
+destination has executed something. A destination in this worker has the same windows and batches, only without a frame on
+the way. Edges that close a cycle take no credit: `topology.cycle.buffer` bounds what is untracked on them.
 Must not know: user code, trackers, sockets.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum, auto
 
 from squall.transport.credit import ReceiveWindow, SendWindow
@@ -17,20 +17,20 @@ from squall.transport.frames import Batch, Frame
 from squall.transport.id_columns import Ids
 from squall.transport.row_columns import as_rows
 from topology_api.tuples import Source
-from worker.bolt_task import BoltTask
-from worker.cycles import CycleWatch
-from worker.outbox import Outbox
-from worker.task import Task
+from worker.loop.cycles import CycleWatch
+from worker.routing.outbox import Outbox
+from worker.tasks.bolt import BoltTask
+from worker.tasks.task import Task
 
 Send = Callable[[str, Frame], None]
 
 
 class Flush(Enum):
-    """What leaves the outboxes."""
+    """Which frames leave the outboxes."""
 
     #: Full frames.
     FULL = auto()
-    #: These, and whatever is for tasks that have nothing to do: the others would not be earlier with it (the rule of Nagle,
+    #: Full frames, and partial ones whose target task is idle: a busy target gains nothing from an early partial frame (Nagle,
     #: RFC 896).
     IDLE = auto()
     ALL = auto()
@@ -48,7 +48,7 @@ class Links:
         cycles: CycleWatch,
         linked: bool = True,
     ) -> None:
-        """`linked`: the other workers can be reached from the start; else each when `linked` says so."""
+        """`linked`: all workers can be reached from the start; else each from its call of `linked` on."""
         self.worker = worker
         self.worker_of = worker_of
         self.window_of = windows
@@ -57,25 +57,22 @@ class Links:
         self.tasks: dict[int, BoltTask] = {}
         self.sending: dict[int, SendWindow] = {}
         self.receiving: dict[tuple[str, int], ReceiveWindow] = {}
-        #: Grants to give, by worker and destination task.
+        #: Grants to send, by worker and destination task.
         self.grants: dict[str, dict[int, int]] = {}
         #: Tasks that found no credit for a destination task.
         self.waiting: dict[int, dict[int, Task]] = {}
         #: Tasks that may find credit now.
         self.retry: dict[int, Task] = {}
-        #: Bolt tasks that got input and are to be run.
+        #: Bolt tasks that got input.
         self.woken: list[BoltTask] = []
         #: Untracked tuples that a full cycle dropped, by component.
         self.dropped: dict[str, int] = {}
         self.cycle_buffer = 0
-        #: The workers that take tuples, this one among them.
+        #: The workers that take tuples, this one included.
         self.reachable = {worker, *worker_of.values()} if linked else {worker}
 
     def flush(self, task: Task, what: Flush) -> bool:
-        """Send what is in a task's outboxes, as far as there is credit.
-
-        Says whether anything left; sets `task.blocked`.
-        """
+        """Send what is in a task's outboxes, as far as there is credit; return whether anything left. Sets `task.blocked`."""
         high = task.limits.high
         sent = False
         blocked = False
@@ -89,7 +86,7 @@ class Links:
                     self.waiting.setdefault(box.target, {})[task.id] = task
                     blocked = blocked or size >= high
                     break
-                self.number(box.take(box.limit.tuples), box.credited)
+                self.number(box.dequeue(box.limit.tuples), box.credited)
                 sent = True
                 size = len(box.rows)
             if size:
@@ -99,17 +96,17 @@ class Links:
         return sent
 
     def takes_any(self, box: Outbox, what: Flush) -> bool:
-        """Whether a frame may leave an outbox before it is full."""
+        """Return whether a frame may leave an outbox before it is full."""
         if what is Flush.IDLE:
             return box.credited and self.window(box.target).idle
         return what is Flush.ALL
 
     def window(self, target: int) -> SendWindow:
-        """The window of the link to a task."""
+        """Return the window of the link to a task."""
         window = self.sending.get(target)
         if window is None:
-            there = self.worker_of[target] in self.reachable
-            window = self.sending[target] = SendWindow(self.window_of(target) if there else 0)
+            reachable = self.worker_of[target] in self.reachable
+            window = self.sending[target] = SendWindow(self.window_of(target) if reachable else 0)
         return window
 
     def number(self, batch: Batch, credited: bool) -> None:
@@ -130,7 +127,7 @@ class Links:
             self.send(worker, batch)
 
     def mark_end(self, source: Source, targets: Iterable[int]) -> None:
-        """Tell tasks that everything this source task had for them has been sent. Takes no credit."""
+        """Send end marks: this source task has sent everything that it had for these tasks. Takes no credit."""
         for target in targets:
             batch = Batch(source, target, [], [], [])
             batch.sender = self.worker
@@ -152,8 +149,10 @@ class Links:
         self.woken.append(task)
 
     def drop_untracked(self, component: str, batch: Batch) -> int:
-        """A cycle is full: untracked tuples for a component are dropped and counted; tracked ones are bounded by max pending.
-        Gives their number."""
+        """Drop and count the untracked tuples of a batch for a cycle that is full; return their number.
+
+        Tracked tuples stay: max pending bounds them.
+        """
         kept = [position for position, root in enumerate(batch.roots) if root]
         dropped = len(batch.rows) - len(kept)
         if not dropped:
@@ -166,7 +165,7 @@ class Links:
         return dropped
 
     def done(self, batch: Batch) -> None:
-        """A batch was worked off and its outputs are in the outboxes: confirm it, which grants new credit."""
+        """Confirm a batch that was executed and whose outputs are in the outboxes, which grants new credit."""
         if batch.cycle >= 0:
             self.cycles.executed(batch.cycle, batch.sender, len(batch.rows) + batch.skipped)
         window = batch.window
@@ -179,12 +178,12 @@ class Links:
             self.grants.setdefault(batch.sender, {})[batch.target] = upto
 
     def granted(self, target: int, upto: int) -> None:
-        """A destination granted credit: the tasks that waited for it may go on."""
+        """Take credit that a destination granted: the tasks that waited for it may go on."""
         if self.window(target).grant(upto) and target in self.waiting:
             self.retry.update(self.waiting.pop(target))
 
     def flush_retries(self) -> bool:
-        """Try again for the tasks that got credit; whether anything left."""
+        """Flush again for the tasks that got credit; return whether anything left."""
         if not self.retry:
             return False
         retry, self.retry = self.retry, {}
@@ -198,13 +197,20 @@ class Links:
 
     # Peers.
 
+    def assign(self, worker_of: Mapping[int, str], moved: Iterable[int], linked: bool) -> None:
+        """Follow another assignment: tasks that `moved` get new windows."""
+        self.worker_of = dict(worker_of)
+        if linked:
+            self.reachable = {self.worker, *worker_of.values()}
+        self.reset_windows(moved)
+
     def linked(self, worker: str) -> None:
-        """A process of another worker takes tuples from now on: its windows are new."""
+        """Open new windows to a process of another worker, which takes tuples from now on."""
         self.reachable.add(worker)
         self.reset_windows(target for target, host in self.worker_of.items() if host == worker)
 
     def superseded(self, worker: str) -> None:
-        """The process of another worker is over: no tuples go there, and what it sent grants nobody anything."""
+        """Forget the process of another worker, which is over: it gets no tuples, and what it sent earns no grants."""
         self.reachable.discard(worker)
         self.reset_windows(target for target, host in self.worker_of.items() if host == worker)
         for key in [key for key in self.receiving if key[0] == worker]:
@@ -212,21 +218,21 @@ class Links:
         self.grants.pop(worker, None)
 
     def closing(self, worker: str) -> None:
-        """Another worker takes no more tuples; what is on the way there is executed."""
+        """Close the windows to another worker, which takes no more tuples; what is on the way is still executed."""
         self.reachable.discard(worker)
         for target, host in self.worker_of.items():
             if host == worker:
                 self.window(target).close()
 
     def reset_windows(self, targets: Iterable[int]) -> None:
-        """Begin anew with the windows to these tasks; whoever waits for one tries again."""
+        """Reset the windows to these tasks; tasks that wait for one try again."""
         for target in list(targets):
             self.sending.pop(target, None)
             if target in self.waiting:
                 self.retry.update(self.waiting.pop(target))
 
     def forget_task(self, task: int) -> None:
-        """A task of this worker is gone, or is made anew."""
+        """Forget a task of this worker that is gone, or is recreated."""
         self.tasks.pop(task, None)
         for key in [key for key in self.receiving if key[1] == task]:
             self.receiving.pop(key).over = True

@@ -1,6 +1,6 @@
-"""What a worker is told: the topology, which task runs where, the merged configuration; and what follows from it.
+"""A worker's plan: the topology, which task runs where, the merged configuration; and what follows from them.
 
-Plain values and questions about them.
+Plain values, and questions about them.
 Must not know: queues, user code, clocks.
 """
 
@@ -12,11 +12,14 @@ from functools import cached_property
 from typing import Any
 
 from squall.transport.credit import frame_limits
+from squall.values import Incarnation, TaskRow
 from topology_api import Topology
 from topology_api.topology import ComponentSpec
 from topology_api.tuples import Source
-from worker.cycles import Cycle
-from worker.task import Limits
+from worker.loop.cycles import Cycle
+from worker.tasks.task import TaskLimits
+
+__all__ = ["TaskRow", "WorkerPlan"]
 
 
 @dataclass(frozen=True)
@@ -25,33 +28,33 @@ class WorkerPlan:
 
     worker: str
     topology: Topology
-    #: (task, component, index) of every task of the topology.
-    tasks: tuple[tuple[int, str, int], ...]
+    #: Every task of the topology.
+    tasks: tuple[TaskRow, ...]
     worker_of: Mapping[int, str]
     conf: Mapping[str, Any]
     component_confs: Mapping[str, Mapping[str, Any]]
     directory: str
     seed: int = 0
-    #: Components whose tasks are watched, and by what: see `worker.observers`.
+    #: What watches the tasks; see `worker.tasks.hooks`.
     observers: tuple[Any, ...] = field(default=())
     #: Spout tasks that had finished before this worker was started; they are not opened again.
     finished: frozenset[int] = frozenset()
     #: In simulated time, where calls take no time: calls of next_tuple within one instant. None: no such limit.
     calls_an_instant: int | None = None
     #: Which process of the worker this is; see `squall.cluster.records.Placement`.
-    incarnation: tuple[int, int] = (0, 0)
+    incarnation: Incarnation = field(default=Incarnation(0, 0))
     #: Which submission of the topology this is.
     topology_id: str = ""
-    #: False: tuples go to another worker only once the transport says that it is there.
+    #: False: tuples go to another worker only once the transport has linked it.
     linked: bool = True
 
     @property
-    def own_tasks(self) -> list[tuple[int, str, int]]:
+    def own_tasks(self) -> list[TaskRow]:
         """The tasks that run in this worker."""
         return [row for row in self.tasks if row[0] in self.tasks_here]
 
     def scratch(self, component: str, index: int) -> str:
-        """The directory of a task's own (`Context.directory`), whether it was made or not."""
+        """Return the path of a task's scratch directory (`Context.directory`), whether it exists or not."""
         return f"{self.directory}/{component}-{index}"
 
     @cached_property
@@ -61,6 +64,11 @@ class WorkerPlan:
         for task, component, _ in self.tasks:
             found[component].append(task)
         return {component: sorted(tasks) for component, tasks in found.items()}
+
+    @property
+    def spout_tasks(self) -> list[int]:
+        """The ids of all spout tasks of the topology."""
+        return [task for spec in self.topology.spouts for task in self.tasks_of[spec.id]]
 
     @cached_property
     def tasks_here(self) -> frozenset[int]:
@@ -78,11 +86,11 @@ class WorkerPlan:
         return {component: index for index, cycle in enumerate(self.topology.cycles) for component in cycle}
 
     def conf_of(self, component: str) -> Mapping[str, Any]:
-        """The merged configuration of a component."""
+        """Return the merged configuration of a component."""
         return self.component_confs.get(component, self.conf)
 
-    def limits_of(self, component: str) -> Limits:
-        """The sizes of a component's queues.
+    def limits_of(self, component: str) -> TaskLimits:
+        """Return the sizes of a component's queues.
 
         A run ends after `emits` emissions and outboxes are looked at once a run or more often, so an outbox that is below
         `high` when a run starts ends below the queue's size plus what one user call emits.
@@ -90,20 +98,20 @@ class WorkerPlan:
         size = int(self.conf_of(component)["topology.queue.size"])
         frame, window = frame_limits(size)
         emits = max(1, min(1024, size // 4))
-        return Limits(frame, window, max(1, size - 2 * emits), emits)
+        return TaskLimits(frame, window, max(1, size - 2 * emits), emits)
 
     def window_of(self, task: int) -> int:
-        """Frames that may be under way from one worker to this task."""
+        """Return the number of frames that may be under way from one worker to this task."""
         return self.limits_of(self.component_of[task]).window
 
     def readers(self, component: str) -> list[ComponentSpec]:
-        """The bolts that read a stream of this component."""
+        """Return the bolts that read a stream of this component."""
         return [
             bolt for bolt in self.topology.bolts if any(entry.source == component for entry in bolt.inputs)
         ]
 
     def end_targets(self, component: str) -> list[int]:
-        """The tasks that get an end mark from each task of a component: its readers', but for inner edges of a cycle."""
+        """Return the tasks that get an end mark from each task of a component: its readers', without inner edges of a cycle."""
         cycle = self.cycle_of.get(component, -1)
         targets: list[int] = []
         for reader in self.readers(component):
@@ -112,7 +120,7 @@ class WorkerPlan:
         return sorted(targets)
 
     def end_sources(self, component: str) -> list[int]:
-        """The tasks whose end marks a task of this component waits for."""
+        """Return the tasks whose end marks a task of this component waits for."""
         cycle = self.cycle_of.get(component, -1)
         sources: set[int] = set()
         for entry in self.topology.component(component).inputs:
@@ -121,7 +129,7 @@ class WorkerPlan:
         return sorted(sources)
 
     def cycles(self) -> list[Cycle]:
-        """The cycles, with the workers that host their tasks and the worker that coordinates each."""
+        """Return the cycles, with the workers that host their tasks and the worker that coordinates each."""
         cycles = []
         for members in self.topology.cycles:
             tasks = sorted(task for component in members for task in self.tasks_of[component])
@@ -130,5 +138,5 @@ class WorkerPlan:
         return cycles
 
     def source(self, component: str, task: int, stream: str) -> Source:
-        """Where tuples of a stream come from."""
+        """Return where tuples of a stream come from."""
         return Source(component, task, stream, self.topology.component(component).outputs[stream].fields)

@@ -1,4 +1,4 @@
-"""What a worker has to do at certain times: ticks, signs of life, timeouts, batches.
+"""What a worker has to do at certain times: ticks, keep-alives, timeouts, batches.
 
 Must not know: the loop, links, user code.
 """
@@ -8,18 +8,18 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable
 
-from worker.batch_bolt_task import BatchBoltTask
-from worker.bolt_task import BoltTask
-from worker.plan import WorkerPlan
-from worker.wheel import TICKS_PER_TIMEOUT
+from worker.loop.plan import WorkerPlan
+from worker.tasks.batch_bolt import BatchBoltTask
+from worker.tasks.bolt import BoltTask
+from worker.tracking.timing_wheel import TICKS_PER_TIMEOUT
 
 
 class Timers:
-    """The times of one worker; all in seconds of its clock."""
+    """The times of one worker, all in seconds of its clock."""
 
     def __init__(self, plan: WorkerPlan, now: float) -> None:
         timeout = shortest_timeout(plan)
-        #: Signs of life are reported every quarter of the shortest timeout, timeouts looked for every tick of the wheel.
+        #: Keep-alives are sent every quarter of the shortest message timeout, timeouts checked twice a tick of the wheel.
         self.report_every = timeout / 4 if timeout else float("inf")
         self.expiry_every = timeout / TICKS_PER_TIMEOUT / 2 if timeout else float("inf")
         self.next_report = now + self.report_every
@@ -30,17 +30,17 @@ class Timers:
         self.assign(plan)
 
     def assign(self, plan: WorkerPlan) -> None:
-        """The workers of an assignment."""
+        """Set the other workers of an assignment."""
         self.other_workers = sorted(set(plan.worker_of.values()) - {plan.worker})
 
     def drop(self, bolt: BoltTask) -> None:
-        """A task is gone."""
+        """Drop the timers of a task that is gone."""
         self.ticks = [entry for entry in self.ticks if entry[3] is not bolt]
         heapq.heapify(self.ticks)
         self.batch_bolts = [other for other in self.batch_bolts if other is not bolt]
 
     def add_ticks(self, bolts: Iterable[BoltTask]) -> None:
-        """Plan the ticks of these tasks, counted from the time that was given last."""
+        """Schedule the ticks of these tasks, from `self.now` on."""
         for bolt in bolts:
             if isinstance(bolt, BatchBoltTask):
                 self.batch_bolts.append(bolt)
@@ -49,7 +49,7 @@ class Timers:
                 heapq.heappush(self.ticks, (self.now + interval, bolt.id, interval, bolt))
 
     def due_ticks(self, now: float) -> list[BoltTask]:
-        """The tasks whose tick is due. A tick that was missed is not made up for."""
+        """Return the tasks whose tick is due. Missed ticks are skipped."""
         due = []
         while self.ticks and self.ticks[0][0] <= now:
             time, task, interval, bolt = heapq.heappop(self.ticks)
@@ -59,14 +59,14 @@ class Timers:
         return due
 
     def next_tick(self) -> float | None:
-        """When the next tick is due."""
+        """Return when the next tick is due."""
         while self.ticks and self.ticks[0][3].end_called:
             heapq.heappop(self.ticks)
         return self.ticks[0][0] if self.ticks else None
 
 
 def shortest_timeout(plan: WorkerPlan) -> float | None:
-    """The shortest message timeout of the topology's spouts, None when none has one."""
+    """Return the shortest message timeout of the topology's spouts in seconds, None when none has one."""
     timeouts = []
     for spout in plan.topology.spouts:
         conf = plan.conf_of(spout.id)
@@ -76,7 +76,7 @@ def shortest_timeout(plan: WorkerPlan) -> float | None:
 
 
 def tick_interval(bolt: BoltTask) -> float | None:
-    """The bolt's own `tick_interval`, else the configured one."""
+    """Return the bolt's own `tick_interval` in seconds, else the configured one."""
     own = bolt.instance.tick_interval
     value = bolt.context.conf["topology.tick.tuple.freq.secs"] if own is None else own
     return float(value) if value else None  # type: ignore[arg-type]

@@ -1,7 +1,7 @@
-"""A worker process, put together: `run(directory)` is all of it, and does not come back.
+"""Assembles a worker process: `run(directory)` is all of it, and does not return.
 
-The order matters: signals first, since one that comes before its handler would end the process; then what the directory
-says; then the log; then sockets, core and links; the heartbeat; the loop. Whatever fails on the way ends in end.json.
+The order matters: signals first, since one that comes before its handler would end the process; then the directory's orders,
+keys and topology; the log; sockets, core and links; the heartbeat; the loop. Any failure on the way is written to end.json.
 Must not know: what any of these do.
 """
 
@@ -20,12 +20,13 @@ from collections.abc import Mapping
 from types import FrameType
 from typing import Final, NoReturn
 
-from squall.inside import begin_worker
-from squall.transport import same_host
+from squall.daemon.inside import begin_worker
+from squall.transport.carriers import same_host
+from squall.transport.carriers.sockets import Sockets
 from squall.transport.exchange import Exchange
-from squall.transport.frames import Held
-from squall.transport.sockets import Sockets
+from squall.transport.frames import KeepAlive
 from squall.transport.streams import Streams
+from squall.values import Incarnation
 from squall.worker_files import (
     EXIT_BAD_ORDERS,
     EXIT_INTERNAL,
@@ -33,92 +34,92 @@ from squall.worker_files import (
     EXIT_MEMORY,
     PORTS,
     SCRATCH,
-    Incarnation,
     read_orders,
 )
 from topology_api import SquallError
 from topology_api.options import port_range
-from worker.calls import Calls
-from worker.daemon import Daemon
-from worker.heartbeat import Flags, Heartbeat
-from worker.last_words import LastWords
-from worker.lease import Lease
-from worker.logs import open_log
-from worker.open_files import OpenFiles
-from worker.plan import WorkerPlan
-from worker.runners import AsyncThread, ThreadRunner
-from worker.startup import Start, begin, plan_of
-from worker.worker import Worker
+from worker.loop.plan import WorkerPlan
+from worker.loop.worker import Worker
+from worker.process.call_watch import CallWatch
+from worker.process.daemon import Daemon
+from worker.process.exit import ProcessExit
+from worker.process.heartbeat import Flags, Heartbeat
+from worker.process.lease import Lease
+from worker.process.logs import open_log
+from worker.process.open_files import OpenFiles
+from worker.process.startup import Start, begin, plan_of
+from worker.tasks.runners import AsyncThread, ThreadRunner
+from worker.tasks.scratch import ScratchOnDisk
 
 _log = logging.getLogger(__name__)
 
-#: When the garbage collector looks. Tuples die by themselves; by Python's own numbers it takes 1.8 % of a busy worker's time
-#: to find nothing, by these 0.2 % (measured with word counts over two workers).
+#: Thresholds of the garbage collector. Tuples are freed by reference counts: with Python's own thresholds it takes 1.8 % of a
+#: busy worker's time to find nothing, with these 0.2 % (measured with word counts over two workers).
 COLLECTIONS: Final = (10_000, 10, 10)
 
 
 def run(directory: str) -> NoReturn:
-    """The life of a worker process."""
+    """Run a worker process."""
     begin_worker()
     open_files = OpenFiles()
     faulthandler.enable(file=2, all_threads=True)
     early = EarlySignals()
     gc.set_threshold(*COLLECTIONS)
-    last_words = LastWords(directory, incarnation_of(directory), open_files)
+    process_exit = ProcessExit(directory, incarnation_of(directory), open_files)
     try:
         try:
-            daemon = assemble(directory, begin(directory), last_words)
+            daemon = assemble(directory, begin(directory), process_exit)
         except SquallError as error:
-            last_words.end(EXIT_BAD_ORDERS, str(error))
+            process_exit.end(EXIT_BAD_ORDERS, str(error))
         daemon.handle_signals(early.seen)
         announce(daemon)
         daemon.run()
     except MemoryError:
-        last_words.end(EXIT_MEMORY, "out of memory, outside of any user's call", traceback.format_exc())
+        process_exit.end(EXIT_MEMORY, "out of memory, outside of any user's call", traceback.format_exc())
     except BaseException as error:
-        reason = f"an error of Squall's own: {type(error).__name__}: {error}"
-        last_words.end(EXIT_INTERNAL, reason, traceback.format_exc())
+        reason = f"an internal error of Squall: {type(error).__name__}: {error}"
+        process_exit.end(EXIT_INTERNAL, reason, traceback.format_exc())
 
 
 class EarlySignals:
-    """What comes before the loop is there is kept for it."""
+    """Keeps the signals that come before the loop runs."""
 
     def __init__(self) -> None:
         self.seen: list[int] = []
         for number in (signal.SIGUSR1, signal.SIGTERM):
             signal.signal(number, self.keep)
-        # Ctrl-C goes to all processes of a terminal; what follows from it is decided by whoever started this one. A handler
-        # of ours and not SIG_IGN, which the programs that user code starts would inherit.
+        # Ctrl-C goes to all processes of a terminal; the process that started this one decides what to do. A handler
+        # instead of SIG_IGN, which the programs that user code starts would inherit.
         signal.signal(signal.SIGINT, ignore)
         os.register_at_fork(
-            before=hold_signals, after_in_parent=release_signals, after_in_child=answer_as_python_would
+            before=block_signals, after_in_parent=release_signals, after_in_child=restore_handlers
         )
 
     def keep(self, number: int, frame: FrameType | None) -> None:
-        """A signal has come."""
+        """Keep a signal."""
         self.seen.append(number)
 
 
 def ignore(number: int, frame: FrameType | None) -> None:
-    """Nothing follows from this signal."""
+    """Ignore a signal."""
 
 
-#: The signals that a thread that is forking held back before.
-HELD = threading.local()
+#: The signals that a forking thread blocked before.
+BLOCKED = threading.local()
 
 
-def hold_signals() -> None:
-    """Before a fork: a signal for the child must not come to it while our handlers are still its own."""
-    HELD.before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1, signal.SIGTERM, signal.SIGINT})
+def block_signals() -> None:
+    """Before a fork, block signals: one for the child must not reach it while it still has this process's handlers."""
+    BLOCKED.before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1, signal.SIGTERM, signal.SIGINT})
 
 
 def release_signals() -> None:
-    """After a fork."""
-    signal.pthread_sigmask(signal.SIG_SETMASK, HELD.before)
+    """After a fork, unblock signals."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, BLOCKED.before)
 
 
-def answer_as_python_would() -> None:
-    """A child that user code has forked is no worker: signals do to it what they do to any Python."""
+def restore_handlers() -> None:
+    """In a child that user code forked, restore Python's own signal handlers: it is no worker."""
     signal.signal(signal.SIGUSR1, signal.SIG_DFL)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -126,21 +127,21 @@ def answer_as_python_would() -> None:
 
 
 def incarnation_of(directory: str) -> Incarnation:
-    """The incarnation by the orders, (0, 0) where they cannot be read: for the last words."""
+    """Return the incarnation in the orders, (0, 0) where they cannot be read: for end.json."""
     try:
         orders = read_orders(directory)
     except SquallError:
         orders = None
-    return (0, 0) if orders is None else orders.incarnation
+    return Incarnation(0, 0) if orders is None else orders.incarnation
 
 
-def assemble(directory: str, start: Start, last_words: LastWords) -> Daemon:
-    """Put the worker together."""
+def assemble(directory: str, start: Start, process_exit: ProcessExit) -> Daemon:
+    """Assemble the worker."""
     orders = start.orders
     log_lines = open_log(directory, orders.worker)
 
     def lease_is_over(seconds: float) -> None:
-        last_words.end(
+        process_exit.end(
             EXIT_LEASE, f"the supervisor {orders.supervisor} has given no new lease for {seconds:.1f} s"
         )
 
@@ -159,36 +160,37 @@ def assemble(directory: str, start: Start, last_words: LastWords) -> Daemon:
         ThreadRunner(name, sockets.wake),
         AsyncThread(name),
         sockets.wake,
+        ScratchOnDisk(),
     )
     exchange = links(plan, sockets, lease, worker)
     side = sockets.side()
 
-    def send_signs(held: Mapping[str, list[Held]]) -> None:
-        for address, parts in exchange.signs(held):
+    def send_heartbeats(held: Mapping[str, list[KeepAlive]]) -> None:
+        for address, parts in exchange.heartbeats_aside(held):
             side.send(address, parts)
 
     os.register_at_fork(after_in_child=lambda: end_runs(worker))
-    calls = Calls(worker)
+    calls = CallWatch(worker)
     log_lines.place = calls.place
     daemon = Daemon(
-        directory, orders, start.topology, worker, exchange, sockets, lease, last_words, send_signs
+        directory, orders, start.topology, worker, exchange, sockets, lease, process_exit, send_heartbeats
     )
     flags = Flags(orders.number, "pause", orders.version)
     daemon.heartbeat = Heartbeat(
-        directory, orders.incarnation, sockets.address, flags, lease, calls, daemon, last_words
+        directory, orders.incarnation, sockets.address, flags, lease, calls, daemon, process_exit
     )
     return daemon
 
 
 def end_runs(worker: Worker) -> None:
-    """In a child that user code has forked: should its call return, the run that it was in does not go on to the next tuple,
-    but comes back to the worker, which ends the child."""
+    """In a child that user code forked, end the current runs: should the call return, its run does not go on to the next tuple
+    but returns to the worker, which ends the child."""
     for task in worker.tasks.values():
         task.emitter.emitted += 1 << 62  # more than any run may emit
 
 
 def links(plan: WorkerPlan, sockets: Sockets, lease: Lease, worker: Worker) -> Exchange:
-    """The worker's links to its peers."""
+    """Make the worker's links to its peers."""
     return Exchange(
         plan.worker,
         plan.incarnation,
@@ -203,7 +205,7 @@ def links(plan: WorkerPlan, sockets: Sockets, lease: Lease, worker: Worker) -> E
 
 
 def announce(daemon: Daemon) -> None:
-    """The first lines of the log: what this process is."""
+    """Write the first lines of the log: what this process is."""
     orders = daemon.orders
     tasks = ", ".join(f"{component}[{task}]" for task, component, _ in daemon.worker.plan.own_tasks)
     version, restarts = orders.incarnation
@@ -218,4 +220,4 @@ def announce(daemon: Daemon) -> None:
         platform.python_version(),
     )
     data, control = daemon.exchange.carrier.address
-    _log.info("tasks: %s; hears tuples at %s and the rest at %s", tasks or "none", data, control)
+    _log.info("tasks: %s; receives tuples at %s and control messages at %s", tasks or "none", data, control)

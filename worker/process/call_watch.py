@@ -1,8 +1,8 @@
-"""Which of the user's calls are running in a worker, and for how long: for its log, its pulse, and to find one that hangs.
+"""Which of the user's calls are running in a worker, and for how long: for its log and heartbeat, and to detect hangs.
 
-Asked by other threads than the worker's loop, which does nothing for it but to say whose job it is in (`Worker.running`).
-A job is many calls, so a call is told from the one before it by its frame on the stack. Time is counted from look to look
-and a look that comes late counts for little: a process that was stopped for an hour has no call that ran for an hour.
+Other threads than the worker's loop ask; the loop only records whose job it is in (`Worker.running`).
+A job is many calls, so a call is distinguished from the one before it by its frame on the stack. Time is counted between
+checks, up to a limit for each: a process that was stopped for an hour has no call that ran for an hour.
 Must not know: what follows from a call that hangs.
 """
 
@@ -18,33 +18,33 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Final
 
-from worker.async_bolt_task import CURRENT, AsyncBoltTask
-from worker.plan import WorkerPlan
-from worker.reports import is_ours
-from worker.task import Task
-from worker.worker import Worker
+from worker.errors.reports import is_ours
+from worker.loop.plan import WorkerPlan
+from worker.loop.worker import Worker
+from worker.tasks.async_bolt import CURRENT, AsyncBoltTask
+from worker.tasks.task import Task
 
-#: A job that is younger need not be looked at closely.
+#: Seconds below which a job's stack is not inspected.
 YOUNG_SECONDS: Final = 1.0
-#: The most that the time between two looks counts for.
+#: The most seconds that are counted between two checks.
 LONGEST_GAP: Final = 2.0
 
 
 @dataclass(frozen=True)
-class Call:
-    """A call of the user's that is running, as far as it has been watched."""
+class UserCall:
+    """A user's call that is running, as far as it has been watched."""
 
     task: Task
-    #: The job's or the asynchronous call's beginning, by the worker's clock.
+    #: When the job or the asynchronous call began, by the worker's clock.
     since: float
-    #: What tells this call from others: its frame, or the asynchronous call. None: the job is too young to be looked at.
+    #: Identifies this call: its frame, or the asynchronous call. None: the job is too young.
     mark: object
     seconds: float
     seen: float
 
     @property
     def hangs(self) -> bool:
-        """Whether it has run for longer than its component allows. 0 allows any time."""
+        """Whether it has run longer than `topology.bolt.hang.secs`, of which 0 allows any time."""
         return self.mark is not None and 0 < self.task.hang_secs < self.seconds
 
     @property
@@ -53,7 +53,7 @@ class Call:
         return task_name(self.task)
 
 
-class Calls:
+class CallWatch:
     """The running calls of one worker."""
 
     def __init__(
@@ -62,21 +62,21 @@ class Calls:
         self.worker = worker
         self.frames = frames
         self.loop_thread = threading.get_ident()
-        self.running: dict[tuple[int, bool], Call] = {}
+        self.running: dict[tuple[int, bool], UserCall] = {}
         self._named = worker.plan, logger_names(worker.plan)
 
     @property
     def names(self) -> dict[str, str]:
-        """The tasks by the names of their loggers, as the plan has them that the worker follows now."""
+        """The tasks by the names of their loggers, in the current plan."""
         plan, named = self.worker.plan, self._named
         if named[0] is not plan:
             named = self._named = plan, logger_names(plan)
         return named[1]
 
-    def look(self, now: float) -> list[Call]:
-        """The calls that are running, the longest first. To be asked every second or so."""
+    def watch(self, now: float) -> list[UserCall]:
+        """Return the running calls, the longest first. Call this about once a second."""
         frames = self.frames()
-        watched: dict[tuple[int, bool], Call] = {}
+        watched: dict[tuple[int, bool], UserCall] = {}
         for task, since, pending in self.jobs():
             key = task.id, pending is not None
             mark = pending
@@ -88,13 +88,13 @@ class Calls:
             elif old is not None and old.since == since and old.mark == mark:
                 seconds = old.seconds + min(now - old.seen, LONGEST_GAP)
             else:
-                seconds = 0.0  # how much of the job was other calls, nobody has seen
-            watched[key] = Call(task, since, mark, seconds, now)
+                seconds = 0.0  # how much of the job was other calls is unknown
+            watched[key] = UserCall(task, since, mark, seconds, now)
         self.running = watched
         return sorted(watched.values(), key=lambda call: -call.seconds)
 
     def jobs(self) -> Iterator[tuple[Task, float, object]]:
-        """Tasks that are in a job with its beginning, and the oldest calls of asynchronous bolts."""
+        """Yield the tasks that are in a job with its beginning, and the oldest calls of asynchronous bolts."""
         worker = self.worker
         for task in list(worker.tasks.values()):
             if task.threaded and not worker.inline:
@@ -108,18 +108,18 @@ class Calls:
                     yield task, oldest.started, oldest
 
     def here(self) -> Task | None:
-        """The task whose call the calling thread is in."""
+        """Return the task whose call the calling thread is in."""
         worker = self.worker
         if threading.get_ident() == self.loop_thread:
             return worker.running
         call = CURRENT.get()
         if call is not None:
             return next((task for task in worker.async_bolts if id(call) in task.in_flight), None)
-        _, found, number = threading.current_thread().name.rpartition("-task-")
-        return worker.tasks.get(int(number)) if found and number.isdecimal() else None
+        _, separator, number = threading.current_thread().name.rpartition("-task-")
+        return worker.tasks.get(int(number)) if separator and number.isdecimal() else None
 
     def place(self, record: logging.LogRecord) -> str:
-        """Where a log record comes from: by the task's own logger, else by the call that wrote it."""
+        """Return where a log record comes from: by the task's own logger, else by the call that wrote it."""
         name = self.names.get(record.name)
         if name is None:
             task = self.here()
@@ -128,7 +128,7 @@ class Calls:
 
 
 def logger_names(plan: WorkerPlan) -> dict[str, str]:
-    """The name of each task's logger (`Context.log`), and the task that it is."""
+    """Return each task by the name of its logger (`Context.log`)."""
     return {
         f"squall.{plan.topology.name}.{component}.{index}": f"{component}[{task}]"
         for task, component, index in plan.tasks
@@ -136,12 +136,12 @@ def logger_names(plan: WorkerPlan) -> dict[str, str]:
 
 
 def task_name(task: Task) -> str:
-    """Component and task, as in error reports."""
+    """Return component and task, as in error reports."""
     return f"{task.spec.id}[{task.id}]"
 
 
 def user_frame(frame: FrameType | None) -> FrameType | None:
-    """The outermost frame of user code that ours called; None: there is none on this stack."""
+    """Return the outermost frame of user code that Squall's called; None: there is none on this stack."""
     stack = []
     while frame is not None:
         stack.append(frame)
@@ -156,7 +156,7 @@ def user_frame(frame: FrameType | None) -> FrameType | None:
 
 
 def all_stacks() -> str:
-    """What every thread of this process is doing."""
+    """Return the stacks of all other threads of this process."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     parts = [f"All threads of process {os.getpid()}:"]
     for ident, frame in sys._current_frames().items():

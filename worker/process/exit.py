@@ -1,7 +1,7 @@
-"""The end of a worker process: why it ended goes into its log and into end.json, its group goes with it.
+"""The end of a worker process: writes the reason to its log and to end.json, and kills its process group.
 
-The same from every thread, and at once: a user's call that hangs, a lock that somebody holds or a full disk keep no process
-alive that has to end.
+It works from every thread, and at once: no user call that hangs, no lock that is held and no full disk keeps a process alive
+that has to end.
 Must not know: what leads to an end.
 """
 
@@ -16,21 +16,22 @@ from contextlib import suppress
 from time import sleep
 from typing import Final, NoReturn
 
-from squall.process_stat import all_processes
-from squall.worker_files import END, EXIT_STOPPED, EXIT_UNOPENED, End, Incarnation, write
-from worker.logs import close_log, tell_stderr
-from worker.open_files import OpenFiles
+from squall.daemon.process_stat import all_processes
+from squall.values import Incarnation
+from squall.worker_files import END, EXIT_STOPPED, EXIT_UNOPENED, End, write
+from worker.process.logs import close_log, write_stderr
+from worker.process.open_files import OpenFiles
 
 _log = logging.getLogger(__name__)
 
-#: Statuses whose reason is told elsewhere already, or is none to worry about.
+#: Statuses whose reason is reported elsewhere, or is no cause for concern.
 QUIET: Final = (EXIT_STOPPED, EXIT_UNOPENED)
-#: Seconds that the last words may take (the log's lock may be held), and what libraries do at the exit.
-LONGEST_WORDS: Final = 2.0
+#: Seconds that writing the reason may take (the log's lock may be held), and what libraries do at the exit.
+LONGEST_WRITE: Final = 2.0
 LONGEST_EXIT: Final = 5.0
 
 
-class LastWords:
+class ProcessExit:
     """Ends the process, once."""
 
     def __init__(self, directory: str, incarnation: Incarnation, open_files: OpenFiles) -> None:
@@ -38,22 +39,24 @@ class LastWords:
         self.incarnation = incarnation
         self.open_files = open_files
         self.process = os.getpid()
-        self.said = threading.Lock()
+        self.ending = threading.Lock()
 
     def end(self, status: int, reason: str, details: str = "", orderly: bool = False) -> NoReturn:
-        """End the process with a status and a reason; `details` are for the log alone. Orderly: what libraries registered
-        for the exit is run."""
+        """End the process with a status and a reason; `details` go to the log only.
+
+        `orderly`: run what libraries registered for the exit.
+        """
         if os.getpid() != self.process:
             os._exit(status)
-        if not self.said.acquire(blocking=False):
+        if not self.ending.acquire(blocking=False):
             while True:  # another thread is ending the process
-                sleep(LONGEST_WORDS)
+                sleep(LONGEST_WRITE)
         threading.Thread(target=end_late, args=(status, orderly), daemon=True).start()
-        self.open_files.give_up_kept()
+        self.open_files.release_reserved()
         try:
             write(self.directory, END, End(self.process, self.incarnation, status, reason))
         except OSError as error:
-            tell_stderr(f"end.json cannot be written: {error}; status {status}: {reason}")
+            write_stderr(f"end.json cannot be written: {error}; status {status}: {reason}")
         _log.log(logging.INFO if status in QUIET else logging.ERROR, "ends (status %d): %s", status, reason)
         if details:
             _log.error("%s", details)
@@ -63,14 +66,14 @@ class LastWords:
         try:
             close_log()
             end_group()
-        finally:  # whatever user code has done to this process: no file to be had, functions replaced
+        finally:  # whatever user code has done to this process: no descriptors left, functions replaced
             os._exit(status)
 
 
 def end_late(status: int, orderly: bool) -> None:
-    """The last words take too long."""
+    """End the process when writing the reason takes too long."""
     try:
-        sleep(LONGEST_EXIT if orderly else LONGEST_WORDS)
+        sleep(LONGEST_EXIT if orderly else LONGEST_WRITE)
         end_group()
     finally:
         os._exit(status)
@@ -79,14 +82,14 @@ def end_late(status: int, orderly: bool) -> None:
 def end_group() -> None:
     """Kill the other processes of this one's group, if the group is its own: children that user code has started.
 
-    More than once, since one that is just being forked is in no list yet.
+    Repeated, since a process that is just being forked is not listed yet.
     """
     if os.getpgid(0) != os.getpid():
         return
     for _ in range(3):
         try:
             others = others_of_group(os.getpid())
-        except OSError:  # no descriptor to be had, say: then all of the group, this process with it
+        except OSError:  # no descriptors left, say: kill the whole group, this process included
             os.killpg(0, signal.SIGKILL)
         for pid in others:
             with suppress(OSError):  # it has ended by itself
@@ -96,5 +99,5 @@ def end_group() -> None:
 
 
 def others_of_group(group: int) -> list[int]:
-    """The living processes of a process group without its leader; none where the system does not list processes."""
+    """Return the living processes of a group without its leader; none where the system does not list processes."""
     return [stat.pid for stat in all_processes() if stat.group == group != stat.pid and stat.living]

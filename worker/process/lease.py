@@ -1,10 +1,10 @@
-"""The lease: a worker may work only while its supervisor says so. A worker that was away for longer ends itself.
+"""The lease: a worker may work only while its supervisor renews it. A worker whose lease expires ends itself.
 
-The supervisor writes a rising number into a file. The worker's time is up when it has not seen a new number for the lease's
+The supervisor writes a rising number into a file. The lease expires when the worker has seen no new number for the lease's
 seconds of its own monotonic clock, which goes on while the process is stopped: Nimbus may have given its tasks to others.
-A number that has changed meanwhile does not count: it says nothing about who owns the tasks.
-`Lease.now` is the clock of everything in the worker, so that a process that thaws does nothing any more: whoever is first to
-look at the clock, before a frame goes out or a run of calls begins, finds that time is up.
+A number that changed after that does not count: it says nothing about who owns the tasks.
+`Lease.now` is the clock of everything in the worker. So a process that was frozen does nothing once it thaws: the first read
+of the clock, before a frame goes out or a run of calls begins, ends it.
 Must not know: the number's meaning, how a process ends.
 """
 
@@ -18,7 +18,7 @@ from squall.worker_files import LEASE
 
 
 class Lease:
-    """The time that is left, and the clock that keeps to it."""
+    """The lease of a worker, and the clock that ends with it."""
 
     def __init__(
         self,
@@ -27,7 +27,7 @@ class Lease:
         over: Callable[[float], object],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`over` gets the seconds that the supervisor has been away, and ends the process."""
+        """`over` gets the seconds without a renewal, and ends the process."""
         self.path = os.path.join(directory, LEASE)
         self.clock = clock
         self.over = over
@@ -37,26 +37,26 @@ class Lease:
         self.last = b""
 
     def set_seconds(self, seconds: float) -> None:
-        """New orders: the lease is so long."""
+        """Set the length of the lease."""
         self.seconds = seconds
         self.until = self.seen + seconds
 
     def now(self) -> float:
-        """The time in seconds; there is none after the lease."""
+        """Return the time in seconds; does not return once the lease has expired."""
         now = self.clock()
         if now >= self.until:
             self.over(now - self.seen)
         return now
 
-    def look(self) -> None:
-        """See whether the supervisor has written anew; a file that cannot be read says nothing."""
+    def renew(self) -> None:
+        """Renew the lease if the supervisor has written a new number; a file that cannot be read changes nothing."""
         now = self.now()
         try:
             with open(self.path, "rb") as file:
-                found = file.read()
+                number = file.read()
         except OSError:
             return
-        if found != self.last:
-            self.last = found
+        if number != self.last:
+            self.last = number
             self.seen = now
             self.until = now + self.seconds

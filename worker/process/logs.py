@@ -1,8 +1,8 @@
 """A worker process's log: one file that rotates, each line with its time, its level and the task whose call wrote it.
 
 What user code prints goes there too, line by line: `sys.stdout` and `sys.stderr` are `LogStream`s. What C code and child
-processes write to the descriptors 1 and 2 does not come by here; it goes to the file that they were opened on.
-A disk that is full costs lines, and never the worker: the loss is told once.
+processes write to the descriptors 1 and 2 bypasses the log; it goes to the file that they were opened on.
+A full disk costs lines, and never the worker: the loss is reported once.
 Must not know: tasks, calls (a function says where a record comes from).
 """
 
@@ -23,14 +23,14 @@ from squall.worker_files import LOG
 #: The size at which the file is renamed, and how many older ones are kept.
 MOST_BYTES: Final = 10_000_000
 OLDER_FILES: Final = 3
-#: A line without an end is written out when it is this long.
+#: A line without a line break is written when it has this many characters.
 LONGEST_LINE: Final = 32_768
-#: Where a record comes from: "count[4]", or "" when it is the worker's own.
+#: Returns where a record comes from: "count[4]", or "" when it is the worker's own.
 Place = Callable[[logging.LogRecord], str]
 
 
 def no_place(record: logging.LogRecord) -> str:
-    """There are no tasks yet."""
+    """Return the place of all records before there are tasks."""
     return ""
 
 
@@ -40,7 +40,7 @@ class LineFormatter(logging.Formatter):
     def __init__(self, worker: str) -> None:
         super().__init__("%(asctime)s %(levelname)s %(place)s %(message)s")
         self.worker = worker
-        #: Says where a record comes from, once there are tasks.
+        #: Returns where a record comes from, once there are tasks.
         self.place: Place = no_place
 
     def format(self, record: logging.LogRecord) -> str:
@@ -49,7 +49,7 @@ class LineFormatter(logging.Formatter):
 
 
 class LogFile(RotatingFileHandler):
-    """The rotating file. What cannot be written is counted, and the first loss of a row is told on the process's stderr."""
+    """The rotating file. Lines that cannot be written are counted; the first of them is reported on the process's stderr."""
 
     def __init__(self, path: str) -> None:
         super().__init__(
@@ -59,7 +59,7 @@ class LogFile(RotatingFileHandler):
         os.register_at_fork(after_in_child=self.never_rotate)
 
     def never_rotate(self) -> None:
-        """In a child that user code forked: it may write, but the names of the files are its parent's business."""
+        """Stop rotating: a child that user code forked may write, but only its parent renames files."""
         self.maxBytes = 0
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -68,15 +68,17 @@ class LogFile(RotatingFileHandler):
         if lost and self.lost == lost:
             self.lost = 0
             super().emit(
-                note(logging.WARNING, f"{lost} lines were lost before this one: they could not be written")
+                record_of(
+                    logging.WARNING, f"{lost} lines were lost before this one: they could not be written"
+                )
             )
 
     def handleError(self, record: logging.LogRecord) -> None:
-        """A line could not be written. `logging` would print that to `sys.stderr`, which leads back here."""
+        """Count a line that could not be written. `logging` would print that to `sys.stderr`, which leads back here."""
         self.lost += 1
         if self.lost == 1:
-            tell_stderr(
-                f"worker log: a line is lost, more may be: {sys.exc_info()[1]!r}: {record.msg!r:.500}"
+            write_stderr(
+                f"worker log: a line is lost, perhaps more: {sys.exc_info()[1]!r}: {record.msg!r:.500}"
                 f" (logger {record.name!r}, {record.pathname}:{record.lineno})"
             )
 
@@ -87,12 +89,12 @@ class LogStream(io.TextIOBase):
     def __init__(self, level: int, descriptor: int, handler: logging.Handler | None = None) -> None:
         self.level = level
         self.descriptor = descriptor
-        #: Where lines go: straight to the file, past the loggers. A handler of the user's that writes to `sys.stderr` would
-        #: lead back here for ever.
+        #: Where lines go: straight to the file, past the loggers. A user's handler that writes to `sys.stderr` would lead back
+        #: here endlessly.
         self.handler = handler
         self.begun = threading.local()
         self.process = os.getpid()
-        #: For those who write bytes: `sys.stdout.buffer.write(...)`.
+        #: For callers that write bytes: `sys.stdout.buffer.write(...)`.
         self.buffer = ByteStream(self)
 
     encoding = "utf-8"
@@ -102,14 +104,14 @@ class LogStream(io.TextIOBase):
         return True
 
     def fileno(self) -> int:
-        """The process's own descriptor: what a child process is given that is to write where we do."""
+        """Return the process's own descriptor, for child processes."""
         return self.descriptor
 
     def write(self, text: str) -> int:
         if not isinstance(text, str):
             raise TypeError(f"write() takes text, not {type(text).__name__}")
         begun: str = getattr(self.begun, "text", "")
-        if self.process != os.getpid():  # forked: the line that had begun is the parent's
+        if self.process != os.getpid():  # forked: the unfinished line is the parent's
             self.process, begun = os.getpid(), ""
         *lines, rest = (begun + text).split("\n")
         while len(rest) > LONGEST_LINE:
@@ -121,19 +123,19 @@ class LogStream(io.TextIOBase):
         return len(text)
 
     def flush(self) -> None:
-        """Nothing waits here but lines that have not ended; see `finish`."""
+        """Do nothing: only unfinished lines wait here; see `finish`."""
 
     def finish(self) -> None:
-        """This thread's line has ended, as far as it will."""
+        """Write this thread's unfinished line."""
         rest, self.begun.text = getattr(self.begun, "text", ""), ""
         if rest:
             self.put(rest)
 
     def put(self, line: str) -> None:
-        """One line."""
+        """Write one line."""
         line = line.rstrip("\r")
         if line:
-            (self.handler or logging.getLogger()).handle(note(self.level, line))
+            (self.handler or logging.getLogger()).handle(record_of(self.level, line))
 
 
 class ByteStream(io.RawIOBase):
@@ -151,19 +153,19 @@ class ByteStream(io.RawIOBase):
         return len(plain)
 
 
-def note(level: int, text: str) -> logging.LogRecord:
-    """A record of a line of text."""
+def record_of(level: int, text: str) -> logging.LogRecord:
+    """Return a log record of a line of text."""
     return logging.LogRecord("", level, "", 0, text, None, None)
 
 
-def tell_stderr(text: str) -> None:
-    """A line to the process's own stderr, past everything that Python has put before it."""
-    with suppress(OSError):  # there is no one left to tell
+def write_stderr(text: str) -> None:
+    """Write a line to the process's own stderr, past Python's streams."""
+    with suppress(OSError):  # there is nowhere else to report to
         os.write(2, text.encode("utf-8", "backslashreplace") + b"\n")
 
 
 def open_log(directory: str, worker: str) -> LineFormatter:
-    """Have everything logged and printed go to the worker's log."""
+    """Send everything that is logged and printed to the worker's log."""
     handler = LogFile(os.path.join(directory, LOG))
     formatter = LineFormatter(worker)
     handler.setFormatter(formatter)
@@ -176,7 +178,7 @@ def open_log(directory: str, worker: str) -> LineFormatter:
 
 
 def close_log() -> None:
-    """The last words: lines that had begun, and everything to the disk's cache."""
+    """Write unfinished lines, and flush every handler."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, LogStream):
             stream.finish()

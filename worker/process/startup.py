@@ -1,4 +1,4 @@
-"""What a worker process makes of its directory before it runs: orders, keys, the topology, and the plan that follows.
+"""Reads a worker's directory before the worker runs: orders, keys and topology, and the plan that follows from them.
 
 Must not know: loops, threads, sockets.
 """
@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from squall.cluster.blobs import read_bundle
 from squall.cluster.records import Placement
 from squall.transport.exchange import PeerPlace
-from squall.worker_files import KEYS, SCRATCH, BadFile, Keys, Orders, read_keys, read_orders
+from squall.values import Keys
+from squall.worker_files import KEYS, SCRATCH, BadFile, Orders, read_keys, read_orders
 from topology_api import SquallError, Topology
-from worker.plan import WorkerPlan
+from worker.loop.plan import WorkerPlan
 
 #: What orders may ask for.
 ASKED = ("run", "pause", "drain", "stop")
@@ -22,7 +23,7 @@ ASKED = ("run", "pause", "drain", "stop")
 
 @dataclass(frozen=True)
 class Start:
-    """What a worker begins with."""
+    """Orders, keys and topology that a worker starts with."""
 
     orders: Orders
     keys: Keys
@@ -30,7 +31,7 @@ class Start:
 
 
 def find_orders(directory: str) -> Orders:
-    """The orders in a worker's directory, sound in themselves; `BadFile` when there are none, or they are not."""
+    """Return the orders in a worker's directory; `BadFile` when there are none, or they contradict themselves."""
     orders = read_orders(directory)
     if orders is None:
         raise BadFile(f"there are no orders in {directory}: a supervisor starts workers, see squall run")
@@ -39,7 +40,7 @@ def find_orders(directory: str) -> Orders:
 
 
 def check_orders(orders: Orders, directory: str) -> None:
-    """`BadFile` when orders contradict themselves."""
+    """Raise `BadFile` when orders contradict themselves."""
     problems = []
     if orders.asked not in ASKED:
         problems.append(f"they ask to {orders.asked!r}, which is none of {', '.join(ASKED)}")
@@ -52,26 +53,26 @@ def check_orders(orders: Orders, directory: str) -> None:
     if set(placed) != known:
         problems.append(f"placed and existing tasks differ in {sorted(set(placed) ^ known)}")
     if orders.lease_secs <= 0:
-        problems.append(f"a lease of {orders.lease_secs} s is none")
+        problems.append(f"a lease of {orders.lease_secs} s is not positive")
     if problems:
         raise BadFile(f"the orders in {directory} are not sound: {'; '.join(problems)}")
 
 
 def own_place(orders: Orders) -> Placement | None:
-    """Where the assignment has this worker; None when it has another incarnation of it, or none."""
+    """Return this worker's place in the assignment; None when that has another incarnation of it, or none."""
     for place in orders.placements:
-        if place.worker == orders.worker and place.incarnation[0] == orders.incarnation[0]:
+        if place.worker == orders.worker and place.incarnation.version == orders.incarnation.version:
             return place
     return None
 
 
 def begin(directory: str) -> Start:
-    """Read all that a worker begins with; `SquallError` says what is wrong."""
+    """Read what a worker starts with; `SquallError` says what is wrong."""
     orders = find_orders(directory)
     keys = read_keys(directory)
     if keys is None:
         raise BadFile(
-            f"there is no {KEYS} in {directory}: the links of this worker would take what anybody sends;"
+            f"there is no {KEYS} in {directory}: the links of this worker would accept frames from strangers;"
             " the supervisor writes it when the topology was submitted with keys"
         )
     topology = read_bundle(orders.bundle)
@@ -85,7 +86,7 @@ def begin(directory: str) -> Start:
 
 
 def orders_topology(topology: Topology, orders: Orders) -> Topology:
-    """The topology with as many tasks of each component as the orders say."""
+    """Return the topology with the number of tasks of each component that the orders have."""
     counts: dict[str, int] = {}
     for _, component, _ in orders.tasks:
         counts[component] = counts.get(component, 0) + 1
@@ -94,7 +95,7 @@ def orders_topology(topology: Topology, orders: Orders) -> Topology:
 
 
 def plan_of(orders: Orders, topology: Topology, directory: str) -> WorkerPlan:
-    """The worker's plan by its orders."""
+    """Return the worker's plan, from its orders."""
     return WorkerPlan(
         worker=orders.worker,
         topology=topology,
@@ -112,7 +113,7 @@ def plan_of(orders: Orders, topology: Topology, directory: str) -> WorkerPlan:
 
 
 def seed_of(orders: Orders) -> int:
-    """The seed of this process's random numbers: no two processes of a worker may draw the same edges."""
+    """Return the seed of this process's random numbers: no two processes of a worker may draw the same edges."""
     if orders.seed == 0:
         return int.from_bytes(os.urandom(8), "big")
     version, restarts = orders.incarnation
@@ -120,7 +121,7 @@ def seed_of(orders: Orders) -> int:
 
 
 def peers_of(orders: Orders) -> Mapping[str, PeerPlace]:
-    """The other workers of the topology."""
+    """Return the other workers of the topology."""
     return {
         place.worker: PeerPlace(place.incarnation, orders.addresses.get(place.worker))
         for place in orders.placements

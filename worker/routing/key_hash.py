@@ -4,8 +4,8 @@ Fields grouping and partial-key grouping send a tuple to `key_hash(key) % tasks`
 *keys that are `==` hash alike*, whatever their types, the process, PYTHONHASHSEED, the machine or the
 version of Python. Workers of one topology must agree on every value, so this function is a wire contract: a
 change of any result sends keys to other tasks (the tests pin values). It must not know about tasks, streams
-or components (whoever calls it says where a key came from), must not call `hash()`, and must not import
-numpy or pandas.
+or components (its callers say where a key came from), must not call `hash()`, and must not import numpy or
+pandas.
 
 The canonical form of a key is a tag for its domain and a number:
 
@@ -24,13 +24,13 @@ The canonical form of a key is a tag for its domain and a number:
   dataclass adds its qualified name, as does an Enum member without a mixed-in type, which is its class and
   name. The module is left out: it is `__main__` in one process and a name in another.
 - A subclass is hashed as its base (StrEnum as str, IntFlag as int) as long as it inherits the base's
-  `__eq__`. One with an `__eq__` of its own is refused: nobody can know which of its values are equal.
+  `__eq__`. One with its own `__eq__` is refused: which of its values are equal is unknown.
 
 The number of a domain goes through the finaliser of SplitMix64 (Steele, Lea, Flood: "Fast splittable
 pseudorandom number generators", 2014; constants: Stafford's mix 13), so that `h % n` is well spread for any
 n, and the upper half of h gives a second choice that does not depend on the first. This hash is for
 choosing tasks. It is no identity (a string contributes about 32 bits) and no defence against keys that
-somebody chose so that they collide.
+were chosen to collide.
 
 What no hash can honour, because numpy's own `==` is not transitive there: numpy rounds before it compares
 (np.float32(0.1) == 0.1, np.float64(2**53) == 2**53 + 1) and takes a bare number for any unit
@@ -54,8 +54,8 @@ from uuid import UUID
 from zlib import crc32
 
 from topology_api.errors import GroupingError
-from worker.text_hash import mix as _mix
-from worker.text_hash import text_hash
+from worker.routing.text_hash import mix as _mix
+from worker.routing.text_hash import text_hash
 
 __all__ = ["MAX_DEPTH", "UngroupableKey", "key_hash", "two_choices"]
 
@@ -63,7 +63,7 @@ MAX_DEPTH = 64
 """How deeply a key may be nested: far beyond any sensible key, far below Python's recursion limit."""
 
 MAX_CACHED_TYPES = 4096
-"""Types whose handler is remembered. A program that makes classes without end must not fill our memory."""
+"""Types whose handler is cached: a program that makes classes endlessly must not fill the memory."""
 
 MAX_SHOWN_PATH = 60
 """Characters of a path that a message shows: a key that holds itself has a long one."""
@@ -80,7 +80,7 @@ class UngroupableKey(GroupingError):
     """A key that has no content hash: the type that is in the way, where in the key it sits, and why.
 
     `path` is empty for the key itself; else `[1]` is a position, `.name` a field, `{}` an element of a
-    frozenset. Whoever catches it knows the component, the stream and the field, and adds them.
+    frozenset. Its callers add the component, the stream and the field.
     """
 
     def __init__(self, type_name: str, path: str = "", reason: str = "") -> None:
@@ -100,7 +100,7 @@ class UngroupableKey(GroupingError):
 
 
 def key_hash(key: object) -> int:
-    """The unsigned 64-bit content hash of `key`. Raises UngroupableKey for kinds that a key can't have."""
+    """Return the unsigned 64-bit content hash of `key`. Raises UngroupableKey for kinds that a key can't have."""
     kind = type(key)
     if kind is str:  # the two kinds that most keys are skip the look-up (measured: a fifth of the cost)
         return text_hash(key)  # type: ignore[arg-type]
@@ -110,7 +110,7 @@ def key_hash(key: object) -> int:
 
 
 def two_choices(key: object, n: int) -> tuple[int, int]:
-    """Two different candidates of `n` for `key`, the first `key_hash(key) % n`; (0, 0) if n is 1."""
+    """Return two different candidates of `n` for `key`, the first `key_hash(key) % n`; (0, 0) if n is 1."""
     content = key_hash(key)  # with one candidate too: a key must not become an error by adding a task
     if n < 2:
         if n < 1:
@@ -425,7 +425,7 @@ def _handler_for(kind: type) -> Handler:
     raise UngroupableKey(_name_of(kind), reason=reason)
 
 
-_OWN_EQ = "it has an __eq__ of its own, and nobody can know which of its values are equal; group by its parts"
+_OWN_EQ = "it has its own __eq__, so which of its values are equal is unknown; group by its parts"
 _OBJECT = (
     "keys are None, bool, numbers, str, bytes, dates and times, Decimal, Enum, UUID, dataclasses, "
     "numpy scalars, and tuples, lists and frozensets of these; group by its parts, or make it a dataclass"
@@ -437,7 +437,7 @@ def _class_tag(kind: type, domain: int) -> int:
 
 
 def _foreign_handler(kind: type) -> Handler | None:
-    """Of numpy's scalars and pandas' timestamps, told by their names: neither library is imported here."""
+    """Return the handler of numpy's scalars and pandas' timestamps, recognised by name: neither library is imported here."""
     for base in kind.__mro__:
         home = base.__module__.partition(".")[0]
         if home in ("numpy", "pandas"):

@@ -1,4 +1,4 @@
-# What the compiler makes of outbox.py.
+# The C types of outbox.py.
 
 from squall.transport.id_columns cimport IdColumn
 from squall.transport.row_columns cimport RowColumns

@@ -17,13 +17,13 @@ from squall.transport.id_columns import Ids, as_ids
 from squall.transport.row_columns import as_rows, new_rows
 from topology_api.tuples import Source
 
-#: What an empty outbox has; never written to.
+#: The columns of an empty outbox; never written to.
 NO_ROWS: Final = new_rows(0)
 NO_IDS: Final = Ids()
 
 
 class Outbox:
-    """Rows, roots and edges of the tuples that wait for the next batch. `emit` appends to the three lists directly."""
+    """Rows, roots and edges of the tuples that wait for the next batch. `emit` appends to the three columns directly."""
 
     __slots__ = ("credited", "cycle", "edges", "limit", "more", "roots", "rows", "source", "target")
 
@@ -36,8 +36,7 @@ class Outbox:
         frame: int = 256,
         first: int = 256,
     ) -> None:
-        """`frame`: tuples that a frame holds at most, so that the window's frames fit into the queue of the reader; `first`:
-        those of the first one."""
+        """`frame`: the most tuples in a frame, so that a window fits into the reader's queue; `first`: in the first frame."""
         self.source = source
         self.target = target
         #: False on an edge that closes a cycle: its batches take no credit.
@@ -45,7 +44,7 @@ class Outbox:
         #: Index of the cycle whose inner edge this is, or -1.
         self.cycle = cycle
         self.limit = FrameLimit(frame, first)
-        # Lists of its own only while it has something in it: two components of 500 tasks have 250,000 outboxes, and a million
+        # Columns of its own only while it holds tuples: two components of 500 tasks have 250,000 outboxes, and a million
         # objects cost the garbage collector more than the tuples do.
         self.rows = NO_ROWS
         self.roots = NO_IDS
@@ -53,7 +52,7 @@ class Outbox:
         self.more: More = NO_MORE
 
     def begin(self) -> Any:
-        """Give an empty outbox lists to append to; its rows."""
+        """Give an empty outbox columns to append to; return its rows."""
         rows = self.rows = new_rows(len(self.source.names))
         self.roots = Ids()
         self.edges = Ids()
@@ -76,8 +75,8 @@ class Outbox:
         self.roots.append(root)
         self.edges.append(edge)
 
-    def take(self, most: int) -> Batch:
-        """The oldest `most` tuples as a batch."""
+    def dequeue(self, most: int) -> Batch:
+        """Remove and return the oldest `most` tuples as a batch."""
         if len(self.rows) <= most:
             batch = Batch(self.source, self.target, self.rows, self.roots, self.edges, self.more)
             self.rows, self.roots, self.edges, self.more = NO_ROWS, NO_IDS, NO_IDS, NO_MORE
@@ -93,13 +92,13 @@ class Outbox:
         return batch
 
     def fill(self, rows: list[tuple[Any, ...]], roots: Sequence[int], more: More) -> None:
-        """Have these tuples wait, in these trees; they have no edges, since nobody tracks them."""
+        """Fill the outbox with tuples in these trees, without edges: they are not tracked."""
         self.rows, self.more = as_rows(rows), more
         self.roots = as_ids(roots)
         self.edges = Ids([0] * len(rows))
 
-    def held_roots(self) -> set[int]:
-        """The trees whose tuples wait here."""
+    def waiting_roots(self) -> set[int]:
+        """Return the trees whose tuples wait here."""
         roots = set(self.roots)
         for pairs in self.more.values():
             roots.update(root for root, _ in pairs)

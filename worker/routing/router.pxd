@@ -1,8 +1,8 @@
-# What the compiler makes of router.py.
+# The C types of router.py.
 
 from topology_api.tuples cimport Source
-from worker.outbox cimport Outbox
-from worker.text_hash cimport choice_of
+from worker.routing.outbox cimport Outbox
+from worker.routing.text_hash cimport choice_of
 
 
 cdef class Route:
@@ -45,7 +45,7 @@ cdef class CustomRoute(Route):
     cpdef list pick_many(self, tuple row)
 
 
-cdef class Output:
+cdef class StreamOutput:
     cdef public Source source
     cdef public Py_ssize_t arity
     cdef public bint is_direct

@@ -1,22 +1,23 @@
 """Groupings: which tasks of a consumer get a tuple.
 
 A `Route` belongs to one consumer of one stream of one sending task. Its `pick` gives the outbox of the task chosen; routes
-that always choose the same outboxes (one task, all, global) are not asked at all: those outboxes stand in `Output.fixed`.
-Routes are deterministic: shuffle goes round robin from the sender's index, keys go by `worker.key_hash`.
+that always choose the same outboxes (one task, all, global) need no call: those outboxes are in `StreamOutput.fixed`.
+Routes are deterministic: shuffle goes round robin from the sender's index, keys go by `worker.routing.key_hash`.
 Must not know: trees, credit, frames.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
 
 from topology_api import EmitError, FailTuple, Grouping, GroupingError
 from topology_api.tuples import Source
-from worker.key_hash import key_hash, two_choices
-from worker.outbox import Outbox
-from worker.reports import failure_text
-from worker.text_hash import choice_of
+from worker.errors.reports import failure_text
+from worker.routing.key_hash import key_hash, two_choices
+from worker.routing.outbox import Outbox
+from worker.routing.text_hash import choice_of
 
 try:
     import cython
@@ -25,7 +26,7 @@ except ImportError:
 
 Row = tuple[Any, ...]
 
-#: Keys whose task a route remembers; a full memory is emptied (bounded, whatever the number of keys).
+#: The most keys whose task a route caches; a full cache is emptied.
 CACHED_KEYS = 1 << 16
 
 
@@ -35,7 +36,7 @@ class Route:
     __slots__ = ()
 
     def pick(self, row: Row) -> Outbox:
-        """The outbox of the task chosen for this row."""
+        """Return the outbox of the task chosen for this row."""
         raise EmitError("this route chooses several tasks")
 
     def check(self, row: Row) -> None:
@@ -59,7 +60,7 @@ class ShuffleRoute(Route):
 
 
 class KeyedRoute(Route):
-    """Base of the groupings by fields: what the key of a row is, and a clear error for one that cannot be a key."""
+    """Base of the groupings by fields: finds the key of a row, and reports one that cannot be a key."""
 
     __slots__ = ("boxes", "fields", "only", "positions", "source")
 
@@ -72,7 +73,7 @@ class KeyedRoute(Route):
         self.only = self.positions[0] if len(self.positions) == 1 else -1
 
     def key(self, row: Row) -> Any:
-        """The key of a row: the value of the only field, or a tuple of values."""
+        """Return the key of a row: the value of the only field, or a tuple of values."""
         return row[self.only] if self.only >= 0 else tuple([row[position] for position in self.positions])
 
     def check(self, row: Row) -> None:
@@ -82,7 +83,7 @@ class KeyedRoute(Route):
             raise self.ungroupable(row) from None
 
     def ungroupable(self, row: Row) -> GroupingError:
-        """The error for a row whose key cannot be hashed: names the first field at fault."""
+        """Return the error for a row whose key cannot be hashed; it names the first field at fault."""
         source = self.source
         for name, position in zip(self.fields, self.positions):
             try:
@@ -145,7 +146,7 @@ class PartialKeyRoute(KeyedRoute):
         return self.boxes[first]
 
     def candidates(self, row: Row) -> tuple[int, int]:
-        """The two tasks (as positions) that tuples of this row's key may go to."""
+        """Return the two tasks (as positions) that tuples of this row's key may go to."""
         key = self.key(row)
         try:
             return self.cache[key]
@@ -175,7 +176,7 @@ class CustomRoute(Route):
         self.source = source
 
     def pick_many(self, row: Row) -> list[Outbox]:
-        """The outboxes of the tasks that the user's grouping chose."""
+        """Return the outboxes of the tasks that the user's grouping chose."""
         try:
             chosen = self.grouping.choose(row)
         except FailTuple:
@@ -186,25 +187,25 @@ class CustomRoute(Route):
             raise GroupingError(
                 f"{self.where()}: choose() must return a sequence of task ids, not {chosen!r}"
             )
-        found: dict[int, Outbox] = {}
+        boxes: dict[int, Outbox] = {}
         for task in chosen:
             try:
-                found[task] = self.boxes[task]
+                boxes[task] = self.boxes[task]
             except (KeyError, TypeError):  # TypeError: a list, say
                 raise GroupingError(
                     f"{self.where()}: choose() returned task {task!r}, which is none of its target tasks {sorted(self.boxes)}"
                 ) from None
-        return list(found.values())
+        return list(boxes.values())
 
     def where(self) -> str:
-        """Which grouping it is, for messages."""
+        """Return which grouping this is, for messages."""
         name = type(self.grouping).__name__
         return (
             f"custom grouping {name} on stream {self.source.stream!r} of component {self.source.component!r}"
         )
 
 
-class Output:
+class StreamOutput:
     """One output stream of one sending task: who reads it, and how each reader's tasks are chosen.
 
     `fixed` get every tuple; each of `picked` gives one more outbox, each of `many` any number; `direct` are the outboxes
@@ -233,16 +234,16 @@ class Output:
         self.picked: list[Route] = []
         self.many: list[CustomRoute] = []
         self.direct: dict[int, Outbox] = {}
-        # The shortcut of the commonest stream of all, one reader that picks one task (see `shorten`).
+        # The shortcut for the most common stream: one reader that picks one task (see `shorten`).
         self.only: Route | None = None
         self.unread = False
         self.key = -1
         self.cache: dict[Any, Outbox] = {}
 
     def shorten(self) -> None:
-        """Note the only route when one task is picked and that is all; its cache too, when one field is the key.
+        """Keep the only route at hand when a row goes to one task; its cache too, when one field is the key.
 
-        `emit` then does without loops, and without a call for a key that was seen (measured: 90 of 600 ns a tuple).
+        `emit` then needs no loops, and no call for a key that was seen (measured: 90 of 600 ns a tuple).
         """
         self.unread = not (self.picked or self.fixed or self.many)
         if len(self.picked) == 1 and not self.fixed and not self.many:
@@ -250,13 +251,13 @@ class Output:
             if isinstance(self.only, FieldsRoute) and self.only.only >= 0:
                 self.key, self.cache = self.only.only, self.only.cache
 
-    def take_routes(self, other: Output) -> None:
-        """Choose as another output does from now on; this object stays, since emissions that may be replayed name it."""
+    def take_routes(self, other: StreamOutput) -> None:
+        """Adopt another output's routes; this object stays, since emissions that may be replayed refer to it."""
         self.fixed, self.picked, self.many, self.direct = other.fixed, other.picked, other.many, other.direct
         self.only, self.unread, self.key, self.cache = other.only, other.unread, other.key, other.cache
 
     def choose(self, row: Row) -> list[Outbox]:
-        """All outboxes that this row goes to (the way of the slower paths)."""
+        """Return all outboxes that this row goes to (for the slower paths)."""
         boxes = list(self.fixed)
         boxes += [route.pick(row) for route in self.picked]
         for custom in self.many:
@@ -264,40 +265,93 @@ class Output:
         return boxes
 
 
-def add_route(
-    output: Output,
-    kind: str,
-    fields: Sequence[str],
-    boxes: dict[int, Outbox],
-    local: Callable[[int], bool],
-    index: int,
-    grouping: Grouping | None = None,
-) -> None:
-    """Add one consumer to an output.
+@dataclass(frozen=True)
+class Reader:
+    """One consumer of an output, as a grouping needs to know it."""
 
-    `boxes`: the outbox of each of the consumer's tasks; `local`: whether a task runs in this worker; `index`: the sending
-    task's index, from which round robin starts; `grouping`: the prepared custom grouping.
-    """
-    tasks = sorted(boxes)
-    if kind == "local_or_shuffle":
-        tasks = [task for task in tasks if local(task)] or tasks
-        kind = "shuffle"
-    chosen = [boxes[task] for task in tasks]
-    if kind == "all":
-        output.fixed += chosen
-    elif kind == "global":
-        output.fixed.append(chosen[0])
-    elif kind == "direct":
-        output.direct.update(boxes)
-    elif kind == "custom":
-        assert grouping is not None
-        output.many.append(CustomRoute(boxes, grouping, output.source))
-    elif kind in ("shuffle", "none"):
-        output.fixed += chosen if len(chosen) == 1 else []
-        output.picked += [ShuffleRoute(chosen, index)] if len(chosen) > 1 else []
-    elif kind == "fields":
-        output.picked.append(FieldsRoute(chosen, output.source, fields))
-    elif kind == "partial_key":
-        output.picked.append(PartialKeyRoute(chosen, output.source, fields))
+    fields: Sequence[str]
+    #: The outbox of each of the consumer's tasks.
+    boxes: dict[int, Outbox]
+    #: Whether a task runs in this worker.
+    local: Callable[[int], bool]
+    #: The sending task's index, from which round robin starts.
+    index: int
+    #: The prepared custom grouping.
+    grouping: Grouping | None = None
+
+    @property
+    def ordered(self) -> list[Outbox]:
+        """The outboxes, by ascending task."""
+        return [self.boxes[task] for task in sorted(self.boxes)]
+
+
+def add_shuffle(output: StreamOutput, reader: Reader) -> None:
+    """Route to one task, in turn."""
+    share(output, reader.ordered, reader.index)
+
+
+def add_local_or_shuffle(output: StreamOutput, reader: Reader) -> None:
+    """Route to one task in turn: of those in this worker, if there are any."""
+    tasks = sorted(reader.boxes)
+    near = [task for task in tasks if reader.local(task)] or tasks
+    share(output, [reader.boxes[task] for task in near], reader.index)
+
+
+def share(output: StreamOutput, boxes: list[Outbox], index: int) -> None:
+    """Route to these outboxes in turn; of a single one nothing has to be chosen."""
+    if len(boxes) == 1:
+        output.fixed += boxes
     else:
+        output.picked.append(ShuffleRoute(boxes, index))
+
+
+def add_fields(output: StreamOutput, reader: Reader) -> None:
+    """Route to the task of the key."""
+    output.picked.append(FieldsRoute(reader.ordered, output.source, reader.fields))
+
+
+def add_partial_key(output: StreamOutput, reader: Reader) -> None:
+    """Route to the less used of the key's two tasks."""
+    output.picked.append(PartialKeyRoute(reader.ordered, output.source, reader.fields))
+
+
+def add_all(output: StreamOutput, reader: Reader) -> None:
+    """Route to every task."""
+    output.fixed += reader.ordered
+
+
+def add_global(output: StreamOutput, reader: Reader) -> None:
+    """Route to the task with the lowest id."""
+    output.fixed.append(reader.ordered[0])
+
+
+def add_direct(output: StreamOutput, reader: Reader) -> None:
+    """Route to the task that `emit_direct` names."""
+    output.direct.update(reader.boxes)
+
+
+def add_custom(output: StreamOutput, reader: Reader) -> None:
+    """Route to the tasks that the user's grouping chooses."""
+    assert reader.grouping is not None
+    output.many.append(CustomRoute(reader.boxes, reader.grouping, output.source))
+
+
+#: How each kind of grouping (a method of `topology_api.BoltDeclarer`) adds a consumer to an output.
+ROUTES: Final[dict[str, Callable[[StreamOutput, Reader], None]]] = {
+    "shuffle": add_shuffle,
+    "none": add_shuffle,
+    "local_or_shuffle": add_local_or_shuffle,
+    "fields": add_fields,
+    "partial_key": add_partial_key,
+    "all": add_all,
+    "global": add_global,
+    "direct": add_direct,
+    "custom": add_custom,
+}
+
+
+def add_route(output: StreamOutput, kind: str, reader: Reader) -> None:
+    """Add one consumer to an output, by the kind of its grouping."""
+    if kind not in ROUTES:
         raise GroupingError(f"no grouping is called {kind!r}")
+    ROUTES[kind](output, reader)

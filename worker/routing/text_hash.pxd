@@ -1,4 +1,4 @@
-# What the compiler makes of text_hash.py.
+# The C types of text_hash.py.
 
 cimport cython
 

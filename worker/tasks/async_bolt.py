@@ -1,7 +1,7 @@
 """A task of a bolt whose `execute` is `async def`: up to `max_concurrency` calls at a time on the worker's asyncio loop.
 
-The asyncio loop and the worker's loop meet only in batches: a run hands over calls to start and takes calls that have
-ended. What a call emits, acks or fails is recorded with it and carried out when it ends; its tuple is settled then.
+The asyncio loop and the worker's loop exchange calls in batches: a run submits calls to start and collects calls that have
+ended. What a call emits, acks or fails is recorded with it and carried out when it ends; then its tuple is acked or failed.
 Must not know: links, trackers, how the asyncio loop is driven.
 """
 
@@ -16,15 +16,15 @@ from typing import Any, Protocol
 from squall.transport.frames import Batch
 from topology_api import Bolt, EmitError
 from topology_api.tuples import SETTLED, Tuple
-from worker.bolt_task import BoltTask
-from worker.emitter import NOTHING
-from worker.executor import make_tuple
-from worker.forks import end_returned_fork
-from worker.task import RUN_SECONDS
+from worker.tasks.bolt import BoltTask
+from worker.tasks.emitter import NOTHING
+from worker.tasks.executor import make_tuple
+from worker.tasks.forks import end_returned_fork
+from worker.tasks.task import RUN_SECONDS
 
 
 class AsyncRunner(Protocol):
-    """Something that runs coroutines."""
+    """Runs coroutines."""
 
     def submit(self, calls: list[Callable[[], Coroutine[Any, Any, None]]]) -> None:
         """Start these calls; thread-safe."""
@@ -58,7 +58,7 @@ class AsyncBoltTask(BoltTask):
         self.max_concurrency = int(self.instance.max_concurrency)
         self.in_flight: dict[int, AsyncCall] = {}
         self.over: deque[AsyncCall] = deque()
-        #: Calls of each batch that have not ended.
+        #: The number of calls of each batch that have not ended.
         self.under_way: dict[int, int] = {}
         self.attach(("emit", "emit_direct", "ack", "fail", "reset_timeout"), Bolt, Recorder(self))
 
@@ -69,7 +69,7 @@ class AsyncBoltTask(BoltTask):
         )
 
     def run(self) -> None:
-        """Settle the calls that have ended, then start new ones."""
+        """Conclude the calls that have ended, then start new ones."""
         emitter = self.emitter
         emitter.open_for(threading.get_ident())
         enough = emitter.emitted + self.limits.emits
@@ -87,7 +87,7 @@ class AsyncBoltTask(BoltTask):
         self.finish_if_due(enough)
 
     def take_call(self, calls: list[Callable[[], Coroutine[Any, Any, None]]]) -> None:
-        """Make a call of the oldest tuple in the inbox (or take an end mark)."""
+        """Make a call of the oldest tuple in the inbox (or process an end mark)."""
         batch = self.inbox[0]
         if batch.ended:
             self.inputs.ended(batch.source.task)
@@ -105,7 +105,7 @@ class AsyncBoltTask(BoltTask):
                 self.done.append(batch)
 
     async def execute_call(self, call: AsyncCall) -> None:
-        """On the asyncio loop: run the user's coroutine to its end."""
+        """Run the user's coroutine to its end, on the asyncio loop."""
         CURRENT.set(call)
         try:
             await self.execute(call.tup)
@@ -118,7 +118,7 @@ class AsyncBoltTask(BoltTask):
             self.wake()
 
     def conclude(self, call: AsyncCall) -> None:
-        """Carry out what a call recorded and settle its tuple."""
+        """Carry out what a call recorded, and ack or fail its tuple."""
         del self.in_flight[id(call)]
         self.leave_batch(call.batch)
         tup = call.tup
@@ -140,8 +140,8 @@ class AsyncBoltTask(BoltTask):
             BoltTask.ack(self, tup)
 
     def leave_batch(self, batch: Batch) -> None:
-        """A call of this batch has ended; with the last one the batch is worked off, and no sooner: should this process die,
-        its sender knows what was not executed."""
+        """Count a call of this batch that has ended. Only the last one confirms the batch: should this process die, its sender
+        knows what was not executed."""
         left = self.under_way.pop(id(batch)) - 1
         if left:
             self.under_way[id(batch)] = left
@@ -154,8 +154,8 @@ class AsyncBoltTask(BoltTask):
     def buffered(self) -> int:
         return len(self.in_flight)
 
-    def held_roots(self) -> set[int]:
-        roots = super().held_roots()
+    def waiting_roots(self) -> set[int]:
+        roots = super().waiting_roots()
         oldest = self.now() - self.hang_secs
         for call in list(self.in_flight.values()):
             if call.tup._root > 0 and call.started >= oldest:
@@ -164,17 +164,17 @@ class AsyncBoltTask(BoltTask):
         return roots
 
     def holds_trees(self) -> bool:
-        return super().holds_trees() or bool(self.held_roots())
+        return super().holds_trees() or bool(self.waiting_roots())
 
 
 class Recorder:
-    """What an asynchronous bolt's emit, ack and so on are: recorded inside a call, carried out at once elsewhere."""
+    """An asynchronous bolt's emit, ack and so on: recorded inside a call, carried out at once elsewhere."""
 
     def __init__(self, task: AsyncBoltTask) -> None:
         self.task = task
 
     def record(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Record with the running call, or do it now when there is none (prepare, tick, end_of_input)."""
+        """Record with the running call, or carry out now when there is none (prepare, tick, end_of_input)."""
         call = CURRENT.get()
         if call is None:
             getattr(self.task, name)(*args, **kwargs)
@@ -187,7 +187,7 @@ class Recorder:
             call.records.append((name, args, kwargs))
 
     def emit(self, values: Any, *, anchors: Any = None, stream: str = "default") -> None:
-        """`Bolt.emit`; the values are checked at once."""
+        """Record `Bolt.emit`; the values are checked at once."""
         emitter = self.task.emitter
         output = emitter.output(stream)
         row = emitter.row(values)
@@ -198,7 +198,7 @@ class Recorder:
         self.record("emit", (row,), {"anchors": anchors, "stream": stream})
 
     def emit_direct(self, task: int, values: Any, *, anchors: Any = None, stream: str = "default") -> None:
-        """`Bolt.emit_direct`; the values are checked at once."""
+        """Record `Bolt.emit_direct`; the values are checked at once."""
         emitter = self.task.emitter
         output, _ = emitter.direct_output(stream, task)
         row = emitter.row(values)
@@ -207,13 +207,13 @@ class Recorder:
         self.record("emit_direct", (task, row), {"anchors": anchors, "stream": stream})
 
     def ack(self, tup: Tuple) -> None:
-        """`Bolt.ack`."""
+        """Record `Bolt.ack`."""
         self.record("ack", (tup,), {})
 
     def fail(self, tup: Tuple, reason: str | None = None) -> None:
-        """`Bolt.fail`."""
+        """Record `Bolt.fail`."""
         self.record("fail", (tup, reason), {})
 
     def reset_timeout(self, tup: Tuple) -> None:
-        """`Bolt.reset_timeout`."""
+        """Record `Bolt.reset_timeout`."""
         self.record("reset_timeout", (tup,), {})

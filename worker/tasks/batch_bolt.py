@@ -1,7 +1,7 @@
-"""A task of a `BatchBolt`: gathers tuples and hands them over as a batch.
+"""A task of a `BatchBolt`: gathers tuples and executes them as a batch.
 
-A batch goes when it is full, when its interval has passed, when the worker says hurry while the input is empty, and at the
-end of the input. Its tuples are acked together, and fail together when `execute_batch` raises.
+A batch is executed when it is full, when its interval has passed, when the worker requests a flush while the input is empty,
+and at the end of the input. Its tuples are acked together, and fail together when `execute_batch` raises.
 Must not know: links, trackers, threads.
 """
 
@@ -12,10 +12,10 @@ from typing import Any
 
 from topology_api import FailTuple, Failure
 from topology_api.tuples import SETTLED, Tuple
-from worker.bolt_task import BoltTask
-from worker.emitter import NOTHING, short
-from worker.executor import make_tuples
-from worker.reports import failure_text
+from worker.errors.reports import failure_text
+from worker.tasks.bolt import BoltTask
+from worker.tasks.emitter import NOTHING, short
+from worker.tasks.executor import make_tuples
 
 
 class BatchBoltTask(BoltTask):
@@ -26,21 +26,21 @@ class BatchBoltTask(BoltTask):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.gathered: list[Tuple] = []
-        #: The batch that execute_batch has been given and has not returned from.
+        #: The batch that execute_batch is executing.
         self.being_executed: list[Tuple] = []
         #: Whether any tuple so far was in a tree.
         self.tracked = False
-        #: When the gathered tuples are to be handed over at the latest.
+        #: When the gathered tuples are executed at the latest.
         self.deadline: float | None = None
-        self.hurried = False
+        self.flush_requested = False
         self.batch_size = int(self.instance.batch_size)
         self.batch_interval = float(self.instance.batch_interval)
 
     def wants_run(self) -> bool:
-        return super().wants_run() or self.overdue() or (self.hurried and bool(self.gathered))
+        return super().wants_run() or self.overdue() or (self.flush_requested and bool(self.gathered))
 
     def overdue(self) -> bool:
-        """Whether the interval of the gathered tuples has passed."""
+        """Return whether the interval of the gathered tuples has passed."""
         deadline = self.deadline  # read once: the task's own thread may clear it while the loop asks
         return deadline is not None and self.now() >= deadline
 
@@ -49,11 +49,11 @@ class BatchBoltTask(BoltTask):
         emitter.open_for(threading.get_ident())
         enough = emitter.emitted + self.limits.emits
         if self.overdue():
-            self.hand_over()
+            self.execute_gathered()
         if emitter.emitted < enough and not self.crashing():
             super().run()
-        if self.gathered and not self.inbox and self.hurried and emitter.emitted < enough:
-            self.hand_over()
+        if self.gathered and not self.inbox and self.flush_requested and emitter.emitted < enough:
+            self.execute_gathered()
 
     def take_input(self, most_emits: int) -> None:
         batch = self.inbox[0]
@@ -71,13 +71,13 @@ class BatchBoltTask(BoltTask):
             self.inbox.popleft()
             self.done.append(batch)
         if len(self.gathered) >= self.batch_size:
-            self.hand_over()
+            self.execute_gathered()
 
-    def hand_over(self) -> None:
-        """Give the gathered tuples to the user and settle them."""
-        # Never in neither: the loop may ask for `held_roots` at any moment.
+    def execute_gathered(self) -> None:
+        """Call `execute_batch` with the gathered tuples; ack or fail them."""
+        # Always in one of the two: the loop may call `waiting_roots` at any moment.
         tups = self.being_executed = self.gathered
-        self.gathered, self.deadline, self.hurried = [], None, False
+        self.gathered, self.deadline, self.flush_requested = [], None, False
         if not tups:
             return
         self.emitter.anchor = NOTHING
@@ -87,7 +87,7 @@ class BatchBoltTask(BoltTask):
             for tup in tups:
                 observer.executing(tup)
         try:
-            self.instance.execute_batch(list(tups))  # a list of the user's own: to sort, or to pop from
+            self.instance.execute_batch(list(tups))  # a copy, which the user may change
         except BaseException as error:
             if not isinstance(error, FailTuple):
                 self.report(
@@ -101,13 +101,13 @@ class BatchBoltTask(BoltTask):
                 observer.executed(tup)
         if failure is not None:
             for tup in tups:
-                if tup._root != SETTLED:  # else the user settled it
+                if tup._root != SETTLED:  # else the user acked or failed it
                     self.give_up(tup, failure)
         elif self.auto_ack:
             self.ack_all(tups)
 
     def ack_all(self, tups: list[Tuple]) -> None:
-        """`ack` those that the user has not settled, without calls for each: a thread that computes holds the loop up."""
+        """Ack those that the user neither acked nor failed, without calls for each: a computing thread delays the loop."""
         if self.observer is not None:
             for tup in tups:
                 if tup._root != SETTLED:
@@ -128,21 +128,21 @@ class BatchBoltTask(BoltTask):
 
     def finish_input(self) -> None:
         if self.gathered:
-            self.hand_over()  # end_of_input comes with the next run: one user call between two looks at the outboxes
+            self.execute_gathered()  # end_of_input comes with the next run: one user call between two flushes of the outboxes
         else:
             super().finish_input()
 
     def buffered(self) -> int:
         return len(self.gathered)
 
-    def hurry(self) -> bool:
-        if not self.gathered or self.inbox or self.hurried:
+    def request_flush(self) -> bool:
+        if not self.gathered or self.inbox or self.flush_requested:
             return False
-        self.hurried = True
+        self.flush_requested = True
         return True
 
-    def held_roots(self) -> set[int]:
-        roots = super().held_roots()
+    def waiting_roots(self) -> set[int]:
+        roots = super().waiting_roots()
         for tup in [*self.gathered, *([] if self.hung() else self.being_executed)]:
             if tup._root > 0:
                 roots.add(tup._root)

@@ -1,13 +1,13 @@
-# What the compiler makes of bolt_task.py.
+# The C types of bolt.py.
 
-from worker.task cimport Task
-from worker.xors cimport XorBatch
+from worker.tasks.task cimport Task
+from worker.tracking.ack_batch cimport AckBatch
 
 
 cdef class BoltTask(Task):
     cdef public object inputs
-    cdef public XorBatch xors
-    cdef public list touched
+    cdef public AckBatch xors
+    cdef public list timeout_resets
     cdef public bint auto_ack
     cdef public bint auto_anchor
     cdef public object execute

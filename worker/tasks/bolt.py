@@ -14,19 +14,19 @@ from typing import Any
 from topology_api import Bolt, Context, EmitError, FailTuple, Failure
 from topology_api.topology import ComponentSpec
 from topology_api.tuples import SETTLED, Tuple
-from worker.completion import Inputs
-from worker.emitter import NOTHING, BoltEmitter, short
-from worker.executor import is_basic, run_batch
-from worker.reports import failure_text
-from worker.task import RUN_SECONDS, Limits, Task, tuple_text
-from worker.xors import XorBatch
+from worker.errors.reports import failure_text
+from worker.tasks.bounded_inputs import BoundedInputs
+from worker.tasks.emitter import NOTHING, BoltEmitter, short
+from worker.tasks.executor import is_basic, run_batch
+from worker.tasks.task import RUN_SECONDS, Task, TaskLimits, tuple_text
+from worker.tracking.ack_batch import AckBatch
 
 
 class BoltTask(Task):
     """One task of a bolt."""
 
     emitter: BoltEmitter
-    #: Name of the user's method that gets input.
+    #: The name of the user's method that gets input.
     method = "execute"
 
     def __init__(
@@ -35,43 +35,43 @@ class BoltTask(Task):
         task: int,
         instance: Any,
         context: Context,
-        limits: Limits,
+        limits: TaskLimits,
         now: Callable[[], float],
         emitter: BoltEmitter,
-        inputs: Inputs,
+        inputs: BoundedInputs,
     ) -> None:
         super().__init__(spec, task, instance, context, limits, now)
         self.emitter = emitter
         self.inputs = inputs
-        self.xors = XorBatch()
-        #: Trees whose time a bolt asked to be reset.
-        self.touched: list[int] = []
+        self.xors = AckBatch()
+        #: Trees whose timeout the bolt reset.
+        self.timeout_resets: list[int] = []
         self.auto_ack = bool(instance.auto_ack)
         self.auto_anchor = bool(instance.auto_anchor)
         self.execute: Callable[[Tuple], Any] = instance.execute
         self.tick_due = False
         #: `tick` was called in the run before.
         self.ticked = False
-        #: The worker found that `end_of_input` is due; it has been called.
+        #: `end_of_input` is due; it has been called.
         self.end_due = False
         self.end_called = False
-        #: Is told of each tuple that fails, while it still knows its trees.
+        #: Called with each tuple that fails, while it still has its trees.
         self.on_failure: Callable[[Tuple, Failure], None] | None = None
         self.attach(("emit", "emit_direct", "ack", "fail", "reset_timeout"), Bolt, self)
 
-    # What the instance's methods are.
+    # The methods of the user's instance.
 
     def emit(self, values: Any, *, anchors: Any = None, stream: str = "default") -> None:
-        """`Bolt.emit`, when the user's class overrides it."""
+        """Implement `Bolt.emit` where the user's class overrides it."""
         self.emitter.emit(values, anchors=anchors, stream=stream)
 
     def emit_direct(self, task: int, values: Any, *, anchors: Any = None, stream: str = "default") -> None:
-        """`Bolt.emit_direct`."""
+        """Implement `Bolt.emit_direct` where the user's class overrides it."""
         self.emitter.emit_direct(task, values, anchors=anchors, stream=stream)
 
     def ack(self, tup: Tuple) -> None:
-        """`Bolt.ack`: the tuple is worked off."""
-        self.settle(tup, "ack")
+        """Implement `Bolt.ack`: the tuple is processed."""
+        self.check_open(tup, "ack")
         self.acked += 1
         self.xors.add_tuple(tup)
         tup._root = SETTLED
@@ -79,20 +79,20 @@ class BoltTask(Task):
             self.observer.acked(tup)
 
     def fail(self, tup: Tuple, reason: str | None = None) -> None:
-        """`Bolt.fail`: the trees of the tuple fail."""
-        self.settle(tup, "fail")
+        """Implement `Bolt.fail`: the trees of the tuple fail."""
+        self.check_open(tup, "fail")
         text = None if reason is None else str(reason)
         self.give_up(tup, Failure("failed", self.spec.id, self.id, text, 0))
 
     def reset_timeout(self, tup: Tuple) -> None:
-        """`Bolt.reset_timeout`: the trees of the tuple get the whole timeout again."""
-        self.settle(tup, "reset the timeout of")
+        """Implement `Bolt.reset_timeout`: the trees of the tuple get the whole timeout again."""
+        self.check_open(tup, "reset the timeout of")
         if tup._root > 0:
-            self.touched.append(tup._root)
-            self.touched += [root for root, _ in tup._more]
+            self.timeout_resets.append(tup._root)
+            self.timeout_resets += [root for root, _ in tup._more]
 
-    def settle(self, tup: Tuple, what: str) -> None:
-        """Check that the tuple can be settled now, by this thread."""
+    def check_open(self, tup: Tuple, what: str) -> None:
+        """Check that the tuple was neither acked nor failed, and that this thread may do so."""
         if not isinstance(tup, Tuple):
             raise EmitError(
                 f"{self.emitter.where()} cannot {what} {short(tup)}: it is no tuple that execute() got"
@@ -117,7 +117,7 @@ class BoltTask(Task):
             self.observer.failed(tup, failure)
 
     def raised(self, tup: Tuple, error: BaseException) -> bool:
-        """The user's code raised while it executed `tup`; whether that ends the topology."""
+        """Handle an error that the user's code raised while it executed `tup`; return whether it ends the topology."""
         text = failure_text(error)
         if not isinstance(error, FailTuple):
             self.report(self.method, error, tuple_text(tup))
@@ -128,11 +128,11 @@ class BoltTask(Task):
     # Running.
 
     def wants_run(self) -> bool:
-        """Whether there is something to do."""
+        """Return whether there is something to do."""
         return bool(self.inbox or self.tick_due or (self.end_due and not self.end_called))
 
     def run(self) -> None:
-        """Ticks, input, end of input; as much as fits into one run."""
+        """Run ticks, input and the end of input; as much as fits into one run."""
         emitter = self.emitter
         emitter.open_for(threading.get_ident())
         enough = emitter.emitted + self.limits.emits
@@ -147,14 +147,14 @@ class BoltTask(Task):
         self.finish_if_due(enough)
 
     def tick_if_due(self, input_waits: bool) -> None:
-        """Call `tick` if it is due; not in two runs running while input waits, since a tick may use up a run's emissions."""
+        """Call `tick` if it is due; not in consecutive runs while input waits, since a tick may use up a run's emissions."""
         self.ticked = self.tick_due and not (self.ticked and input_waits)
         if self.ticked:
             self.tick_due = False
             self.call("tick")
 
     def take_input(self, most_emits: int) -> None:
-        """Execute some of the oldest batch."""
+        """Execute a part of the oldest batch."""
         batch = self.inbox[0]
         if batch.ended:
             self.inputs.ended(batch.source.task)
@@ -170,7 +170,7 @@ class BoltTask(Task):
             self.done.append(batch)
 
     def crashing(self) -> bool:
-        """Whether an error of this run ends the topology (`topology.on.error: crash`)."""
+        """Return whether an error of this run ends the topology (`topology.on.error: crash`)."""
         return self.crash_on_error and bool(self.reports)
 
     def finish_if_due(self, enough: int) -> None:
@@ -186,13 +186,16 @@ class BoltTask(Task):
         self.call("end_of_input")
 
     def idle(self) -> bool:
-        """Whether everything taken from the inbox has been executed."""
+        """Return whether everything taken from the inbox has been executed."""
         return True
 
+    def at_rest(self) -> bool:
+        return super().at_rest() and not self.buffered()
+
     def buffered(self) -> int:
-        """Tuples taken from the inbox and not executed yet."""
+        """Return the number of tuples taken from the inbox and not executed yet."""
         return 0
 
-    def hurry(self) -> bool:
-        """Hand over what is buffered; whether there was anything."""
+    def request_flush(self) -> bool:
+        """Have what is gathered executed in the next run; return whether there was anything."""
         return False

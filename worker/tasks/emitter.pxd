@@ -1,11 +1,11 @@
-# What the compiler makes of emitter.py.
+# The C types of emitter.py.
 
 from squall.transport.row_columns cimport RowColumns
 from topology_api.tuples cimport Tuple
-from worker.ids cimport SplitMix
-from worker.outbox cimport Outbox
-from worker.router cimport Output, Route
-from worker.tracker cimport Tracker
+from worker.tracking.ids cimport SplitMix
+from worker.routing.outbox cimport Outbox
+from worker.routing.router cimport StreamOutput, Route
+from worker.tracking.tracker cimport Tracker
 
 
 cdef extern from "pythread.h":
@@ -16,7 +16,7 @@ cdef class Emitter:
     cdef public object component
     cdef public object task
     cdef public dict outputs
-    cdef public Output default
+    cdef public StreamOutput default
     cdef public object random
     cdef public SplitMix edges
     cdef public list dirty

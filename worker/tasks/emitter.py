@@ -1,8 +1,7 @@
 """emit(): from a user's values to rows in outboxes, with an edge for each in the tuple's tree.
 
-One emitter belongs to one task. `BoltEmitter` anchors to the tuple that is being executed, `SpoutEmitter` opens a tree per
-message id. This is the hottest code there is next to the executor: every line of `emit` costs each tuple (measured
-figures: benchmarks/RESULTS.md).
+Each task has its emitter. `BoltEmitter` anchors to the tuple that is being executed, `SpoutEmitter` opens a tree per message
+id. With the executor this is the hottest code: every line of `emit` costs each tuple (figures: benchmarks/RESULTS.md).
 Must not know: links, credit, user classes.
 """
 
@@ -16,10 +15,10 @@ from squall.transport.id_columns import Ids
 from squall.transport.row_columns import RowColumns
 from topology_api import EmitError
 from topology_api.tuples import BOUNDED, SETTLED, Tuple
-from worker.ids import SplitMix, words_of
-from worker.outbox import Outbox
-from worker.router import Output, Route, Row
-from worker.tracker import Emission, Tracker
+from worker.routing.outbox import Outbox
+from worker.routing.router import Route, Row, StreamOutput
+from worker.tracking.ids import SplitMix, words_of
+from worker.tracking.tracker import Emission, Tracker
 
 try:
     import cython
@@ -29,7 +28,7 @@ except ImportError:
 if not cython.compiled:
     from threading import get_ident
 
-#: What `Emitter.anchor` is when there is nothing to anchor to.
+#: The value of `Emitter.anchor` when there is nothing to anchor to.
 NOTHING: Tuple = Tuple.__new__(Tuple)
 NOTHING._root = 0
 NOTHING._xor = 0
@@ -53,39 +52,39 @@ class Emitter:
         "why_not",
     )
 
-    def __init__(self, component: str, task: int, outputs: dict[str, Output], random: Random) -> None:
+    def __init__(self, component: str, task: int, outputs: dict[str, StreamOutput], random: Random) -> None:
         self.component = component
         self.task = task
         self.outputs = outputs
         default = outputs.get("default")
         self.default = None if default is None or default.is_direct else default
         self.random = random
-        #: Where edge ids come from: in plain Python a block that is drawn at once.
+        #: The source of edge ids: in plain Python a block that is drawn at once.
         self.edges: Any = SplitMix(random.getrandbits(64)) if cython.compiled else Ids()
-        #: The outboxes that have something in them: a task may have thousands, and few of them are in use at a time.
+        #: The outboxes that are not empty: a task may have thousands, few of them in use at a time.
         self.dirty: list[Outbox] = []
-        #: Calls of emit so far.
+        #: The number of calls of emit so far.
         self.emitted = 0
-        #: The thread that may emit, and the reason why nobody may when it is 0.
+        #: The thread that may emit; 0: none may, for the reason in `why_not`.
         self.owner = 0
         self.why_not = "its task is not running yet"
 
     def open_for(self, thread: int) -> None:
-        """From now on this thread may emit."""
+        """Allow this thread to emit."""
         self.owner = thread
 
     def close_for(self, reason: str) -> None:
-        """From now on nobody may emit; `reason` completes "cannot emit: …"."""
+        """Forbid emitting; `reason` completes "cannot emit: …"."""
         self.owner = 0
         self.why_not = reason
 
-    def output(self, stream: str) -> Output:
-        """The output of that name; an unknown or direct one raises `EmitError`."""
+    def output(self, stream: str) -> StreamOutput:
+        """Return the output of that name; an unknown or direct one raises `EmitError`."""
         output = self.outputs.get(stream) if isinstance(stream, str) else None
         if output is None:
-            there = ", ".join(repr(name) for name in self.outputs if not name.startswith("__")) or "none"
+            streams = ", ".join(repr(name) for name in self.outputs if not name.startswith("__")) or "none"
             raise EmitError(
-                f"{self.where()}: no output stream {stream!r} is declared; its streams are: {there}"
+                f"{self.where()}: no output stream {stream!r} is declared; its streams are: {streams}"
             )
         if output.is_direct:
             raise EmitError(
@@ -93,8 +92,8 @@ class Emitter:
             )
         return output
 
-    def direct_output(self, stream: str, task: int) -> tuple[Output, list[Outbox]]:
-        """The direct output of that name and the outbox of `task` (none when nobody reads the stream)."""
+    def direct_output(self, stream: str, task: int) -> tuple[StreamOutput, list[Outbox]]:
+        """Return the direct output of that name and the outbox of `task` (none when no task reads the stream)."""
         output = self.outputs.get(stream) if isinstance(stream, str) else None
         if output is None or not output.is_direct:
             raise EmitError(
@@ -110,7 +109,7 @@ class Emitter:
         )
 
     def row(self, values: Any) -> Row:
-        """The values as a tuple; a single string or something that is no sequence raises `EmitError`."""
+        """Return the values as a tuple; a single string or a value that is no sequence raises `EmitError`."""
         if isinstance(values, (list, tuple)):
             return tuple(values)
         if isinstance(values, (str, bytes, dict, set)) or not isinstance(values, Iterable):
@@ -121,7 +120,7 @@ class Emitter:
         return tuple(values)
 
     def refuse(self) -> NoReturn:
-        """emit() was called where it is not allowed."""
+        """Raise for a call of emit() where it is not allowed."""
         if self.owner == 0:
             raise EmitError(f"{self.where()} cannot emit: {self.why_not}")
         raise EmitError(
@@ -129,8 +128,8 @@ class Emitter:
             "through a queue.Queue and call context.wake()"
         )
 
-    def wrong_arity(self, output: Output, row: Row) -> NoReturn:
-        """The number of values is not the number of fields."""
+    def wrong_arity(self, output: StreamOutput, row: Row) -> NoReturn:
+        """Raise for a number of values that is not the number of fields."""
         fields = ", ".join(output.source.fields)
         raise EmitError(
             f"{self.where()}: stream {output.source.stream!r} has {output.arity} field(s) ({fields}), "
@@ -138,7 +137,7 @@ class Emitter:
         )
 
     def where(self) -> str:
-        """Component and task, for messages."""
+        """Return component and task, for messages."""
         return f"component {self.component!r} (task {self.task})"
 
     def put(self, box: Outbox, row: Row, roots: list[tuple[int, int]]) -> None:
@@ -148,7 +147,7 @@ class Emitter:
         box.add(row, roots)
 
     def edge(self) -> int:
-        """A fresh random edge id."""
+        """Return a new random edge id."""
         if cython.compiled:
             return self.edges.draw()  # type: ignore[no-any-return]
         if not self.edges:
@@ -156,7 +155,7 @@ class Emitter:
         return self.edges.pop()  # type: ignore[no-any-return]
 
     def boxes(self) -> list[Outbox]:
-        """All outboxes of the task, each once."""
+        """Return all outboxes of the task, each once."""
         found: dict[int, Outbox] = {}
         for output in self.outputs.values():
             every = [*output.fixed, *output.direct.values()]
@@ -173,12 +172,12 @@ class BoltEmitter(Emitter):
 
     __slots__ = ("anchor",)
 
-    def __init__(self, component: str, task: int, outputs: dict[str, Output], random: Random) -> None:
+    def __init__(self, component: str, task: int, outputs: dict[str, StreamOutput], random: Random) -> None:
         super().__init__(component, task, outputs, random)
         self.anchor = NOTHING
 
     @cython.locals(
-        output=Output,
+        output=StreamOutput,
         row=tuple,
         anchor=Tuple,
         root=cython.longlong,
@@ -212,9 +211,9 @@ class BoltEmitter(Emitter):
         else:
             try:
                 box = output.cache[row[output.key]]
-            except (KeyError, TypeError):  # not seen yet, or a key with a list in it
+            except (KeyError, TypeError):  # a new key, or one with a list in it
                 box = route.pick(row)
-        # The edge first: it is the deepest call here, and where a user's recursion has left no room for it nothing is emitted.
+        # The edge first, since it is the deepest call: if a user's recursion leaves no room for it, nothing is emitted.
         edge = 0
         if root:
             if cython.compiled:
@@ -245,11 +244,11 @@ class BoltEmitter(Emitter):
         self.spread(row, boxes, self.trees(anchors))
 
     def trees(self, anchors: Any) -> list[Tuple]:
-        """The tuples to anchor to: those given, else the one being executed; only tracked ones."""
+        """Return the tracked tuples to anchor to: those given, else the one being executed."""
         if anchors is None:
             anchors = (self.anchor,)
             if self.anchor._root == SETTLED:
-                self.settled_anchor(self.anchor)
+                self.closed_anchor(self.anchor)
         elif isinstance(anchors, Tuple):
             anchors = (anchors,)
         elif not isinstance(anchors, Iterable):
@@ -263,13 +262,13 @@ class BoltEmitter(Emitter):
                     f"{self.where()}: anchors= takes tuples that execute() got, not {short(anchor)}"
                 )
             if anchor._root == SETTLED:
-                self.settled_anchor(anchor)
+                self.closed_anchor(anchor)
             if anchor._root > 0:
                 found.append(anchor)
         return found
 
-    def settled_anchor(self, anchor: Tuple) -> NoReturn:
-        """An emission was to be anchored to a tuple that was acked or failed already."""
+    def closed_anchor(self, anchor: Tuple) -> NoReturn:
+        """Raise for an emission anchored to a tuple that was acked or failed before."""
         raise EmitError(
             f"{self.where()} cannot anchor to {short(anchor)}: it was acked or failed already, so its tree may be complete; "
             "emit before the ack, or unanchored with anchors=()"
@@ -310,7 +309,7 @@ class SpoutEmitter(Emitter):
         self,
         component: str,
         task: int,
-        outputs: dict[str, Output],
+        outputs: dict[str, StreamOutput],
         random: Random,
         tracker: Tracker,
         acking: bool,
@@ -321,7 +320,7 @@ class SpoutEmitter(Emitter):
         #: The time that emissions are stamped with; set before each run of calls.
         self.now = 0.0
 
-    @cython.locals(output=Output, row=tuple, box=Outbox, rows=RowColumns)
+    @cython.locals(output=StreamOutput, row=tuple, box=Outbox, rows=RowColumns)
     def emit(self, values: Any, *, message_id: Any = None, stream: str = "default") -> None:
         """See `topology_api.Spout.emit`."""
         if get_ident() != self.owner:
@@ -361,7 +360,7 @@ class SpoutEmitter(Emitter):
         self.emitted += 1
 
     @cython.locals(
-        output=Output,
+        output=StreamOutput,
         row=tuple,
         boxes=list,
         tracker=Tracker,
@@ -401,15 +400,15 @@ class SpoutEmitter(Emitter):
                 xor ^= edge
             tracker.start(root, xor)
         except BaseException:
-            # A user's recursion left no room for our calls: the emission is refused, and its tree must not stay.
+            # A user's recursion left no room for these calls: the emission is refused, and its tree must not stay.
             tracker.forget(root)
             raise
 
 
 def short(value: object, most: int = 120) -> str:
-    """A value's text for a message, cut to `most` characters."""
+    """Return a value's text for a message, cut to `most` characters."""
     try:
         text = BOUNDED.repr(value)
-    except BaseException as error:  # a value's class is the user's, and so is its __repr__
+    except BaseException as error:  # the value's class, and so its __repr__, may be the user's
         text = f"<{type(value).__name__} whose repr raises {type(error).__name__}>"
     return text if len(text) <= most else text[: most - 1] + "…"

@@ -1,6 +1,6 @@
-"""Running a batch: a `Tuple` per row, the user's `execute`, and the XOR of each settled tuple.
+"""Runs a batch: a `Tuple` per row, the user's `execute`, and the XOR of each acked tuple.
 
-Two ways of the same meaning: `run_basic` for Storm's basic bolts (anchored and acked by the runtime, the common case, the
+Two functions of the same meaning: `run_basic` for Storm's basic bolts (anchored and acked by the runtime, the common case, the
 hot loop), `run_general` for everything else (rich bolts, tuples of several trees, hooks).
 A run ends early when its task has emitted as much as its outboxes may take, so that no queue grows past its limit plus
 what one user call emits.
@@ -17,8 +17,8 @@ from squall.transport.id_columns import IdColumn, view_of
 from squall.transport.row_columns import RowColumns
 from topology_api import Failure
 from topology_api.tuples import SETTLED, Source, Tuple
-from worker.emitter import NOTHING, BoltEmitter
-from worker.xors import XorBatch
+from worker.tasks.emitter import NOTHING, BoltEmitter
+from worker.tracking.ack_batch import AckBatch
 
 try:
     import cython
@@ -27,7 +27,7 @@ except ImportError:
 
 
 class Observer(Protocol):
-    """Sees each execution: hooks, debug logging, the checks of the testing helpers."""
+    """Called around each execution: hooks, debug logging, the checks of the testing helpers."""
 
     def executing(self, tup: Tuple) -> None: ...
 
@@ -38,25 +38,25 @@ class Observer(Protocol):
     def failed(self, tup: Tuple, failure: Failure) -> None: ...
 
 
-class BoltRun(Protocol):
+class RunnableBolt(Protocol):
     """What the executor needs of a bolt's task."""
 
     execute: Callable[[Tuple], Any]
     emitter: BoltEmitter
-    xors: XorBatch
+    xors: AckBatch
     auto_ack: bool
     auto_anchor: bool
     observer: Observer | None
 
     def raised(self, tup: Tuple, error: BaseException) -> bool:
-        """The user's code raised: fail the tuple, report the error; whether that ends the topology, and so the run."""
+        """Fail the tuple and report the error that user code raised; return whether it ends the topology, and so the run."""
 
     def ack(self, tup: Tuple) -> None: ...
 
 
 @cython.locals(tup=Tuple)
 def make_tuple(batch: Batch, position: int) -> Tuple:
-    """The tuple at one position of a batch."""
+    """Return the tuple at one position of a batch."""
     tup = Tuple.__new__(Tuple)
     tup._values = batch.rows[position]
     tup._source = batch.source
@@ -78,7 +78,7 @@ def make_tuple(batch: Batch, position: int) -> Tuple:
     tup=Tuple,
 )
 def make_tuples(batch: Batch, start: int, stop: int) -> list[Tuple]:
-    """The tuples at these positions: `make_tuple`, without a call for each."""
+    """Return the tuples at these positions: `make_tuple`, without a call for each."""
     source = batch.source
     rows, roots, edges = batch.rows, view_of(batch.roots), view_of(batch.edges)
     made = []
@@ -96,12 +96,12 @@ def make_tuples(batch: Batch, start: int, stop: int) -> list[Tuple]:
     return made
 
 
-def is_basic(task: BoltRun, batch: Batch) -> bool:
-    """Whether the hot loop can run this batch."""
+def is_basic(task: RunnableBolt, batch: Batch) -> bool:
+    """Return whether the hot loop can run this batch."""
     return task.auto_ack and task.auto_anchor and task.observer is None and not batch.more
 
 
-def run_batch(task: BoltRun, batch: Batch, stop: int, most_emits: int) -> int:
+def run_batch(task: RunnableBolt, batch: Batch, stop: int, most_emits: int) -> int:
     """Execute the tuples of a batch from its position up to `stop`, or until `most_emits` were emitted.
 
     Returns the number executed; moves the batch's position.
@@ -121,8 +121,8 @@ def run_batch(task: BoltRun, batch: Batch, stop: int, most_emits: int) -> int:
     rows=RowColumns,
     roots=cython.longlong[::1],
     edges=cython.longlong[::1],
-    settled_roots=IdColumn,
-    settled_xors=IdColumn,
+    acked_roots=IdColumn,
+    acked_xors=IdColumn,
     last=cython.longlong,
     xor=cython.longlong,
     root=cython.longlong,
@@ -130,15 +130,15 @@ def run_batch(task: BoltRun, batch: Batch, stop: int, most_emits: int) -> int:
     at=cython.Py_ssize_t,
     tup=Tuple,
 )
-def run_basic(task: BoltRun, batch: Batch, stop: int, most_emits: int) -> int:
-    """The hot loop: emits are anchored to the tuple, which is acked when `execute` returns."""
+def run_basic(task: RunnableBolt, batch: Batch, stop: int, most_emits: int) -> int:
+    """Run the hot loop: emits are anchored to the tuple, which is acked when `execute` returns."""
     emitter = task.emitter
     execute = task.execute
     source = batch.source
     start = batch.position
     rows, roots, edges = batch.rows, view_of(batch.roots), view_of(batch.edges)
-    # Written to directly, without XorBatch.add: a call less for each change of tree.
-    settled_roots, settled_xors = task.xors.roots, task.xors.xors
+    # Written to directly, without AckBatch.add: one call less for each change of tree.
+    acked_roots, acked_xors = task.xors.roots, task.xors.xors
     last = 0
     xor = 0
     at = start - 1
@@ -156,28 +156,28 @@ def run_basic(task: BoltRun, batch: Batch, stop: int, most_emits: int) -> int:
         except BaseException as error:
             if task.raised(tup, error):
                 enough = 0
-        root = tup._root  # no longer what it was if the user or an error settled the tuple
+        root = tup._root  # changed if the user or an error acked or failed the tuple
         if root == last:
             xor ^= tup._xor
         else:
             if last > 0:
-                settled_roots.append(last)
-                settled_xors.append(xor)
+                acked_roots.append(last)
+                acked_xors.append(xor)
             last = root
             xor = tup._xor
         tup._root = SETTLED
         if emitter.emitted >= enough:
             break
     if last > 0:
-        settled_roots.append(last)
-        settled_xors.append(xor)
+        acked_roots.append(last)
+        acked_xors.append(xor)
     emitter.anchor = NOTHING
     batch.position = at + 1
     return at + 1 - start
 
 
-def run_general(task: BoltRun, batch: Batch, stop: int, most_emits: int) -> int:
-    """Every other kind of bolt: anchoring and acking as the bolt says, observers called around each execution."""
+def run_general(task: RunnableBolt, batch: Batch, stop: int, most_emits: int) -> int:
+    """Run every other kind of bolt: anchoring and acking as the bolt wants, observers called around each execution."""
     emitter = task.emitter
     observer = task.observer
     enough = emitter.emitted + most_emits

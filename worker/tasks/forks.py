@@ -1,6 +1,6 @@
-"""Children that a user's code forks: they have a copy of every task, and must not go on with all their work.
+"""Ends children that user code forks: they have a copy of every task, and must not go on with its work.
 
-A child that runs another program, or leaves by `os._exit`, is the user's own affair; one that comes back to us ends.
+A child that runs another program, or leaves by `os._exit`, is left alone; one that returns to Squall is ended.
 Must not know: tasks, queues.
 """
 
@@ -13,8 +13,7 @@ from typing import NoReturn
 
 
 def end_fork(error: BaseException) -> NoReturn:
-    """A child that the user's code forked leaves its call by an error, such as sys.exit(): end it as Python would. It has a
-    copy of every task, and would go on with all their work beside its parent."""
+    """End a forked child that leaves its call by an error, such as sys.exit(), as Python would."""
     status = 1
     if isinstance(error, SystemExit):
         if error.code is None or isinstance(error.code, int):
@@ -29,7 +28,7 @@ def end_fork(error: BaseException) -> NoReturn:
 
 
 def end_returned_fork(process: int) -> None:
-    """In a child of `process` whose forking call has returned: end it. In the process itself: nothing."""
+    """End a child of `process` whose forking call has returned; do nothing in the process itself."""
     if os.getpid() != process:
         sys.stdout.flush()
         sys.stderr.flush()

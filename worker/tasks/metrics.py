@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 from squall.cluster.counters import plain
-from squall.telemetry import Histogram
-from worker.reports import describe
+from squall.reports.histogram import LatencyHistogram
+from worker.errors.reports import describe
 
 
 class TaskCounter:
@@ -27,36 +27,36 @@ class TaskCounter:
 
 
 class TaskMetrics:
-    """What `Context.counter`, `gauge` and `histogram` give."""
+    """The metrics behind `Context.counter`, `gauge` and `histogram`."""
 
     def __init__(self) -> None:
         self.counters: dict[str, TaskCounter] = {}
         self.gauges: dict[str, Callable[[], float]] = {}
-        self.histograms: dict[str, Histogram] = {}
+        self.histograms: dict[str, LatencyHistogram] = {}
 
     def counter(self, name: str) -> TaskCounter:
-        """The counter of this name, made on first use."""
+        """Return the counter of this name, made on first use."""
         return self.counters.setdefault(name, TaskCounter())
 
     def gauge(self, name: str, function: Callable[[], float]) -> None:
-        """Ask this function whenever metrics are read."""
+        """Call this function whenever metrics are read."""
         self.gauges[name] = function
 
-    def histogram(self, name: str) -> Histogram:
-        """The histogram of this name, made on first use."""
-        return self.histograms.setdefault(name, Histogram())
+    def histogram(self, name: str) -> LatencyHistogram:
+        """Return the histogram of this name, made on first use."""
+        return self.histograms.setdefault(name, LatencyHistogram())
 
     def read_totals(self) -> dict[str, Any]:
-        """Counters, and copies of histograms, by name; asked from any thread."""
+        """Return counters, and copies of histograms, by name; from any thread."""
         values: dict[str, Any] = {name: plain(counter.value) for name, counter in list(self.counters.items())}
         for name, live in list(self.histograms.items()):
-            histogram = Histogram()
+            histogram = LatencyHistogram()
             histogram.merge(live)
             values[name] = histogram
         return values
 
     def read_gauges(self) -> dict[str, Any]:
-        """Gauges by name, of one that raises its error; asked from any thread."""
+        """Return gauges by name, or the error of one that raises; from any thread."""
         values: dict[str, Any] = {}
         for name, function in list(self.gauges.items()):
             try:

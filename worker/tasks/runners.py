@@ -1,4 +1,4 @@
-"""Where tasks run that opt out of the worker's loop: threads of their own, and one asyncio loop a worker.
+"""Runs tasks outside the worker's loop: in threads of their own, and on one asyncio loop a worker.
 
 The worker's core knows only "submit this job" and "which jobs are done"; in simulated time jobs run at once, in the loop.
 A task's jobs run one after the other in one thread, the same one from `prepare` to `cleanup`.
@@ -19,15 +19,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     import asyncio
 
-from worker.forks import end_returned_fork
+from worker.tasks.forks import end_returned_fork
 
 _log = logging.getLogger(__name__)
 
 Job = Callable[[], None]
 Calls = list[Callable[[], Coroutine[Any, Any, None]]]
 
-#: Seconds that the end of a worker waits for user calls that are still running; threads are daemons, so that a call that
-#: never returns cannot keep the process alive.
+#: Seconds that a worker that ends waits for running user calls; threads are daemons, so that a call that never returns
+#: cannot keep the process alive.
 STOP_SECONDS = 5.0
 
 
@@ -38,13 +38,13 @@ class Runner(Protocol):
         """Run a job of this task, after the ones before it."""
 
     def collect(self) -> list[int]:
-        """The tasks whose jobs have ended since the last time; one entry a job."""
+        """Return the tasks whose jobs have ended since the last call; one entry a job."""
 
     def finish(self, task: int, job: Job) -> None:
         """Run the last job of this task, and wait until it has ended."""
 
     def stop(self) -> None:
-        """Let the jobs under way end and take no more."""
+        """Let the jobs under way end, and accept no more."""
 
 
 class InlineRunner:
@@ -65,7 +65,7 @@ class InlineRunner:
         job()
 
     def stop(self) -> None:
-        """Nothing is under way."""
+        """Do nothing: no job is under way."""
 
 
 class ThreadRunner:
@@ -90,8 +90,8 @@ class ThreadRunner:
         self.queues[task].put(job)
 
     def serve(self, task: int) -> None:
-        """The life of a thread: jobs until told to stop."""
-        queue = self.queues[task]  # kept: the last job takes the entry away
+        """Run the jobs of a thread until it is stopped."""
+        queue = self.queues[task]  # kept here: the last job removes the entry
         while (job := queue.get()) is not None:
             job()
             end_returned_fork(self.process)
@@ -138,7 +138,7 @@ class AsyncThread:
         self.tasks: set[asyncio.Task[None]] = set()
 
     def submit(self, calls: Calls) -> None:
-        """Start these calls on the loop; one hand-over for all of them."""
+        """Start these calls on the loop, all in one hand-over."""
         import asyncio  # takes longer to load than a small topology takes to start
 
         if self.loop is None:
@@ -150,7 +150,7 @@ class AsyncThread:
         self.loop.call_soon_threadsafe(self.start, calls)
 
     def start(self, calls: Calls) -> None:
-        """On the loop: make a task of each call, and keep it until it has ended."""
+        """Make a task of each call on the loop, and keep it until it has ended."""
         import asyncio
 
         for call in calls:
@@ -159,7 +159,7 @@ class AsyncThread:
             task.add_done_callback(self.tasks.discard)
 
     def serve(self, loop: asyncio.AbstractEventLoop) -> None:
-        """The life of the thread."""
+        """Run the thread."""
         import asyncio
 
         asyncio.set_event_loop(loop)
@@ -180,9 +180,14 @@ class AsyncThread:
             self.thread.join(STOP_SECONDS)
 
     def step(self) -> bool:
-        """The loop drives itself."""
+        """Do nothing: the loop drives itself."""
         return False
 
     def next_time(self) -> float | None:
-        """The loop wakes itself."""
+        """Return None: the loop wakes itself."""
         return None
+
+
+def in_main_thread() -> bool:
+    """Return whether the caller runs in the process's main thread."""
+    return threading.current_thread() is threading.main_thread()

@@ -10,9 +10,9 @@ import heapq
 from collections.abc import Callable
 from typing import Any
 
-from worker.runners import Calls
+from worker.tasks.runners import Calls
 
-#: Turns of the loop in one step, so that a call which never rests does not hold up everything else.
+#: The most turns of the loop in one step, so that a busy call does not stop everything else.
 MOST_TURNS = 1000
 
 
@@ -22,7 +22,7 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
     def __init__(self, now: Callable[[], float]) -> None:
         self.simulated_now = now
         self.times: list[float] = []
-        #: Something was put in for the next turn.
+        #: A callback was scheduled for the next turn.
         self.more = False
         super().__init__()
 
@@ -33,14 +33,14 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
     def call_soon(  # type: ignore[override]
         self, callback: Any, *args: Any, context: Any = None
     ) -> asyncio.Handle:
-        """As the base, and remember that there is more to run."""
+        """Schedule as the base does, and record that there is more to run."""
         self.more = True
         return super().call_soon(callback, *args, context=context)
 
     def call_at(  # type: ignore[override]
         self, when: float, callback: Any, *args: Any, context: Any = None
     ) -> asyncio.TimerHandle:
-        """As the base, and remember when."""
+        """Schedule as the base does, and record when."""
         heapq.heappush(self.times, when)
         return super().call_at(when, callback, *args, context=context)
 
@@ -74,7 +74,7 @@ class SimulatedAsync:
         self.fresh = True
 
     def step(self) -> bool:
-        """Run what can run at this moment; whether any call made progress."""
+        """Run what can run at this moment; return whether any call made progress."""
         loop = self.loop
         if loop is None or not (self.fresh or (loop.times and loop.times[0] <= self.now())):
             return False
@@ -94,11 +94,11 @@ class SimulatedAsync:
         return progressed
 
     def next_time(self) -> float | None:
-        """When the next sleeping call wakes."""
+        """Return when the next sleeping call wakes."""
         return self.loop.times[0] if self.loop is not None and self.loop.times else None
 
     def stop(self) -> None:
-        """Cancel what is left."""
+        """Cancel the calls that are left."""
         loop = self.loop
         if loop is None:
             return

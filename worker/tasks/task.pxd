@@ -1,6 +1,6 @@
-# What the compiler makes of task.py.
+# The C types of task.py.
 
-from worker.emitter cimport Emitter
+from worker.tasks.emitter cimport Emitter
 
 
 cdef class Pace:

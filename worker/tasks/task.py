@@ -1,8 +1,8 @@
 """What spout tasks and bolt tasks share: one instance of a user's class, its context, its emitter, its counters.
 
-A task never touches a link, a tracker of another task or a clock of its own: it leaves what it did in its buffers (XORs,
-failures, signs of life, reports, batches worked off), and the worker collects them after each run. So a task can be run by
-the worker's loop or by a thread of its own without a lock: while a run is on, nobody else touches the task.
+A task never touches a link, another task's tracker or a clock of its own: it leaves what it did in its buffers (XORs,
+failures, timeout resets, reports, executed batches), and the worker collects them after each run. So the worker's loop or
+the task's own thread can run it without a lock: during a run no other thread touches the task.
 Must not know: links, other tasks, threads.
 """
 
@@ -17,36 +17,37 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from squall.inside import is_worker
+from squall.daemon.inside import is_worker
 from squall.transport.frames import Batch
 from topology_api import Bolt, Context, Failure, Spout
 from topology_api.topology import ComponentSpec
-from worker.emitter import Emitter, short
-from worker.forks import end_fork
-from worker.metrics import TaskMetrics
-from worker.reports import ErrorReport, make_report, short_line
+from worker.errors.reports import ErrorReport, make_report, short_line
+from worker.tasks.emitter import Emitter, short
+from worker.tasks.forks import end_fork
+from worker.tasks.metrics import TaskMetrics
+from worker.tasks.runners import in_main_thread
 
-#: Of an instance's dictionary that nobody else has: the instance, the variable and the question.
+#: References to an instance's dictionary that is not shared: the instance, the variable, the argument of getrefcount.
 REFERENCES = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """The sizes of queues and runs of one task; see `worker.plan.limits_of`."""
+class TaskLimits:
+    """The sizes of queues and runs of one task; see `worker.loop.plan.limits_of`."""
 
-    #: Tuples a frame holds at most.
+    #: The most tuples in a frame.
     frame: int
     #: Frames under way to one destination task.
     window: int
-    #: A task with an outbox of this size is not run.
+    #: The size of an outbox at which its task is not run.
     high: int
     #: Emissions after which a run ends.
     emits: int
 
 
-#: Tuples executed in one go before the clock is read.
+#: The most tuples executed before the clock is read.
 MOST_IN_A_ROW = 128
-#: A run ends after so many seconds, so that one task does not hold up the others.
+#: Seconds after which a run ends, so that one task does not delay the others.
 RUN_SECONDS = 0.003
 
 
@@ -59,7 +60,7 @@ class Pace:
         self.count = 8
 
     def took(self, calls: int, seconds: float) -> None:
-        """Learn from a run of `calls` that took `seconds`."""
+        """Adapt to a run of `calls` that took `seconds`."""
         if seconds > RUN_SECONDS:
             self.count = max(1, int(calls * RUN_SECONDS / seconds))
         elif calls >= self.count:
@@ -77,7 +78,7 @@ class Task:
         task: int,
         instance: Any,
         context: Context,
-        limits: Limits,
+        limits: TaskLimits,
         now: Callable[[], float],
     ) -> None:
         self.spec = spec
@@ -92,12 +93,12 @@ class Task:
         #: open/prepare has returned; close/cleanup has been called.
         self.opened = False
         self.closed = False
-        #: Jobs under way in the task's thread, and since when it has been at the oldest.
+        #: Jobs under way in the task's thread, and when the oldest began.
         self.jobs = 0
         self.busy_since = 0.0
-        #: What the call that is running waits for, as it said itself; "": nothing, or nobody knows.
+        #: What the running call waits for, as it reported by `Context.progress`; "": nothing is known.
         self.waits_for = ""
-        #: The worker ends: what a call still brings about is nobody's.
+        #: The worker is stopping: results of a running call are discarded.
         self.stopped = False
         #: An outbox has no room; the task is not run.
         self.blocked = False
@@ -122,24 +123,26 @@ class Task:
 
     @property
     def busy(self) -> bool:
-        """Whether a run is under way in the task's thread: nobody else may touch the task."""
+        """Whether a run is under way in the task's thread, so that no other thread may touch the task."""
         return self.jobs > 0
 
     def hung(self) -> bool:
-        """Whether a call of the user's has been running for longer than `topology.bolt.hang.secs`."""
+        """Return whether a user's call has been running for longer than `topology.bolt.hang.secs`."""
         return self.jobs > 0 and self.now() - self.busy_since > self.hang_secs
 
     def goes_on(self, why: str | None) -> None:
-        """`Context.progress`, from inside a call: it does not hang, and waits for this (None: as before). Outside of a job
-        nothing would take back what was said."""
+        """Implement `Context.progress` for a running call: it does not hang, and waits for this (None: as before).
+
+        Outside of a job the reason is ignored, since nothing would clear it.
+        """
         self.busy_since = self.now()
         if why is not None and self.jobs:
             self.waits_for = short_line(str(why))
 
     def attach(self, names: tuple[str, ...], base: type[Spout] | type[Bolt], core: object) -> None:
-        """Give the instance its runtime methods, but for those that the user's class overrides (these reach ours by super).
+        """Give the instance its runtime methods, but for those that its class overrides (which reach the runtime by super).
 
-        Where `core` does no more than pass a call on to the emitter, the emitter's method is given directly.
+        Where `core` only passes a call on to the emitter, the instance gets the emitter's method.
         """
         attributes = own_dictionary(self.instance)
         attributes["_squall_task"] = core
@@ -149,7 +152,7 @@ class Task:
                 attributes[name] = getattr(self.emitter if direct else core, name)
 
     def call(self, name: str, *args: Any, tuple_text: str | None = None) -> bool:
-        """Call a method of the user's that may raise; whether it returned. An error is reported."""
+        """Call a user's method; return whether it returned. An error that it raises is reported."""
         try:
             getattr(self.instance, name)(*args)
         except BaseException as error:
@@ -158,9 +161,8 @@ class Task:
         return True
 
     def report(self, call: str, error: BaseException, tuple_text: str | None = None) -> ErrorReport:
-        """Report an error of the user's code. Ctrl-C in the caller's own thread is no error of theirs."""
-        in_main = threading.current_thread() is threading.main_thread()
-        if isinstance(error, KeyboardInterrupt) and in_main and not is_worker():
+        """Report an error of the user's code; Ctrl-C in the main thread is not one, and is raised."""
+        if isinstance(error, KeyboardInterrupt) and in_main_thread() and not is_worker():
             raise error
         if os.getpid() != self.process:
             end_fork(error)
@@ -195,45 +197,49 @@ class Task:
         """Do what is due, for a bounded time."""
         raise AssertionError("every kind of task has its own run")
 
+    def at_rest(self) -> bool:
+        """Return whether nothing waits in or at the task."""
+        return not (self.jobs or self.inbox or self.emitter.dirty)
+
     def waiting(self) -> int:
-        """Tuples that wait in the inbox."""
+        """Return the number of tuples that wait in the inbox."""
         return sum(len(batch) - batch.position for batch in list(self.inbox))
 
-    def held_roots(self) -> set[int]:
-        """The trees whose tuples wait here, unexecuted or unsent, but for those that a hung call has.
+    def waiting_roots(self) -> set[int]:
+        """Return the trees whose tuples wait here, unexecuted or unsent, except those of a hung call.
 
-        Read-only: may be asked while a run is on.
+        Reads only: may be called during a run.
         """
         roots: set[int] = set()
         for batch in list(self.inbox)[1 if self.hung() else 0 :]:
-            roots |= batch.held_roots(batch.position)
+            roots |= batch.waiting_roots(batch.position)
         for box in list(self.emitter.dirty):
-            roots |= box.held_roots()
+            roots |= box.waiting_roots()
         return roots
 
     def holds_trees(self) -> bool:
-        """Whether `held_roots` may have any: asked whenever the loop goes to sleep, so each tuple must not be looked at."""
+        """Return whether `waiting_roots` may have any. Called before each sleep, so not every tuple is visited."""
         return any(any(islice(batch.roots, batch.position, None)) for batch in list(self.inbox)) or any(
             any(box.roots) for box in list(self.emitter.dirty)
         )
 
 
 def own_dictionary(instance: Any) -> dict[str, Any]:
-    """The attributes of a user's instance, in a dictionary whose keys are its own.
+    """Return the attributes of a user's instance, in a dictionary whose keys are not shared.
 
-    That of an instance that came out of a pickle shares its keys with others of its class, and Python 3.11 and 3.12 do not
-    specialise attribute accesses for such (measured, `self.counts[word] = self.counts.get(word, 0) + 1`: 170, not 120 ns).
-    Where anybody else has hold of the dictionary, it stays.
+    An unpickled instance shares its dictionary's keys with others of its class, and Python 3.11 and 3.12 do not specialise
+    attribute accesses for such (measured, `self.counts[word] = self.counts.get(word, 0) + 1`: 170, not 120 ns).
+    A dictionary with other references stays.
     """
     attributes = vars(instance)
     if type(attributes) is dict and sys.getrefcount(attributes) <= REFERENCES:
         try:
             object.__setattr__(instance, "__dict__", {**attributes})
-        except (AttributeError, TypeError):  # a class with a __dict__ of its own making
+        except (AttributeError, TypeError):  # a class that defines its own __dict__
             return attributes
     return vars(instance)  # type: ignore[no-any-return] # typeshed: of an untyped instance
 
 
 def tuple_text(tup: object) -> str:
-    """A tuple's text for a report."""
+    """Return a tuple's text for a report."""
     return short(tup, 200)

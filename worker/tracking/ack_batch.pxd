@@ -1,10 +1,10 @@
-# What the compiler makes of xors.py.
+# The C types of ack_batch.py.
 
 from squall.transport.id_columns cimport IdColumn
 from topology_api.tuples cimport Tuple
 
 
-cdef class XorBatch:
+cdef class AckBatch:
     cdef public IdColumn roots
     cdef public IdColumn xors
 

@@ -1,4 +1,4 @@
-"""XORs of settled tuples on their way back to the trackers: one entry for neighbours of one root.
+"""XORs of acked tuples on their way back to the trackers: one entry for neighbours of one root.
 
 The value for a tuple is its own edge XORed with the edges of everything anchored to it; a tree is complete when all
 values XOR to zero.
@@ -11,7 +11,7 @@ from typing import Any
 
 from squall.transport.id_columns import IdColumn, Ids, view_of
 from topology_api.tuples import Tuple
-from worker.ids import TASK_SHIFT
+from worker.tracking.ids import TASK_SHIFT
 
 try:
     import cython
@@ -21,11 +21,11 @@ except ImportError:
 _TASK_SHIFT = cython.declare(cython.longlong, TASK_SHIFT)
 
 #: XORs for one tracker: columns of roots and values.
-XorColumns = tuple[Any, Any]
+AckColumns = tuple[Any, Any]
 
 
-class XorBatch:
-    """XORs of many tuples, in order; roots <= 0 (untracked, settled) never get in."""
+class AckBatch:
+    """XORs of many tuples, in order; roots <= 0 (untracked, or acked before) are left out."""
 
     __slots__ = ("roots", "xors")
 
@@ -38,7 +38,7 @@ class XorBatch:
 
     @cython.locals(roots=IdColumn, xors=IdColumn)
     def add(self, root: int, xor: int) -> None:
-        """Take the XOR of one tuple into the tree `root`."""
+        """Add the XOR of one tuple of the tree `root`."""
         if root <= 0:
             return
         roots, xors = self.roots, self.xors
@@ -50,21 +50,21 @@ class XorBatch:
 
     @cython.locals(root=cython.longlong, difference=cython.longlong)
     def add_tuple(self, tup: Tuple) -> None:
-        """Take a settled tuple into each of its trees."""
+        """Add an acked tuple to each of its trees."""
         self.add(tup._root, tup._xor)
         for root, difference in tup._more:
             self.add(root, tup._xor ^ difference)
 
-    def portions(self, most: int) -> list[XorBatch]:
-        """All XORs, in batches of at most so many."""
+    def portions(self, most: int) -> list[AckBatch]:
+        """Remove all XORs, and return them in batches of at most `most`."""
         roots, xors = self.roots, self.xors
         self.roots, self.xors = Ids(), Ids()
-        found = []
+        portions = []
         for at in range(0, len(roots), most):
-            portion = XorBatch()
+            portion = AckBatch()
             portion.roots, portion.xors = roots[at : at + most], xors[at : at + most]
-            found.append(portion)
-        return found
+            portions.append(portion)
+        return portions
 
     @cython.locals(
         roots=IdColumn,
@@ -78,15 +78,15 @@ class XorBatch:
         task=cython.longlong,
         last=cython.longlong,
     )
-    def take(self, only: int = 0) -> dict[int, XorColumns]:
-        """All XORs by the spout task whose tracker they are for; `only`: that task, when it is the one there is."""
+    def by_tracker(self, only: int = 0) -> dict[int, AckColumns]:
+        """Remove all XORs, and return them by spout task; `only`: that task, when the topology has just one."""
         if not self.roots:
             return {}
         roots, xors = self.roots, self.xors
         self.roots, self.xors = Ids(), Ids()
         if only:
             return {only: (roots, xors)}
-        taken: dict[int, XorColumns] = {}
+        taken: dict[int, AckColumns] = {}
         root_at, xor_at = view_of(roots), view_of(xors)
         last = 0
         to_roots = to_xors = roots

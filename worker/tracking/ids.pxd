@@ -1,6 +1,6 @@
-# What the compiler makes of ids.py.
+# The C types of ids.py.
 
-from worker.text_hash cimport mix
+from worker.routing.text_hash cimport mix
 
 
 cpdef long long next_root(long long root) noexcept

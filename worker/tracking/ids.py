@@ -1,8 +1,8 @@
 """Root ids, and the edge ids that tuple trees are made of. All are signed 64-bit integers.
 
 A root id says where its tree is kept: the spout task (16 bits), how often the slot was used (24 bits), and the slot of that
-task's table (23 bits); it is positive. A slot is used again only after at least `MIN_SLOTS` others, so that an id comes
-again after 2**24 * 4096 trees of one task at the earliest: 19 hours at a million trees a second.
+task's table (23 bits); it is positive. A slot is used again only after at least `MIN_SLOTS` others, so that an id repeats
+after 2**24 * 4096 trees of one task at the earliest: 19 hours at a million trees a second.
 Must not know: trees, tasks, queues.
 """
 
@@ -12,7 +12,7 @@ from random import Random
 from typing import Any, Final
 
 from squall.transport.id_columns import Ids, from_raw
-from worker.text_hash import mix
+from worker.routing.text_hash import mix
 
 try:
     import cython
@@ -29,7 +29,7 @@ SLOT_MASK: Final = MAX_SLOTS - 1
 GENERATION_STEP: Final = 1 << SLOT_BITS
 GENERATION_MASK: Final = ((1 << GENERATION_BITS) - 1) << SLOT_BITS
 
-#: In plain Python edge ids are drawn in blocks of so many.
+#: The size of the blocks in which plain Python draws edge ids.
 EDGE_BLOCK: Final = 1024
 
 
@@ -42,12 +42,12 @@ _MASK = cython.declare(cython.ulonglong, 0xFFFFFFFFFFFFFFFF)
 
 
 def first_root(task: int, slot: int, generation: int = 0) -> int:
-    """The root id of a slot's first use, counted from a generation."""
+    """Return the root id of a slot's first use, counted from a generation."""
     return task << TASK_SHIFT | generation % (1 << GENERATION_BITS) << SLOT_BITS | slot
 
 
 def next_root(root: int) -> int:
-    """The root id of the next use of the same slot."""
+    """Return the root id of the next use of the same slot."""
     if root & _GENERATION_MASK == _GENERATION_MASK:
         root &= ~_GENERATION_MASK
     else:
@@ -56,14 +56,14 @@ def next_root(root: int) -> int:
 
 
 def task_of(root: int) -> int:
-    """The spout task that a tree belongs to."""
+    """Return the spout task that a tree belongs to."""
     return root >> TASK_SHIFT
 
 
 def words_of(random: Random) -> Any:
-    """A block of random edge ids as `random` gives them, none of them 0: in plain Python the fastest way."""
+    """Return a block of random edge ids, none of them 0: the fastest way in plain Python."""
     block = from_raw(random.randbytes(8 * EDGE_BLOCK))
-    # A zero comes once in 2**54 blocks: looked for by C, not by a loop.
+    # A zero comes once in 2**54 blocks: searched by C, not by a loop.
     return block if 0 not in block else Ids([edge for edge in block if edge]) or Ids([1])
 
 
@@ -78,7 +78,7 @@ class SplitMix:
 
     @cython.locals(number=cython.ulonglong)
     def draw(self) -> int:
-        """The next edge id, which is not 0."""
+        """Return the next edge id, which is not 0."""
         number = 0
         while number == 0:  # once in 2**64 numbers, which all differ
             self.state = self.state + _STEP & _MASK

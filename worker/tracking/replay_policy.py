@@ -10,7 +10,7 @@ from topology_api import Replay
 
 
 def replay_delay(replay: Replay | None, attempt: int) -> float | None:
-    """Seconds until the emission after failed attempt number `attempt` (from 1), or None when that was the last.
+    """Return the seconds until the emission after failed attempt number `attempt` (from 1), or None when that was the last.
 
     Delays double from `first_delay` up to `max_delay`.
     """

@@ -1,4 +1,4 @@
-# What the compiler makes of wheel.py.
+# The C types of timing_wheel.py.
 
 
 cdef class TimingWheel:

@@ -1,8 +1,8 @@
-"""A timing wheel over the slots of a tracker's table: which trees have shown no sign of life for the timeout.
+"""A timing wheel over the slots of a tracker's table: which trees were not kept alive for the timeout.
 
 A tick is a twentieth of the timeout T. A slot stamped in tick k is due when tick k + 21 begins, so between T and 1.05 T after
-the stamp. Each slot stands in the wheel at most once, however often it is used or stamped: a slot that comes up early is
-put where its last stamp says. So a stamp costs two stores, and memory is bounded by the number of slots.
+the stamp. Each slot is in the wheel at most once, however often it is used or stamped: a slot that comes up early moves to
+where its last stamp belongs. So a stamp costs two stores, and memory is bounded by the number of slots.
 (After Varghese and Lauck, "Hashed and Hierarchical Timing Wheels", SOSP 1987, with lazy moves.)
 Must not know: trees, tuples.
 """
@@ -17,13 +17,13 @@ SPOKES: Final = 32
 
 
 class TimingWheel:
-    """Stamps and due slots; time is given in seconds, always by the caller."""
+    """Stamps and due slots; the caller passes the time, in seconds."""
 
     __slots__ = ("inside", "spokes", "stamps", "tick", "tick_length", "turned")
 
     def __init__(self, timeout: float, now: float) -> None:
         self.tick_length = timeout / TICKS_PER_TIMEOUT
-        #: The current tick: what stamps are made of.
+        #: The current tick, with which slots are stamped.
         self.tick = int(now / self.tick_length)
         #: The last tick whose spoke was emptied.
         self.turned = self.tick
@@ -32,18 +32,18 @@ class TimingWheel:
         self.spokes: list[list[int]] = [[] for _ in range(SPOKES)]
 
     def grow(self, slots: int) -> None:
-        """Have room for slots 0 … slots-1."""
+        """Make room for slots 0 … slots-1."""
         self.stamps += [0] * (slots - len(self.stamps))
         self.inside += bytes(slots - len(self.inside))
 
     def set_time(self, now: float) -> None:
-        """It is `now`: later stamps are made with this tick. Expires nothing."""
+        """Set the time of later stamps. Expires nothing."""
         tick = int(now / self.tick_length)
         if tick > self.tick:
             self.tick = tick
 
     def stamp(self, slot: int) -> None:
-        """A sign of life of this slot at the time last set."""
+        """Stamp this slot with the time last set."""
         tick = self.tick
         self.stamps[slot] = tick
         if not self.inside[slot]:
@@ -51,9 +51,9 @@ class TimingWheel:
             self.spokes[(tick + LIFE) % SPOKES].append(slot)
 
     def due(self) -> list[int]:
-        """Turn to the time last set; the slots without a sign of life for the timeout (in use or not). They leave the wheel."""
+        """Turn to the time last set; remove and return the slots that were not stamped for the timeout (in use or not)."""
         tick = self.tick
-        found: list[int] = []
+        due: list[int] = []
         first = max(self.turned + 1, tick - SPOKES + 1)
         for passed in range(first, tick + 1):
             spoke, self.spokes[passed % SPOKES] = self.spokes[passed % SPOKES], []
@@ -63,6 +63,6 @@ class TimingWheel:
                     self.spokes[ends % SPOKES].append(slot)
                 else:
                     self.inside[slot] = 0
-                    found.append(slot)
+                    due.append(slot)
         self.turned = tick
-        return found
+        return due

@@ -1,7 +1,7 @@
-# What the compiler makes of tracker.py.
+# The C types of tracker.py.
 
-from worker.ids cimport next_root
-from worker.wheel cimport TimingWheel
+from worker.tracking.ids cimport next_root
+from worker.tracking.timing_wheel cimport TimingWheel
 
 
 cdef class Tracker:

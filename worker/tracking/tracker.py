@@ -1,9 +1,9 @@
 """The tracker: the open tuple trees of one spout task, and their verdicts.
 
 A tree is one 64-bit value: the XOR of the edge ids of all its tuples, each once when it is emitted and once when it is
-settled. It is zero when, and but for a chance of 2**-64 only when, every tuple was acked (the algorithm of Storm's acker,
-Nathan Marz, `daemon/acker.clj`). Trees stand in a table of slots; a root id is a slot and its generation, so what
-arrives for a tree that has ended is known to be late and changes nothing.
+acked. It is zero when, and but for a chance of 2**-64 only when, every tuple was acked (the algorithm of Storm's acker,
+Nathan Marz, `daemon/acker.clj`). Trees are kept in a table of slots; a root id is a slot and its generation, so what
+arrives for a tree that has ended is recognised as late and changes nothing.
 
 The tracker lives beside its spout: a tree is registered before any of its tuples can leave, and dies with the source.
 It keeps the values of each emission, for replays. It promises: one verdict per opened tree, `completed` or `failed`.
@@ -17,8 +17,8 @@ from typing import Any
 
 from squall.transport.id_columns import table_of, view_of
 from topology_api import EmitError, Failure
-from worker.ids import MAX_SLOTS, MIN_SLOTS, SLOT_MASK, first_root, next_root
-from worker.wheel import TimingWheel
+from worker.tracking.ids import MAX_SLOTS, MIN_SLOTS, SLOT_MASK, first_root, next_root
+from worker.tracking.timing_wheel import TimingWheel
 
 try:
     import cython
@@ -52,8 +52,8 @@ class Tracker:
     )
 
     def __init__(self, task: int, timeout: float | None, now: float, generation: int = 0) -> None:
-        """`generation`: where the ids of this tracker begin, so that what was meant for trees of an earlier process of the
-        same task finds none of them."""
+        """`generation`: where the ids of this tracker begin, so that what arrives for trees of an earlier process of the same
+        task matches none of them."""
         self.task = task
         self.generation = generation
         #: Root id of each slot; negative while the slot is free.
@@ -68,7 +68,7 @@ class Tracker:
         self.pending = 0
         #: Where trees were last reported to wait: root -> (component, task).
         self.holders: dict[int, tuple[str, int]] = {}
-        #: Verdicts not taken yet.
+        #: Verdicts that were not collected yet.
         self.completed: list[Emission] = []
         self.failed: list[tuple[Emission, Failure]] = []
         #: Emissions with a message id while acking is off: they count as acked at once.
@@ -76,7 +76,7 @@ class Tracker:
 
     @cython.locals(slot=cython.Py_ssize_t, root=cython.longlong)
     def open(self, emission: Emission) -> int:
-        """A new tree for an emission; its root id. `start` must follow before anything else."""
+        """Open a tree for an emission, and return its root id. `start` must follow before anything else."""
         if not self.free:
             self.grow()
         slot = self.free.popleft()
@@ -88,7 +88,7 @@ class Tracker:
 
     @cython.locals(slot=cython.Py_ssize_t)
     def start(self, root: int, xor: int) -> None:
-        """The tree's first edges are out; `xor` of none is 0: nobody reads the stream, the tree is complete."""
+        """Start a tree whose first edges have left. An `xor` of 0 means that no task reads the stream: the tree is complete."""
         slot = root & _SLOT_MASK
         self.xors[slot] = xor
         if xor == 0:
@@ -98,8 +98,7 @@ class Tracker:
 
     @cython.locals(slot=cython.Py_ssize_t)
     def forget(self, root: int) -> None:
-        """The tree was opened for an emission that was not made: it gets no verdict. No call is made here, since there may be
-        no depth left for one."""
+        """Forget a tree whose emission failed: it gets no verdict. Makes no calls, since the recursion limit may be reached."""
         slot = root & _SLOT_MASK
         if self.roots[slot] == root:
             self.roots[slot] = -root
@@ -119,7 +118,7 @@ class Tracker:
         xor=cython.longlong,
     )
     def merge(self, roots: Any, xors: Any) -> None:
-        """Take a batch of XORs. Zero is tested after the batch; late entries change nothing."""
+        """Merge a batch of XORs. Zero is tested after the batch; late entries change nothing."""
         table, values = self.roots, self.xors
         size = self.size
         root_at, xor_at = view_of(roots), view_of(xors)
@@ -156,7 +155,7 @@ class Tracker:
         self.pending -= len(completed) - before
 
     def complete(self, slot: int) -> None:
-        """Every tuple of the tree was acked."""
+        """Complete a tree: every tuple was acked."""
         emission = self.emissions[slot]
         assert emission is not None
         self.completed.append(emission)
@@ -164,7 +163,7 @@ class Tracker:
 
     @cython.locals(slot=cython.Py_ssize_t)
     def fail(self, root: int, failure: Failure) -> None:
-        """A tuple of the tree failed, and so the tree; late failures change nothing."""
+        """Fail a tree, since one of its tuples failed; late failures change nothing."""
         slot = root & _SLOT_MASK
         if slot < self.size and self.roots[slot] == root:
             emission = self.emissions[slot]
@@ -174,7 +173,7 @@ class Tracker:
 
     @cython.locals(root=cython.longlong)
     def close(self, slot: int) -> None:
-        """The tree has its verdict: its slot may be used again, with the next generation."""
+        """Free the slot of a tree that has its verdict, for use with the next generation."""
         root = self.roots[slot]
         self.roots[slot] = -root
         self.emissions[slot] = None
@@ -183,10 +182,10 @@ class Tracker:
         if self.holders:
             self.holders.pop(root, None)
 
-    def touch(
+    def keep_alive(
         self, roots: tuple[int, ...], now: float, component: str | None = None, task: int | None = None
     ) -> None:
-        """A sign of life of these trees: tuples of theirs wait at that task, or a bolt asked for more time."""
+        """Keep these trees alive: their tuples wait at that task, or a bolt reset their timeout."""
         wheel = self.wheel
         if wheel is None:
             return
@@ -199,8 +198,10 @@ class Tracker:
                     self.holders[root] = (component, task)
 
     def renew(self, tick: int, now: float) -> None:
-        """A run of the spout that began in this tick of the wheel has ended now. What it emitted could not leave before,
-        however long a user's call took: its time begins now."""
+        """Restart the timeout of what was emitted in a run of the spout that began in this tick of the wheel and has ended now.
+
+        It could not leave before, however long a user's call took.
+        """
         wheel = self.wheel
         if wheel is None:
             return
@@ -213,7 +214,7 @@ class Tracker:
                 wheel.stamp(slot)
 
     def expire(self, now: float) -> None:
-        """Fail the trees that have shown no sign of life for the timeout. Call `touch` with what has come before."""
+        """Fail the trees that were not kept alive for the timeout. Call `keep_alive` with what has arrived first."""
         wheel = self.wheel
         if wheel is None:
             return
@@ -225,11 +226,11 @@ class Tracker:
                 self.fail(root, Failure("timeout", component, task, None, 0))
 
     def open_roots(self) -> list[int]:
-        """The root ids of all open trees."""
+        """Return the root ids of all open trees."""
         return [root for root in self.roots if root > 0]
 
     def grow(self) -> None:
-        """Make the table larger: at least `MIN_SLOTS`, then twice as large each time."""
+        """Enlarge the table: to at least `MIN_SLOTS`, then to twice its size."""
         size = self.size
         more = min(max(size, MIN_SLOTS), MAX_SLOTS - size)
         if more <= 0:
@@ -240,12 +241,12 @@ class Tracker:
 
     @cython.locals(at=cython.Py_ssize_t)
     def add_slots(self, roots: list[int]) -> None:
-        """Make the table larger by free slots, of each the negative root id of its last use."""
+        """Add free slots to the table, by the negative root id of their last use."""
         size = self.size
-        # First: were there no depth left for this call, the table must not have grown.
+        # First: if the recursion limit stops this call, the table must not have grown.
         if self.wheel is not None:
             self.wheel.grow(size + len(roots))
-        # One by one: what the compiler makes of a whole table as an object crashes (Cython 3.3 with nonecheck).
+        # One by one: a whole table used as an object crashes when compiled (Cython 3.3 with nonecheck).
         self.roots = table_of([self.roots[at] for at in range(size)] + roots)
         self.xors = table_of([self.xors[at] for at in range(size)] + [0] * len(roots))
         self.emissions += [None] * len(roots)

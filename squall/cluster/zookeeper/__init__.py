@@ -2,7 +2,7 @@
 
 | file | what it holds |
 |---|---|
-| `store` | `ZooKeeperStore`: what is remembered, who is told of changes, its life |
+| `store` | `ZooKeeperStore`: its cache, its watches, its sessions |
 | `client` | the connection and single requests; the only module that speaks to kazoo |
 | `server` | a ZooKeeper server of one's own, for development and tests |
 

@@ -1,8 +1,8 @@
 """The connection to ZooKeeper, and single requests with a time limit: the only module that speaks to kazoo.
 
 Kazoo knows no persistent watch (one request that tells of every change at or below a path, as long as the connection lasts),
-nor restores any watch after a reconnect. `Client` sends that request and reads those events itself, in place of kazoo's own
-watches, which are not used here. It also learns the length of session that the server has granted, names its threads, and
+nor restores any watch after a reconnect. `ZooKeeperClient` sends that request and reads those events itself instead of using
+kazoo's watches. It also learns the length of session that the server has granted, names its threads, and
 limits the time for one host, so that one that does not answer cannot use up a session.
 Requests are sent without kazoo's retries: what belongs to a session must not be repeated in the next one.
 Must not know: values, what is remembered of them.
@@ -120,7 +120,7 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
         self.client.changed(event.path, event.type != CREATED_EVENT)
 
 
-class Client(KazooClient):  # type: ignore[misc]
+class ZooKeeperClient(KazooClient):  # type: ignore[misc]
     """A client that begins at once to connect, and goes on until `end`. Both callbacks come from its own threads, before
     any answer that the server gave after what they tell of: they must return at once.
 
@@ -163,7 +163,7 @@ class Client(KazooClient):  # type: ignore[misc]
         return None if self.client_id is None else int(self.client_id[0])
 
     def add_watch_async(self, path: str) -> Any:
-        """Ask to be told of every change at or below a path, as long as this connection lasts."""
+        """Set a watch for every change at or below a path, as long as this connection lasts."""
         result = self.handler.async_result()
         self._call(_AddWatch(path), result)
         return result
@@ -182,14 +182,14 @@ class Client(KazooClient):  # type: ignore[misc]
             self.close()
 
 
-class Call:
-    """One call of the store: it may send several requests, and has an end.
+class TimedCall:
+    """One call of the store: it may send several requests, with one deadline for all.
 
-    overdue(result): is told of the answer that did not come in time; `result.rawlink` tells when it comes after all.
+    overdue(result) is called when an answer did not come in time; `result.rawlink` is called when it comes after all.
     """
 
     def __init__(
-        self, client: Client, root: str, path: str, secs: float, overdue: Callable[[Any], None]
+        self, client: ZooKeeperClient, root: str, path: str, secs: float, overdue: Callable[[Any], None]
     ) -> None:
         self._client = client
         self._root = root
@@ -199,7 +199,7 @@ class Call:
         self._overdue = overdue
 
     def read(self, path: str) -> tuple[bytes, int] | None:
-        """The data of a node and its version, if there is a node with data."""
+        """Return the data of a node and its version, None where there is no node with data."""
         try:
             data, stat = self._ask(self._client.get_async(self.full(path)))
         except exceptions.NoNodeError:
@@ -207,14 +207,14 @@ class Call:
         return (bytes(data), stat.version) if data else None
 
     def names(self, path: str) -> list[str]:
-        """The names of the nodes below a path, sorted."""
+        """Return the names of the nodes directly below a path, sorted."""
         try:
             return sorted(self._ask(self._client.get_children_async(self.full(path))))
         except exceptions.NoNodeError:
             return []
 
-    def look(self, path: str) -> Node | None:
-        """What there is now."""
+    def read_node(self, path: str) -> Node | None:
+        """Return what is known of a node now, None where there is none."""
         stat = self._ask(self._client.exists_async(self.full(path)))
         if stat is None:
             return None
@@ -225,11 +225,11 @@ class Call:
         session = self._client.session
         # A server that is cut off from the others goes on answering for a while: `sync` has it ask the one that leads.
         self.sync()
-        node = self.look(path)
+        node = self.read_node(path)
         return node is not None and node.owner == session
 
     def sync(self) -> None:
-        """What is read from now on is not older than this call, whichever server answers."""
+        """Ensure that later reads are not older than this call, whichever server answers."""
         self._ask(self._client.sync_async(self.full("/")))
 
     def commit(self, steps: Sequence[Step]) -> list[int]:
@@ -254,13 +254,13 @@ class Call:
         return [getattr(result, "version", 0) for result in results]
 
     def make_root(self) -> None:
-        """Make the root of the store, and what lies above it."""
+        """Create the root of the store, and the nodes above it."""
         names = self._root.split("/")
         for depth in range(2, len(names) + 1):
             with contextlib.suppress(exceptions.NodeExistsError):
                 self._ask(self._client.create_async("/".join(names[:depth]), b""))
 
-    def be_told_of_changes(self) -> None:
+    def watch_changes(self) -> None:
         """Set the watch at the root of the store, whether there is such a node or not."""
         try:
             self._ask(self._client.add_watch_async(self.full("/")))
@@ -288,7 +288,7 @@ class Call:
             )
 
     def full(self, path: str) -> str:
-        """Where a path of the store lies in ZooKeeper."""
+        """Return the path in ZooKeeper of a path of the store."""
         return (self._root + path).rstrip("/") or "/"
 
     def _ask(self, result: Any) -> Any:

@@ -37,7 +37,7 @@ class NoServer(SquallError):
 
 @dataclass(frozen=True)
 class ServerPlan:
-    """A server that is to be started. All that it writes lies in `folder`."""
+    """How to start a server. It writes only into `folder`."""
 
     folder: Path
     host: str
@@ -135,6 +135,6 @@ def ask(host: str, port: int, word: str, timeout: float = 5.0) -> str:
 
 
 def mode(host: str, port: int, timeout: float = 5.0) -> str | None:
-    """What a server is at present: "standalone", "leader" or "follower", None while it serves nobody."""
+    """Return the current mode of a server: "standalone", "leader" or "follower"; None while it serves no clients."""
     lines = [line for line in ask(host, port, "srvr", timeout).splitlines() if line.startswith("Mode: ")]
     return lines[0].removeprefix("Mode: ") if lines else None

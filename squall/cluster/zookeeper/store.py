@@ -1,9 +1,9 @@
 """A store in ZooKeeper, whose reads are remembered until they change.
 
-One watch at the root tells of every change; what changed is dropped before anybody is told of it, and before any answer that
-the server gave later. After each connect everything is read anew, and every watch is told its prefix.
+One watch at the root reports every change; what changed is dropped from the cache before any watch is called, and before any
+later answer of the server is returned. After each connect everything is read again, and every watch is called with its prefix.
 Calls never wait for a connection: without one they raise `Unavailable` at once, and otherwise after `call_secs`. Once an
-answer is overdue, further calls fail at once until it comes, so that a frozen server holds nobody up twice.
+answer is overdue, further calls fail at once until it comes, so that a frozen server delays no caller twice.
 A session that was lost is followed by another; ephemeral values are their owners' to make again.
 Must not know: how requests are sent (`client`), how values lie in nodes (`squall.cluster.znodes`).
 """
@@ -31,9 +31,9 @@ from squall.cluster.store import (
     checked_path,
     checked_value,
 )
-from squall.cluster.zookeeper.client import Call, Client, NoAccess
+from squall.cluster.zookeeper.client import NoAccess, TimedCall, ZooKeeperClient
 
-#: How long an answer is remembered at most: a change of which nobody was told is seen after that time.
+#: How long an answer is remembered at most: a change without a notification is seen after that time.
 MEMORY_SECS: Final = 8.0
 #: How often the thread that calls the watches looks after the rest: when all is well, and when it is not.
 _IDLE_SECS: Final = 2.0
@@ -80,7 +80,7 @@ class ZooKeeperStore:
         self._wanted_secs = session_secs
         self._credentials = credentials
         self._call_secs = call_secs
-        self._client: Client | None = None
+        self._client: ZooKeeperClient | None = None
         self._cache = ReadCache(RealClock(), MEMORY_SECS)
         self._overdue: Any = None
         self._lock = threading.Lock()
@@ -162,7 +162,7 @@ class ZooKeeperStore:
     def put(
         self, path: str, data: bytes, expected_version: int | None = None, guard: Guard | None = None
     ) -> int:
-        """Write a value, whatever stands there, or only over `expected_version`; gives the new version."""
+        """Write a value, over any earlier one or only over `expected_version`; return the new version."""
         checked_value(checked_path(path), data)
         known = self._known_version(path)
         with self._writing(path, guard) as call:
@@ -175,7 +175,7 @@ class ZooKeeperStore:
             return znodes.create(call, path, bytes(data), ephemeral, guard)
 
     def delete(self, path: str, expected_version: int | None = None, guard: Guard | None = None) -> None:
-        """Remove a value (what lies below it stays). None there is fine unless a version is expected."""
+        """Remove a value (values below it stay). A missing one is an error only if a version is expected."""
         checked_path(path)
         known = self._known_version(path)
         with self._writing(path, guard) as call:
@@ -197,7 +197,7 @@ class ZooKeeperStore:
         return names
 
     def watch(self, prefix: str, callback: Watch) -> Cancel:
-        """Call `callback(path)` after each change at or below `prefix`; gives the function that ends it."""
+        """Call `callback(path)` after each change at or below `prefix`; return the function that ends it."""
         checked_path(prefix)
         with self._lock:
             number = self._numbers = self._numbers + 1
@@ -216,16 +216,16 @@ class ZooKeeperStore:
 
     # Calls
 
-    def _call(self, path: str) -> Call:
+    def _call(self, path: str) -> TimedCall:
         client = self._client
         if client is None:
             raise Unavailable(f"{path}: the store is closed")
         if not client.connected or self._overdue is not None:
             raise Unavailable(f"{path}: ZooKeeper at {self.servers} does not answer")
-        return Call(client, self._root, path, self._call_secs, self._is_overdue)
+        return TimedCall(client, self._root, path, self._call_secs, self._is_overdue)
 
     @contextlib.contextmanager
-    def _writing(self, path: str, guard: Guard | None) -> Iterator[Call]:
+    def _writing(self, path: str, guard: Guard | None) -> Iterator[TimedCall]:
         """Whatever becomes of a write: what was known of its path is not relied on any more."""
         try:
             yield self._call(path)
@@ -250,10 +250,10 @@ class ZooKeeperStore:
 
     # What the client's threads call: notes only
 
-    def _new_client(self) -> Client:
+    def _new_client(self) -> ZooKeeperClient:
         self._settled = False
         self._overdue = None
-        return Client(
+        return ZooKeeperClient(
             self.servers, self._wanted_secs, self._credentials, self._node_changed, self._state_changed
         )
 
@@ -283,7 +283,7 @@ class ZooKeeperStore:
                 return
             try:
                 self._attend_to(note)
-            except Exception:  # nobody else would tell the watches anything
+            except Exception:  # nothing else would call the watches
                 _log.exception("a fault in what looks after ZooKeeper at %s; it goes on", self.servers)
                 self._settled = False
 
@@ -303,7 +303,7 @@ class ZooKeeperStore:
         if client is None:
             return
         if client.dead:
-            _log.warning("the connection to ZooKeeper at %s is begun anew", self.servers)
+            _log.warning("the connection to ZooKeeper at %s is opened again", self.servers)
             client.end()
             with self._lock:
                 if self._client is client:  # and not closed meanwhile
@@ -311,12 +311,12 @@ class ZooKeeperStore:
         elif client.connected and not self._settled:
             self._settle(client)
 
-    def _settle(self, client: Client) -> None:
-        """After each connect: be told of changes again, remember again, have everything read anew."""
-        call = Call(client, self._root, "/", self._call_secs, self._is_overdue)
+    def _settle(self, client: ZooKeeperClient) -> None:
+        """After each connect: watch and remember again, and have everything read again."""
+        call = TimedCall(client, self._root, "/", self._call_secs, self._is_overdue)
         self._settled = True  # until the state changes, which may be at any moment
         try:
-            call.be_told_of_changes()
+            call.watch_changes()
             call.check_access(closed=self._credentials is not None)
             call.sync()  # the server of this connection may be behind the one before
         except NoAccess as error:
@@ -329,7 +329,7 @@ class ZooKeeperStore:
             self._settled = False
             return
         self._cache.open()
-        if not self._settled:  # lost just now: nobody tells of changes any more
+        if not self._settled:  # lost just now: changes are no longer notified
             self._cache.close()
         self._ready.set()
         self._tell_watches(None)
@@ -346,4 +346,4 @@ class ZooKeeperStore:
         try:
             callback(what)
         except Exception:
-            _log.exception("a watch of the store failed at %s; the others are told all the same", what)
+            _log.exception("a watch of the store failed at %s; the others are called all the same", what)

@@ -1,8 +1,8 @@
-"""Transports inside one process: frames handed over as objects, and messages moved as bytes without a network.
+"""Transports inside one process: frames passed as objects, and messages moved as bytes without a network.
 
 `Loopback` joins the in-process workers of a local cluster: frames go from worker to worker, in order, none lost. With
-`encode` each frame goes through the codec, as it would on a network, so that a value that cannot be sent is found before
-there is a network. `LoopbackCarrier` is a `Carrier` in memory, for an `Exchange` without sockets: tests of links run over it
+`encoded` each frame goes through the codec, as it would on a network, so that values without encoding fail here too.
+`LoopbackCarrier` is a `Carrier` in memory, for an `Exchange` without sockets: tests of links run over it
 and over ZeroMQ.
 Must not know: tasks, user code, clocks.
 """
@@ -15,16 +15,15 @@ from collections.abc import Callable
 from squall.transport import wire
 from squall.transport.carrier import Parts
 from squall.transport.control import pack_control, unpack_control
-from squall.transport.errors import Unencodable
-from squall.transport.exchange import leave_out
-from squall.transport.frames import Batch, Control, Frame
+from squall.transport.frames import Batch, Frame
 from squall.transport.streams import Streams
+from squall.transport.unencodable import pack_encodable
 from squall.transport.wire import Header
-from squall.worker_files import Address
+from squall.values import Address, Incarnation
 
 Deliver = Callable[[Frame], None]
 
-NOBODY = (0, 0)
+NO_INCARNATION = Incarnation(0, 0)
 
 
 class Loopback:
@@ -37,15 +36,15 @@ class Loopback:
         self.workers: dict[str, Deliver] = {}
 
     def join(self, worker: str, deliver: Deliver) -> None:
-        """From now on frames for this worker go there."""
+        """Have frames for this worker delivered by `deliver`."""
         self.workers[worker] = deliver
 
     def leave(self, worker: str) -> None:
-        """The worker is gone; frames for it are lost."""
+        """Lose frames for this worker from now on."""
         self.workers.pop(worker, None)
 
     def send(self, worker: str, frame: Frame) -> None:
-        """Hand a frame to a worker."""
+        """Deliver a frame to a worker."""
         deliver = self.workers.get(worker)
         if deliver is None:
             return
@@ -54,44 +53,38 @@ class Loopback:
         elif isinstance(frame, Batch):
             deliver(self.batch_through_codec(frame))
         else:
-            header = Header(wire.CONTROL_FRAME, frame.sender, NOBODY, NOBODY, 0, 0)
+            header = Header(wire.CONTROL_FRAME, frame.sender, NO_INCARNATION, NO_INCARNATION, 0, 0)
             opened, body = wire.open_header([wire.seal(header, pack_control(frame, 0))])
             deliver(unpack_control(opened.sender, body)[0])
 
     def batch_through_codec(self, batch: Batch) -> Batch:
-        """The batch as it comes out of the codec; tuples with a value that cannot be encoded fail and are left out."""
-        note = Control(batch.sender)
-        while True:
-            try:
-                body, further = wire.pack_batch(batch, self.codec, self.streams.numbers)
-                break
-            except Unencodable as error:
-                leave_out(batch, error, note)
+        """Return the batch after encoding and decoding; tuples with a value that cannot be encoded fail and are left out."""
+        body, further, note = pack_encodable(batch, self.codec, self.streams, batch.sender)
         own = self.workers.get(batch.sender)
-        if note and own is not None:
+        if note is not None and own is not None:
             own(note)
         kind = wire.END if batch.ended else wire.BATCH
-        first = wire.seal(Header(kind, batch.sender, NOBODY, NOBODY, 0, batch.frame), body)
+        first = wire.seal(Header(kind, batch.sender, NO_INCARNATION, NO_INCARNATION, 0, batch.frame), body)
         header, rest = wire.open_header([first])
         return wire.unpack_batch(header, rest, further, self.codec, self.streams.source)
 
 
 class LoopbackNetwork:
-    """Where the carriers of one process meet: an address leads to the queues of a worker."""
+    """The queues of all workers of one process, by address."""
 
     def __init__(self) -> None:
         self.queues: dict[Address, tuple[deque[Parts], deque[Parts]]] = {}
         self.opened = 0
 
     def join(self) -> Address:
-        """A new address."""
+        """Return a new address."""
         self.opened += 1
         address = (f"loopback:{self.opened}:data", f"loopback:{self.opened}:control")
         self.queues[address] = (deque(), deque())
         return address
 
     def carry(self, address: Address, channel: int, parts: Parts) -> None:
-        """Move a message; one to an address that nobody has is lost. Tests lose, double and reorder here."""
+        """Move a message; one to an unknown address is lost."""
         if address in self.queues:
             self.queues[address][channel].append([bytes(part) for part in parts])
 
@@ -100,7 +93,7 @@ class LoopbackCarrier:
     """A `Carrier` over a `LoopbackNetwork`."""
 
     def __init__(self, network: LoopbackNetwork, room: int = 1000) -> None:
-        """`room`: messages that wait at a peer before `send` says that there is no room."""
+        """`room`: messages that may wait at a peer before `send` returns False."""
         self.network = network
         self.room = room
         self.address = network.join()

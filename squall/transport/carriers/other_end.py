@@ -1,6 +1,6 @@
-"""Who is at the other end of a connection that came to a worker, in words for its log: over TCP, or by a Unix socket.
+"""Name the other end of an accepted connection for a worker's log: over TCP, or by a Unix socket.
 
-Must not know: what is said on it, whether it is let in.
+Must not know: messages, whether the connection is refused.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import socket
 import struct
 from typing import Final
 
-#: Process, user and group, as Linux tells them.
+#: Process, user and group, in the layout of Linux.
 _CREDENTIALS: Final = struct.Struct("3i")
 
 
 def other_end(descriptor: int, endpoint: str) -> str | None:
-    """Host and port, or user and process here, of whoever connected to an endpoint of ours; None if it is gone, or the
-    descriptor is another's by now. What stands before the last colon stays when it comes again."""
+    """Return host and port, or local user and process, of the peer of a connection to `endpoint`; None if the connection is
+    gone, or its descriptor has been reused. The text before the last colon is the same for each connection of one peer."""
     try:
         with socket.socket(fileno=os.dup(descriptor)) as connection:
             own = connection.getsockname()
@@ -31,7 +31,7 @@ def other_end(descriptor: int, endpoint: str) -> str | None:
 
 
 def _here(connection: socket.socket) -> str:
-    """A process of this host."""
+    """Name a process of this host."""
     which = getattr(socket, "SO_PEERCRED", None)
     if which is None:
         return "this host:a process"

@@ -1,18 +1,18 @@
-"""Where workers on one host meet: Unix sockets in a folder of their user's, beside the TCP endpoints that everybody knows.
+"""Unix sockets for workers on one host, in a folder of their user, beside the TCP endpoints that are published.
 
-A worker's address stays its TCP endpoints, and nothing else is told of it. The name of a socket follows from the endpoint, the
-topology's key and the network namespace, so a peer works it out by itself, and one that knows the worker by another endpoint
-(a proxy's) does not find it. The peer takes it only if it can reach it at this moment, by its own look:
+A worker's address stays its TCP endpoints; the socket is not published. Its name follows from the endpoint, the topology's key
+and the network namespace, so a peer computes it by itself, and one that knows the worker by another endpoint (a proxy's) does
+not find it. A peer uses the socket only after checking at that moment:
 
-- the folder, `/tmp/squall-<user id>`, is of mode 0700 and belongs to its user: nobody else can put anything there;
-- a socket is there, and some process under this very kernel listens on it. Connecting a socket of another type (datagrams)
-  tells that without the listener's noticing: "wrong type" if there is one, "refused" if its process is over, or if the folder
-  is shared with another host.
+- the folder, `/tmp/squall-<user id>`, is of mode 0700 and belongs to its user: no other user can create files there;
+- the socket exists, and a process under this very kernel listens on it. Connecting a socket of another type (datagrams) shows
+  that without the listener's noticing: "wrong type" if a process listens, "refused" if it has ended, or if the folder is shared
+  with another host.
 
-Everything else (another container, another user, files removed or not to be made) means TCP, without a setting and without a
-wait. A worker that is killed leaves its sockets behind; `sweep` removes all that nobody listens on.
-The folder is not where TMPDIR says: peers may have different ones, and a Unix socket's path may have only 107 bytes.
-Must not know: ZeroMQ, who speaks to whom.
+In every other case (another container, another user, files that were removed or cannot be created) peers use TCP, without a
+setting and without a wait. A worker that is killed leaves its sockets behind; `sweep` removes those without a listener.
+The folder does not depend on TMPDIR: peers may have different ones, and a Unix socket's path has at most 107 bytes.
+Must not know: ZeroMQ, which worker connects to which.
 """
 
 from __future__ import annotations
@@ -27,60 +27,60 @@ import stat
 from collections.abc import Callable
 from typing import Final
 
-from squall.worker_files import Keys
+from squall.values import Keys
 
-#: The path of a socket has at most 64 bytes by it: systems take 103 (macOS) and more.
+#: Keeps the path of a socket within 64 bytes: systems accept 103 (macOS) and more.
 _ROOT: Final = "/tmp"
 
 
 def folder() -> str:
-    """Where this user's workers meet."""
+    """Return the folder of this user's sockets."""
     return os.path.join(_ROOT, f"squall-{os.geteuid()}")
 
 
 def listen(keys: Keys | None, endpoint: str, bind: Callable[[str], object]) -> None:
-    """Bind the socket of the worker that is known by a TCP endpoint, by `bind`. `OSError`: the folder cannot be made, or is
-    somebody else's; and what `bind` raises."""
+    """Bind, by calling `bind`, the Unix socket of the worker with that TCP endpoint. Raises `OSError` if the folder cannot be
+    created or belongs to another user, and what `bind` raises."""
     for last in (False, True):
         with contextlib.suppress(FileExistsError):
             os.mkdir(folder(), 0o700)
         if not _is_ours():
-            raise PermissionError(f"{folder()} is not a folder of this user's alone")
+            raise PermissionError(f"{folder()} is not private to this user")
         try:
             bind(f"ipc://{path_of(keys, endpoint)}")
             return
         except Exception:
             if last or os.path.exists(folder()):
-                raise  # else somebody has removed the folder meanwhile, since it was empty
+                raise  # else another worker has removed the empty folder meanwhile
 
 
 def path_of(keys: Keys | None, endpoint: str) -> str:
-    """The socket of a worker of the topology with those keys, which is known by that TCP endpoint."""
+    """Return the socket path of the worker with that TCP endpoint, in the topology with those keys."""
     names = "\n".join(("" if keys is None else keys.public, _network(), endpoint))
     return os.path.join(folder(), f"{_host()}-{_digest(names, 32)}")
 
 
 def nearest(keys: Keys | None, endpoint: str) -> str:
-    """The endpoint to connect to for a worker: its socket here if it can be reached, else the one that was given."""
+    """Return the endpoint to connect to: the worker's Unix socket if it can be reached, else the given endpoint."""
     path = path_of(keys, endpoint)
     return f"ipc://{path}" if _is_ours() and _state(path) == errno.EPROTOTYPE else endpoint
 
 
 def sweep() -> None:
-    """Remove the sockets of this host that no process listens on any more, and the folder if it is empty."""
+    """Remove the sockets of this host that have no listener, and the folder if it is empty."""
     if not _is_ours():
         return
     with contextlib.suppress(OSError):
         for path in _sockets():
-            # One that was made this very microsecond may look dead: its worker's peers come over TCP then.
+            # A socket that is just being created may look dead: its worker's peers use TCP then.
             if _state(path) == errno.ECONNREFUSED:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(path)
-        os.rmdir(folder())  # not empty: others live
+        os.rmdir(folder())  # not empty: other workers run
 
 
 def _sockets() -> list[str]:
-    """Those of this host: of another one, with which the folder is shared, nobody can tell here who lives."""
+    """Return the paths of this host's sockets; for those of a host that shares the folder, liveness is unknown here."""
     mine = f"{_host()}-"
     return [entry.path for entry in os.scandir(folder()) if entry.name.startswith(mine)]
 
@@ -94,13 +94,13 @@ def _is_ours() -> bool:
 
 
 def _state(path: str) -> int:
-    """What the system says to somebody who asks for the wrong type of connection."""
+    """Return the errno of a connection of the wrong type."""
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as trial:
             trial.connect(path)
     except OSError as error:
         return error.errno or 0
-    return 0  # it takes datagrams: none of ours
+    return 0  # it takes datagrams: not a worker's socket
 
 
 def _host() -> str:
@@ -108,7 +108,7 @@ def _host() -> str:
 
 
 def _network() -> str:
-    """Which network namespace this is: the same endpoint is another worker in another one."""
+    """Return the id of this network namespace: in another one, the same endpoint is another worker."""
     try:
         return str(os.stat("/proc/self/ns/net").st_ino)
     except OSError:  # only Linux has them

@@ -1,14 +1,18 @@
 """Checkpoints: many entries in few files, so that reading stays fast after many batches.
 
-Checkpoint n lists its parts; a part holds up to `PART` entries, gzipped, and is never changed. Checkpoint n + 1 has the full
-parts of n and new ones with the rest. Its number is put if absent, so checkpoints follow each other, and each has everything
-that those before it have. Numbers are used again once old checkpoints are deleted, by somebody who was frozen for long; so
-whoever has put one looks whether there is a newer one: then its own is nothing. Only after that are the entries' own files
-deleted: whoever listed them before, and finds one gone, looks again.
+Checkpoint n lists its parts; a part holds up to `PART` entries, gzipped, and is never changed. Checkpoint n + 1 keeps the
+full
+parts of n and adds new ones for the rest. Its number is put if absent, so checkpoints form a sequence, and each contains
+everything in those before it. Once old checkpoints are deleted, a writer that was frozen for long may put a used number
+again;
+so after putting one, a writer looks for a newer one: if there is one, its own is void. Only then are the entries' own
+files
+deleted: a reader that listed them before, and finds one gone, starts over.
 
-Parts that nobody names, of those who died or came second, are deleted with the old checkpoints, never before: an answer may be
-lost, and a part that seems needless be the newest checkpoint's.
-Must not know: who counts (it is given the entries), Spark.
+Parts that no checkpoint names, left by writers that died or lost the race, are deleted together with old checkpoints,
+never
+earlier: an answer may be lost, and a part that seems unused may belong to the newest checkpoint.
+Must not know: which entries count (it is given them), Spark.
 """
 
 from __future__ import annotations
@@ -21,20 +25,22 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from squall_io.spark.manifest.entries import Entry, entry_from, fields_of
-from squall_io.spark.manifest.envelopes import UnreadableRecord, digest_of, seal, unseal
-from squall_io.spark.manifest.files import FileMissing, Files, each
+import msgspec
+
+from squall_io.spark.concurrently import map_concurrently
+from squall_io.spark.manifest.entries import BatchEntry, entry_from, fields_of
+from squall_io.spark.manifest.envelopes import UnreadableRecord, build_type_info, decode, digest_of, seal
+from squall_io.spark.manifest.files import AbsentFile, Files
 from squall_io.spark.manifest.layout import CHECKPOINTS, checkpoint_path, number_of
 
 KIND: Final = "checkpoint"
-#: Entries of one part: a part is written anew until it is full, so this bounds what a checkpoint costs (about 2 MB of JSON).
+#: Entries of one part: a part is rewritten until it is full, so this bounds the cost of a checkpoint (about 2 MB of JSON).
 PART: Final = 5_000
-#: Checkpoints that stay, the newest among them: readers may have just seen the others.
+#: Checkpoints that are kept, the newest included: readers may have just seen the others.
 KEPT: Final = 3
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(msgspec.Struct, frozen=True):
     """A file of entries."""
 
     path: str
@@ -42,19 +48,25 @@ class Part:
     digest: str
 
 
+class _Index(msgspec.Struct):
+    """What a checkpoint's own file holds."""
+
+    parts: tuple[Part, ...]
+
+
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint as it was read; number 0 and nothing in it: there is none."""
+    """A checkpoint as it was read. Number 0 with nothing in it: there is none."""
 
     number: int = 0
     parts: tuple[Part, ...] = ()
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[BatchEntry, ...] = ()
     unreadable: tuple[UnreadableRecord, ...] = ()
-    """What of it, or of a newer one, cannot be read: those entries are missing here."""
+    """Unreadable parts of it, and unreadable newer checkpoints: their entries are missing here."""
 
 
 def read_newest(files: Files) -> Checkpoint:
-    """The newest checkpoint that can be read; `FileMissing` when it was superseded meanwhile."""
+    """Return the newest readable checkpoint; `AbsentFile` if it was superseded meanwhile."""
     unreadable: list[UnreadableRecord] = []
     for number in _numbers(files):
         try:
@@ -62,8 +74,8 @@ def read_newest(files: Files) -> Checkpoint:
         except UnreadableRecord as problem:
             unreadable.append(problem)
             continue
-        entries: list[Entry] = []
-        for result in each(partial(_read_part, files, number), parts):
+        entries: list[BatchEntry] = []
+        for result in map_concurrently(partial(_read_part, files, number), parts):
             if isinstance(result, UnreadableRecord):
                 unreadable.append(result)
             else:
@@ -73,25 +85,21 @@ def read_newest(files: Files) -> Checkpoint:
 
 
 def _numbers(files: Files) -> list[int]:
-    """The numbers of the checkpoints that are there, the newest first."""
+    """Return the numbers of the existing checkpoints, newest first."""
     found = (number_of(status.name) for status in files.list(CHECKPOINTS))
     return sorted((number for number in found if number is not None), reverse=True)
 
 
 def _read_index(files: Files, number: int) -> tuple[Part, ...]:
     path = checkpoint_path(number)
-    fields = unseal(KIND, files.read(path), path)
-    try:
-        return tuple(Part(part["path"], int(part["entries"]), part["digest"]) for part in fields["parts"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise UnreadableRecord(path, f"is no checkpoint of a Squall table: {error}") from None
+    return decode(KIND, _Index, files.read(path), path).parts
 
 
-def _read_part(files: Files, number: int, part: Part) -> list[Entry] | UnreadableRecord:
-    """The entries of a part of checkpoint `number`."""
+def _read_part(files: Files, number: int, part: Part) -> list[BatchEntry] | UnreadableRecord:
+    """Return the entries of a part of checkpoint `number`."""
     try:
         data = files.read(part.path)
-    except FileMissing:
+    except AbsentFile:
         if not files.exists(checkpoint_path(number)):
             raise  # there is a newer one: parts are deleted after the checkpoints that name them
         return UnreadableRecord(part.path, f"is missing: {part.entries} entries were in it")
@@ -104,11 +112,12 @@ def _read_part(files: Files, number: int, part: Part) -> list[Entry] | Unreadabl
         return problem
 
 
-def write_next(files: Files, before: Checkpoint, entries: Iterable[Entry]) -> bool:
-    """Make the checkpoint after `before`, the newest, with `entries` added, and delete what it makes needless.
+def write_next(files: Files, before: Checkpoint, entries: Iterable[BatchEntry]) -> bool:
+    """Write the checkpoint after `before`, the newest, with `entries` added, and delete what it makes unnecessary.
 
-    Each entry must count for certain. False: somebody else has made that checkpoint, or something of the one before cannot be
-    read; nothing was changed.
+    Each entry must count for certain. Return False if another task has written that checkpoint, or if something in the
+    previous
+    one cannot be read; then nothing was changed.
     """
     if before.unreadable:
         return False
@@ -117,27 +126,27 @@ def write_next(files: Files, before: Checkpoint, entries: Iterable[Entry]) -> bo
     full = [part for part in before.parts if part.entries >= PART]
     loose = [*before.entries[sum(part.entries for part in full) :], *added]
     made = [_write_part(files, number, loose[start : start + PART]) for start in range(0, len(loose), PART)]
-    parts = [{"path": part.path, "entries": part.entries, "digest": part.digest} for part in (*full, *made)]
-    if not _put(files, checkpoint_path(number), seal(KIND, {"parts": parts})):
+
+    if not _put(files, checkpoint_path(number), seal(KIND, _Index((*full, *made)))):
         return False
     if _numbers(files)[:1] != [number]:
-        return False  # we were away so long that ours was made, and deleted, by somebody else
-    each(files.delete, [entry.batch.commit for entry in added])
+        return False  # this writer was frozen so long that others wrote and deleted this number
+    map_concurrently(files.delete, [entry.batch.commit for entry in added])
     _delete_old(files, number - KEPT)
     return True
 
 
 def _put(files: Files, path: str, record: bytes) -> bool:
-    """Put a checkpoint, which names parts that only we have made; whether it is there."""
+    """Put a checkpoint, which names parts that only this call wrote; return whether it exists."""
     if files.put_if_absent(path, record):
         return True
     try:
         return files.read(path) == record
-    except FileMissing:
+    except AbsentFile:
         return False
 
 
-def _write_part(files: Files, number: int, entries: list[Entry]) -> Part:
+def _write_part(files: Files, number: int, entries: list[BatchEntry]) -> Part:
     data = gzip.compress(json.dumps([fields_of(entry) for entry in entries]).encode(), 6, mtime=0)
     path = f"{CHECKPOINTS}/part-{number}-{secrets.token_hex(8)}.json.gz"
     files.put_if_absent(path, data)
@@ -145,7 +154,7 @@ def _write_part(files: Files, number: int, entries: list[Entry]) -> Part:
 
 
 def _delete_old(files: Files, newest_gone: int) -> None:
-    """Delete checkpoints up to this number, then parts of them that no later one has."""
+    """Delete checkpoints up to this number, then their parts that no later one names."""
     needed: set[str] = set()
     gone: list[str] = []
     parts: list[str] = []
@@ -160,7 +169,10 @@ def _delete_old(files: Files, newest_gone: int) -> None:
         else:
             try:
                 needed.update(part.path for part in _read_index(files, number))
-            except (FileMissing, UnreadableRecord):
-                return  # others are faster, or nobody knows what it needs
-    each(files.delete, gone)
-    each(files.delete, [path for path in parts if path not in needed])
+            except (AbsentFile, UnreadableRecord):
+                return  # others were faster, or it is unknown which parts this one needs
+    map_concurrently(files.delete, gone)
+    map_concurrently(files.delete, [path for path in parts if path not in needed])
+
+
+build_type_info(Part, _Index)

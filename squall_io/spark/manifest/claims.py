@@ -1,23 +1,38 @@
-"""Who owns a seat: claims, which are numbered in epochs, and fences, which decide what of an earlier epoch counts.
+"""Who owns a writer id: claims, numbered in epochs, and fences, which decide which batches of an earlier epoch count.
 
-A task that starts takes over its seat: it puts the claim of the next epoch (one winner each), then sees to it that the
-fence of each epoch is there. The fence of epoch n names the batches of epoch n - 1 that count, for ever. It is made from a
-listing that begins after claim n was put; whoever finds that it is missing may make it, and the first one put is it. See
-`commit` for why that is right.
+A task that starts takes over its writer id: it puts the claim of the next epoch (one winner each), then makes sure that
+the
+fence of each epoch exists. The fence of epoch n names the batches of epoch n - 1 that count, for good. It is made from a
+listing
+that begins after claim n was put; any task that finds it missing may make it, and the first one put is final. See `commit`
+for
+why that is right.
 
-Who only wants to delete what a task has left that does not come back claims its seat, too (`retire`), and writes nothing. A
-task that lives after all takes it back (`take_back`), unless another one has claimed it.
+A sweeper that only deletes what a dead task left also claims the writer id (`retire`), and writes nothing. A task that
+turns out
+to be alive takes it back (`take_back`), unless another task has claimed it.
 Must not know: Spark, what batches hold.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from squall_io.spark.manifest.envelopes import UnreadableRecord, seal, unseal
+import msgspec
+
+from squall_io.spark.manifest.envelopes import UnreadableRecord, build_type_info, decode, seal
 from squall_io.spark.manifest.files import Files, FilesUnavailable
-from squall_io.spark.manifest.layout import CLAIMS, COMMITS, Seat, batch_of, claim_of, claim_path, fence_path
+from squall_io.spark.manifest.layout import (
+    CLAIMS,
+    COMMITS,
+    WriterId,
+    batch_of,
+    claim_of,
+    claim_path,
+    fence_path,
+)
 from topology_api import SquallError
 
 CLAIM: Final = "claim"
@@ -25,199 +40,187 @@ FENCE: Final = "fence"
 
 
 class Superseded(SquallError):
-    """A newer owner has taken over the seat: nothing that this one writes from now on counts."""
+    """A newer owner has taken over the writer id: nothing that this one writes from now on counts."""
 
-    def __init__(self, seat: Seat, epoch: int, by: str) -> None:
-        super().__init__(seat, epoch, by)
-        self.seat = seat
+    def __init__(self, writer_id: WriterId, epoch: int, by: str) -> None:
+        super().__init__(writer_id, epoch, by)
+        self.writer_id = writer_id
         self.epoch = epoch
         self.by = by
 
     def __str__(self) -> str:
-        return f"{self.seat} was taken over by {self.by}: what this task writes does not count any more"
+        return f"{self.writer_id} was taken over by {self.by}: what this task writes does not count any more"
 
 
-@dataclass(frozen=True)
-class Claim:
-    """Somebody owns a seat."""
+class Claim(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The record of an epoch's owner."""
 
-    seat: Seat
-    epoch: int
     incarnation: tuple[int, int]
     owner: str
     """Host and process, for people."""
     since: float
     """Seconds since 1970."""
     retired: bool = False
-    """Nobody writes in this epoch: it was put to end the one before it."""
+    """No task writes in this epoch: the claim was put to end the one before it."""
     token: str = ""
-    """By which a task that takes its seat back knows its own claim again, should the answer be lost."""
+    """Lets a task that takes its writer id back recognize its own claim if the answer was lost."""
+
+    def __str__(self) -> str:
+        return f"{self.owner}, incarnation {self.incarnation[0]}.{self.incarnation[1]}"
+
+
+class _Fence(msgspec.Struct):
+    counts: frozenset[int]
 
 
 @dataclass(frozen=True)
 class Listing:
-    """Which claims and fences there are, by (seat, epoch)."""
+    """The existing claims and fences, by (writer id, epoch)."""
 
-    claims: frozenset[tuple[Seat, int]]
-    fences: frozenset[tuple[Seat, int]]
+    claims: frozenset[tuple[WriterId, int]]
+    fences: frozenset[tuple[WriterId, int]]
 
-    def newest(self, seat: Seat) -> int:
-        """The newest epoch of a seat, 0 when nobody has ever claimed it."""
-        return max((epoch for each, epoch in self.claims if each == seat), default=0)
+    def newest(self, writer_id: WriterId) -> int:
+        """The newest epoch of a writer id, 0 if it was never claimed."""
+        return max((epoch for claimed, epoch in self.claims if claimed == writer_id), default=0)
 
     @property
-    def seats(self) -> set[Seat]:
-        """Every seat that was ever claimed."""
-        return {seat for seat, _ in self.claims}
+    def writer_ids(self) -> set[WriterId]:
+        """Every writer id that was ever claimed."""
+        return {writer_id for writer_id, _ in self.claims}
 
 
 def list_claims(files: Files) -> Listing:
-    """What the claims' folder holds now."""
-    found = [claim_of(status.name) for status in files.list(CLAIMS)]
-    known = [each for each in found if each is not None]
+    """List the folder of claims."""
+    known = [named for status in files.list(CLAIMS) if (named := claim_of(status.name)) is not None]
     return Listing(
-        frozenset((seat, epoch) for seat, epoch, kind in known if kind == CLAIM),
-        frozenset((seat, epoch) for seat, epoch, kind in known if kind == FENCE),
+        frozenset((writer_id, epoch) for writer_id, epoch, kind in known if kind == CLAIM),
+        frozenset((writer_id, epoch) for writer_id, epoch, kind in known if kind == FENCE),
     )
 
 
-def read_claim(files: Files, seat: Seat, epoch: int) -> Claim:
-    """The claim of an epoch."""
-    path = claim_path(seat, epoch)
-    fields = unseal(CLAIM, files.read(path), path)
-    try:
-        version, restart = fields["incarnation"]
-        return Claim(
-            seat,
-            epoch,
-            (int(version), int(restart)),
-            str(fields["owner"]),
-            float(fields["since"]),
-            retired=bool(fields.get("retired", False)),
-            token=str(fields.get("token", "")),
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise UnreadableRecord(path, f"is no claim of a Squall table: {error}") from None
+def read_claim(files: Files, writer_id: WriterId, epoch: int) -> Claim:
+    """Return the claim of an epoch; `UnreadableRecord`."""
+    path = claim_path(writer_id, epoch)
+    return decode(CLAIM, Claim, files.read(path), path)
 
 
-def read_fence(files: Files, seat: Seat, epoch: int) -> frozenset[int]:
-    """What the fence of an epoch says: the numbers that count of the epoch before it."""
-    path = fence_path(seat, epoch)
-    fields = unseal(FENCE, files.read(path), path)
-    try:
-        return frozenset(int(number) for number in fields["counts"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise UnreadableRecord(path, f"is no fence of a Squall table: {error}") from None
+def read_fence(files: Files, writer_id: WriterId, epoch: int) -> frozenset[int]:
+    """Return what the fence of an epoch says: the batch numbers of the previous epoch that count. `UnreadableRecord`."""
+    path = fence_path(writer_id, epoch)
+    return decode(FENCE, _Fence, files.read(path), path).counts
 
 
-def take_over(files: Files, seat: Seat, incarnation: tuple[int, int], owner: str, now: float) -> int:
-    """Become the owner of a seat; its new epoch. `Superseded`: a newer incarnation has claimed it already.
+def take_over(files: Files, writer_id: WriterId, incarnation: tuple[int, int], owner: str, now: float) -> int:
+    """Become the owner of a writer id; return its new epoch. `Superseded`: a newer incarnation has already claimed it.
 
-    Of two of the same incarnation the later one owns it. When the answer to a claim is lost, the next try claims the epoch
-    after it; nothing was ever written in the one between.
+    Of two tasks of the same incarnation the later one wins. If the answer to a claim is lost, the next try claims the following
+    epoch; nothing was ever written in the one between.
     """
-    while True:
-        listing = list_claims(files)
-        newest = listing.newest(seat)
-        if newest:
-            claim = _known_claim(files, seat, newest)
-            if claim is not None and claim.incarnation > incarnation:
-                raise Superseded(seat, newest, _described(claim))
-        record = {"incarnation": list(incarnation), "owner": owner, "since": now}
-        if files.put_if_absent(claim_path(seat, newest + 1), seal(CLAIM, record)):
-            break
-    publish_fences(files, seat, newest + 1, listing)
-    return newest + 1
+
+    def require_no_newer(newest: int) -> None:
+        claim = _known_claim(files, writer_id, newest) if newest else None
+        if claim is not None and claim.incarnation > incarnation:
+            raise Superseded(writer_id, newest, str(claim))
+
+    return _claim_next(files, writer_id, Claim(incarnation, owner, now), require_no_newer)
 
 
 def take_back(
-    files: Files, seat: Seat, epoch: int, incarnation: tuple[int, int], owner: str, now: float, token: str
+    files: Files,
+    writer_id: WriterId,
+    epoch: int,
+    incarnation: tuple[int, int],
+    owner: str,
+    now: float,
+    token: str,
 ) -> int:
-    """Become the owner of a seat anew whose epoch was ended for nobody; its new epoch. `Superseded`: another task has it.
+    """Become the owner again after a sweeper ended the epoch; return the new epoch. `Superseded`: another task has claimed it.
 
-    epoch: the last one that was ours. token: ours alone; a claim with it was put by an earlier try, whose answer was lost, and
-    nothing was ever written in its epoch.
+    epoch: the last one this task owned. token: unique to this task; a claim with it was put by an earlier try whose answer was
+        lost, and nothing was ever written in its epoch.
     """
-    record = {"incarnation": list(incarnation), "owner": owner, "since": now, "token": token}
+
+    def require_no_other(newest: int) -> None:
+        for later in range(epoch + 1, newest + 1):
+            try:
+                claim = read_claim(files, writer_id, later)
+            except UnreadableRecord as problem:
+                raise Superseded(writer_id, later, f"a task whose claim {problem}") from None
+            if claim.incarnation > incarnation or not (claim.retired or claim.token == token):
+                raise Superseded(writer_id, later, str(claim))
+
+    return _claim_next(files, writer_id, Claim(incarnation, owner, now, token=token), require_no_other)
+
+
+def _claim_next(files: Files, writer_id: WriterId, claim: Claim, check: Callable[[int], None]) -> int:
+    """Put a claim of the epoch after the newest, which `check` allows or raises `Superseded`; return its epoch."""
     while True:
         listing = list_claims(files)
-        newest = listing.newest(seat)
-        for each in range(epoch + 1, newest + 1):
-            _require_nobodys(files, seat, each, incarnation, token)
-        if files.put_if_absent(claim_path(seat, newest + 1), seal(CLAIM, record)):
-            break
-    publish_fences(files, seat, newest + 1, listing)
-    return newest + 1
+        newest = listing.newest(writer_id)
+        check(newest)
+        if files.put_if_absent(claim_path(writer_id, newest + 1), seal(CLAIM, claim)):
+            publish_fences(files, writer_id, newest + 1, listing)
+            return newest + 1
 
 
-def _require_nobodys(files: Files, seat: Seat, epoch: int, incarnation: tuple[int, int], token: str) -> None:
-    """See that an epoch is no other task's; `Superseded`."""
-    try:
-        claim = read_claim(files, seat, epoch)
-    except UnreadableRecord as problem:
-        raise Superseded(seat, epoch, f"a task whose claim {problem}") from None
-    if claim.incarnation > incarnation or not (claim.retired or claim.token == token):
-        raise Superseded(seat, epoch, _described(claim))
+def retire(files: Files, writer_id: WriterId, epoch: int, owner: str, now: float) -> bool:
+    """End the newest epoch of a task presumed dead; return whether this call ended it.
 
-
-def retire(files: Files, seat: Seat, epoch: int, owner: str, now: float) -> bool:
-    """End an epoch, the newest, of a task that is taken for gone; whether it was us who did.
-
-    Should it live after all, it is superseded, and takes its seat back. The claim has the incarnation of the one before it: a
-    task that is started anew gets its seat back, too.
+    A task that is alive is superseded, and takes its writer id back. The claim carries the previous claim's incarnation, so a
+    restarted task also gets its writer id.
     """
-    claim = _known_claim(files, seat, epoch)
+    claim = _known_claim(files, writer_id, epoch)
     incarnation = (0, 0) if claim is None else claim.incarnation
-    record = {"incarnation": list(incarnation), "owner": owner, "since": now, "retired": True}
-    return files.put_if_absent(claim_path(seat, epoch + 1), seal(CLAIM, record))
+    record = Claim(incarnation, owner, now, retired=True)
+    return files.put_if_absent(claim_path(writer_id, epoch + 1), seal(CLAIM, record))
 
 
-def _known_claim(files: Files, seat: Seat, epoch: int) -> Claim | None:
-    """A claim; None: it is damaged, and whoever it was, the order of the epochs decides what counts."""
+def _known_claim(files: Files, writer_id: WriterId, epoch: int) -> Claim | None:
+    """Return a claim, or None if it is damaged: the order of the epochs decides what counts, whoever owned them."""
     try:
-        return read_claim(files, seat, epoch)
+        return read_claim(files, writer_id, epoch)
     except UnreadableRecord as problem:
         if problem.newer:
             raise
         return None
 
 
-def publish_fences(files: Files, seat: Seat, newest: int, listing: Listing) -> None:
-    """See to it that every fence up to the newest epoch is there, but for those that a listing has; its claim was seen."""
+def publish_fences(files: Files, writer_id: WriterId, newest: int, listing: Listing) -> None:
+    """Make sure that every fence up to the newest epoch exists, except those in the listing; the newest claim was seen."""
     for epoch in range(2, newest + 1):
-        if (seat, epoch) not in listing.fences:
-            publish_fence(files, seat, epoch)
+        if (writer_id, epoch) not in listing.fences:
+            publish_fence(files, writer_id, epoch)
 
 
-def publish_fence(files: Files, seat: Seat, epoch: int) -> frozenset[int]:
-    """See to it that the fence of an epoch is there: the numbers that count of the epoch before it.
+def publish_fence(files: Files, writer_id: WriterId, epoch: int) -> frozenset[int]:
+    """Make sure that the fence of an epoch exists; return the batch numbers of the previous epoch that count.
 
-    The claim of that epoch must have been seen before this is called.
+    The caller must have seen the claim of that epoch.
     """
     batches = [batch_of(status.name) for status in files.list(COMMITS)]
-    before = (seat, epoch - 1)
-    counts = frozenset(batch.number for batch in batches if batch and (batch.seat, batch.epoch) == before)
-    path = fence_path(seat, epoch)
+    before = (writer_id, epoch - 1)
+    counts = sorted({batch.number for batch in batches if batch and (batch.writer_id, batch.epoch) == before})
+    path = fence_path(writer_id, epoch)
     try:
-        if files.put_if_absent(path, seal(FENCE, {"counts": sorted(counts)})):
-            return counts
+        if files.put_if_absent(path, seal(FENCE, {"counts": counts})):
+            return frozenset(counts)
     except FilesUnavailable:
-        # A reader who helps is not to fail for it: the new owner has made the fence, and swept our temporary file away.
+        # A reader that helps must not fail here: the new owner has made the fence, and swept the reader's temporary file.
         if not files.exists(path):
             raise
-    return read_fence(files, seat, epoch)
+    return read_fence(files, writer_id, epoch)
 
 
-def require_owner(files: Files, seat: Seat, epoch: int) -> None:
-    """Look whether nobody has claimed the seat after this epoch; `Superseded`."""
-    if not files.exists(claim_path(seat, epoch + 1)):
+def require_owner(files: Files, writer_id: WriterId, epoch: int) -> None:
+    """Raise `Superseded` if the writer id was claimed after this epoch."""
+    if not files.exists(claim_path(writer_id, epoch + 1)):
         return
     try:
-        by = _described(read_claim(files, seat, epoch + 1))
+        by = str(read_claim(files, writer_id, epoch + 1))
     except UnreadableRecord as problem:
         by = f"a task whose claim {problem}"
-    raise Superseded(seat, epoch + 1, by)
+    raise Superseded(writer_id, epoch + 1, by)
 
 
-def _described(claim: Claim) -> str:
-    return f"{claim.owner}, incarnation {claim.incarnation[0]}.{claim.incarnation[1]}"
+build_type_info(Claim, _Fence)

@@ -1,4 +1,4 @@
-"""What time it is by a file system's own clock: the one by which the age of its files is judged.
+"""The current time by a file system's own clock, which is the one that dates its files.
 
 Must not know: what is old.
 """
@@ -12,7 +12,7 @@ from squall_io.spark.manifest.layout import TMP
 
 
 def now_of(files: Files) -> float:
-    """Seconds since 1970. It puts a file, and deletes it."""
+    """Return seconds since 1970. It puts a file, and deletes it."""
     path = f"{TMP}/clock.{secrets.token_hex(8)}"
     files.replace(path, b"")
     try:

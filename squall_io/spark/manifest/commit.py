@@ -1,6 +1,6 @@
 """The commit protocol: how a batch gets into the table once, whatever dies, freezes or asks twice, and wherever.
 
-A batch of the owner of (seat, epoch n) goes through these steps, each of which may be tried again:
+A batch of the owner of (writer id, epoch n) goes through these steps, each of which may be tried again:
 
 1. write    Spark writes its rows to `staging/<batch>/<attempt>/`, a folder that no other job has ever written to.
 2. list     the files that it left are found.
@@ -18,55 +18,56 @@ claims and fences, and reads the newest checkpoint last.
 **Why it is right.** What was put before a call began, and is not deleted, is seen by it (`files.Files`). Claims, fences and
 the newest checkpoint are never deleted. An entry is deleted only when a checkpoint has it, or when a fence has left it out.
 
-*The lemma.* Let somebody have found entry A of epoch n, and later have found no claim n + 1. Then A counts for every look that
+*The lemma.* Let a process have found entry A of epoch n, and later have found no claim n + 1. Then A counts for every look that
 begins after that. For claim n + 1, if there ever is one, was put after A was there; fence n + 1 is made from a listing that
 begins after its maker has seen claim n + 1, hence after A was there. Either the listing shows A: then the fence names it. Or
 A was deleted before; not by a sweeper, who deletes only what a fence has left out, so because a checkpoint has it. Then the
 checkpoint is older than the fence, and a reader, who looks for it after it has read the fence, finds it, or a newer one,
 which has all that it has. Without a fence the reader sees A itself, or finds it gone, and then the same holds.
 
-*What was acked counts for ever*: its owner is somebody who put A, and found no claim later (step 6). *What a reader has seen
+*What was acked counts for ever*: its owner put A, and found no claim later (step 6). *What a reader has seen
 to count will count for ever*: it found A, and no claim later, or a fence that names it, or a checkpoint that has it; those do
-not change. So whoever makes a checkpoint may put what it has seen to count into it.
+not change. So the maker of a checkpoint may put what it has seen to count into it.
 
 *What does not count is never acked.* Fence n + 1 does not name A and no checkpoint has it: A was put after the listing that
 made the fence began, so after claim n + 1; step 6 comes after it and finds the claim.
 
 *Once.* The name of a batch is given by its owner alone: an epoch has one owner (its claim is put if absent), which numbers
 its batches one after the other. Should the answer to step 5 be lost, it is tried again, and "taken" is success when the
-entry that is there has the digest of ours: nobody else writes that name. If it is taken, and gone when it is read, a checkpoint
-has it or a sweeper has deleted it; there is a sweeper only if there is a claim n + 1, so step 6 tells which. Should an entry
-be put again that a checkpoint has, it is the same batch still.
+entry that exists has this batch's digest: no other task writes that name. If it is taken, and gone when it is read, a
+checkpoint has it or a sweeper has deleted it; there is a sweeper only if there is a claim n + 1, so step 6 tells which.
+Should an entry be put again that a checkpoint has, it is the same batch still.
 
 *Whole.* A reader knows a batch's files from its entry alone, and the entry is put after all of them are in place. Files under
-another attempt's name are not this one's, whoever goes on writing in its folder.
+another attempt's name are not this one's, whatever still writes to its folder.
 
-*Nothing of a dead owner is left* once somebody has swept after claim and fence n + 1 were there, apart from what is in the
+*Nothing of a dead owner is left* after a sweep that began when claim and fence n + 1 existed, apart from what is in the
 zombie's staging folder: step 3 saw no claim after step 2 had found the files; so all that is ever moved was in the staging
 folder before claim n + 1, and who sweeps, and looks there after it, finds each file either there, and deletes it, or moved, in
 the directory of the table that has the name of the one in the staging folder (see `sweep`). What a zombie's Spark job writes
-later is never moved. It makes the staging folder anew, so the next sweeper finds it. An entry that a zombie puts later does not
-count, and is deleted by the next sweeper too.
+later is never moved. It creates the staging folder again, so the next sweeper finds it. An entry that a zombie puts later
+does not count, and is deleted by the next sweeper too.
 
-*Who sweeps need not own the seat.* All that is asked of a sweeper is that claim and fence n + 1 are there before it looks what
-counts: from then on what it finds not to count never will. The next owner sees to that, a task of the same sink for one that is
-gone, and `squall table --sweep` for submissions that have ended, by a claim for nobody if there is none (see `ended`). Who was
-wrongly taken for dead finds the claim at step 3 or 6.
+*Who sweeps need not own the writer id.* All that is asked of a sweeper is that claim and fence n + 1 are there before it
+looks what counts: from then on what it finds not to count never will. The next owner sees to that, a task of the same sink
+for one that is gone, and `squall table --sweep` for submissions that have ended, by a sweeper's claim if there is none (see
+`ended`). Who was wrongly taken for dead finds the claim at step 3 or 6.
 
-*Who lives, and finds after its own only claims for nobody, takes the seat back* (`claims.take_back`): it puts the next claim
-if absent, so the new epoch has one owner, too, and no other owner is superseded by it. Of the batch in hand, if its entry may
-have been put, it asks after that whether it counts (`state.has_counted`): named by fence n + 1, or in a checkpoint that is read
-after the fence, it counts for ever, and is acked. Else it never will, even if an entry arrives late: who puts it into a later
-checkpoint has seen it to count, so there was no claim n + 1 yet, and by the lemma the fence would name it, or a checkpoint
-before the fence have it. Then its rows are written again, as a batch of the new epoch, whose steps are these.
+*An owner that is alive, and finds only sweepers' claims after its own, takes the writer id back* (`claims.take_back`): it
+puts the next claim if absent, so the new epoch has one owner, too, and no other owner is superseded by it. Of the batch in
+hand, if its entry may have been put, it asks after that whether it counts (`state.has_counted`): named by fence n + 1, or in
+a checkpoint that is read after the fence, it counts for ever, and is acked. Else it never will, even if an entry arrives
+late: who puts it into a later checkpoint has seen it to count, so there was no claim n + 1 yet, and by the lemma the fence
+would name it, or a checkpoint before the fence have it. Then its rows are written again, as a batch of the new epoch, whose
+steps are these.
 
 Of a batch that counts all files that are not in its entry may be deleted
 at any time, without a claim: its owner is past step 4.
 
 **What may be there twice.** An owner that dies between 5 and 7 leaves a batch that counts and was not acked: its tuples are
 replayed, and their rows come again in a batch of the next owner. So does an owner whose entry was there when the fence was
-made, and which was superseded when it looked. `key=` removes those on reading. An owner that takes its seat back does not: it
-knows what became of its batch.
+made, and which was superseded when it looked. `key=` removes those on reading. An owner that takes its writer id back does
+not: it knows what became of its batch.
 
 **Who may only read** and finds a claim without its fence cannot make the fence; it takes all entries of the epoch for counted:
 those that were acked, and perhaps one more (`State.uncertain`).
@@ -75,31 +76,31 @@ Must not know: Spark, tuples, threads.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 
+from squall_io.spark.concurrently import map_concurrently
 from squall_io.spark.manifest.claims import require_owner
-from squall_io.spark.manifest.entries import DataFile, Entry, decode_entry, encode_entry
-from squall_io.spark.manifest.files import FileMissing, Files, FileStatus, each
-from squall_io.spark.manifest.layout import BatchName, Seat, is_hidden
+from squall_io.spark.manifest.entries import BatchEntry, DataFile, decode_entry, encode_entry
+from squall_io.spark.manifest.files import AbsentFile, Files, FileStatus
+from squall_io.spark.manifest.layout import BatchName, WriterId, is_hidden
 from squall_io.spark.manifest.sweep import delete_leftovers
 from topology_api import SquallError
 
 
 class BatchLost(SquallError):
-    """What Spark wrote for a batch is not there any more: it has to be written again."""
+    """What Spark wrote for a batch is gone: it has to be written again."""
 
 
 class BatchConflict(SquallError):
-    """Somebody else has written under a name that is this batch's alone."""
+    """Another process has written under a name that is this batch's alone."""
 
 
 @dataclass(frozen=True)
 class Owner:
-    """The owner of a seat in an epoch, with the names that go into its entries."""
+    """The owner of a writer id in an epoch, with the names for its entries."""
 
-    seat: Seat
+    writer_id: WriterId
     epoch: int
     topology: str
     topology_id: str
@@ -121,22 +122,24 @@ class BatchCommit:
     rows: int
     schema: int
     attempt: int = 1
-    #: Called with each step's name before it is taken; tests freeze, kill and fail here.
+    _: KW_ONLY
+    #: The wall clock, in seconds since 1970.
+    wall: Callable[[], float]
+    #: Called with each step's name before the step; tests freeze, kill and fail here.
     at: Callable[[str], None] = lambda step: None
-    wall: Callable[[], float] = time.time
     _moves: list[tuple[str, DataFile]] = field(default_factory=list)
-    _entry: Entry | None = None
+    _entry: BatchEntry | None = None
     _listed: bool = False
     _moved: bool = False
 
-    def run(self) -> Entry:
+    def run(self) -> BatchEntry:
         """Take steps 2 to 6; the entry, which counts. `Superseded`, `BatchLost`, `BatchConflict`, and what `Files` raises."""
         if not self._listed:
             self.at("list")
             self._list()
         if not self._moved:
             self.at("move")
-            each(lambda move: self._move(*move), self._moves)
+            map_concurrently(lambda move: self._move(*move), self._moves)
             self._moved = True
         if self._entry is None:
             self.at("publish")
@@ -163,8 +166,8 @@ class BatchCommit:
         if self.rows and not staged:
             raise BatchLost(f"batch {self.name}: Spark has left no file in {self.files.root}/{folder}")
         try:
-            digests = each(lambda status: self.files.digest(status.path), staged)
-        except FileMissing as missing:
+            digests = map_concurrently(lambda status: self.files.digest(status.path), staged)
+        except AbsentFile as missing:
             raise self._lost(folder) from missing
         self._moves = []
         for number, (status, digest) in enumerate(zip(staged, digests)):
@@ -175,15 +178,15 @@ class BatchCommit:
         self._listed = True
 
     def _move(self, source: str, file: DataFile) -> None:
-        """Rename a file to its place, unless an earlier try of ours did it whose answer was lost."""
+        """Rename a file to its place, unless an earlier try, whose answer was lost, did it."""
         try:
             if self.files.move_if_absent(source, file.path):
                 return
-        except FileMissing:
+        except AbsentFile:
             pass
         try:
             digest = self.files.digest(file.path)
-        except FileMissing as missing:
+        except AbsentFile as missing:
             raise self._lost(source) from missing
         if digest != file.digest:
             raise BatchConflict(
@@ -191,10 +194,10 @@ class BatchCommit:
                 " batch's alone: does a copy of the cluster's store write to this table, or was the file changed by hand?"
             )
 
-    def _publish(self) -> Entry:
+    def _publish(self) -> BatchEntry:
         """Put the manifest entry; the one that is there."""
         owner = self.owner
-        entry = Entry(
+        entry = BatchEntry(
             self.name,
             owner.topology,
             owner.topology_id,
@@ -210,7 +213,7 @@ class BatchCommit:
             return entry
         try:
             there = decode_entry(self.files.read(path), path)
-        except FileMissing:
+        except AbsentFile:
             return entry  # an earlier try put it, and it is in a checkpoint, or swept: the look will tell
         if there.content != entry.content:
             raise BatchConflict(
@@ -221,7 +224,7 @@ class BatchCommit:
 
     def _look(self) -> None:
         """Whether this owner is still the owner; `Superseded`."""
-        require_owner(self.files, self.owner.seat, self.owner.epoch)
+        require_owner(self.files, self.owner.writer_id, self.owner.epoch)
 
     def _lost(self, path: str) -> BatchLost:
         """What a file that is gone means, if no new owner has swept it; `Superseded`."""

@@ -1,13 +1,15 @@
-"""Leftovers of submissions that have ended: none of their tasks starts again, which would sweep them.
+"""Leftovers of submissions that have ended: none of their tasks starts again to sweep them.
 
-A table does not know which topologies run. It shows signs of life: what tasks of a submission have claimed, staged and
-committed, and when, by the file system's clock. A submission that has shown none for long is taken for ended. That is a guess,
-and no row may depend on it. So what might still be committed is fenced off first: its seat is claimed for nobody
-(`claims.retire`). Should its task live after all, it finds the claim as any zombie does: what it commits in that epoch does not
-count, and is not acked. It takes its seat back and writes the batch again. What is deleted after that can never count (see
-`commit`).
+A table does not know which topologies run. It shows activity: what a submission's tasks have claimed, staged and
+committed, and
+when, by the file system's clock. A submission without activity for long is presumed ended. That is a guess, and no row may
+depend on it. So whatever might still be committed is fenced off first: the sweeper claims its writer id (`claims.retire`).
+If
+the task is alive after all, it finds the claim as any zombie does: what it commits in that epoch does not count, and is
+not
+acked. It takes its writer id back and writes the batch again. What is deleted afterwards can never count (see `commit`).
 
-A batch that counts needs no claim: all of its files are in its entry, and its owner moves no others any more.
+A batch that counts needs no claim: all of its files are in its entry, and its owner moves no other files.
 Claims and fences stay, for zombies to find.
 Must not know: Spark, which topologies run.
 """
@@ -20,11 +22,11 @@ from typing import Final
 
 from squall_io.spark.manifest.claims import CLAIM, list_claims, publish_fences, read_claim, retire
 from squall_io.spark.manifest.clock import now_of
-from squall_io.spark.manifest.entries import Entry
+from squall_io.spark.manifest.entries import BatchEntry
 from squall_io.spark.manifest.envelopes import UnreadableRecord
 from squall_io.spark.manifest.files import Files, FileStatus
-from squall_io.spark.manifest.layout import CLAIMS, COMMITS, TMP, BatchName, Seat, batch_of, claim_of
-from squall_io.spark.manifest.state import State, read_state, require_readable
+from squall_io.spark.manifest.layout import CLAIMS, COMMITS, TMP, BatchName, WriterId, batch_of, claim_of
+from squall_io.spark.manifest.state import TableState, read_state, require_readable
 from squall_io.spark.manifest.sweep import (
     TMP_AGE,
     delete_leftovers,
@@ -38,50 +40,50 @@ _NOTHING: Final[Sequence[FileStatus]] = ()
 
 @dataclass(frozen=True)
 class Leftover:
-    """What a batch has left that is not in the table."""
+    """What a batch left outside the table."""
 
     batch: BatchName
     files: int
     size: int
-    """Bytes, but for its entry that does not count."""
-    entry: Entry | None
-    """The one that counts, whose files stay."""
+    """Bytes, without its entry that does not count."""
+    entry: BatchEntry | None
+    """Its entry if it counts; that entry's files stay."""
     is_open: bool
-    """It may still be committed, as far as the manifest knows."""
+    """Whether it may still be committed, as far as the manifest shows."""
 
 
 @dataclass(frozen=True)
-class Submission:
-    """A submitted topology that has left something."""
+class SubmissionLeftovers:
+    """A submitted topology that left something."""
 
     topology_id: str
     """As file names have it."""
     last_sign: float
-    """Of life, in seconds since 1970 by the file system's clock."""
+    """The last activity, in seconds since 1970 by the file system's clock."""
     leftovers: tuple[Leftover, ...]
 
 
 @dataclass(frozen=True)
 class Leftovers:
-    """What there is to sweep."""
+    """Everything there is to sweep."""
 
-    ended: tuple[Submission, ...]
-    """Submissions without a sign of life for long."""
-    others: tuple[Submission, ...]
-    """Those that may be at work: their own tasks sweep."""
+    ended: tuple[SubmissionLeftovers, ...]
+    """Submissions presumed ended."""
+    others: tuple[SubmissionLeftovers, ...]
+    """Submissions that may be running: their own tasks sweep."""
     temporary: tuple[str, ...] = ()
-    """Files that somebody began to put so long ago that nobody waits for them."""
+    """Abandoned temporary files."""
 
 
 def find_leftovers(files: Files, age: float) -> Leftovers:
-    """What submissions have left, and which of them have shown no sign of life for `age` seconds. Deletes nothing.
+    """Find what submissions left, and which of them have shown no activity for `age` seconds. Deletes nothing.
 
-    `UnreadableManifest`: what cannot be read may be what says that a batch counts.
+    `UnreadableManifest`: the unreadable part may say that a batch counts.
     """
     staged = staged_batches(files)
     state = require_readable(files, read_state(files))
-    # Without a claim it is nobody's that we know.
-    known = [batch for batch in staged if 0 < batch.epoch <= state.claims.newest(batch.seat)]
+    # A batch without a claim belongs to no known writer.
+    known = [batch for batch in staged if 0 < batch.epoch <= state.claims.newest(batch.writer_id)]
     below = dict.fromkeys(state.abandoned, _NOTHING) | {batch: files.walk(batch.staging) for batch in known}
     now = now_of(files)
     signs = _signs(files, state, below, now, now - age)
@@ -89,8 +91,8 @@ def find_leftovers(files: Files, age: float) -> Leftovers:
     found: dict[str, list[Leftover]] = {name: [] for name in sorted(signs)}
     for batch in sorted(below):
         left = _leftover(files, batch, below[batch], entries.get(batch), state)
-        found[batch.seat.topology_id].append(left)
-    submissions = [Submission(name, signs[name], tuple(left)) for name, left in found.items()]
+        found[batch.writer_id.topology_id].append(left)
+    submissions = [SubmissionLeftovers(name, signs[name], tuple(left)) for name, left in found.items()]
     old = now - max(age, TMP_AGE)
     return Leftovers(
         ended=tuple(each for each in submissions if each.last_sign <= now - age),
@@ -100,14 +102,16 @@ def find_leftovers(files: Files, age: float) -> Leftovers:
 
 
 def sweep_ended(files: Files, found: Leftovers, owner: str, now: float) -> None:
-    """Delete what submissions have left that are taken for ended. `owner` is what their tasks are told, should they live."""
+    """Delete what the submissions presumed ended left. `owner` names the sweeper to their tasks, should they be alive."""
     left = [leftover for submission in found.ended for leftover in submission.leftovers]
-    for seat, epoch in sorted({(each.batch.seat, each.batch.epoch) for each in left if each.is_open}):
-        retire(files, seat, epoch, owner, now)
+    for writer_id, epoch in sorted(
+        {(each.batch.writer_id, each.batch.epoch) for each in left if each.is_open}
+    ):
+        retire(files, writer_id, epoch, owner, now)
     listing = list_claims(files)
-    epochs = {each.batch.seat: listing.newest(each.batch.seat) for each in left}
-    for seat, newest in epochs.items():
-        publish_fences(files, seat, newest, listing)
+    epochs = {each.batch.writer_id: listing.newest(each.batch.writer_id) for each in left}
+    for writer_id, newest in epochs.items():
+        publish_fences(files, writer_id, newest, listing)
     sweep_before(files, epochs)
     for each in left:
         if each.entry is not None:
@@ -117,50 +121,46 @@ def sweep_ended(files: Files, found: Leftovers, owner: str, now: float) -> None:
 
 
 def _leftover(
-    files: Files, batch: BatchName, below: Sequence[FileStatus], entry: Entry | None, state: State
+    files: Files, batch: BatchName, below: Sequence[FileStatus], entry: BatchEntry | None, state: TableState
 ) -> Leftover:
-    """What a batch has left, of which its staging folder holds this."""
+    """Return what a batch left, given the contents of its staging folder."""
     keep = set() if entry is None else {file.path for file in entry.files}
     lost = [status for status in below if not status.is_folder]
     lost += [status for status in moved_files(files, batch, below) if status.path not in keep]
-    is_open = entry is None and batch.epoch == state.claims.newest(batch.seat)
-    return Leftover(
-        batch,
-        files=len(lost) + (batch in state.abandoned),
-        size=sum(status.size for status in lost),
-        entry=entry,
-        is_open=is_open,
-    )
+    is_open = entry is None and batch.epoch == state.claims.newest(batch.writer_id)
+    count = len(lost) + (batch in state.abandoned)
+    return Leftover(batch, count, sum(status.size for status in lost), entry, is_open)
 
 
 def _signs(
-    files: Files, state: State, below: Mapping[BatchName, Sequence[FileStatus]], now: float, young: float
+    files: Files, state: TableState, below: Mapping[BatchName, Sequence[FileStatus]], now: float, young: float
 ) -> dict[str, float]:
-    """The last sign of life of each submission that has left something."""
-    signs = dict.fromkeys((batch.seat.topology_id for batch in below), 0.0)
+    """Return the time of the last activity of each submission that left something."""
+    signs = dict.fromkeys((batch.writer_id.topology_id for batch in below), 0.0)
 
-    def sign(seat: Seat, when: float) -> None:
-        if seat.topology_id in signs:
-            signs[seat.topology_id] = max(signs[seat.topology_id], when)
+    def sign(writer_id: WriterId, when: float) -> None:
+        if writer_id.topology_id in signs:
+            signs[writer_id.topology_id] = max(signs[writer_id.topology_id], when)
 
     for batch, statuses in below.items():
-        # Folders only where there is nothing else: object stores have no times of theirs.
-        written = [status for status in statuses if not status.is_folder] or statuses
-        for status in written:
-            sign(batch.seat, status.modified)
+        # Folders count only where there is nothing else: object stores keep no times for them.
+        for status in [status for status in statuses if not status.is_folder] or statuses:
+            sign(batch.writer_id, status.modified)
     for status in (*files.list(COMMITS), *files.list(TMP)):
         committing = batch_of(status.name) or batch_of(status.name.rpartition(".")[0])
         if committing is not None:
-            sign(committing.seat, status.modified)
+            sign(committing.writer_id, status.modified)
     for entry in state.checkpoint.entries:
-        sign(entry.batch.seat, min(entry.committed, now))  # by a worker's clock, which may be fast
-    for seat, when in _claimed(files, signs, young):
-        sign(seat, when)
+        sign(entry.batch.writer_id, min(entry.committed, now))  # by a worker's clock, which may be fast
+    for writer_id, when in _claimed(files, signs, young):
+        sign(writer_id, when)
     return signs
 
 
-def _claimed(files: Files, submissions: Iterable[str], young: float) -> Iterator[tuple[Seat, float]]:
-    """Which seats of submissions were claimed by tasks, and when. A sweeper's claim is no sign of life, if it is young."""
+def _claimed(files: Files, submissions: Iterable[str], young: float) -> Iterator[tuple[WriterId, float]]:
+    """Yield the writer ids of submissions that tasks claimed, and when. A sweeper's claim is no activity, unless it is
+    recent.
+    """
     for status in files.list(CLAIMS):
         named = claim_of(status.name)
         if named is None or named[0].topology_id not in submissions or named[2] != CLAIM:
@@ -169,8 +169,8 @@ def _claimed(files: Files, submissions: Iterable[str], young: float) -> Iterator
             yield named[0], status.modified
 
 
-def _is_retired(files: Files, seat: Seat, epoch: int) -> bool:
+def _is_retired(files: Files, writer_id: WriterId, epoch: int) -> bool:
     try:
-        return read_claim(files, seat, epoch).retired
+        return read_claim(files, writer_id, epoch).retired
     except UnreadableRecord:
         return False

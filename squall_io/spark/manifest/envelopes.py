@@ -1,6 +1,6 @@
-"""How every record of a manifest is written: JSON with its kind, its format's number and a digest over the rest.
+"""How every record of a manifest is written: JSON with its kind, a format number and a digest over the rest.
 
-So that a record that is truncated, damaged, of another kind or of a newer Squall is named and refused, never misread.
+A record that is truncated, damaged, of another kind or written by a newer Squall is reported and refused, never misread.
 Must not know: the records' fields, files.
 """
 
@@ -9,52 +9,76 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
+
+import msgspec
 
 from topology_api import SquallError
 
-#: The number of the records' format. A reader knows this one and those before it.
+_Record = TypeVar("_Record")
+#: The format number of records. A reader knows this one and earlier ones.
 FORMAT: Final = 1
 
 
 class UnreadableRecord(SquallError):
-    """A record of a manifest that cannot be read: damaged, truncated, or written by a newer Squall."""
+    """A manifest record that cannot be read: damaged, truncated, or written by a newer Squall."""
 
     def __init__(self, path: str, why: str, newer: bool = False) -> None:
         super().__init__(path, why, newer)
         self.path = path
         self.why = why
         self.newer = newer
-        """A newer Squall has written it."""
+        """Whether a newer Squall wrote it."""
 
     def __str__(self) -> str:
         return f"{self.path} {self.why}"
 
 
 def canonical(fields: Mapping[str, Any]) -> bytes:
-    """The one text of a JSON object: for digests."""
+    """Return the canonical text of a JSON object, for digests."""
     return json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode()
 
 
 def digest_of(data: bytes) -> str:
-    """`sha256:<hex>`."""
+    """Return `sha256:<hex>`."""
     return "sha256:" + hashlib.sha256(data).hexdigest()
 
 
-def seal(kind: str, fields: Mapping[str, Any]) -> bytes:
-    """The bytes of a record."""
-    inside = {"kind": kind, "format": FORMAT, **fields}
+def seal(kind: str, record: Mapping[str, Any] | msgspec.Struct) -> bytes:
+    """Return the bytes of a record."""
+    inside = {"kind": kind, "format": FORMAT, **msgspec.to_builtins(record)}
     return json.dumps({**inside, "digest": digest_of(canonical(inside))}, indent=1).encode() + b"\n"
 
 
+def build_type_info(*kinds: type) -> None:
+    """Have msgspec build its description of these records while their module is imported.
+
+    msgspec builds a description at its first use, without a lock, and two threads that do so at once crash the process (seen
+    with msgspec 0.22).
+    """
+    for kind in kinds:
+        msgspec.json.Decoder(kind)
+
+
+def decode(kind: str, record: type[_Record], data: bytes, path: str) -> _Record:
+    """Return the record in bytes that were read from `path`; `UnreadableRecord`."""
+    return convert(kind, record, unseal(kind, data, path), path)
+
+
+def convert(kind: str, record: type[_Record], fields: object, path: str) -> _Record:
+    """Return the record with these JSON values, which were read from `path`; `UnreadableRecord`."""
+    try:
+        return msgspec.convert(fields, record)
+    except (msgspec.ValidationError, UnicodeEncodeError) as error:  # the latter: a text that is no Unicode
+        raise UnreadableRecord(path, f"is no {kind} of a Squall table: {error}") from None
+
+
 def unseal(kind: str, data: bytes, path: str) -> dict[str, Any]:
-    """The fields of a record that was read from `path`; `UnreadableRecord`."""
+    """Return the fields of a record that was read from `path`; `UnreadableRecord`."""
     try:
         inside = json.loads(data)
     except (ValueError, RecursionError):
-        raise UnreadableRecord(
-            path, f"is truncated or damaged: its {len(data)} bytes are no JSON text"
-        ) from None
+        raise UnreadableRecord(path, f"is truncated or damaged: its {len(data)} bytes are not JSON") from None
     if not isinstance(inside, dict):
         raise UnreadableRecord(path, "is damaged: it holds no JSON object")
     number = inside.get("format")

@@ -1,46 +1,41 @@
-"""What the manifest needs of a file system, and the errors it may give. Paths are relative to the table, parts joined by "/".
+"""What the manifest needs of a file system, and the errors it may raise. Paths are relative to the table, parts joined by
+"/".
 
-Three things make the commit protocol possible, and every store must keep them:
-1. `put_if_absent` and `move_if_absent` have one winner, however many try; the loser changes nothing.
-2. A file is there with all of its content, or not at all.
-3. What one call has put, a call that begins later sees, from whatever machine: `list`, `read` and `exists` are never stale.
-   What is put while a listing is under way may be in it or not: HDFS gives a large folder piece by piece.
+Three guarantees make the commit protocol possible, and every store must keep them:
+1. `put_if_absent` and `move_if_absent` have one winner, however many callers try; a loser changes nothing.
+2. A file exists with all of its content, or not at all.
+3. What one call has put is seen by every call that begins later, from any machine: `list`, `read` and `exists` are never
+stale.
+   What is put while a listing is in progress may be in it or not: HDFS returns a large folder in pieces.
 
-A call that raised `FilesUnavailable` may have been done, or may be done at any later time: a request waits in a frozen server.
+A call that raised `FilesUnavailable` may have taken effect, or may do so at any later time: a request can wait in a frozen
+server.
 Must not know: what files hold, Spark.
 """
 
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from topology_api import SquallError
 
-_Item = TypeVar("_Item")
-_Result = TypeVar("_Result")
-
-#: Calls to a file system that are under way at once: each is mostly waiting.
-_AT_ONCE = 8
-
 
 class FilesError(SquallError):
-    """A call to a file system did not succeed. The text names the call, the whole path, and what the file system said."""
+    """A failed call to a file system. The text names the call, the full path, and the file system's own message."""
 
 
 class FilesUnavailable(FilesError):
-    """It may succeed later as it stands: not reachable, safe mode, no room, no DataNode. The outcome is unknown."""
+    """The call may succeed later unchanged: server unreachable, safe mode, disk full, no DataNode. The outcome is unknown."""
 
 
 class FilesRefused(FilesError):
-    """It will not succeed until somebody changes something: no permission, no such host, a file where a folder must be."""
+    """The call keeps failing until someone changes something: no permission, unknown host, a file where a folder must be."""
 
 
-class FileMissing(FilesError):
-    """There is no such file."""
+class AbsentFile(FilesError):
+    """The file does not exist."""
 
 
 @dataclass(frozen=True)
@@ -66,41 +61,31 @@ class Files(Protocol):
 
     @property
     def root(self) -> str:
-        """The table's whole path, as people write it: `hdfs://host:9000/warehouse/counts`."""
+        """The table's full path, as people write it: `hdfs://host:9000/warehouse/counts`."""
 
     def list(self, folder: str) -> builtins.list[FileStatus]:
-        """What lies in a folder, by name; nothing if there is no such folder."""
+        """Return the entries of a folder, by name; nothing if there is no such folder."""
 
     def walk(self, folder: str) -> builtins.list[FileStatus]:
-        """What lies in a folder and below it, folders included, by path; nothing if there is no such folder."""
+        """Return everything below a folder, folders included, by path; nothing if there is no such folder."""
 
     def exists(self, path: str) -> bool:
         """Whether there is such a file or folder."""
 
     def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
-        """A file's bytes from `offset`, at most `length` of them; `FileMissing`."""
+        """Return a file's bytes from `offset`, at most `length` of them; `AbsentFile`."""
 
     def digest(self, path: str) -> str:
-        """`sha256:<hex>` of a file's bytes; `FileMissing`."""
+        """Return `sha256:<hex>` of a file's bytes; `AbsentFile`."""
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
-        """Make a file with this content, and its folders; whether it was absent."""
+        """Create a file with this content, and its folders; return whether it was absent."""
 
     def replace(self, path: str, data: bytes) -> None:
-        """Make a file with this content, or replace the one that is there, at once."""
+        """Create a file with this content, or replace the existing one, atomically."""
 
     def move_if_absent(self, source: str, target: str) -> bool:
-        """Rename a file, and make the target's folders; whether the target was absent. `FileMissing`: no source."""
+        """Rename a file and create the target's folders; return whether the target was absent. `AbsentFile`: no source."""
 
     def delete(self, path: str) -> None:
-        """Delete a file, or a folder with all that it holds; nothing happens if there is none."""
-
-
-def each(function: Callable[[_Item], _Result], items: Iterable[_Item]) -> list[_Result]:
-    """The function's results in order, several calls at once; the first error comes through."""
-    listed = list(items)
-    at_once = min(_AT_ONCE, len(listed))
-    if at_once < 2:
-        return [function(item) for item in listed]
-    with ThreadPoolExecutor(at_once, thread_name_prefix="squall-files") as pool:
-        return list(pool.map(function, listed))
+        """Delete a file, or a folder with everything in it; do nothing if there is none."""

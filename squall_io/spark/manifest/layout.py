@@ -1,4 +1,4 @@
-"""Where everything of a table lies, and what its files are called. The one place that knows names.
+"""Where the files of a table are, and what they are called. The only module that knows these names.
 
 ```
 PATH/                                            the table; every path below is relative to it
@@ -7,15 +7,16 @@ PATH/                                            the table; every path below is 
     table.json                                   what the table is: file format, partition columns
     schemas/<n>.json                             its schemas, each with more columns than the one before
     commits/<batch>.json                         a manifest entry: a batch that was committed
-    claims/<seat>.<epoch>.claim.json             who owns a seat in this epoch
-    claims/<seat>.<epoch>.fence.json             which batches of the epoch before count
+    claims/<writer>.<epoch>.claim.json             who owns a writer id in this epoch
+    claims/<writer>.<epoch>.fence.json             which batches of the previous epoch count
     checkpoints/<n>.json, part-*.json.gz         many entries in one file
     staging/<batch>/<attempt>/                   what Spark writes before it is moved into place
-    results/<run>-<random>/, versions/<n>.json   of a reprocessed table: what a run has written, and which of them counts
-    results/<run>-<random>.seal.json             who decides what becomes of it: see results/versions.py
+    results/<run>-<random>/, versions/<n>.json   of a reprocessed table: what a run wrote, and which version counts
+    results/<run>-<random>.seal.json             whether it is published or swept: see results/versions.py
     tmp/<file>.<random>                          a file that is being written, before its rename
 ```
-A *seat* is one task of one submitted topology: `<topology id>.<component>.<index>`; a *batch* is `<seat>.<epoch>.<number>`; an
+A *writer id* is one task of one submitted topology: `<topology id>.<component>.<index>`; a *batch* is
+`<writer>.<epoch>.<number>`; an
 *attempt* is one Spark job that writes a batch, counted from 1: what the tasks of an attempt that failed may still write is
 never in the folder of another.
 Must not know: file systems, what the files hold.
@@ -39,20 +40,21 @@ RESULTS: Final = f"{FOLDER}/results"
 VERSIONS: Final = f"{FOLDER}/versions"
 TMP: Final = f"{FOLDER}/tmp"
 
-#: Data files begin so: a name that began with "_" or "." would be hidden from readers.
+#: Prefix of data files: a name with "_" or "." in front would be hidden from readers.
 DATA_PREFIX: Final = "squall-"
 
-#: The longest name of a topology or component that goes into file names as it is: HDFS and local file systems take 255
-#: bytes, and two of them, three numbers and a random token must fit.
+#: The longest topology or component name that is used in file names unchanged: HDFS and local file systems allow 255
+#: bytes, and two names, three numbers and a random token must fit.
 _LONGEST: Final = 72
 _KEPT: Final = 48
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]")
 
 
 def safe(name: str) -> str:
-    """A name as a part of a file name: letters, digits, "_", "-" and "~" only, at most 72 characters, two names never alike.
+    """Return a name as part of a file name: letters, digits, "_", "-" and "~" only, at most 72 characters, never the same for
+        two names.
 
-    Other characters become "~" and their UTF-8 in hexadecimal; of a long name the end becomes a digest.
+    Other characters become "~" and their UTF-8 in hexadecimal; the end of a long name becomes a digest.
     """
     text = _UNSAFE.sub(lambda found: "".join(f"~{byte:02x}" for byte in found.group().encode()), name)
     if len(text) <= _LONGEST:
@@ -61,16 +63,16 @@ def safe(name: str) -> str:
 
 
 @dataclass(frozen=True, order=True)
-class Seat:
-    """One task of one submitted topology, by its file-name-safe parts; what is stored outside is keyed by it."""
+class WriterId:
+    """One task of one submitted topology, by its file-name-safe parts: the key of all that it stores."""
 
     topology_id: str
     component: str
     index: int
 
     @classmethod
-    def of(cls, topology_id: str, component: str, index: int) -> Seat:
-        """The seat of a task, by its names."""
+    def of(cls, topology_id: str, component: str, index: int) -> WriterId:
+        """Return the writer id of a task, by its names."""
         return cls(safe(topology_id), safe(component), index)
 
     def __str__(self) -> str:
@@ -79,14 +81,14 @@ class Seat:
 
 @dataclass(frozen=True, order=True)
 class BatchName:
-    """A batch that an owner of a seat wrote, or is about to write. `number` counts from 1 in each epoch."""
+    """A batch that an owner of a writer id has written or is about to write. `number` counts from 1 in each epoch."""
 
-    seat: Seat
+    writer_id: WriterId
     epoch: int
     number: int
 
     def __str__(self) -> str:
-        return f"{self.seat}.{self.epoch}.{self.number}"
+        return f"{self.writer_id}.{self.epoch}.{self.number}"
 
     @property
     def commit(self) -> str:
@@ -99,83 +101,85 @@ class BatchName:
         return f"{STAGING}/{self}"
 
     def attempt(self, number: int) -> str:
-        """The folder that Spark writes it to, the `number`-th time it tries."""
+        """Return the folder that Spark writes its `number`-th try to."""
         return f"{self.staging}/{number}"
 
     @property
     def data_prefix(self) -> str:
-        """What the names of its data files begin with, and of no other batch's."""
+        """The prefix of its data files' names, and of no other batch's."""
         return f"{DATA_PREFIX}{self}-"
 
     def data_file(self, attempt: int, number: int, suffix: str) -> str:
-        """The name of an attempt's data file of this number; `suffix` with its dot: ".snappy.parquet"."""
+        """Return the name of an attempt's data file of this number; `suffix` includes its dot: ".snappy.parquet"."""
         return f"{self.data_prefix}{attempt}-{number:05d}{suffix}"
 
 
-def claim_path(seat: Seat, epoch: int) -> str:
-    """The path of the claim of an epoch."""
-    return f"{CLAIMS}/{seat}.{epoch}.claim.json"
+def claim_path(writer_id: WriterId, epoch: int) -> str:
+    """Return the path of the claim of an epoch."""
+    return f"{CLAIMS}/{writer_id}.{epoch}.claim.json"
 
 
-def fence_path(seat: Seat, epoch: int) -> str:
-    """The path of the fence of an epoch, which decides on the epoch before it."""
-    return f"{CLAIMS}/{seat}.{epoch}.fence.json"
+def fence_path(writer_id: WriterId, epoch: int) -> str:
+    """Return the path of the fence of an epoch, which decides on the epoch before it."""
+    return f"{CLAIMS}/{writer_id}.{epoch}.fence.json"
 
 
 def schema_path(number: int) -> str:
-    """The path of a schema."""
+    """Return the path of a schema."""
     return f"{SCHEMAS}/{number}.json"
 
 
 def checkpoint_path(number: int) -> str:
-    """The path of a checkpoint."""
+    """Return the path of a checkpoint."""
     return f"{CHECKPOINTS}/{number}.json"
 
 
 def version_path(number: int) -> str:
-    """The path of the record of a reprocessed table's version."""
+    """Return the path of the record of a reprocessed table's version."""
     return f"{VERSIONS}/{number}.json"
 
 
 def batch_of(name: str) -> BatchName | None:
-    """The batch that `<batch>`, `<batch>.json` or `squall-<batch>-1-00000.parquet` names; None: it is no such name."""
-    found = _parsed(name.removesuffix(".json"))
-    if found is None and name.startswith(
+    """Return the batch that `<batch>`, `<batch>.json` or `squall-<batch>-1-00000.parquet` names; None for any other name."""
+    batch = _parsed(name.removesuffix(".json"))
+    if batch is None and name.startswith(
         DATA_PREFIX
     ):  # in this order: a topology may be called "squall-something"
-        batch, *rest = name.removeprefix(DATA_PREFIX).rsplit("-", 2)
-        found = _parsed(batch) if len(rest) == 2 else None
-    return found
+        stem, *rest = name.removeprefix(DATA_PREFIX).rsplit("-", 2)
+        batch = _parsed(stem) if len(rest) == 2 else None
+    return batch
 
 
 def _parsed(name: str) -> BatchName | None:
     parts = name.split(".")
     if len(parts) != 5 or not all(map(_is_number, parts[2:])):
         return None
-    return BatchName(Seat(parts[0], parts[1], int(parts[2])), int(parts[3]), int(parts[4]))
+    return BatchName(WriterId(parts[0], parts[1], int(parts[2])), int(parts[3]), int(parts[4]))
 
 
-def claim_of(name: str) -> tuple[Seat, int, str] | None:
-    """Seat, epoch and "claim" or "fence" of a file of the claims' folder; None: it is neither."""
+def claim_of(name: str) -> tuple[WriterId, int, str] | None:
+    """Return the writer id, epoch and "claim" or "fence" that a file name in the claims folder stands for; None for any other
+    name.
+    """
     parts = name.split(".")
     if len(parts) != 6 or parts[4] not in ("claim", "fence") or parts[5] != "json":
         return None
     if not all(map(_is_number, parts[2:4])):
         return None
-    return Seat(parts[0], parts[1], int(parts[2])), int(parts[3]), parts[4]
+    return WriterId(parts[0], parts[1], int(parts[2])), int(parts[3]), parts[4]
 
 
 def number_of(name: str) -> int | None:
-    """The number that `<n>.json` names; None: it is no such name."""
+    """Return the number that `<n>.json` names; None for any other name."""
     stem = name.removesuffix(".json")
     return int(stem) if stem != name and _is_number(stem) else None
 
 
 def is_hidden(name: str) -> bool:
-    """Whether Spark's readers pass over a file or folder of this name: `_temporary`, `.part-0.crc`, but not `_day=1`."""
+    """Whether Spark's readers ignore a file or folder of this name: `_temporary`, `.part-0.crc`, but not `_day=1`."""
     return name.startswith(".") or (name.startswith("_") and "=" not in name)
 
 
 def _is_number(text: str) -> bool:
-    """Whether it is a number as we write them: "007" would be read as 7, whose file is another one."""
+    """Whether it is a number in the form used here: "007" would be read as 7, which names another file."""
     return text.isascii() and text.isdecimal() and text == str(int(text))

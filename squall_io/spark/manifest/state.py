@@ -1,7 +1,8 @@
-"""What a table holds at a moment: the entries that count, as far as they can be read.
+"""What a table holds at one moment: the entries that count, as far as they can be read.
 
-The order of the look is what makes it right: the commits, then the claims and fences, the checkpoint last (see `commit`). What
-the checkpoint has counts, whatever the fences say: an entry that was deleted before a fence was made is not in that fence.
+The order of the reads makes it right: the commits, then the claims and fences, the checkpoint last (see `commit`). What
+the
+checkpoint has counts, whatever the fences say: an entry that was deleted before a fence was made is not in that fence.
 Must not know: Spark, rows.
 """
 
@@ -10,20 +11,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from squall_io.spark.concurrently import map_concurrently
 from squall_io.spark.manifest.checkpoints import Checkpoint, read_newest
 from squall_io.spark.manifest.claims import Listing, list_claims, publish_fence, read_fence
-from squall_io.spark.manifest.entries import Entry, decode_entry
+from squall_io.spark.manifest.entries import BatchEntry, decode_entry
 from squall_io.spark.manifest.envelopes import UnreadableRecord
-from squall_io.spark.manifest.files import FileMissing, Files, FilesRefused, FileStatus, each
-from squall_io.spark.manifest.layout import COMMITS, BatchName, Seat, batch_of
+from squall_io.spark.manifest.files import AbsentFile, Files, FilesRefused, FileStatus
+from squall_io.spark.manifest.layout import COMMITS, BatchName, WriterId, batch_of
 from topology_api import SquallError
 
-#: A look begins anew when a file goes away under it, since somebody has made a checkpoint; so often at the most.
-_LOOKS = 20
+#: Reading starts over when a file disappears meanwhile, because a checkpoint was made; at most this often.
+_ATTEMPTS = 20
 
 
 class UnreadableManifest(SquallError):
-    """Records of a manifest cannot be read. `problems` are all of them."""
+    """Records of a manifest cannot be read. `problems` lists all of them."""
 
     def __init__(self, root: str, problems: Iterable[UnreadableRecord]) -> None:
         self.root = root
@@ -37,26 +39,26 @@ class UnreadableManifest(SquallError):
 
 
 @dataclass(frozen=True)
-class State:
+class TableState:
     """What a table holds."""
 
-    entries: tuple[Entry, ...]
-    """Those that count and are not replaced, the oldest first."""
-    replaced: tuple[Entry, ...]
-    """Those that count, whose rows are in the files of another one."""
+    entries: tuple[BatchEntry, ...]
+    """Entries that count and are not replaced, oldest first."""
+    replaced: tuple[BatchEntry, ...]
+    """Entries that count, but whose rows are in another entry's files."""
     abandoned: tuple[BatchName, ...]
     """Batches with an entry that does not count."""
     unreadable: tuple[UnreadableRecord, ...]
-    """Records that cannot be read, and what is wrong with each; the rows of their batches are missing here."""
+    """Unreadable records, each with the reason; the rows of their batches are missing here."""
     checkpoint: Checkpoint
-    """The newest checkpoint; number 0: there is none."""
-    uncovered: tuple[Entry, ...]
-    """Those that count for certain and that the checkpoint lacks."""
+    """The newest checkpoint; number 0 if there is none."""
+    uncovered: tuple[BatchEntry, ...]
+    """Entries that count for certain and are not in the checkpoint."""
     needless: tuple[BatchName, ...]
-    """Batches with an entry of their own that the checkpoint has too."""
+    """Batches whose own entry is also in the checkpoint."""
     uncertain: tuple[BatchName, ...]
-    """Batches that are taken for counted because we may only read: a new owner has claimed their task, and has not said yet
-    what counts. It may leave one out that was not acked; the others count."""
+    """Batches assumed to count, as this process may only read: a new owner has claimed their writer id, and its fence is not
+    there yet. The fence may leave out one that was not acked; the others count."""
     claims: Listing
 
     @property
@@ -65,30 +67,31 @@ class State:
         return {entry.batch for entry in (*self.entries, *self.replaced)}
 
 
-def read_state(files: Files) -> State:
-    """Look at a table. What `Files` raises comes through."""
-    for _ in range(_LOOKS):
+def read_state(files: Files) -> TableState:
+    """Read the state of a table. Errors of `Files` come through."""
+    for _ in range(_ATTEMPTS):
         try:
-            return _look(files)
-        except FileMissing:
+            return _read(files)
+        except AbsentFile:
             continue
-    return _look(files)
+    return _read(files)
 
 
-def require_readable(files: Files, state: State) -> State:
-    """The state, if all of it could be read; `UnreadableManifest`."""
+def require_readable(files: Files, state: TableState) -> TableState:
+    """Return the state if all of it could be read; `UnreadableManifest`."""
     if state.unreadable:
         raise UnreadableManifest(files.root, state.unreadable)
     return state
 
 
 def has_counted(files: Files, batch: BatchName) -> bool:
-    """Whether a batch counts of which an entry was put, or may have been, in an epoch that is over: it always will, or never.
+    """Whether a batch of a past epoch counts, whose entry was put or may have been. The answer is final.
 
-    `UnreadableRecord`: what would say so cannot be read.
-    The claim after its epoch was seen before this is called. Its fence comes first, and the checkpoint after it: see `commit`.
+    `UnreadableRecord`: the record that would tell cannot be read. The caller has seen the claim after the batch's epoch;
+    its fence
+    is read first, and the checkpoint after it: see `commit`.
     """
-    if batch.number in publish_fence(files, batch.seat, batch.epoch + 1):
+    if batch.number in publish_fence(files, batch.writer_id, batch.epoch + 1):
         return True
     state = read_state(files)
     if batch not in state.counted and state.checkpoint.unreadable:
@@ -98,33 +101,33 @@ def has_counted(files: Files, batch: BatchName) -> bool:
 
 @dataclass(frozen=True)
 class _Verdict:
-    """What counts of a seat's epoch."""
+    """Which batches of a writer id's epoch count."""
 
     counts: frozenset[int] | None = None
-    """The numbers of its batches; None: all of them."""
+    """The numbers of the batches that count; None: all."""
     certain: bool = True
     problem: UnreadableRecord | None = None
-    """The fence cannot be read: nobody knows."""
+    """The fence cannot be read, so what counts is unknown."""
 
     def has(self, batch: BatchName) -> bool:
         """Whether a batch of the epoch counts."""
         return self.counts is None or batch.number in self.counts
 
 
-def _look(files: Files) -> State:
+def _read(files: Files) -> TableState:
     found = {batch for status in files.list(COMMITS) if (batch := _batch_at(status)) is not None}
     claims = list_claims(files)
-    epochs = sorted({(batch.seat, batch.epoch) for batch in found})
-    verdicts = dict(zip(epochs, each(lambda epoch: _decide(files, *epoch, claims), epochs)))
+    epochs = sorted({(batch.writer_id, batch.epoch) for batch in found})
+    verdicts = dict(zip(epochs, map_concurrently(lambda epoch: _decide(files, *epoch, claims), epochs)))
     checkpoint = read_newest(files)
     covered = {entry.batch for entry in checkpoint.entries}
     counting, abandoned = _sorted_out(found - covered, verdicts)
-    results = each(lambda batch: _read_entry(files, batch), counting)
-    read = [result for result in results if isinstance(result, Entry)]
+    results = map_concurrently(lambda batch: _read_entry(files, batch), counting)
+    read = [result for result in results if isinstance(result, BatchEntry)]
     every = sorted((*checkpoint.entries, *read), key=lambda entry: (entry.committed, entry.batch))
     replaced = {name for entry in every for name in entry.replaces}
-    uncertain = {batch for batch in counting if not verdicts[batch.seat, batch.epoch].certain}
-    return State(
+    uncertain = {batch for batch in counting if not verdicts[batch.writer_id, batch.epoch].certain}
+    return TableState(
         entries=tuple(entry for entry in every if str(entry.batch) not in replaced),
         replaced=tuple(entry for entry in every if str(entry.batch) in replaced),
         abandoned=tuple(abandoned),
@@ -147,17 +150,17 @@ def _batch_at(status: FileStatus) -> BatchName | None:
     return batch if is_entry else None
 
 
-def _decide(files: Files, seat: Seat, epoch: int, claims: Listing) -> _Verdict:
-    """What counts of an epoch; all of it if nobody came after it."""
-    after = (seat, epoch + 1)
+def _decide(files: Files, writer_id: WriterId, epoch: int, claims: Listing) -> _Verdict:
+    """Return what counts of an epoch: all of it if no claim follows."""
+    after = (writer_id, epoch + 1)
     if after not in claims.claims:
         return _Verdict()
     try:
         if after in claims.fences:
-            # It has decided: who is refused it knows nothing, and is not to take its batches for counted.
+            # The fence has decided; if it may not be read, its batches must not be taken for counted.
             return _Verdict(read_fence(files, *after))
         try:
-            # The new owner has put its claim and not its fence: it may have died in between. Whoever comes by may make it.
+            # The new owner has put its claim but not its fence, and may have died in between. Any reader may make the fence.
             return _Verdict(publish_fence(files, *after))
         except FilesRefused:
             return _Verdict(certain=False)
@@ -166,12 +169,12 @@ def _decide(files: Files, seat: Seat, epoch: int, claims: Listing) -> _Verdict:
 
 
 def _sorted_out(
-    batches: Iterable[BatchName], verdicts: Mapping[tuple[Seat, int], _Verdict]
+    batches: Iterable[BatchName], verdicts: Mapping[tuple[WriterId, int], _Verdict]
 ) -> tuple[list[BatchName], list[BatchName]]:
-    """Which of the batches count, and which do not; of an epoch whose fence cannot be read, neither is known."""
+    """Return the batches that count, and those that do not; those of an epoch with an unreadable fence are in neither."""
     counting, abandoned = [], []
     for batch in sorted(batches):
-        verdict = verdicts[batch.seat, batch.epoch]
+        verdict = verdicts[batch.writer_id, batch.epoch]
         if verdict.has(batch):
             counting.append(batch)
         elif verdict.problem is None:
@@ -179,7 +182,7 @@ def _sorted_out(
     return counting, abandoned
 
 
-def _read_entry(files: Files, batch: BatchName) -> Entry | UnreadableRecord:
+def _read_entry(files: Files, batch: BatchName) -> BatchEntry | UnreadableRecord:
     try:
         return decode_entry(files.read(batch.commit), batch.commit)
     except UnreadableRecord as problem:

@@ -1,9 +1,11 @@
 """What a table is: its record, and its schemas, which only grow.
 
-`table.json` is put once, by whoever writes first; the schemas are numbered and put if absent, so that two sinks that start at
-the same time with new columns agree on one order of them. Entries name the number of the schema that their rows have.
-A table is not made in a folder that has visible files already: who reads the folder would take them for the table's.
-Of a table of versions the record says only that it is one: how its rows are written is said by its first version.
+`table.json` is put once, by the first writer; schemas are numbered and put if absent, so that two sinks that start at the
+same
+time with new columns agree on one order of them. Entries name the number of the schema of their rows.
+A table is not created in a folder that already has visible files: readers of the folder would take them for rows of the
+table.
+For a table of versions the record says only that it is one: its first version defines how its rows are written.
 Must not know: rows, Spark's sessions, who owns what.
 """
 
@@ -14,10 +16,13 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from squall_io.spark.manifest.envelopes import UnreadableRecord, seal, unseal
-from squall_io.spark.manifest.files import FileMissing, Files
+import msgspec
+
+from squall_io.spark.manifest.envelopes import UnreadableRecord, build_type_info, decode, seal
+from squall_io.spark.manifest.files import AbsentFile, Files
 from squall_io.spark.manifest.layout import SCHEMAS, TABLE, is_hidden, number_of, schema_path
-from squall_io.spark.rows.schema import Schema, SchemaError, merge, parse_schema
+from squall_io.spark.rows.schema import Schema, merge, parse_schema
+from squall_io.spark.rows.types import SchemaError
 from topology_api import SquallError
 
 KIND: Final = "table"
@@ -25,7 +30,7 @@ SCHEMA_KIND: Final = "schema"
 #: What a table holds: batches of a stream, or versions of a result.
 ROWS: Final = "rows"
 RESULTS: Final = "versions"
-#: Files of others that an error names.
+#: How many foreign files an error names.
 _NAMED: Final = 3
 
 
@@ -41,16 +46,15 @@ class NoTable(SquallError):
 
 
 class TableMismatch(SquallError):
-    """A table is there already, and is another one than what is to be written."""
+    """The existing table differs from the one to be written."""
 
 
 class FolderTaken(SquallError):
-    """There is no table, and others' files lie where it would be made."""
+    """There is no table, and other files are in the folder where it would be created."""
 
 
-@dataclass(frozen=True)
-class Table:
-    """What `table.json` says."""
+class TableRecord(msgspec.Struct, frozen=True):
+    """The contents of `table.json`."""
 
     holds: str
     file_format: str
@@ -58,133 +62,123 @@ class Table:
     partition_by: tuple[str, ...]
 
 
+class _SchemaRecord(msgspec.Struct):
+    ddl: str
+
+
 @dataclass(frozen=True)
 class NumberedSchema:
-    """A schema of a table, 1 is the first."""
+    """A schema of a table; the first has number 1."""
 
     number: int
     schema: Schema
 
 
-def read_table(files: Files) -> Table:
-    """The table's record; `NoTable`, `UnreadableRecord`."""
+def read_table(files: Files) -> TableRecord:
+    """Return the table's record; `NoTable`, `UnreadableRecord`."""
     try:
-        data = files.read(TABLE)
-    except FileMissing:
+        return decode(KIND, TableRecord, files.read(TABLE), TABLE)
+    except AbsentFile:
         raise NoTable(files.root) from None
-    fields = unseal(KIND, data, TABLE)
-    try:
-        return Table(str(fields["holds"]), str(fields["file_format"]), tuple(fields["partition_by"]))
-    except (KeyError, TypeError) as error:
-        raise UnreadableRecord(TABLE, f"is no record of a Squall table: {error}") from None
 
 
-def open_table(files: Files, wanted: Table) -> Table:
-    """Make the table, or find that it is as wanted; `TableMismatch` names both, `FolderTaken` what is in its place."""
-    if not find_table(files, wanted) and not files.put_if_absent(TABLE, _record_of(wanted)):
+def open_table(files: Files, wanted: TableRecord) -> TableRecord:
+    """Create the table, or check that it is as wanted; `TableMismatch` names both, `FolderTaken` the files in its place."""
+    if not find_table(files, wanted) and not files.put_if_absent(TABLE, seal(KIND, wanted)):
         find_table(files, wanted)
     return wanted
 
 
-def correct_table(files: Files, settled: Table) -> None:
-    """Have the record of a table of versions say what its first one has settled for good."""
+def correct_table(files: Files, settled: TableRecord) -> None:
+    """Make the record of a table of versions say what its first version has fixed."""
     if read_table(files) != settled:
-        files.replace(TABLE, _record_of(settled))
+        files.replace(TABLE, seal(KIND, settled))
 
 
-def _record_of(table: Table) -> bytes:
-    fields = {
-        "holds": table.holds,
-        "file_format": table.file_format,
-        "partition_by": list(table.partition_by),
-    }
-    return seal(KIND, fields)
-
-
-def find_table(files: Files, wanted: Table) -> bool:
-    """Whether the table is there, and may be as wanted; False: it may be made. `TableMismatch`, `FolderTaken`."""
+def find_table(files: Files, wanted: TableRecord) -> bool:
+    """Whether the table exists, as wanted; False: it may be created. `TableMismatch`, `FolderTaken`."""
     try:
-        there = read_table(files)
+        existing = read_table(files)
     except NoTable:
-        found = list(islice(_visible_files(files, ""), _NAMED + 1))
-        if not found:
+        visible = list(islice(_visible_files(files, ""), _NAMED + 1))
+        if not visible:
             return False
         try:
-            there = read_table(files)  # files of ours may be there since, and the record is there before them
+            existing = read_table(
+                files
+            )  # its files may have appeared since, and the record is put before them
         except NoTable:
-            more = ", and more" if len(found) > _NAMED else ""
+            more = ", and more" if len(visible) > _NAMED else ""
             raise FolderTaken(
-                f"{files.root} is no Squall table, and has files already ({', '.join(found[:_NAMED])}{more}), which whoever"
-                " reads the folder would take for rows of the table: give another path, or move them away"
+                f"{files.root} is no Squall table and already has files ({', '.join(visible[:_NAMED])}{more}), which readers"
+                " of the folder would take for rows of the table: give another path, or move them away"
             ) from None
-    if there != wanted and not there.holds == wanted.holds == RESULTS:
-        raise mismatch(files, there, wanted)
+    if existing != wanted and not existing.holds == wanted.holds == RESULTS:
+        raise mismatch(files, existing, wanted)
     return True
 
 
-def mismatch(files: Files, there: Table, wanted: Table) -> TableMismatch:
-    """The error that names both."""
+def mismatch(files: Files, existing: TableRecord, wanted: TableRecord) -> TableMismatch:
+    """Return the error that names both."""
     return TableMismatch(
-        f"{files.root} is a table already, and another one:\n"
-        f"  there:  {describe(there)}\n"
-        f"  wanted: {describe(wanted)}\n"
+        f"{files.root} is another table already:\n  existing: {describe(existing)}\n  wanted:   {describe(wanted)}\n"
         "Give another path, or write what the table has."
     )
 
 
 def _visible_files(files: Files, folder: str) -> Iterator[str]:
-    """The files below a folder that Spark's readers do not pass over. Lists one folder at a time: there may be very many."""
-    folders = []
-    for status in files.list(folder):
-        if is_hidden(status.name):
-            continue
+    """Yield the files below a folder that Spark's readers see. Lists one folder at a time: there may be very many."""
+    statuses = [status for status in files.list(folder) if not is_hidden(status.name)]
+    yield from (status.path for status in statuses if not status.is_folder)
+    for status in statuses:
         if status.is_folder:
-            folders.append(status.path)
-        else:
-            yield status.path
-    for each in folders:
-        yield from _visible_files(files, each)
+            yield from _visible_files(files, status.path)
 
 
-def describe(table: Table) -> str:
-    """A table in one line."""
+def describe(table: TableRecord) -> str:
+    """Return a table in one line."""
     kind = "batches of a stream" if table.holds == ROWS else "versions of a result"
     by = f"partitioned by {', '.join(table.partition_by)}" if table.partition_by else "not partitioned"
     return f"{kind}, {table.file_format}, {by}"
 
 
 def read_schema(files: Files, number: int) -> NumberedSchema:
-    """A schema by its number."""
+    """Return a schema by its number; `UnreadableRecord`."""
     path = schema_path(number)
-    fields = unseal(SCHEMA_KIND, files.read(path), path)
     try:
-        return NumberedSchema(number, parse_schema(fields["ddl"]))
-    except (KeyError, TypeError, SchemaError) as error:
+        return NumberedSchema(
+            number, parse_schema(decode(SCHEMA_KIND, _SchemaRecord, files.read(path), path).ddl)
+        )
+    except SchemaError as error:
         raise UnreadableRecord(path, f"is no schema of a Squall table: {error}") from None
 
 
 def latest_schema(files: Files) -> NumberedSchema | None:
-    """The newest schema, which has all columns that any has; None: there is none yet."""
-    numbers = [number_of(status.name) for status in files.list(SCHEMAS)]
-    known = [number for number in numbers if number is not None]
-    return read_schema(files, max(known)) if known else None
+    """Return the newest schema, which has the columns of all others; None if there is none yet."""
+    newest = max((number_of(status.name) or 0 for status in files.list(SCHEMAS)), default=0)
+    return read_schema(files, newest) if newest else None
 
 
 def agree_on_schema(files: Files, wanted: Schema) -> NumberedSchema:
-    """The table's schema with the wanted columns in it, added if need be; `TableMismatch` names both schemas."""
+    """Return the table's schema with the wanted columns, added if need be; `TableMismatch` names both schemas."""
     while True:
         latest = latest_schema(files)
-        merged, problems = (wanted, []) if latest is None else merge(latest.schema, wanted)
-        if latest is not None and problems:
-            lines = "".join(f"\n  - {problem}" for problem in problems)
-            raise TableMismatch(
-                f"the rows of {files.root} cannot take this schema:{lines}\n"
-                f"  the table's: {latest.schema}\n"
-                f"  wanted:      {wanted}\n"
-                "Columns may be added; another type wants another path."
-            )
-        if latest is not None and merged == latest.schema:
-            return latest
+        merged = wanted
+        if latest is not None:
+            merged, problems = merge(latest.schema, wanted)
+            if problems:
+                lines = "".join(f"\n  - {problem}" for problem in problems)
+                raise TableMismatch(
+                    f"the rows of {files.root} cannot take this schema:{lines}\n"
+                    f"  the table's: {latest.schema}\n"
+                    f"  wanted:      {wanted}\n"
+                    "Columns may be added; another type needs another path."
+                )
+            if merged == latest.schema:
+                return latest
         number = 1 if latest is None else latest.number + 1
         if files.put_if_absent(schema_path(number), seal(SCHEMA_KIND, {"ddl": str(merged)})):
             return NumberedSchema(number, merged)
+
+
+build_type_info(TableRecord, _SchemaRecord)

@@ -1,17 +1,19 @@
-"""Reading a table: the rows of committed batches, and only those, as a DataFrame of Spark.
+"""Reads a table: the rows of committed batches, and only those, as a Spark DataFrame.
 
-Which files count is asked of the manifest once, when the frame is made; Spark then reads exactly those. So a frame shows one
+The manifest is asked once which files count, when the frame is made; Spark then reads exactly those. So a frame shows one
 moment of the table, however often it is run and whatever is committed meanwhile.
 
-**Replays.** A batch that counts though it was never acked is replayed: its rows come again in a later batch. With `key` the
-row stays that was committed first, so what a reader has once seen does not change. First is judged by `Entry.committed`, the
+**Replays.** A batch that counts but was never acked is replayed: its rows come again in a later batch. With `key` the row
+that
+was committed first is kept, so what a reader has seen does not change. First is judged by `BatchEntry.committed`, the
 clocks of the workers that wrote; within a batch by the row's place in its files.
 
-**Columns that were added** are null in the rows of earlier batches. Spark finds columns by name, but for those of CSV: its
+**Columns that were added** are null in the rows of earlier batches. Spark finds columns by name, except in CSV: those
 files are read with the schema that they were written with.
 
-**A plain reader** (`spark.read`, or a table of Hive's catalog over the path) sees the same files, since they lie in Hive's
-layout, and everything else is in `_squall`, which is hidden. It may see a batch a moment before it is committed, one that never
+**A plain reader** (`spark.read`, or a Hive table over the path) sees the same files, since they are in Hive's
+layout, and everything else is in `_squall`, which is hidden. It may see a batch a moment before it is committed, one that
+never
 will be until it is swept, and every replay.
 Must not know: how batches come into the table.
 """
@@ -25,18 +27,21 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING, Final, Literal
 
 from squall_io.spark.manifest.envelopes import canonical, digest_of
 from squall_io.spark.manifest.files import Files
 from squall_io.spark.manifest.state import read_state, require_readable
-from squall_io.spark.manifest.tables import RESULTS, Table, latest_schema, read_schema, read_table
+from squall_io.spark.manifest.tables import RESULTS, TableRecord, latest_schema, read_schema, read_table
 from squall_io.spark.reading.moments import Moment, Span
 from squall_io.spark.results.versions import newest_version
 from squall_io.spark.rows.formats import FORMATS, read_options
 from squall_io.spark.rows.schema import Schema, parse_schema
 from squall_io.spark.rows.types import Array, Map, Struct, Type, quoted
-from squall_io.spark.stores import WEBHDFS, Store, open_files
+from squall_io.spark.session.settings import changed_settings
+from squall_io.spark.stores import WEBHDFS, OpenStore, open_files
 from squall_io.spark.stores.paths import from_here
 from topology_api import SquallError
 from topology_api.wording import typed
@@ -50,9 +55,9 @@ log = logging.getLogger(__name__)
 #: tasks, which took 60 s and more on two cores; with these 4 s.
 _LISTING_SETTING: Final = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 _LISTING_TASKS: Final = 64
-#: The setting is the session's, so one thread at a time has it changed.
+#: The setting is the session's, so one thread at a time changes it.
 _listing = threading.Lock()
-#: Columns of ours beside a table's own, while replays are looked for: the name of a row's file, the row's place in it, the
+#: Extra columns while replays are being found: the name of a row's file, the row's place in it, the
 #: file's place in the order of commits, the row's rank among those with its key.
 _FILE: Final = "__squall_file"
 _ROW: Final = "__squall_row"
@@ -75,15 +80,15 @@ def read_committed(
 ) -> DataFrame:
     """The committed rows of the table at `path`, in its newest schema; of a table of results those of its newest version.
 
-    path: where the table lies; a relative one is this machine's, from the working folder on.
+    path: the table's folder; a relative path is on this machine, below the working folder.
     since, until: only batches committed from `since` on and before `until`: a datetime with its tzinfo, ISO text with its zone,
-        or seconds since 1970. A batch carries the clock of its worker, and is there a moment later: who goes on where the read
-        before ended lets `until` lie a minute or more in the past.
-    key: names of columns; of rows that are equal in all of them the one that was committed first stays, and none when that was
+        or seconds since 1970. A batch carries its worker's time, and becomes visible a moment later: to continue where the last
+        read ended, give an `until` a minute or more in the past.
+    key: names of columns; of rows that are equal in all of them the first committed one is kept, or none if that was
         before `since`. Rows with a null among them are all kept.
-    unreadable: what happens when records of the manifest cannot be read. "refuse": `UnreadableManifest` names all of them.
-        "skip": the rows of the other batches are read, and the log names what is missing.
-    `NoTable`, `CannotRead`, `WrongMoment`, and `FilesError` when the file system does not answer. With Spark Connect the
+    unreadable: what to do if records of the manifest cannot be read. "refuse": raise `UnreadableManifest`, which names all.
+        "skip": read the rows of the other batches, and log what is missing.
+    `NoTable`, `CannotRead`, `WrongMoment`, and `FilesError` if the file system does not answer. With Spark Connect the
     session's setting `squall.webhdfs.address` says where to ask HDFS.
     """
     with _opened(spark, path) as files:
@@ -91,20 +96,16 @@ def read_committed(
     return wanted.frame(spark)
 
 
-def _opened(spark: SparkSession, path: str | os.PathLike[str]) -> Store:
-    """The file system at a path, as a session reaches it; one of Spark Connect needs to be told where WebHDFS is."""
+def _opened(spark: SparkSession, path: str | os.PathLike[str]) -> OpenStore:
+    """Open the file system at a path, as a session reaches it; with Spark Connect a setting says where WebHDFS is."""
+    hint = "as in read_committed(spark, '/tables/counts')"
     if not (hasattr(spark, "conf") and hasattr(spark, "read")):  # PySpark has two classes of sessions
-        raise CannotRead(
-            f"the session is {typed(spark)}: give a SparkSession, then the path, as in"
-            " read_committed(spark, '/tables/counts')"
-        )
+        raise CannotRead(f"the session is {typed(spark)}: give a SparkSession, then the path, {hint}")
     if not isinstance(path, (str, os.PathLike)):
-        raise CannotRead(
-            f"the path is {typed(path)}: give text, as in read_committed(spark, '/tables/counts')"
-        )
-    path = from_here(os.fspath(path))
+        raise CannotRead(f"the path is {typed(path)}: give text, {hint}")
     webhdfs = spark.conf.get(WEBHDFS, None)
-    return open_files(path, session=spark, conf={} if webhdfs is None else {WEBHDFS: webhdfs})
+    conf = {} if webhdfs is None else {WEBHDFS: webhdfs}
+    return open_files(from_here(os.fspath(path)), session=spark, conf=conf)
 
 
 def choose(
@@ -114,36 +115,36 @@ def choose(
     key: Sequence[str] | str | None = None,
     *,
     unreadable: Literal["refuse", "skip"] = "refuse",
-) -> Choice:
-    """What `read_committed` is to read, as the manifest says now; needs no Spark."""
+) -> Selection:
+    """Return what `read_committed` would read, as the manifest says now; needs no Spark."""
     if unreadable not in ("refuse", "skip"):
         raise CannotRead(f"unreadable is {unreadable!r}: give 'refuse' or 'skip'")
     span = Span.of(since, until)
-    source = _source(files, skip=unreadable == "skip")
+    source = _contents(files, skip=unreadable == "skip")
     if source.is_result and (span or key is not None):
         raise CannotRead(
             f"{source.root} holds versions of a result, which is read whole: leave since, until and key away"
         )
     inside = tuple(batch for batch in source.batches if span.holds(batch.committed))
     if key is None:
-        return Choice(source, inside)
+        return Selection(source, inside)
     before = tuple(batch for batch in source.batches if span.is_after(batch.committed))
-    return Choice(source, inside, before, tuple(key_names(source.schema, key)))
+    return Selection(source, inside, before, tuple(key_names(source.schema, key)))
 
 
 @dataclass(frozen=True)
-class Choice:
-    """Batches of a table that are to be read, and how."""
+class Selection:
+    """The batches of a table to read, and how."""
 
-    source: Source
-    inside: tuple[Batch, ...]
-    before: tuple[Batch, ...] = ()
-    """Those that may have the first rows of keys, whose replays are left out."""
+    source: TableContents
+    inside: tuple[CommittedBatch, ...]
+    before: tuple[CommittedBatch, ...] = ()
+    """Earlier batches that may have the first rows of keys, whose replays are left out."""
     key: tuple[str, ...] = ()
 
     @property
     def rows(self) -> int:
-        """How many rows its batches have, replays among them."""
+        """The number of rows in its batches, replays included."""
         return sum(batch.rows for batch in self.inside)
 
     @property
@@ -166,9 +167,9 @@ class KeyCounts:
     key: tuple[str, ...]
     rows: int
     keys: int
-    """Keys that differ."""
+    """Distinct keys."""
     without_key: int
-    """Rows with a null in the key, which are never taken for replays."""
+    """Rows with a null in the key, which never count as replays."""
 
     @property
     def duplicates(self) -> int:
@@ -177,30 +178,29 @@ class KeyCounts:
 
 
 def count_keys(spark: SparkSession, path: str | os.PathLike[str], key: Sequence[str]) -> KeyCounts:
-    """Count the committed rows of a table by key; what `read_committed` raises."""
+    """Count the committed rows of a table by key; raises what `read_committed` raises."""
     from pyspark.sql import functions as F
 
     with _opened(spark, path) as files:
-        source = _source(files, skip=False)
-    names = key_names(source.schema, key)
-    rows = _frame(spark, source, source.batches)
+        contents = _contents(files, skip=False)
+    names = key_names(contents.schema, key)
+    rows = _frame(spark, contents, contents.batches)
     columns = [rows[quoted(name)] for name in names]
-    # Under names of ours: a column of the key may have any.
-    keys = rows.select(
-        _any_null(columns).alias("null"), *(each.alias(f"key{n}") for n, each in enumerate(columns))
-    )
+    # Under names of its own: a column of the key may have any name.
+    aliased = (column.alias(f"key{place}") for place, column in enumerate(columns))
+    keys = rows.select(_any_null(columns).alias("null"), *aliased)
     groups = keys.groupBy(*keys.columns).agg(F.count(F.lit(1)).alias("rows"))
-    [found] = groups.agg(
+    [counts] = groups.agg(
         F.sum("rows").alias("rows"),
         F.count_if(~F.col("null")).alias("keys"),
         F.sum(F.when(F.col("null"), F.col("rows"))).alias("without_key"),
     ).collect()
-    return KeyCounts(tuple(names), found["rows"] or 0, found["keys"], found["without_key"] or 0)
+    return KeyCounts(tuple(names), counts["rows"] or 0, counts["keys"], counts["without_key"] or 0)
 
 
 @dataclass(frozen=True)
-class Batch:
-    """Files that came into a table together."""
+class CommittedBatch:
+    """Files that were added to a table together."""
 
     paths: tuple[str, ...]
     schema: Schema
@@ -210,28 +210,28 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class Source:
+class TableContents:
     """What there is to read at a moment."""
 
     root: str
     base: str
-    """The partition directories begin below this folder of it."""
+    """The folder of it that the partition directories are in."""
     file_format: str
     schema: Schema
-    batches: tuple[Batch, ...]
-    """Those with files, in the order of their commits."""
+    batches: tuple[CommittedBatch, ...]
+    """The batches with files, in the order of their commits."""
     is_result: bool = False
     """Whether it is the newest version of a table of results."""
 
 
-def _source(files: Files, skip: bool) -> Source:
-    """What a table's manifest says now."""
+def _contents(files: Files, skip: bool) -> TableContents:
+    """Return what a table's manifest says now."""
     table = read_table(files)
     return _result(files) if table.holds == RESULTS else _stream(files, table, skip)
 
 
-def _stream(files: Files, table: Table, skip: bool) -> Source:
-    """The batches that count of a stream's table."""
+def _stream(files: Files, table: TableRecord, skip: bool) -> TableContents:
+    """Return the batches that count of a stream's table."""
     state = read_state(files)
     if not skip:
         require_readable(files, state)
@@ -247,31 +247,39 @@ def _stream(files: Files, table: Table, skip: bool) -> Source:
         by_name = FORMATS[table.file_format].by_name
         schemas[number] = latest.schema if by_name else read_schema(files, number).schema
     batches = tuple(
-        Batch(tuple(file.path for file in entry.files), schemas[entry.schema], entry.rows, entry.committed)
+        CommittedBatch(
+            tuple(file.path for file in entry.files), schemas[entry.schema], entry.rows, entry.committed
+        )
         for entry in state.entries
         if entry.files
     )
-    return Source(files.root, "", table.file_format, latest.schema, batches)
+    return TableContents(files.root, "", table.file_format, latest.schema, batches)
 
 
-def _result(files: Files) -> Source:
-    """The newest version of a table of results, as one batch."""
+def _result(files: Files) -> TableContents:
+    """Return the newest version of a table of results, as one batch."""
     version = newest_version(files)
     if version is None:
         raise CannotRead(f"{files.root} has no version yet: the first run that publishes one is not done")
     schema = parse_schema(version.schema)
-    batch = Batch(tuple(file.path for file in version.files), schema, version.rows, version.published)
+    batch = CommittedBatch(
+        tuple(file.path for file in version.files), schema, version.rows, version.published
+    )
     batches = (batch,) if batch.paths else ()
-    return Source(files.root, version.folder, version.table.file_format, schema, batches, is_result=True)
+    return TableContents(
+        files.root, version.folder, version.table.file_format, schema, batches, is_result=True
+    )
 
 
-def _frame(spark: SparkSession, source: Source, batches: Sequence[Batch], tagged: bool = False) -> DataFrame:
-    """The rows of batches; `tagged`: and where each of them lies, as _FILE and _ROW."""
+def _frame(
+    spark: SparkSession, source: TableContents, batches: Sequence[CommittedBatch], tagged: bool = False
+) -> DataFrame:
+    """Return the rows of batches; `tagged`: with the place of each, as _FILE and _ROW."""
     groups: dict[Schema, list[str]] = {}
     for batch in batches:
         groups.setdefault(batch.schema, []).extend(batch.paths)
     if not groups:
-        # As what is read from files: each column may hold nulls.
+        # As in what is read from files: each column may hold nulls.
         columns = tuple(replace(column, nullable=True) for column in source.schema.columns)
         return spark.createDataFrame([], str(Schema(columns)))
     first, *others = groups.items()
@@ -282,9 +290,9 @@ def _frame(spark: SparkSession, source: Source, batches: Sequence[Batch], tagged
 
 
 def _load(
-    spark: SparkSession, source: Source, written: Schema, paths: Sequence[str], tagged: bool
+    spark: SparkSession, source: TableContents, written: Schema, paths: Sequence[str], tagged: bool
 ) -> DataFrame:
-    """The rows in files, which have the columns of `written`, with the columns of the source."""
+    """Return the rows in files with the columns of `written`, as columns of the table."""
     from pyspark.errors import AnalysisException
     from pyspark.sql import functions as F
 
@@ -293,7 +301,7 @@ def _load(
         .schema(str(written))
         .options(**read_options(source.file_format))
         .option("basePath", f"{source.root}/{source.base}".rstrip("/"))
-        # With other values of the session's own these would leave committed rows out without a word.
+        # A session's own values of these could silently leave out committed rows.
         .options(ignoreCorruptFiles="false", ignoreMissingFiles="false", recursiveFileLookup="false")
     )
     with _few_listing_tasks(spark, len(paths)):
@@ -322,21 +330,18 @@ def _load(
 
 @contextmanager
 def _few_listing_tasks(spark: SparkSession, files: int) -> Iterator[None]:
-    """Have Spark look at these files in few tasks. Of Spark Connect's server, which looks later, nothing is changed."""
+    """Have Spark list these files in few tasks. Nothing is changed for Spark Connect, whose server lists later."""
     if files <= _LISTING_TASKS or not hasattr(spark, "_jvm"):
         yield
         return
     with _listing:
-        before = spark.conf.get(_LISTING_SETTING) or str(_LISTING_TASKS)
-        spark.conf.set(_LISTING_SETTING, min(int(before), _LISTING_TASKS))
-        try:
+        tasks = int(spark.conf.get(_LISTING_SETTING) or _LISTING_TASKS)
+        with changed_settings(spark, {_LISTING_SETTING: str(min(tasks, _LISTING_TASKS))}):
             yield
-        finally:
-            spark.conf.set(_LISTING_SETTING, before)
 
 
 def _row_in_file(metadata: Column, file_format: str) -> Column:
-    """What orders the rows of one file as they lie there."""
+    """Return what orders the rows of one file by their position."""
     from pyspark.sql import functions as F
 
     if file_format == "parquet":
@@ -347,12 +352,12 @@ def _row_in_file(metadata: Column, file_format: str) -> Column:
 
 def _first_rows(
     spark: SparkSession,
-    source: Source,
-    inside: Sequence[Batch],
-    before: Sequence[Batch],
+    source: TableContents,
+    inside: Sequence[CommittedBatch],
+    before: Sequence[CommittedBatch],
     names: Sequence[str],
 ) -> DataFrame:
-    """Of the rows `inside` those with a key that no row `before` has, and of those with one key the first."""
+    """Return the rows of `inside` with a key that no row of `before` has, and of those with the same key the first."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
@@ -370,8 +375,8 @@ def _first_rows(
     return first.join(earlier, [first[quoted(name)] == earlier[quoted(name)] for name in names], "left_anti")
 
 
-def _places(spark: SparkSession, batches: Sequence[Batch]) -> DataFrame:
-    """Each file's place in the order of commits, by its name: a batch's name is in it, so no two are alike."""
+def _places(spark: SparkSession, batches: Sequence[CommittedBatch]) -> DataFrame:
+    """Return each file's place in the order of commits, by its name, which contains its batch's name and so is unique."""
     from pyspark.sql import functions as F
 
     names = [path.rpartition("/")[2] for batch in batches for path in batch.paths]
@@ -382,7 +387,7 @@ def _places(spark: SparkSession, batches: Sequence[Batch]) -> DataFrame:
 
 
 def key_names(schema: Schema, key: Sequence[str] | str) -> list[str]:
-    """The columns of a key as the schema spells them; `CannotRead` when one is none, or cannot be compared."""
+    """Return the columns of a key as the schema spells them; `CannotRead` if one does not exist, or cannot be compared."""
     wanted = [key] if isinstance(key, str) else list(key)
     if not wanted:
         raise CannotRead("key is empty: name the columns that are equal in a row and its replays")
@@ -408,7 +413,4 @@ def _has_map(kind: Type) -> bool:
 
 def _any_null(columns: Sequence[Column]) -> Column:
     """Whether one of the columns is null."""
-    found = columns[0].isNull()
-    for column in columns[1:]:
-        found = found | column.isNull()
-    return found
+    return reduce(or_, (column.isNull() for column in columns))

@@ -1,6 +1,6 @@
-"""Spans of time as people give them: which commits a read begins and ends with.
+"""Time ranges as people give them: which commits a read begins and ends with.
 
-Must not know: tables, Spark.
+The name of this module is in pickles of CommittedRows. Must not know: tables, Spark.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Moment = datetime | str | int | float
 
 
 class WrongMoment(SquallError):
-    """A moment that is none, or that could mean several."""
+    """A moment that is invalid or ambiguous."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Span:
 
     @classmethod
     def of(cls, since: Moment | None, until: Moment | None) -> Span:
-        """The span between two moments; `WrongMoment`."""
+        """Return the range between two moments; `WrongMoment`."""
         span = cls(
             None if since is None else seconds_of(since, "since"),
             None if until is None else seconds_of(until, "until"),
@@ -40,11 +40,11 @@ class Span:
         return span
 
     def holds(self, seconds: float) -> bool:
-        """Whether a moment lies in it."""
+        """Whether a moment is in the range."""
         return not self.is_after(seconds) and (self.until is None or seconds < self.until)
 
     def is_after(self, seconds: float) -> bool:
-        """Whether it begins after a moment."""
+        """Whether the range begins after a moment."""
         return self.since is not None and seconds < self.since
 
     def __bool__(self) -> bool:
@@ -52,7 +52,7 @@ class Span:
 
 
 def seconds_of(moment: Moment, name: str) -> float:
-    """A moment in seconds since 1970; `WrongMoment` says what is wrong with the argument of that name."""
+    """Return a moment in seconds since 1970; `WrongMoment` names the argument and the problem."""
     if isinstance(moment, str):
         return _seconds_in(moment, name)
     if isinstance(moment, datetime):

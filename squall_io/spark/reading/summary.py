@@ -1,6 +1,6 @@
-"""What there is to tell of a table: numbers from its manifest, and whether its files are what the manifest says.
+"""What a table holds: numbers from its manifest, and whether its files match the manifest.
 
-The summary reads the manifest alone, so it costs the same for rows of any number. `verify` reads every file.
+The summary reads only the manifest, so it costs the same for any number of rows. `verify` reads every file.
 Must not know: how any of it is shown, Spark.
 """
 
@@ -12,13 +12,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Final
 
-from squall_io.spark.manifest.entries import DataFile, Entry
+from squall_io.spark.manifest.entries import BatchEntry, DataFile
 from squall_io.spark.manifest.envelopes import UnreadableRecord
-from squall_io.spark.manifest.files import FileMissing, Files, FilesError, FileStatus, FilesUnavailable
+from squall_io.spark.manifest.files import AbsentFile, Files, FilesError, FileStatus, FilesUnavailable
 from squall_io.spark.manifest.layout import DATA_PREFIX, FOLDER, TABLE, BatchName, batch_of
-from squall_io.spark.manifest.state import State, read_state
+from squall_io.spark.manifest.state import TableState, read_state
 from squall_io.spark.manifest.sweep import staged_batches
-from squall_io.spark.manifest.tables import RESULTS, Table, latest_schema, read_table
+from squall_io.spark.manifest.tables import RESULTS, TableRecord, latest_schema, read_table
 from squall_io.spark.results.versions import Version, kept_versions
 from squall_io.spark.rows.schema import Schema, parse_schema
 
@@ -52,10 +52,10 @@ class PartitionSummary:
 
 @dataclass(frozen=True)
 class TableSummary:
-    """What a table holds, in numbers. Of a reprocessed table they are its newest version's."""
+    """What a table holds, in numbers. Those of a reprocessed table are its newest version's."""
 
     root: str
-    table: Table
+    table: TableRecord
     schema: Schema | None
     """The newest; None: nothing has been written yet."""
     rows: int
@@ -76,7 +76,7 @@ class TableSummary:
 
 @dataclass(frozen=True)
 class StreamSummary:
-    """What there is to tell of the batches of a stream."""
+    """The batches of a stream."""
 
     schemas: int
     """How many schemas there have been."""
@@ -99,12 +99,12 @@ class StreamSummary:
 
 
 def table_summary(files: Files) -> TableSummary:
-    """Look at the manifest; `NoTable`, `UnreadableRecord`, and what `Files` raises."""
+    """Summarize the manifest; `NoTable`, `UnreadableRecord`, and errors of `Files`."""
     table = read_table(files)
     return _of_result(files, table) if table.holds == RESULTS else _of_stream(files, table)
 
 
-def _of_stream(files: Files, table: Table) -> TableSummary:
+def _of_stream(files: Files, table: TableRecord) -> TableSummary:
     staged = staged_batches(files)
     state = read_state(files)
     schema = latest_schema(files)
@@ -138,7 +138,7 @@ def _of_stream(files: Files, table: Table) -> TableSummary:
     )
 
 
-def _of_result(files: Files, table: Table) -> TableSummary:
+def _of_result(files: Files, table: TableRecord) -> TableSummary:
     versions = kept_versions(files)
     if not versions:
         return TableSummary(files.root, table, None, 0, 0, 0, (), None, None, None)
@@ -158,13 +158,13 @@ def _of_result(files: Files, table: Table) -> TableSummary:
     )
 
 
-def _under_way(batch: BatchName, state: State) -> bool:
-    """Whether its owner may still be at work on it: nobody came after it, and it is not committed."""
-    return batch.epoch >= state.claims.newest(batch.seat) and batch not in state.counted
+def _under_way(batch: BatchName, state: TableState) -> bool:
+    """Whether its owner may still be working on it: no later owner exists, and it is not committed."""
+    return batch.epoch >= state.claims.newest(batch.writer_id) and batch not in state.counted
 
 
-def _writers(entries: Iterable[Entry]) -> Iterator[WriterSummary]:
-    found: dict[tuple[str, str], list[Entry]] = defaultdict(list)
+def _writers(entries: Iterable[BatchEntry]) -> Iterator[WriterSummary]:
+    found: dict[tuple[str, str], list[BatchEntry]] = defaultdict(list)
     for entry in entries:
         found[entry.topology, entry.component].append(entry)
     for (topology, component), own in sorted(found.items()):
@@ -179,7 +179,7 @@ def _writers(entries: Iterable[Entry]) -> Iterator[WriterSummary]:
 
 
 def _partitions(files: Iterable[DataFile], below: str) -> Iterator[PartitionSummary]:
-    """The partition directories below a folder of the table."""
+    """Yield the partition directories below a folder of the table."""
     found: dict[str, list[int]] = defaultdict(list)
     for file in files:
         found[file.path.rpartition("/")[0].removeprefix(below).lstrip("/")].append(file.size)
@@ -189,7 +189,7 @@ def _partitions(files: Iterable[DataFile], below: str) -> Iterator[PartitionSumm
 
 @dataclass(frozen=True)
 class FileProblem:
-    """A committed file that is not as the manifest says."""
+    """A committed file that does not match the manifest."""
 
     path: str
     of: str
@@ -202,7 +202,7 @@ class FileProblem:
 
 @dataclass(frozen=True)
 class Verification:
-    """What reading every file has shown."""
+    """The result of reading every file."""
 
     files: int
     size: int
@@ -213,7 +213,7 @@ class Verification:
 
 
 def verify(files: Files, progress: Progress = lambda done, total, size: None) -> Verification:
-    """Read every committed file, or those of every version that is kept, and compare: is it there, its size, its digest."""
+    """Read every committed file, or those of every kept version, and compare existence, size and digest."""
     if read_table(files).holds == RESULTS:
         versions = kept_versions(files)
         return _compare(
@@ -252,19 +252,19 @@ def _is_data(status: FileStatus) -> bool:
     return not (status.is_folder or hidden) and status.name.startswith(DATA_PREFIX)
 
 
-def _is_stray(path: str, state: State) -> bool:
-    """Whether a file that no entry names is left over; not one that is on its way into the manifest."""
+def _is_stray(path: str, state: TableState) -> bool:
+    """Whether a file without an entry is left over, not one that is about to be committed."""
     batch = batch_of(path.rpartition("/")[2])
     return batch is None or not _under_way(batch, state)
 
 
 def _wrong(files: Files, file: DataFile) -> str:
-    """What is wrong with a file; "" when nothing is."""
+    """Return what is wrong with a file, or ""."""
     try:
         if files.digest(file.path) == file.digest:
             return ""
         [there] = [status for status in files.list(file.path.rpartition("/")[0]) if status.path == file.path]
-    except (FileMissing, ValueError):
+    except (AbsentFile, ValueError):
         return "is missing"
     except FilesUnavailable as error:
         files.exists(TABLE)  # when the file system as a whole is away, that is the error

@@ -1,10 +1,12 @@
 """Runs one task of a component over all of its input: the worker's own task object, without a worker around it.
 
-`prepare`, `execute` for every tuple, one `tick` if the bolt ticks, `end_of_input`, `cleanup`; what it emits goes by the
-topology's groupings. Time stands still meanwhile (`Context.now`), so that a task which is run again does the same again; and
-so the interval of a batch bolt never passes, only its size counts. Coroutines are awaited so many at a time as the bolt allows,
-and what they did is carried out in the order of their tuples, for the same reason.
-Trees are kept for one thing: a root says which source row a tuple was made of, so that an error can name it.
+`prepare`, `execute` for every tuple, one `tick` if the bolt ticks, `end_of_input`, `cleanup`; what it emits is routed by
+the
+topology's groupings. Time stands still (`Context.now`), so that a task that is run again does the same again; so
+the interval of a batch bolt never elapses, only its size counts. At most as many coroutines run at once as the bolt
+allows,
+and their effects are applied in the order of their tuples, for the same reason.
+Trees serve one purpose: a root identifies the source row of a tuple, so that an error can name it.
 Must not know: Spark, Arrow.
 """
 
@@ -36,25 +38,26 @@ from squall_io.spark.replay.sending import Sender, add_output, values_text
 from squall_io.spark.rows.checker import RowChecker
 from topology_api import Failure, SquallError
 from topology_api.tuples import Source, Tuple
-from worker.async_bolt_task import AsyncBoltTask
-from worker.bolt_task import BoltTask
-from worker.build import Surroundings, build_task
-from worker.outbox import Outbox
-from worker.reports import ErrorReport, describe
-from worker.runners import AsyncThread
-from worker.task import Limits
-from worker.timers import tick_interval
+from worker.errors.reports import ErrorReport, describe
+from worker.loop.build import TaskEnvironment, build_task
+from worker.loop.timers import tick_interval
+from worker.routing.outbox import Outbox
+from worker.tasks.async_bolt import AsyncBoltTask
+from worker.tasks.bolt import BoltTask
+from worker.tasks.runners import AsyncThread
+from worker.tasks.scratch import ScratchOnDisk
+from worker.tasks.task import TaskLimits
 
-#: A run ends after so many emissions, so that what waits to be sent is bounded.
+#: A run ends after this many emissions, to bound what waits to be sent.
 _EMITS: Final = 8192
-#: As a worker has it: tuples come and go by the thousand, and there is nothing to find among them.
+#: The worker's own settings: tuples come and go by the thousand, without cycles to collect.
 _COLLECTIONS: Final = (10_000, 10, 10)
 
 
 def run_tasks(
     plan: ReplayPlan, records: Iterable[Record], checkers: Mapping[int, RowChecker]
 ) -> Iterator[Record]:
-    """Run the tasks whose records these are: sorted as records are, those of a task together and none elsewhere."""
+    """Run the tasks of these records: sorted as records are, those of a task together and nowhere else."""
     before = gc.get_threshold()
     gc.set_threshold(*_COLLECTIONS)
     try:
@@ -67,30 +70,29 @@ def run_tasks(
 def run_task(
     plan: ReplayPlan, target: int, records: Iterable[Record], checkers: Mapping[int, RowChecker]
 ) -> Iterator[Record]:
-    """Run one task from its beginning to its end."""
+    """Run one task from beginning to end."""
     with tempfile.TemporaryDirectory(prefix="squall-replay-") as directory:
         run = TaskRun(plan, target, directory, checkers)
         try:
             for record in records:
-                run.take(record)
-                yield from run.sender.take()
+                run.receive(record)
+                yield from run.sender.pop_records()
             run.end()
         finally:
             run.close()
         run.sender.finish()
-        yield from run.sender.take()
+        yield from run.sender.pop_records()
 
 
 class SameEdges(Random):
-    """What edges are drawn from in plain Python: all of them are 1. Nobody hears of a tree's end here, and small numbers need
-    not be made."""
+    """The source of edge ids in plain Python: all of them are 1. Trees are never completed here, and 1 is cheap."""
 
     def randbytes(self, n: int) -> bytes:
         return (b"\x01" + bytes(7)) * (n // 8)
 
 
 class TaskRun:
-    """One task under way."""
+    """One running task."""
 
     def __init__(
         self, plan: ReplayPlan, target: int, directory: str, checkers: Mapping[int, RowChecker]
@@ -103,19 +105,19 @@ class TaskRun:
         self.sender = Sender(plan, target, plan.heir_of(component), self.totals, index, checkers)
         self.sources: dict[tuple[int, int], Source] = {}
         self.task: BoltTask | None = None
-        #: Nothing is executed any more: it failed, or too much of it did.
+        #: Nothing is executed any more: the task failed, or too many tuples did.
         self.given_up = False
         self.arrived = threading.Event()
         self.calls = AsyncThread(f"replay-{component}")
-        #: The failure that was told of last, and the report of the error behind it.
-        self.told: tuple[Failure, ErrorReport | None] | None = None
-        #: Reports of the task that are noted already.
+        #: The last reported failure, and the report of its error.
+        self.last_failure: tuple[Failure, ErrorReport | None] | None = None
+        #: Reports of the task that were passed on already.
         self.noted = 0
 
     # Input.
 
-    def take(self, record: Record) -> None:
-        """One record: the beginning, a note to pass on, or tuples."""
+    def receive(self, record: Record) -> None:
+        """Process one record: the beginning, a note to pass on, or tuples."""
         if record.stream == BEGIN:
             self.begin()
         elif record.stream in (ERRORS, TOTALS):
@@ -130,17 +132,21 @@ class TaskRun:
             self.execute(self.source(record), tuples)
 
     def begin(self) -> None:
-        """Make the task and prepare it."""
+        """Create the task and prepare it."""
         component, index = self.plan.place_of[self.target]
-        ground = Surroundings(
-            self.plan.for_worker(self.directory), lambda: self.plan.now, self.arrived.set, self.calls
+        environment = TaskEnvironment(
+            self.plan.for_worker(self.directory),
+            lambda: self.plan.now,
+            self.arrived.set,
+            self.calls,
+            ScratchOnDisk(),
         )
         try:
-            task = build_task(ground, self.target, component, index)
+            task = build_task(environment, self.target, component, index)
         except SquallError as error:
             return self.fail_for_good(str(error))
         assert isinstance(task, BoltTask)
-        task.limits = Limits(task.limits.frame, task.limits.window, task.limits.high, _EMITS)
+        task.limits = TaskLimits(task.limits.frame, task.limits.window, task.limits.high, _EMITS)
         task.on_failure = self.failed
         task.emitter.random = SameEdges()
         for key in self.plan.outputs.values():
@@ -154,7 +160,7 @@ class TaskRun:
         self.collect(task)
 
     def source(self, record: Record) -> Source:
-        """Where the tuples of a record come from."""
+        """Return where the tuples of a record come from."""
         found = self.sources.get((record.stream, record.sender))
         if found is None:
             key = self.plan.streams[record.stream]
@@ -168,7 +174,7 @@ class TaskRun:
         return found
 
     def execute(self, source: Source, tuples: Tuples) -> None:
-        """Give the task a batch and run it until it has done with it."""
+        """Give the task a batch and run it until the batch is done."""
         task = self.task
         if task is None:
             raise ReplayFailed(
@@ -176,13 +182,13 @@ class TaskRun:
             )
         box = Outbox(source, self.target)
         box.fill(tuples.rows, tuples.roots, tuples.more)
-        task.inbox.append(box.take(len(tuples.rows)))
+        task.inbox.append(box.dequeue(len(tuples.rows)))
         self.run(task)
 
     # Running.
 
     def run(self, task: BoltTask) -> None:
-        """Run the task as long as there is something to do."""
+        """Run the task while there is something to do."""
         while not self.given_up:
             if task.wants_run():
                 task.run()
@@ -193,7 +199,7 @@ class TaskRun:
                 return
 
     def await_calls(self, task: AsyncBoltTask) -> None:
-        """Wait until all calls under way have ended, and put them into the order of their tuples."""
+        """Wait until all running calls have ended, and put them into the order of their tuples."""
         while len(task.over) < len(task.in_flight):
             self.arrived.wait()
             self.arrived.clear()
@@ -203,13 +209,13 @@ class TaskRun:
         task.over.extend(ended)
 
     def collect(self, task: BoltTask, everything: bool = False) -> None:
-        """Take what a run left: errors, and tuples that are worth sending. What trackers would hear goes nowhere."""
-        task.xors.take(1)
+        """Collect what a run left: errors, and tuples to send. Acks for trackers are dropped."""
+        task.xors.by_tracker(1)
         task.done.clear()
         task.failures.clear()
-        task.touched.clear()
+        task.timeout_resets.clear()
         crashed = task.crashing()
-        self.note_reports(task.reports[self.noted :])
+        self.report_errors(task.reports[self.noted :])
         task.reports.clear()
         self.noted = 0
         task.emitter.dirty = self.sender.drain(task.emitter.dirty, everything)
@@ -219,11 +225,11 @@ class TaskRun:
             self.given_up = True
 
     def end(self) -> None:
-        """The input has ended: a last batch, a tick, `end_of_input`, and everything is sent."""
+        """Finish at the end of input: a last batch, a tick, `end_of_input`, and everything is sent."""
         task = self.task
         if task is None or self.given_up:
             return
-        if task.hurry():
+        if task.request_flush():
             self.run(task)
         if tick_interval(task):
             task.tick_due = True
@@ -232,7 +238,7 @@ class TaskRun:
         self.run(task)
 
     def close(self) -> None:
-        """Clean up, and say what was counted."""
+        """Clean up, and report what was counted."""
         task = self.task
         if task is not None:
             task.close()
@@ -246,20 +252,20 @@ class TaskRun:
     # Errors.
 
     def fail_for_good(self, text: str) -> None:
-        """The task cannot go on, and so the job cannot give a result."""
+        """Record that the task cannot go on, so that the job has no result."""
         self.given_up = True
         self.totals.fatal = self.totals.fatal or text
 
     def failed(self, tup: Tuple, failure: Failure) -> None:
-        """A tuple failed: by an error, which was reported just before, or by the user's word."""
+        """Report a failed tuple: failed by an error, reported just before, or by the user's code."""
         task = self.task
         assert task is not None
-        if self.told is None or self.told[0] is not failure:
+        if self.last_failure is None or self.last_failure[0] is not failure:
             fresh = task.reports[self.noted :]
-            self.note_reports(fresh[:-1])
+            self.report_errors(fresh[:-1])
             self.noted = len(task.reports)
-            self.told = failure, fresh[-1] if fresh else None
-        report = self.told[1]
+            self.last_failure = failure, fresh[-1] if fresh else None
+        report = self.last_failure[1]
         roots = [tup._root, *(root for root, _ in tup._more)]
         values = values_text(tup.values)
         if report is None:
@@ -267,12 +273,12 @@ class TaskRun:
         else:
             self.sender.fail(report.call, tup._source, values, roots, report.text, trace_of(report))
 
-    def note_reports(self, reports: list[ErrorReport]) -> None:
-        """Errors that no tuple failed by: of `tick`, say, or of a call whose tuple was settled before."""
+    def report_errors(self, reports: list[ErrorReport]) -> None:
+        """Report errors without a failed tuple: of `tick`, for example, or of a call whose tuple was settled before."""
         for report in reports:
             self.sender.fail(report.call, None, report.tuple_text, [], report.text, trace_of(report))
 
 
 def trace_of(report: ErrorReport) -> str:
-    """Where an error comes from, in lines."""
+    """Return where an error comes from, in lines."""
     return "\n".join(report.frames) or report.place

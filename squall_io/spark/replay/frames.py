@@ -2,8 +2,9 @@
 
     source frame -> records -> (shuffled by target, sorted) -> a component's tasks -> records -> ... -> rows
 
-Spark moves records, each of some thousand tuples. All records of a task meet in one partition, which may hold several tasks;
-the first of each is its beginning, so that a task without input runs too.
+Spark moves records, each of some thousand tuples. All records of a task are in one partition, which may hold several
+tasks;
+the first record of each task starts it, so that a task without input runs too.
 The functions here run on the driver; those named `in_worker` run in Spark's workers, where Squall must be installed.
 Must not know: what tasks do, when frames are computed.
 """
@@ -11,15 +12,16 @@ Must not know: what tasks do, when frames are computed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
 from functools import reduce
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from squall_io.spark.replay.component_task import run_tasks
 from squall_io.spark.replay.notes import ErrorNote, decode_errors
 from squall_io.spark.replay.output_blobs import from_blob, to_blobs
 from squall_io.spark.replay.plan import ReplayPlan, StreamKey
-from squall_io.spark.replay.records import BEGIN, ERRORS, NOBODY, Buffer, Checked, Record, Row, arrived
+from squall_io.spark.replay.records import BEGIN, ERRORS, NO_TASK, Buffer, Checked, Record, Row, arrived
 from squall_io.spark.replay.source_rows import route_rows
 from squall_io.spark.rows.checker import RowChecker
 from squall_io.spark.rows.plain import plain_rows
@@ -34,7 +36,7 @@ ERROR_ROWS: Final = (
     "component string, task int, `index` int, call string, stream string, `values` string, error string, traceback string,"
     " sources array<struct<source: string, partition: int, row: bigint>>"
 )
-#: Bytes of records that go from a Python worker to Spark at once.
+#: Bytes of records that a Python worker sends to Spark at once.
 _AT_ONCE: Final = 4 << 20
 
 Batches = Iterator["pa.RecordBatch"]
@@ -44,7 +46,7 @@ Batches = Iterator["pa.RecordBatch"]
 
 
 def source_records(frame: DataFrame, plan: ReplayPlan, key: StreamKey) -> DataFrame:
-    """The rows of a source on their way to the tasks of its readers."""
+    """Return the rows of a source as records for the tasks of its readers."""
     from pyspark.sql import functions as sql
 
     def in_worker(batches: Batches) -> Batches:
@@ -54,11 +56,11 @@ def source_records(frame: DataFrame, plan: ReplayPlan, key: StreamKey) -> DataFr
         partition = first.column(first.num_columns - 1)[0].as_py()
         yield from to_arrow(route_rows(plan, key, partition, map(rows_of, chain([first], batches))))
 
-    # Spark looks columns up by their names again, so these have names that neither need quotes nor are the same.
+    # Spark looks columns up by name again, so these get distinct names that need no quotes.
     names = plan.fields_of(key)
-    fields = [sql.col(always_quoted(name)).alias(f"field{place}") for place, name in enumerate(names)]
-    # A column of its own: what the task says of itself there is its place in the whole stage, with other inputs before it.
-    return frame.select(*fields, sql.spark_partition_id().alias("partition")).mapInArrow(in_worker, RECORDS)
+    columns = [sql.col(always_quoted(name)).alias(f"field{place}") for place, name in enumerate(names)]
+    # A column, as the task's own id counts partitions of the whole stage, other inputs included.
+    return frame.select(*columns, sql.spark_partition_id().alias("partition")).mapInArrow(in_worker, RECORDS)
 
 
 def component_records(
@@ -68,7 +70,7 @@ def component_records(
     inputs: Sequence[DataFrame],
     schemas: Mapping[StreamKey, Schema],
 ) -> DataFrame:
-    """What the tasks of a component send, of the records that are for them."""
+    """Return what the tasks of a component send, given the records for them."""
     from pyspark.sql import functions as sql
 
     tasks = plan.tasks_of[step]
@@ -96,7 +98,7 @@ def component_records(
 
 
 def output_rows(records: DataFrame, plan: ReplayPlan, key: StreamKey, schema: Schema) -> DataFrame:
-    """The tuples of an output as rows of its schema."""
+    """Return the tuples of an output as rows of its schema."""
 
     def in_worker(batches: Batches) -> Batches:
         checker = RowChecker(schema)
@@ -107,7 +109,7 @@ def output_rows(records: DataFrame, plan: ReplayPlan, key: StreamKey, schema: Sc
 
 
 def error_rows(records: Sequence[DataFrame], plan: ReplayPlan) -> DataFrame:
-    """The errors that were noted."""
+    """Return the reported errors."""
     sources = [str(key) for key in plan.sources]
 
     def in_worker(batches: Batches) -> Batches:
@@ -119,17 +121,17 @@ def error_rows(records: Sequence[DataFrame], plan: ReplayPlan) -> DataFrame:
 
 
 def noted(records: DataFrame, stream: int) -> DataFrame:
-    """The records that are for nobody, of one stream or of one kind of note."""
+    """Return the records without a target task, of one stream or one kind of note."""
     from pyspark.sql import functions as sql
 
-    return records.where((sql.col("target") == NOBODY) & (sql.col("stream") == stream))
+    return records.where((sql.col("target") == NO_TASK) & (sql.col("stream") == stream))
 
 
 # Arrow.
 
 
 def from_arrow(batches: Iterable[pa.RecordBatch]) -> Iterator[Record]:
-    """The records in Arrow batches; blobs are not copied."""
+    """Yield the records in Arrow batches; blobs are not copied."""
     for batch in batches:
         numbers = [batch.column(place).to_pylist() for place in range(4)]
         blobs = batch.column(4)
@@ -138,7 +140,7 @@ def from_arrow(batches: Iterable[pa.RecordBatch]) -> Iterator[Record]:
 
 
 def to_arrow(records: Iterable[Record]) -> Batches:
-    """Records as Arrow batches of bearable size."""
+    """Yield records as Arrow batches of limited size."""
     import pyarrow as pa
 
     names = list(Record._fields)
@@ -162,39 +164,32 @@ def to_arrow(records: Iterable[Record]) -> Batches:
 
 
 def rows_of(batch: pa.RecordBatch) -> list[Row]:
-    """The rows of a source as tuples of plain values, as `CommittedRows` emits them. The last column is the partition."""
+    """Return the rows of a source as plain tuples, as `CommittedRows` emits them. The last column is the partition."""
     return list(plain_rows(batch.columns[:-1], batch.num_rows))
 
 
 def errors_to_arrow(notes: Sequence[ErrorNote], sources: Sequence[str]) -> pa.RecordBatch:
-    """Errors as rows of `ERROR_ROWS`."""
+    """Return errors as rows of `ERROR_ROWS`."""
     import pyarrow as pa
 
     origin = pa.struct([("source", pa.string()), ("partition", pa.int32()), ("row", pa.int64())])
     types = {"task": pa.int32(), "index": pa.int32(), "sources": pa.list_(origin)}
-    columns: dict[str, list[Any]] = {
-        "component": [note.component for note in notes],
-        "task": [note.task for note in notes],
-        "index": [note.index for note in notes],
-        "call": [note.call for note in notes],
-        "stream": [note.stream for note in notes],
-        "values": [printable(note.values) for note in notes],
-        "error": [printable(note.error) for note in notes],
-        "traceback": [printable(note.traceback) for note in notes],
-        "sources": [
-            [{"source": sources[at.source], "partition": at.partition, "row": at.row} for at in note.sources]
-            for note in notes
-        ],
-    }
-    arrays = [pa.array(column, types.get(name, pa.string())) for name, column in columns.items()]
-    return pa.RecordBatch.from_arrays(arrays, list(columns))
+    texts = ("values", "error", "traceback")
+    rows = [
+        vars(note)
+        | {name: printable(getattr(note, name)) for name in texts}
+        | {"sources": [{**row._asdict(), "source": sources[row.source]} for row in note.sources]}
+        for note in notes
+    ]
+    schema = pa.schema([(field.name, types.get(field.name, pa.string())) for field in fields(ErrorNote)])
+    return pa.RecordBatch.from_pylist(rows, schema)
 
 
 def printable(text: str | None) -> str | None:
-    """A text without lone surrogates, which UTF-8 has no bytes for."""
+    """Return a text without lone surrogates, which UTF-8 cannot encode."""
     return None if text is None else text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def always_quoted(name: str) -> str:
-    """A column's name for an expression, where a dot would mean a field of a struct."""
+    """Return a column's name for an expression, where a dot would mean a field of a struct."""
     return "`" + name.replace("`", "``") + "`"

@@ -1,7 +1,8 @@
-"""The types of an output's columns, found in its values, for an output without a schema.
+"""Infers the types of an output's columns from its values, for an output without a schema.
 
-Every task looks at what it emits and notes one type per field; where they meet, types are merged. What has no one type is a
-conflict that names both: nothing is widened silently, since an int that became a double would be another value.
+Every task inspects what it emits and records one type per field; on the driver the types are merged. A field without one
+common type is a conflict that names both: nothing is widened silently, since an int that became a double would be another
+value.
 Must not know: Spark, tasks.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from datetime import date, datetime
 from decimal import Decimal as DecimalValue
 from enum import Enum
@@ -29,7 +31,7 @@ BOOLEAN, WHOLE_NUMBER, DOUBLE, STRING, BINARY = map(
 DATE, TIMESTAMP, TIMESTAMP_NTZ = map(Simple, ("date", "timestamp", "timestamp_ntz"))
 _LEAST, _MOST = WHOLE["bigint"]
 
-#: Types whose values all have one type of column; whole numbers need a look at their size.
+#: Types whose values all fit one column type; for integers it depends on their size.
 _PLAIN: Final[dict[type, Kind]] = {
     type(None): NOTHING,
     bool: BOOLEAN,
@@ -41,31 +43,25 @@ _PLAIN: Final[dict[type, Kind]] = {
 }
 
 
-class Conflict(Exception):
-    """Values that have no one type; the text says where and which."""
+class TypeConflict(Exception):
+    """Values without a common type; the text says where and which."""
 
 
 def kinds_of(fields: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[Kind]:
-    """The type of each field of some rows; `Conflict` names the field."""
+    """Return the type of each field of some rows; `TypeConflict` names the field."""
     return [kind_of_all(f"field {name!r}", column) for name, column in zip(fields, columns_of(rows))]
 
 
 def kind_of_all(where: str, values: Sequence[Any]) -> Kind:
-    """The type that all of these values have."""
+    """Return the common type of these values."""
     types = set(map(type, values))
-    if types == {int}:  # as common as it is quick
-        return _whole(where, min(values), max(values))
     kind: Kind = NOTHING
-    slow = set()
-    for each in sorted(types, key=lambda kind: kind.__name__):
-        if each in _PLAIN:
-            kind = merge_kinds(where, kind, _PLAIN[each])
-        else:
-            slow.add(each)
-    if int in slow:
-        slow.remove(int)
-        numbers = [value for value in values if type(value) is int]
+    for plain in sorted(types & _PLAIN.keys(), key=lambda kind: kind.__name__):
+        kind = merge_kinds(where, kind, _PLAIN[plain])
+    if int in types:  # by their extremes: as common as it is quick
+        numbers = values if types == {int} else [value for value in values if type(value) is int]
         kind = merge_kinds(where, kind, _whole(where, min(numbers), max(numbers)))
+    slow = types - _PLAIN.keys() - {int}
     for value in values if slow else ():
         if type(value) in slow:
             kind = merge_kinds(where, kind, kind_of(where, value))
@@ -73,7 +69,7 @@ def kind_of_all(where: str, values: Sequence[Any]) -> Kind:
 
 
 def kind_of(where: str, value: Any) -> Kind:
-    """The type of one value; `Conflict` for one that no column holds."""
+    """Return the type of one value; `TypeConflict` if no column can hold it."""
     plain = _PLAIN.get(type(value))
     if plain is not None:
         return plain
@@ -85,12 +81,12 @@ def kind_of(where: str, value: Any) -> Kind:
         return _struct(where, names, [getattr(value, name) for name in names])
     if type(value).__module__ == "numpy" and getattr(value, "ndim", None) == 0:
         return kind_of(where, value.item())
-    raise Conflict(f"{where}: {typed(value)} has no type among a table's columns")
+    raise TypeConflict(f"{where}: {typed(value)} has no type among a table's columns")
 
 
 def _whole(where: str, least: int, most: int) -> Kind:
     if least < _LEAST or most > _MOST:
-        raise Conflict(
+        raise TypeConflict(
             f"{where}: {most if most > _MOST else least} is no bigint; a schema may say decimal(38,0)"
         )
     return WHOLE_NUMBER
@@ -99,7 +95,7 @@ def _whole(where: str, least: int, most: int) -> Kind:
 def _decimal(where: str, value: DecimalValue) -> Kind:
     _, digits, exponent = value.as_tuple()
     if not isinstance(exponent, int):
-        raise Conflict(f"{where}: {typed(value)} is no number of a decimal column")
+        raise TypeConflict(f"{where}: {typed(value)} is no number of a decimal column")
     scale = max(0, -exponent)
     return Decimal(max(len(digits) + max(0, exponent), scale, 1), scale)
 
@@ -113,7 +109,7 @@ def _sequence(where: str, value: Any) -> Kind:
 
 def _map(where: str, value: dict[Any, Any]) -> Kind:
     if None in value:
-        raise Conflict(f"{where}: a map has no key None")
+        raise TypeConflict(f"{where}: a map has no key None")
     return Map(
         kind_of_all(f"{where}, a key", list(value)), kind_of_all(f"{where}, a value", list(value.values()))
     )
@@ -128,7 +124,9 @@ def _struct(where: str, names: Iterable[str], values: Iterable[Any]) -> Kind:
 def _enum(where: str, value: Enum) -> Kind:
     if isinstance(value, (str, int)):
         return STRING if isinstance(value, str) else WHOLE_NUMBER
-    raise Conflict(f"{where}: {typed(value)} has no type among a table's columns; emit its value or its name")
+    raise TypeConflict(
+        f"{where}: {typed(value)} has no type among a table's columns; emit its value or its name"
+    )
 
 
 #: In order: a bool is an int to isinstance, a datetime is a date.
@@ -148,55 +146,47 @@ _LOOKS: Final[tuple[tuple[type, Callable[[str, Any], Kind]], ...]] = (
 
 
 def merge_kinds(where: str, one: Kind, other: Kind) -> Kind:
-    """The type of values of both types; `Conflict` names them."""
-    if one == other or other == NOTHING:
-        return one
-    if one == NOTHING:
-        return other
+    """Return the type of values of both types; `TypeConflict` names them."""
+    if one == other or NOTHING in (one, other):
+        return other if one == NOTHING else one
     if isinstance(one, Decimal) and isinstance(other, Decimal):
         scale = max(one.scale, other.scale)
         return Decimal(max(one.precision - one.scale, other.precision - other.scale) + scale, scale)
     if isinstance(one, Array) and isinstance(other, Array):
         return Array(merge_kinds(f"{where}, an element", one.element, other.element))
     if isinstance(one, Map) and isinstance(other, Map):
-        return Map(
-            merge_kinds(f"{where}, a key", one.key, other.key),
-            merge_kinds(f"{where}, a value", one.value, other.value),
-        )
+        key = merge_kinds(f"{where}, a key", one.key, other.key)
+        return Map(key, merge_kinds(f"{where}, a value", one.value, other.value))
     if isinstance(one, Struct) and isinstance(other, Struct):
-        ours, theirs = [each.name for each in one.fields], [each.name for each in other.fields]
-        if ours == theirs:
-            pairs = zip(one.fields, other.fields)
-            return Struct(
-                tuple(
-                    Column(a.name, merge_kinds(f"{where}.{a.name}", a.type, b.type), True) for a, b in pairs
-                )
-            )
+        pairs = list(zip(one.fields, other.fields))
+        if len(one.fields) == len(other.fields) and all(a.name == b.name for a, b in pairs):
+            merged = (replace(a, type=merge_kinds(f"{where}.{a.name}", a.type, b.type)) for a, b in pairs)
+            return Struct(tuple(merged))
     first, second = sorted((str(one), str(other)))
-    raise Conflict(f"{where}: some values are {first}, some {second}")
+    raise TypeConflict(f"{where}: some values are {first}, some {second}")
 
 
 def merge_all(fields: Sequence[str], some: Sequence[Kind], others: Sequence[Kind]) -> list[Kind]:
-    """The type of each field that has been seen with both; `Conflict` names the field."""
+    """Return the merged type of each field; `TypeConflict` names the field."""
     return [merge_kinds(f"field {name!r}", one, other) for name, one, other in zip(fields, some, others)]
 
 
 def schema_of(fields: Sequence[str], kinds: Sequence[Kind]) -> Schema:
-    """The schema of rows whose fields have these types; `Conflict`."""
+    """Return the schema of rows whose fields have these types; `TypeConflict`."""
     columns = (Column(name, settled(f"field {name!r}", kind)) for name, kind in zip(fields, kinds))
     return Schema(tuple(columns))
 
 
 def settled(where: str, kind: Kind) -> Type:
-    """The type as that of a column: what was never anything but None is text. `Conflict` for decimals beyond Spark's."""
-    if kind == NOTHING:
-        return STRING
+    """Return the type as a column's: a field that was always None is text. `TypeConflict` for decimals beyond Spark's."""
     if isinstance(kind, Decimal) and kind.precision > MAX_PRECISION:
-        raise Conflict(f"{where}: its values need {kind}, and decimals have at most {MAX_PRECISION} digits")
+        raise TypeConflict(
+            f"{where}: its values need {kind}, and decimals have at most {MAX_PRECISION} digits"
+        )
     if isinstance(kind, Array):
         return Array(settled(where, kind.element))
     if isinstance(kind, Map):
         return Map(settled(where, kind.key), settled(where, kind.value))
     if isinstance(kind, Struct):
-        return Struct(tuple(Column(each.name, settled(where, each.type), True) for each in kind.fields))
-    return kind
+        return Struct(tuple(replace(field, type=settled(where, field.type)) for field in kind.fields))
+    return STRING if kind == NOTHING else kind

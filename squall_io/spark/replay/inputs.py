@@ -1,4 +1,4 @@
-"""What a path given as a source means: a table of Squall's, whose committed rows are read, or files that others have written.
+"""What a path given as a source means: a Squall table, whose committed rows are read, or other files.
 
 Must not know: topologies, command lines.
 """
@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 
 from squall_io.spark.manifest.files import Files, FilesRefused
 from squall_io.spark.manifest.tables import NoTable
-from squall_io.spark.reading.committed import Choice, choose
+from squall_io.spark.reading.committed import Selection, choose
 from squall_io.spark.reading.moments import Span
-from squall_io.spark.results.versions import Input
+from squall_io.spark.results.versions import RunInput
 from topology_api import SquallError
 
 if TYPE_CHECKING:
@@ -33,21 +33,21 @@ _PACKED: Final = (".gz", ".bz2", ".zst", ".snappy", ".lz4")
 
 
 class UnreadableSource(SquallError):
-    """A source that cannot be read as asked."""
+    """A source that cannot be read as requested."""
 
 
 @dataclass(frozen=True)
 class TableSource:
     """Committed rows."""
 
-    choice: Choice
+    choice: Selection
     span: Span
 
     @property
-    def read(self) -> Input:
-        """What is read, as a version tells it."""
+    def read(self) -> RunInput:
+        """What is read, for the version's record."""
         choice = self.choice
-        return Input(choice.source.root, choice.snapshot, choice.rows, self.span.since, self.span.until)
+        return RunInput(choice.source.root, choice.snapshot, choice.rows, self.span.since, self.span.until)
 
     def frame(self, spark: SparkSession, fields: Sequence[str]) -> DataFrame:
         """Its rows."""
@@ -62,9 +62,9 @@ class FileSource:
     file_format: str
 
     @property
-    def read(self) -> Input:
-        """What is read: nobody knows whether such files are the same as the last time, so they never are."""
-        return Input(self.path, secrets.token_hex(8))
+    def read(self) -> RunInput:
+        """What is read, for the version's record: such files may have changed, so they never count as the same."""
+        return RunInput(self.path, secrets.token_hex(8))
 
     def frame(self, spark: SparkSession, fields: Sequence[str]) -> DataFrame:
         """Its rows; lines of text are the only field of the stream."""
@@ -83,7 +83,7 @@ class FileSource:
 
 
 def source_at(files: Files, path: str, span: Span) -> TableSource | FileSource:
-    """What a path means; `UnreadableSource` where there is nothing, and what reading a table's manifest raises."""
+    """Return what a path means; `UnreadableSource` if nothing exists there, and the errors of reading a table's manifest."""
     try:
         return TableSource(choose(files, span.since, span.until), span)
     except (NoTable, FilesRefused):
@@ -91,7 +91,7 @@ def source_at(files: Files, path: str, span: Span) -> TableSource | FileSource:
         pass
     if span:
         raise UnreadableSource(
-            f"{path} is no table of Squall's, so nobody knows what was committed when: leave --since and --until away"
+            f"{path} is no Squall table, so it has no commit times: leave --since and --until out"
         )
     if not files.exists(""):
         raise UnreadableSource(
@@ -101,7 +101,7 @@ def source_at(files: Files, path: str, span: Span) -> TableSource | FileSource:
 
 
 def format_of(path: str) -> str:
-    """How files are read, by how their name ends."""
+    """Return how files are read, by the ending of their name."""
     name = path.rstrip("/").lower()
     for suffix in _PACKED:
         name = name.removesuffix(suffix)

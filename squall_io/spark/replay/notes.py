@@ -1,7 +1,8 @@
-"""What tasks of a replay note besides their tuples: what failed, and what was counted.
+"""What tasks of a replay report besides their tuples: errors and counts.
 
-Notes travel as records. A component that is no output hands them to the first component that reads it, which passes them on, so
-that all of them come out with the outputs and no frame has to be kept for its notes alone.
+Notes travel as records. A component that is no output hands them to the first component that reads it, which passes them
+on, so
+that all of them arrive with the outputs and no frame has to be kept for its notes alone.
 Must not know: Spark, tasks.
 """
 
@@ -28,7 +29,7 @@ class ErrorNote:
     index: int
     call: str
     stream: str | None
-    """What the tuple came on, None when it was no tuple's fault."""
+    """The tuple's stream; None if no tuple failed."""
     values: str | None
     error: str | None
     traceback: str
@@ -62,7 +63,7 @@ class Totals:
     kinds: dict[int, list[Kind]] = field(default_factory=dict)
     """The types of the values of output streams without a schema, by number and field."""
     conflicts: dict[int, str] = field(default_factory=dict)
-    """Types of such a stream that are not of one column."""
+    """Why the values of such a stream have no common type."""
 
 
 def encode_errors(notes: Iterable[ErrorNote]) -> bytes:

@@ -1,7 +1,7 @@
-"""Tuples of an output as bytes that Spark keeps until the output is read, and back: Arrow's own stream, schema and all.
+"""Tuples of an output as bytes that Spark keeps until the output is read, and back: Arrow's stream format, with its schema.
 
-An output with a schema is written by it, and what is read goes to Spark as it lies there. Without one every task writes by the
-types that it has seen so far; what differs from what all of them have seen together is read as values and checked again.
+An output with a schema is written by it, and passed to Spark unchanged when read. Without one every task writes by the
+types that it has seen so far; what differs from the merged types is read as values and checked again.
 Must not know: Spark, tasks.
 """
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def to_blobs(tuples: Checked) -> Iterator[bytes]:
-    """Tuples as blobs of bearable size."""
+    """Yield tuples as blobs of limited size."""
     import pyarrow as pa
 
     table = tuples.checker.table(tuples.columns)
@@ -34,7 +34,7 @@ def to_blobs(tuples: Checked) -> Iterator[bytes]:
 
 
 def from_blob(blob: Buffer, checker: RowChecker) -> Iterator[pa.RecordBatch]:
-    """The tuples of a blob, by the schema of the whole output."""
+    """Yield the tuples of a blob, by the schema of the whole output."""
     import pyarrow as pa
 
     from squall_io.spark.rows.arrow import arrow_schema

@@ -1,6 +1,7 @@
-"""What of a topology a replay runs: the components that the outputs depend on. What cannot be is refused by name.
+"""The part of a topology that a replay runs: the components that the outputs depend on. Impossible requests are refused by
+name.
 
-Plain values and decisions over them; a `ReplayPlan` travels to every task of the job.
+Plain values and decisions over them; a `ReplayPlan` is sent to every task of the job.
 Must not know: Spark, user code, tuples.
 """
 
@@ -18,9 +19,9 @@ from topology_api.graph import Edge, cycles
 from topology_api.options import defaults, json_copy
 from topology_api.topology import DEAD_LETTERS, ComponentSpec
 from topology_api.wording import listed, nearest, shown, typed
-from worker.plan import WorkerPlan
+from worker.loop.plan import TaskRow, WorkerPlan
 
-#: Settings of a stream that mean nothing to a replay.
+#: Settings that do not apply to a replay.
 _SET_ASIDE: Final[Mapping[str, object]] = {"topology.auto.task.hooks": [], "topology.debug": False}
 DEFAULT: Final = "default"
 
@@ -37,27 +38,27 @@ class StreamKey(NamedTuple):
 
 @dataclass(frozen=True)
 class ReplayPlan:
-    """What is run, on what, for what."""
+    """What is run, on which sources, for which outputs."""
 
     topology: Topology
-    """With the routes to what is run, and the direct ones."""
+    """With the routes to what is run, and direct routes."""
     steps: tuple[str, ...]
-    """The bolts that are run; one stands behind all that it reads from."""
+    """The bolts that are run, each after everything it reads from."""
     given: Mapping[str, StreamKey]
-    """The streams that frames stand for, by what the caller calls them; not all of them need be of use."""
+    """The streams that frames replace, by the caller's names; some may be unused."""
     sources: tuple[StreamKey, ...]
-    """Those that are."""
+    """The given streams that are used."""
     outputs: Mapping[str, StreamKey]
-    """The streams that become frames, by what the caller calls them."""
+    """The streams that become frames, by the caller's names."""
     max_errors: int | None
     """None: any number of tuples may fail."""
     now: float
-    """What time it is in all tasks, in seconds since 1970: time stands still in a replay."""
+    """The time in all tasks, in seconds since 1970: time stands still in a replay."""
     topology_id: str = ""
 
     @cached_property
     def streams(self) -> tuple[StreamKey, ...]:
-        """All streams that carry tuples somewhere; the position of one is its number."""
+        """All streams that carry tuples; the position of a stream is its number."""
         inner = [
             StreamKey(entry.source, entry.stream)
             for step in self.steps
@@ -71,10 +72,10 @@ class ReplayPlan:
         return {key: number for number, key in enumerate(self.streams)}
 
     @cached_property
-    def tasks(self) -> tuple[tuple[int, str, int], ...]:
-        """(task, component, index) of every task of the topology, numbered as a cluster numbers them."""
+    def tasks(self) -> tuple[TaskRow, ...]:
+        """Every task of the topology, numbered as a cluster numbers them."""
         rows = ((spec.id, index) for spec in self.topology.components for index in range(spec.parallelism))
-        return tuple((task, component, index) for task, (component, index) in enumerate(rows, 1))
+        return tuple(TaskRow(task, component, index) for task, (component, index) in enumerate(rows, 1))
 
     @cached_property
     def place_of(self) -> Mapping[int, tuple[str, int]]:
@@ -84,10 +85,10 @@ class ReplayPlan:
     @cached_property
     def tasks_of(self) -> Mapping[str, list[int]]:
         """The tasks of each component, ascending."""
-        found: dict[str, list[int]] = {spec.id: [] for spec in self.topology.components}
-        for task, component, _ in self.tasks:
-            found[component].append(task)
-        return found
+        return {
+            spec.id: [task for task, component, _ in self.tasks if component == spec.id]
+            for spec in self.topology.components
+        }
 
     @cached_property
     def running(self) -> frozenset[int]:
@@ -95,20 +96,20 @@ class ReplayPlan:
         return frozenset(task for step in self.steps for task in self.tasks_of[step])
 
     def component(self, name: str) -> ComponentSpec:
-        """The spec of a component."""
+        """Return the spec of a component."""
         return self.topology.component(name)
 
     def fields_of(self, key: StreamKey) -> tuple[str, ...]:
-        """The names of a stream's values."""
+        """Return the names of a stream's values."""
         return self.component(key.component).outputs[key.stream].fields
 
     def inputs_of(self, step: str) -> tuple[StreamKey, ...]:
-        """The streams that a component reads, each once."""
+        """Return the streams that a component reads, each once."""
         entries = self.component(step).inputs
         return tuple(dict.fromkeys(StreamKey(entry.source, entry.stream) for entry in entries))
 
     def readers_of(self, key: StreamKey) -> list[str]:
-        """The components run that read a stream."""
+        """Return the running components that read a stream."""
         return [step for step in self.steps if key in self.inputs_of(step)]
 
     def is_output(self, component: str) -> bool:
@@ -116,21 +117,19 @@ class ReplayPlan:
         return any(key.component == component for key in self.outputs.values())
 
     def heir_of(self, key: StreamKey | str) -> int:
-        """The task that passes on what a source or a component has to note, or -1: it is read from its own frame."""
+        """Return the task that passes on the notes of a source or component, or -1: they are read from its own frame."""
         if isinstance(key, StreamKey):
             heirs = self.readers_of(key)
+        elif self.is_output(key):
+            heirs = []
         else:
-            heirs = (
-                []
-                if self.is_output(key)
-                else [
-                    step for step in self.steps if any(read.component == key for read in self.inputs_of(step))
-                ]
-            )
+            heirs = [
+                step for step in self.steps if any(read.component == key for read in self.inputs_of(step))
+            ]
         return self.tasks_of[heirs[0]][0] if heirs else -1
 
     def for_worker(self, directory: str) -> WorkerPlan:
-        """The plan as the worker's cores take it: one in which every other task is somewhere else."""
+        """Return the plan in the form of the worker's cores: one in which every other task runs elsewhere."""
         ground = {**defaults(), **self.topology.conf}
         confs: dict[str, Mapping[str, Any]] = {
             spec.id: json_copy({**ground, **spec.conf, **_SET_ASIDE}) for spec in self.topology.components
@@ -155,7 +154,7 @@ def plan_replay(
     now: float,
     topology_id: str = "",
 ) -> ReplayPlan:
-    """What is to be run so that the outputs come out; `CannotReplay` with all problems."""
+    """Return what has to run so that the outputs result; `CannotReplay` with all problems."""
     problems: list[str] = []
     given = keys_of(topology, sources, "source", problems)
     wanted = keys_of(topology, outputs, "output", problems)
@@ -194,7 +193,7 @@ def plan_replay(
 
 
 def keys_of(topology: Topology, names: Iterable[str], what: str, problems: list[str]) -> dict[str, StreamKey]:
-    """The streams that are meant by `component` or `component:stream`; what means none is a problem."""
+    """Return the streams that `component` or `component:stream` mean; a name without meaning is a problem."""
     found: dict[str, StreamKey] = {}
     for name in names:
         key = key_of(topology, name, what, problems)
@@ -206,7 +205,7 @@ def keys_of(topology: Topology, names: Iterable[str], what: str, problems: list[
 
 
 def key_of(topology: Topology, name: object, what: str, problems: list[str]) -> StreamKey | None:
-    """The stream that one name means: a component alone stands for its default stream, or the only one that it has."""
+    """Return the stream that one name means: a component alone stands for its default stream, or its only one."""
     if not isinstance(name, str):
         problems.append(f"{what} {shown(name)}: write 'component' or 'component:stream'")
         return None
@@ -233,13 +232,13 @@ def key_of(topology: Topology, name: object, what: str, problems: list[str]) -> 
 
 
 def source_problems(topology: Topology, key: StreamKey) -> Iterator[str]:
-    """Why a frame cannot stand for a stream."""
+    """Yield why a frame cannot replace a stream."""
     if topology.component(key.component).outputs[key.stream].direct:
         yield f"source {str(key)!r}: stream {key.stream!r} is direct, and no row of a frame says for which task it is"
 
 
 def output_problems(topology: Topology, key: StreamKey) -> Iterator[str]:
-    """Why a stream cannot become a frame."""
+    """Yield why a stream cannot become a frame."""
     spec = topology.component(key.component)
     if spec.kind == "spout":
         yield f"output {str(key)!r}: {key.component!r} is a spout, which a replay does not run: its tuples are the source"
@@ -263,7 +262,7 @@ def output_problems(topology: Topology, key: StreamKey) -> Iterator[str]:
 def find_needed(
     topology: Topology, given: set[StreamKey], wanted: Iterable[StreamKey], problems: list[str]
 ) -> set[str]:
-    """The bolts that the outputs depend on, up to the streams that are given."""
+    """Return the bolts that the outputs depend on, up to the given streams."""
     needed: set[str] = set()
     ahead = [key.component for key in wanted]
     missing: dict[StreamKey, list[str]] = {}
@@ -297,7 +296,7 @@ def find_needed(
 
 
 def cycle_problems(topology: Topology, needed: set[str], given: set[StreamKey]) -> Iterator[str]:
-    """The cycles among what is to be run."""
+    """Yield the cycles among the components to run."""
     edges = [
         Edge(target=spec.id, source=entry.source, stream=entry.stream)
         for spec in topology.components
@@ -313,7 +312,7 @@ def cycle_problems(topology: Topology, needed: set[str], given: set[StreamKey]) 
 
 
 def in_order(topology: Topology, needed: set[str]) -> list[str]:
-    """The components so that each stands behind those it reads from; in order of declaration where that does not say."""
+    """Return the components so that each comes after those it reads from; otherwise in order of declaration."""
     left = [spec for spec in topology.components if spec.id in needed]
     done: list[str] = []
     while left:
@@ -325,8 +324,10 @@ def in_order(topology: Topology, needed: set[str]) -> list[str]:
 
 
 def pruned(topology: Topology, needed: set[str]) -> Topology:
-    """The topology with the code of what is run alone, and the routes to it. Direct routes to others stay, since a bolt that
-    names a task of theirs does nothing wrong; nothing is sent along them."""
+    """Return the topology with only the code and the routes of what is run. Direct routes to others stay, since a bolt may
+    rightly
+    name one of their tasks; nothing is sent along them.
+    """
 
     def without_routes(spec: ComponentSpec) -> ComponentSpec:
         if spec.id in needed:

@@ -11,7 +11,7 @@ from topology_api import SquallError
 
 
 class CannotReplay(SquallError):
-    """A topology, sources or outputs that cannot be replayed. `problems` holds every problem that was found."""
+    """A topology, sources or outputs that cannot be replayed. `problems` lists every problem."""
 
     def __init__(self, topology: str, problems: Iterable[str]) -> None:
         self.topology = topology
@@ -24,11 +24,11 @@ class CannotReplay(SquallError):
 
 
 class ReplayFailed(SquallError):
-    """A replay that was begun and gave no result; the text says why, and where."""
+    """A replay that ran without a result; the text says why, and where."""
 
 
 class TooManyErrors(ReplayFailed):
-    """More tuples failed than were allowed. `errors` is how many were counted, `first` the texts of the first few."""
+    """More tuples failed than allowed. `errors` is how many were counted, `first` the texts of the first few."""
 
     def __init__(self, topology: str, errors: int, most: int, first: Iterable[str]) -> None:
         self.topology = topology

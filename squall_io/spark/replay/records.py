@@ -1,9 +1,10 @@
 """What travels between the tasks of a replay: a record is some thousand tuples for one task, or a note.
 
-Spark shuffles and sorts records and never looks into one. Within a task their order is that of (target, stream, sender,
-seq), so that a task which is run again, or twice, gets the same input in the same order and gives the same output.
-A blob holds the values by columns (less than half the size of rows, and quicker) and, for each tuple, the source row that its
-tree began with. Tuples of an output need neither: they wait as columns that fit a schema, for Arrow to take them.
+Spark shuffles and sorts records and never inspects one. Within a task their order is that of (target, stream, sender,
+seq), so that a task that is run again, or twice, gets the same input in the same order and gives the same output.
+A blob holds the values by columns (less than half the size of rows, and faster) and, for each tuple, the source row that
+its
+tree began with. Tuples of an output need neither: they are kept as columns that fit a schema, for Arrow.
 Must not know: Spark, Arrow, tasks.
 """
 
@@ -31,7 +32,7 @@ BEGIN: Final = -3
 TOTALS: Final = -2
 ERRORS: Final = -1
 #: `Record.target` of what no task reads.
-NOBODY: Final = -1
+NO_TASK: Final = -1
 
 #: Tuples of a blob, at most, and bytes that one should have at most.
 MOST_TUPLES: Final = 1000
@@ -47,10 +48,10 @@ MOST_SOURCES: Final = 1 << (63 - _ROW_BITS - _PARTITION_BITS)
 
 
 class Record(NamedTuple):
-    """Tuples for a task, or a note, and where it stands in order."""
+    """Tuples for a task, or a note, and its place in the order."""
 
     target: int
-    """The task that reads it, or NOBODY."""
+    """The task that reads it, or NO_TASK."""
     stream: int
     """The number of the stream in the plan; negative: see BEGIN."""
     sender: int
@@ -63,21 +64,21 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True)
 class Checked:
-    """Tuples of an output, by the column, and what found them fit."""
+    """Tuples of an output as columns, and the checker that accepted them."""
 
     columns: Columns
     checker: RowChecker = field(compare=False)
 
 
 def arrived(record: Record) -> Buffer:
-    """The bytes of a record that comes from Spark."""
+    """Return the bytes of a record that came from Spark."""
     assert not isinstance(record.blob, Checked)
     return record.blob
 
 
 @dataclass
 class Tuples:
-    """What a blob of tuples holds."""
+    """The contents of a blob of tuples."""
 
     rows: list[Row]
     roots: list[int]
@@ -85,28 +86,28 @@ class Tuples:
 
 
 class Unpicklable(Exception):
-    """A value among the rows cannot be pickled; tried one by one, the rows say which."""
+    """A value among the rows cannot be pickled; trying the rows one by one tells which."""
 
 
 def encode(rows: list[Row], roots: list[int], more: More) -> bytes:
-    """Tuples as bytes; `Unpicklable`."""
+    """Return tuples as bytes; `Unpicklable`."""
     return dumps((len(rows), columns_of(rows), array("q", roots).tobytes(), more or None))
 
 
 def columns_of(rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
-    """Rows by the column; none of no rows. `zip(*rows)` has an iterator for each row: ten times as slow for a thousand."""
+    """Return rows as columns; none for no rows. `zip(*rows)` has an iterator for each row: ten times as slow for a thousand."""
     return [list(map(itemgetter(place), rows)) for place in range(len(rows[0]) if rows else 0)]
 
 
 def decode(blob: Buffer) -> Tuples:
-    """The tuples of a blob. What unpickling a user's value raises comes through."""
+    """Return the tuples of a blob. Errors of unpickling a user's value come through."""
     count, columns, roots, more = pickle.loads(blob)
     rows = list(zip(*columns)) if columns else [()] * count
     return Tuples(rows, memoryview(roots).cast("q").tolist() if count else [], more or {})
 
 
 def encode_all(rows: list[Row], roots: list[int], more: More) -> list[bytes]:
-    """Tuples as blobs of bearable size."""
+    """Return tuples as blobs of limited size."""
     if len(rows) <= MOST_TUPLES:
         blob = encode(rows, roots, more)
         if len(blob) <= MOST_BYTES or len(rows) == 1:
@@ -118,7 +119,7 @@ def encode_all(rows: list[Row], roots: list[int], more: More) -> list[bytes]:
 
 
 def dumps(value: object) -> bytes:
-    """A value as a pickle; classes of a script travel along with it. `Unpicklable`."""
+    """Return a value as a pickle that includes the classes of a script. `Unpicklable`."""
     try:
         return pickle.dumps(value, 5)
     except Exception:
@@ -132,12 +133,12 @@ def dumps(value: object) -> bytes:
 
 
 def partition_sender(stream: int, partition: int) -> int:
-    """The sender that a partition of a source is; no task has such a number."""
+    """Return the sender number of a source's partition; no task has such a number."""
     return (stream + 1) << _SENDER_BITS | partition
 
 
 def sent_by_partition(sender: int) -> int | None:
-    """The partition of a source that a sender is, None for a task."""
+    """Return the partition of a source that a sender stands for; None for a task."""
     return sender & ((1 << _SENDER_BITS) - 1) if sender >> _SENDER_BITS else None
 
 
@@ -151,7 +152,7 @@ class Origin(NamedTuple):
 
 
 def first_root(source: int, partition: int) -> int:
-    """The root of the first row of a partition; the rows behind it count up. Never 0, which is no tree."""
+    """Return the root of a partition's first row; the next rows count up. Never 0, which means no tree."""
     if partition >> _PARTITION_BITS:
         raise ReplayFailed(
             f"a source has more than {1 << _PARTITION_BITS:,} partitions: give frame.coalesce(n) instead"
@@ -160,7 +161,7 @@ def first_root(source: int, partition: int) -> int:
 
 
 def origin_of(root: int) -> Origin:
-    """The row that a tree began with."""
+    """Return the row that a tree began with."""
     place = root >> _ROW_BITS
     row = (root & ((1 << _ROW_BITS) - 1)) - 1
     return Origin(place >> _PARTITION_BITS, place & ((1 << _PARTITION_BITS) - 1), row)

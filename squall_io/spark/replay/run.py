@@ -1,7 +1,8 @@
-"""The replay of a topology as a job: frames in, frames out, and what failed.
+"""The replay of a topology as a job: frames in, frames out, and the errors.
 
-Everything is computed once, by this call, and kept by Spark until `unpersist`; what comes back are views of that. A component's
-records are kept when several read them, and those of the outputs; everything else streams through.
+Everything is computed once, by this call, and kept by Spark until `unpersist`; the results are views of that. A
+component's
+records are kept if several components read them, and those of the outputs; everything else streams through.
 Must not know: how tasks run, how records are made.
 """
 
@@ -9,30 +10,30 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
 from squall_io.spark.replay import frames
-from squall_io.spark.replay.inference import NOTHING, Conflict, merge_all, schema_of
+from squall_io.spark.replay.inference import NOTHING, Kind, TypeConflict, merge_all, schema_of
 from squall_io.spark.replay.notes import FIRST, Totals, decode_totals
 from squall_io.spark.replay.plan import ReplayPlan, StreamKey, plan_replay
 from squall_io.spark.replay.problems import CannotReplay, ReplayFailed, TooManyErrors
 from squall_io.spark.replay.records import TOTALS
 from squall_io.spark.replay.shipping import SHIPPING, modules_of
-from squall_io.spark.results.job_errors import told_by, worker_died
-from squall_io.spark.rows.schema import Column, Schema, SchemaError, parse_schema
-from squall_io.spark.rows.types import same_name
+from squall_io.spark.results.job_errors import spark_errors_as, worker_died
+from squall_io.spark.rows.schema import Schema, parse_schema
+from squall_io.spark.rows.types import Column, SchemaError, same_name
+from squall_io.spark.session.settings import changed_settings
 from topology_api import Topology
 from topology_api.wording import listed, shown, typed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-#: Spark hands a Python worker records of so many bytes at a time; by number alone it would be ten thousand of them.
+#: Bytes of records that Spark hands a Python worker at a time; its own limit is ten thousand records of any size.
 _BYTES_SETTING: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
 _BYTES: Final = str(16 << 20)
 #: Packages that Spark's workers must have.
@@ -76,23 +77,18 @@ class Replayed(dict[str, "DataFrame"]):
 
     @property
     def failures(self) -> int:
-        """How many errors there are."""
+        """The number of errors."""
         return sum(totals.errors for totals in self.components.values())
 
     def unpersist(self) -> None:
-        """Let Spark forget what it keeps; the frames would be computed anew."""
+        """Let Spark drop what it keeps; the frames would then be computed again."""
         while self._kept:
             self._kept.pop().unpersist()
 
     def __enter__(self) -> Replayed:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.unpersist()
 
 
@@ -107,21 +103,21 @@ def replay_topology(
     parallelism: Mapping[str, int] | None = None,
     modules: Mapping[str, Path] | None = None,
 ) -> Replayed:
-    """Run the bolts of a topology over frames, and give what they emit as frames.
+    """Run the bolts of a topology over frames, and return what they emit as frames.
 
-    sources: frames that stand for streams, by "component" (its default stream) or "component:stream"; the columns are found by
+    sources: frames that replace streams, by "component" (its default stream) or "component:stream"; columns are found by
         the names of the stream's fields.
-    outputs: the streams that are wanted, by the same names; a single one need not be in a list. What they depend on is run, up
+    outputs: the wanted streams, by the same names; a single one need not be in a list. What they depend on is run, up
         to the sources; spouts and sinks never are.
     max_errors: with more failed tuples than this the replay fails and names the first; None: any number may fail.
-    schemas: DDL of outputs whose types are not to be found in the values, `{"count": "word string, count bigint"}`.
-    parallelism: other numbers of tasks than the topology has; state by key is then spread over as many.
-    modules: files of yours, by their place in an archive of modules, that Spark's workers are to have; None: those that the
+    schemas: DDL of outputs whose types should not be inferred, `{"count": "word string, count bigint"}`.
+    parallelism: numbers of tasks that replace the topology's; state by key is then spread over that many.
+    modules: your files that Spark's workers need, by their place in an archive of modules; None: those that the
         driver has imported beside the topology's.
 
-    A source must give the same rows in the same order when a part of it is computed again, as files do: Spark does that when a
+    A source must give the same rows in the same order when part of it is recomputed, as files do: Spark does that when a
     machine is lost.
-    CannotReplay: what was asked for cannot be, with all reasons. TooManyErrors, ReplayFailed: it was run, and failed.
+    CannotReplay: the request is impossible, with all reasons. TooManyErrors, ReplayFailed: the replay ran and failed.
     """
     refuse_others(topology, sources)
     if isinstance(outputs, str):
@@ -129,14 +125,14 @@ def replay_topology(
     if parallelism:
         topology = topology.with_parallelism(parallelism)
     now = time.time()
-    run_id = f"replay-{topology.name}-{int(now)}_{secrets.token_hex(4)}"  # not that of another one in the same second
+    run_id = f"replay-{topology.name}-{int(now)}_{secrets.token_hex(4)}"  # unique within a second, too
     plan = plan_replay(topology, sources, outputs, max_errors, now, run_id)
     given = {key: sources[name] for name, key in plan.given.items()}
     wanted = schemas_of(plan, given, schemas or {})
     SHIPPING.ship(spark, modules_of(plan.topology) if modules is None else modules)
     kept: list[DataFrame] = []
     try:
-        with small_batches(spark), told_plainly(plan.steps):
+        with changed_settings(spark, {_BYTES_SETTING: _BYTES}), readable_errors(plan.steps):
             return compute(spark, plan, given, wanted, kept)
     except BaseException:
         for frame in kept:
@@ -145,17 +141,15 @@ def replay_topology(
 
 
 def refuse_others(topology: object, sources: object) -> None:
-    """`CannotReplay` for what is no topology, and for sources that are no frames of Spark's."""
+    """Raise `CannotReplay` for what is no topology, and for sources that are no Spark frames."""
     from pyspark.sql import DataFrame
 
     if not isinstance(topology, Topology):
         hint = "; TopologyBuilder.build() makes one" if hasattr(topology, "build") else ""
         raise CannotReplay(type(topology).__name__, [f"{typed(topology)} is no topology{hint}"])
     if not isinstance(sources, Mapping):
-        raise CannotReplay(
-            topology.name,
-            [f"sources: {typed(sources)} is no dict: give {{'component': frame}}, with Spark's DataFrames"],
-        )
+        help_ = "give {'component': frame}, with Spark's DataFrames"
+        raise CannotReplay(topology.name, [f"sources: {typed(sources)} is no dict: {help_}"])
     problems = [
         f"source {shown(name)}: {typed(frame)} is no DataFrame of Spark's; spark.createDataFrame(...) makes one of rows, or of"
         " a pandas frame"
@@ -169,42 +163,40 @@ def refuse_others(topology: object, sources: object) -> None:
 def schemas_of(
     plan: ReplayPlan, given: Mapping[StreamKey, DataFrame], ddls: Mapping[str, str]
 ) -> dict[StreamKey, Schema]:
-    """The schemas of outputs that were given, columns in the order of the fields; `CannotReplay` also for columns that a
-    source lacks."""
+    """Return the given schemas of outputs, columns in the order of the fields; `CannotReplay`, also for columns that a source
+    lacks."""
     problems: list[str] = []
     for key in plan.sources:
         problem = missing_columns(plan, key, given[key].columns)
         if problem:
             problems.append(f"{problem}; frame.toDF({', '.join(map(repr, plan.fields_of(key)))}) names them")
-    found: dict[StreamKey, Schema] = {}
+    schemas: dict[StreamKey, Schema] = {}
     for name, ddl in ddls.items():
         output = plan.outputs.get(name)
         if output is None:
-            problems.append(
-                f"a schema is given, and {name!r} is no output (there are: {listed(plan.outputs)})"
-            )
+            outputs = listed(plan.outputs)
+            problems.append(f"a schema is given, and {name!r} is no output (there are: {outputs})")
             continue
         try:
-            fields = plan.fields_of(output)
-            found[output] = in_order_of_fields(fields, ddl)
+            schemas[output] = in_order_of_fields(plan.fields_of(output), ddl)
         except SchemaError as error:
             problems.append(f"schema of {name!r}: {error}")
     if problems:
         raise CannotReplay(plan.topology.name, problems)
-    return found
+    return schemas
 
 
 def missing_columns(plan: ReplayPlan, key: StreamKey, columns: Sequence[str]) -> str | None:
-    """That a source lacks columns which its stream's fields are; None: it has all."""
-    there = set(map(same_name, columns))
-    missing = [name for name in plan.fields_of(key) if same_name(name) not in there]
+    """Return which fields of its stream a source has no columns for; None: it has all."""
+    known = set(map(same_name, columns))
+    missing = [name for name in plan.fields_of(key) if same_name(name) not in known]
     if not missing:
         return None
     return f"source {str(key)!r} has no column {listed(missing)}, which the stream's fields are (it has {listed(columns)})"
 
 
 def in_order_of_fields(fields: Sequence[str], ddl: str) -> Schema:
-    """The schema of a stream's rows; `SchemaError` when it has other columns than the stream has fields."""
+    """Return the schema of a stream's rows; `SchemaError` if its columns are not the stream's fields."""
     if not isinstance(ddl, str):
         raise SchemaError(f"{typed(ddl)} is no DDL: write 'word string, count bigint'")
     schema = parse_schema(ddl)
@@ -230,7 +222,7 @@ def compute(
     schemas: Mapping[StreamKey, Schema],
     kept: list[DataFrame],
 ) -> Replayed:
-    """Build the job, run it, and judge what it noted."""
+    """Build the job, run it, and check what its tasks reported."""
     records: dict[StreamKey | str, DataFrame] = {}
     for key in plan.sources:
         records[key] = frames.source_records(given[key], plan, key)
@@ -260,36 +252,34 @@ def compute(
 
 
 def judge(plan: ReplayPlan, totals: Sequence[Totals]) -> None:
-    """`ReplayFailed` when a task could not run, or when more failed than may."""
-    fatal = [each for each in totals if each.fatal is not None]
+    """Raise `ReplayFailed` if a task could not run, `TooManyErrors` if more tuples failed than allowed."""
+    ordered = sorted(totals, key=lambda total: total.task)
+    fatal = [total for total in ordered if total.fatal is not None]
     if fatal:
-        first = min(fatal, key=lambda each: each.task)
         more = "" if len(fatal) == 1 else f"\n(and {len(fatal) - 1} more tasks)"
         raise ReplayFailed(
-            f"the replay of topology {plan.topology.name!r} failed: task {first.task} of {first.component!r}:"
-            f" {first.fatal}{more}"
+            f"the replay of topology {plan.topology.name!r} failed: task {fatal[0].task} of {fatal[0].component!r}:"
+            f" {fatal[0].fatal}{more}"
         )
-    errors = sum(each.errors for each in totals)
+    errors = sum(total.errors for total in totals)
     if plan.max_errors is not None and errors > plan.max_errors:
-        first_texts = [text for each in sorted(totals, key=lambda each: each.task) for text in each.first]
+        first_texts = [text for total in ordered for text in total.first]
         raise TooManyErrors(plan.topology.name, errors, plan.max_errors, first_texts[:FIRST])
 
 
 def found_schema(plan: ReplayPlan, output: str, totals: Sequence[Totals]) -> Schema:
-    """The schema of an output, of the types that its tasks have seen."""
+    """Return the schema of an output, from the types that its tasks saw."""
     key = plan.outputs[output]
     number = plan.number_of[key]
     fields = plan.fields_of(key)
+    kinds: list[Kind] = [NOTHING] * len(fields)
     try:
-        for each in totals:
-            if number in each.conflicts:
-                raise Conflict(each.conflicts[number])
-        seen = [each.kinds[number] for each in totals if number in each.kinds]
-        kinds = seen[0] if seen else [NOTHING] * len(fields)
-        for other in seen[1:]:
-            kinds = merge_all(fields, kinds, other)
+        for total in totals:
+            if number in total.conflicts:
+                raise TypeConflict(total.conflicts[number])
+            kinds = merge_all(fields, kinds, total.kinds.get(number, kinds))
         return schema_of(fields, kinds)
-    except Conflict as conflict:
+    except TypeConflict as conflict:
         raise ReplayFailed(
             f"output {output!r} of topology {plan.topology.name!r}: {conflict}; a schema says what its columns are:"
             f" schemas={{{output!r}: ...}}, on the command line --schema '{output}=...'"
@@ -297,52 +287,31 @@ def found_schema(plan: ReplayPlan, output: str, totals: Sequence[Totals]) -> Sch
 
 
 def by_component(plan: ReplayPlan, totals: Sequence[Totals]) -> dict[str, ComponentTotals]:
-    """What the tasks counted, by component, upstream first."""
-    found = {
-        name: ComponentTotals()
-        for name in dict.fromkeys([*(key.component for key in plan.sources), *plan.steps])
+    """Add up what the tasks counted, by component, upstream first."""
+    counts = ("executed", "emitted", "failed", "unsettled", "errors")
+    names = dict.fromkeys([*(key.component for key in plan.sources), *plan.steps])
+    own = {name: [total for total in totals if total.component == name] for name in names}
+    return {
+        name: ComponentTotals(*(sum(getattr(total, count) for total in tasks) for count in counts))
+        for name, tasks in own.items()
     }
-    for each in totals:
-        so_far = found[each.component]
-        found[each.component] = ComponentTotals(
-            so_far.executed + each.executed,
-            so_far.emitted + each.emitted,
-            so_far.failed + each.failed,
-            so_far.unsettled + each.unsettled,
-            so_far.errors + each.errors,
-        )
-    return found
 
 
 # Around it.
 
 
-@contextmanager
-def small_batches(spark: SparkSession) -> Iterator[None]:
-    """Let Spark hand over records by their size meanwhile."""
-    before = spark.conf.get(_BYTES_SETTING, None)
-    spark.conf.set(_BYTES_SETTING, _BYTES)
-    try:
-        yield
-    finally:
-        if before is None:
-            spark.conf.unset(_BYTES_SETTING)
-        else:
-            spark.conf.set(_BYTES_SETTING, before)
-
-
-def told_plainly(steps: Sequence[str] = ()) -> AbstractContextManager[None]:
-    """What Spark raises, as what failed: without the stacks of its Java. `steps`: the components that its workers run."""
+def readable_errors(steps: Sequence[str] = ()) -> AbstractContextManager[None]:
+    """Raise Spark's errors as `ReplayFailed`, without Java stacks. `steps`: the components that its workers run."""
 
     def failed(reason: str, error: Exception) -> ReplayFailed:
         if steps and worker_died(error):
             reason += f"\n  it ran tasks of {listed(steps)}"
-        lost = [name for name in _NEEDED if f"No module named '{name}'" in str(error)]
-        if lost:
+        missing = next((name for name in _NEEDED if f"No module named '{name}'" in str(error)), None)
+        if missing:
             reason = (
-                f"Spark's Python workers have no module {lost[0]!r}: Squall must be installed where the executors run"
+                f"Spark's Python workers have no module {missing!r}: Squall must be installed where the executors run"
                 " (with its extra `spark`), in the Python that PYSPARK_PYTHON names"
             )
-        return ReplayFailed(f"Spark could not do it: {reason}")
+        return ReplayFailed(f"Spark failed: {reason}")
 
-    return told_by(failed)
+    return spark_errors_as(failed)

@@ -1,4 +1,4 @@
-"""From the outboxes of a task to records: which tuples go together, and what becomes of values that cannot travel.
+"""From the outboxes of a task to records: which tuples go together, and what happens to values that cannot be sent.
 
 Must not know: Spark, how outboxes are filled.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from squall_io.spark.replay.inference import Conflict, kinds_of, merge_all, schema_of
+from squall_io.spark.replay.inference import TypeConflict, kinds_of, merge_all, schema_of
 from squall_io.spark.replay.notes import FIRST, ErrorNote, Totals, encode_errors
 from squall_io.spark.replay.plan import ReplayPlan, StreamKey
 from squall_io.spark.replay.records import (
@@ -16,7 +16,7 @@ from squall_io.spark.replay.records import (
     MOST_BYTES,
     MOST_ROWS,
     MOST_TUPLES,
-    NOBODY,
+    NO_TASK,
     TOTALS,
     Buffer,
     Checked,
@@ -31,20 +31,20 @@ from squall_io.spark.replay.records import (
 )
 from squall_io.spark.rows.checker import Columns, RowChecker
 from topology_api.tuples import Source
-from worker.emitter import short
-from worker.outbox import Outbox
-from worker.router import Output, Route
+from worker.routing.outbox import Outbox
+from worker.routing.router import Route, StreamOutput
+from worker.tasks.emitter import short
 
-#: Errors that wait to be noted.
+#: Errors that are sent at once.
 _ERRORS_AT_ONCE: Final = 100
-#: Tuples that an outbox gathers as long as nobody knows how large they are.
+#: Tuples that an outbox gathers while their size is unknown.
 _FIRST: Final = 64
-#: Rows that are looked at to know that.
+#: Rows that are sampled to estimate it.
 _LOOKED_AT: Final = 8
 
 
 class OutputRoute(Route):
-    """To the frame that an output is."""
+    """A route to the frame of an output."""
 
     __slots__ = ("box", "boxes")
 
@@ -57,7 +57,7 @@ class OutputRoute(Route):
 
 
 class Sender:
-    """What one task, or one partition of a source, sends: records in order, and the notes beside them."""
+    """What one task, or one partition of a source, sends: records in order, and notes beside them."""
 
     def __init__(
         self,
@@ -68,8 +68,7 @@ class Sender:
         index: int,
         checkers: Mapping[int, RowChecker],
     ) -> None:
-        """`heir`: the task that its notes are handed to; `checkers`: of the output streams that have a schema, by
-        number."""
+        """heir: the task that passes on its notes. checkers: of the output streams that have a schema, by number."""
         self.plan = plan
         self.sender = sender
         self.heir = heir
@@ -84,21 +83,21 @@ class Sender:
         #: Tuples that an outbox gathers, for a task and for an output: fewer of large ones.
         self.least = self.least_rows = _FIRST
 
-    def take(self) -> list[Record]:
-        """The records since the last time."""
+    def pop_records(self) -> list[Record]:
+        """Return the records since the last call."""
         records, self.records = self.records, []
         return records
 
     def drain(self, dirty: list[Outbox], everything: bool = False) -> list[Outbox]:
-        """Send what is in outboxes that have gathered enough, or have anything; the others."""
+        """Send the contents of outboxes that are full enough, or of all; return the others."""
         left = []
         for box in dirty:
-            least = self.least_rows if box.target == NOBODY else self.least
+            least = self.least_rows if box.target == NO_TASK else self.least
             if len(box.rows) < least and not everything:
                 left.append(box)
                 continue
-            batch = box.take(len(box.rows))
-            if box.target == NOBODY:
+            batch = box.dequeue(len(box.rows))
+            if box.target == NO_TASK:
                 self.put_out(box.source, Tuples(list(batch.rows), list(batch.roots), batch.more))
             elif box.target in self.plan.running:
                 self.send(box.source, box.target, list(batch.rows), list(batch.roots), batch.more)
@@ -119,13 +118,13 @@ class Sender:
             self.least = max(1, min(MOST_TUPLES, MOST_BYTES // 4 // size))
 
     def put_out(self, source: Source, tuples: Tuples) -> None:
-        """Hand tuples over to the frame that an output is; each that does not fit is an error of its emitter's."""
+        """Put tuples into the frame of an output; a tuple that does not fit is an error of its emitter."""
         stream = self.plan.number_of[StreamKey(source.component, source.stream)]
         start = 0
         while start < len(tuples.rows):
             rows = tuples.rows[start : start + self.least_rows]
             checker = self.checker_of(stream, source, rows)
-            if checker is None:  # the job fails by it
+            if checker is None:  # the job fails
                 return
             columns, bad = checker.split(rows)
             for at, why in bad:
@@ -134,27 +133,28 @@ class Sender:
                 self.fail("emit", source, values_text(rows[at]), trees, why)
             start += len(rows)
             if columns.rows:
-                self.put(NOBODY, stream, Checked(columns, checker))
+                self.put(NO_TASK, stream, Checked(columns, checker))
                 self.least_rows = max(1, min(MOST_ROWS, MOST_BYTES // 4 // size_of(columns)))
 
     def put(self, target: int, stream: int, blob: Buffer | Checked) -> None:
-        """One record."""
+        """Add one record."""
         self.records.append(Record(target, stream, self.sender, self.seq, blob))
         self.seq += 1
 
     def checker_of(self, stream: int, source: Source, rows: list[Row]) -> RowChecker | None:
-        """What checks rows of an output: by its schema, or, without one, by these rows' types, which are noted; None when
-        there is no schema for them."""
+        """Return what checks rows of an output: by its schema, or by the types of these rows; None if they have no common
+        schema.
+        """
         checker = self.checkers.get(stream)
         if checker is None and stream not in self.totals.conflicts:
             try:
-                checker = self.note_kinds(stream, source.fields, rows)
-            except Conflict as conflict:
+                checker = self.merge_types(stream, source.fields, rows)
+            except TypeConflict as conflict:
                 self.totals.conflicts[stream] = str(conflict)
         return checker
 
-    def note_kinds(self, stream: int, fields: Sequence[str], rows: list[Row]) -> RowChecker:
-        """Note the types of an output's rows; what checks rows of these types."""
+    def merge_types(self, stream: int, fields: Sequence[str], rows: list[Row]) -> RowChecker:
+        """Record the types of an output's rows; return what checks rows of these types."""
         kinds = kinds_of(fields, rows)
         known = self.totals.kinds.get(stream)
         if known is not None:
@@ -172,7 +172,7 @@ class Sender:
         roots: list[int],
         more: More,
     ) -> tuple[list[Row], list[int], More]:
-        """The other tuples; each bad one is an error of its emitter's."""
+        """Return the other tuples; each bad one is an error of its emitter."""
         for at, why in bad:
             trees = [roots[at], *(root for root, _ in more.get(at, ()))]
             self.fail("emit", source, values_text(rows[at]), trees, why)
@@ -190,7 +190,7 @@ class Sender:
         error: str | None,
         trace: str = "",
     ) -> None:
-        """Note an error of the task's."""
+        """Record an error of the task."""
         totals = self.totals
         stream = None if source is None else str(StreamKey(source.component, source.stream))
         origins = tuple(origin_of(root) for root in dict.fromkeys(roots) if root > 0)
@@ -202,10 +202,10 @@ class Sender:
             totals.first.append(note.text)
         self.errors.append(note)
         if len(self.errors) >= _ERRORS_AT_ONCE:
-            self.note_errors()
+            self.flush_errors()
 
-    def note_errors(self) -> None:
-        """Send the errors that wait."""
+    def flush_errors(self) -> None:
+        """Send the pending errors."""
         if self.errors:
             self.put(self.heir, ERRORS, encode_errors(self.errors))
             self.errors = []
@@ -218,36 +218,31 @@ class Sender:
 
     def finish(self) -> None:
         """Send the notes, last of all."""
-        self.note_errors()
+        self.flush_errors()
         self.put(self.heir, TOTALS, dumps(self.totals))
 
 
 def size_of(columns: Columns) -> int:
-    """Bytes that a row has, about: as a pickle, looking at a few."""
+    """Return the approximate bytes of a row: as a pickle, from a few samples."""
     some = range(0, columns.rows, -(-columns.rows // _LOOKED_AT))
     sizes = [len(dumps([values[at] for values in columns.values])) for at in some]
     return sum(sizes) // len(sizes)
 
 
 def unpicklable(source: Source, rows: Sequence[Row]) -> list[tuple[int, str]]:
-    """The rows that cannot be pickled, each with the field at fault."""
-    found = []
+    """Return the rows that cannot be pickled, each with the first field at fault."""
+    found = {}
     for at, row in enumerate(rows):
         for name, value in zip(source.fields, row):
-            why = why_unpicklable(value)
-            if why is not None:
-                found.append(
-                    (
-                        at,
-                        f"field {name!r} of stream {source.stream!r} cannot be pickled, and so not reach another task: {why}",
-                    )
+            if at not in found and (why := why_unpicklable(value)) is not None:
+                found[at] = (
+                    f"field {name!r} of stream {source.stream!r} cannot be pickled, so it cannot be sent: {why}"
                 )
-                break
-    return found
+    return list(found.items())
 
 
 def why_unpicklable(value: Any) -> str | None:
-    """Why a value does not become a pickle, None when it does."""
+    """Return why a value cannot be pickled, if so."""
     try:
         dumps(value)
     except Unpicklable as error:
@@ -256,13 +251,15 @@ def why_unpicklable(value: Any) -> str | None:
 
 
 def values_text(row: Row) -> str:
-    """The values of a tuple, for people."""
+    """Return the values of a tuple, for people."""
     return short(row, 1000)
 
 
-def add_output(output: Output) -> None:
-    """Let a stream's tuples go into a frame as well. By a route that is asked, as a stream with one reader has: the emitter's
-    short way is open to it, and not to a tuple that goes to fixed outboxes."""
-    output.picked.append(OutputRoute(Outbox(output.source, NOBODY)))
-    output.only, output.key = None, -1  # what was noted of the routes before
+def add_output(output: StreamOutput) -> None:
+    """Route a stream's tuples into a frame as well, by a route that picks its target, as for a stream with one reader: that
+    keeps
+    the emitter's short way open, unlike a tuple that goes to fixed outboxes.
+    """
+    output.picked.append(OutputRoute(Outbox(output.source, NO_TASK)))
+    output.only, output.key = None, -1  # the cache of the previous routes
     output.shorten()

@@ -1,8 +1,8 @@
-"""The user's own modules, on their way to Spark's workers: components are pickled, and their classes by name.
+"""Ships the user's own modules to Spark's workers: components are pickled, and their classes by name.
 
-What a topology's pickles name is followed to the files that the driver has imported it from; beside these, whatever else the
-driver has imported from the same folder goes along, since one imports the other. An import that has not run yet is not seen:
-its file is named by the caller.
+The names in a topology's pickles are traced to the files that the driver imported; with them goes everything else that the
+driver has imported from the same folder, since one may import the other. An import that has not run yet is not seen:
+the caller names its file.
 Must not know: what is done with them.
 """
 
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
 from topology_api import Topology
-from worker.reports import OURS
+from worker.errors.reports import OURS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,7 +39,7 @@ _OURS: Final = tuple(os.path.join(os.path.realpath(folder), "") for folder in OU
 
 
 def modules_of(topology: Topology) -> dict[str, Path]:
-    """Place in an archive -> file, of the modules of the user's that the topology's components need."""
+    """Return the user's modules that the topology's components need: place in an archive -> file."""
     named = {name for pickle in topology.pickles.values() for name in names_in(pickle)}
     for spec in topology.components:
         for entry in spec.inputs:
@@ -54,14 +54,14 @@ def modules_of(topology: Topology) -> dict[str, Path]:
 
 
 def names_in(pickle: bytes) -> set[str]:
-    """The modules that a pickle names: every text in it that is one which has been imported here."""
+    """Return the modules that a pickle names: every text in it that is the name of an imported module."""
     texts = (argument for _, argument, _ in pickletools.genops(pickle) if isinstance(argument, str))
     # Older protocols write "module name" as one text.
     return {word for text in texts for word in (text, text.partition(" ")[0]) if word in sys.modules}
 
 
 def file_of(name: str) -> str | None:
-    """The file of a module of the user's; None for Squall's, an installed one, or one without a file."""
+    """Return the file of a user's module; None for Squall's, an installed one, or one without a file."""
     module = sys.modules.get(name)
     file = getattr(module, "__file__", None)
     if name == "__main__" or not isinstance(file, str) or not file.endswith(".py"):
@@ -73,7 +73,7 @@ def file_of(name: str) -> str | None:
 
 
 def place_of(name: str) -> str | None:
-    """Where the import of a module of the user's would look for it in an archive."""
+    """Return where the import of a user's module would look for it in an archive."""
     file = file_of(name)
     if file is None:
         return None
@@ -84,8 +84,10 @@ def place_of(name: str) -> str | None:
 
 
 def root_of(name: str) -> str | None:
-    """The folder that the import of a module of the user's began in; None: it is not the user's, or was loaded by hand under
-    a name that no import would find."""
+    """Return the folder that the import of a user's module began in; None if it is not the user's, or was loaded by hand
+    under a
+    name that no import would find.
+    """
     file, place = file_of(name), place_of(name)
     if file is None or place is None or not file.endswith(os.sep + place.replace("/", os.sep)):
         return None
@@ -93,14 +95,14 @@ def root_of(name: str) -> str | None:
 
 
 class Shipping:
-    """The archives of this process. Spark fetches them when its workers start, so they stay until the process ends."""
+    """The archives of this process. Spark fetches them when its workers start, so they are kept until the process ends."""
 
     def __init__(self) -> None:
         self._folder: Path | None = None
         self._given: WeakKeyDictionary[SparkSession, set[str]] = WeakKeyDictionary()
 
     def ship(self, spark: SparkSession, modules: Mapping[str, Path]) -> None:
-        """Give a session's workers these modules, if they have not got them yet."""
+        """Give a session's workers these modules, unless they have them."""
         if not modules:
             return
         data = archive_of(modules)
@@ -120,7 +122,7 @@ SHIPPING: Final = Shipping()
 
 
 def archive_of(modules: Mapping[str, Path]) -> bytes:
-    """Modules as an archive that Python imports from; the same ones are always the same bytes."""
+    """Return modules as an archive that Python imports from; the same modules give the same bytes."""
     folders = {str(above) for place in modules for above in PurePosixPath(place).parents} - {"."}
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:

@@ -1,6 +1,6 @@
 """The rows of a source's frame as tuples: routed to the tasks of its readers by the topology's own groupings.
 
-A partition of the frame is the sender; its tuples say that they come from one of the source component's tasks. Every row begins
+A partition of the frame is the sender; its tuples claim to come from one of the source component's tasks. Every row begins
 a tree, whose root is the number of the row.
 Must not know: Spark, Arrow.
 """
@@ -17,27 +17,28 @@ from squall_io.spark.replay.plan import ReplayPlan, StreamKey
 from squall_io.spark.replay.records import Record, Row, first_root, partition_sender
 from squall_io.spark.replay.sending import Sender, values_text
 from topology_api import Context, EmitError, FailTuple
-from worker.build import build_outputs, scratch, tasks_of
-from worker.metrics import TaskMetrics
-from worker.outbox import Outbox
-from worker.reports import describe, failure_text
+from worker.errors.reports import describe, failure_text
+from worker.loop.build import build_outputs, tasks_of
+from worker.routing.outbox import Outbox
+from worker.tasks.metrics import TaskMetrics
+from worker.tasks.scratch import make_scratch
 
 
 def route_rows(
     plan: ReplayPlan, key: StreamKey, partition: int, batches: Iterable[list[Row]]
 ) -> Iterator[Record]:
-    """The records of one partition of the source `key`."""
+    """Yield the records of one partition of the source `key`."""
     with tempfile.TemporaryDirectory(prefix="squall-replay-") as directory:
         routing = Routing(plan, key, partition, directory)
         for rows in batches:
             routing.route(rows)
-            yield from routing.sender.take()
+            yield from routing.sender.pop_records()
         routing.end()
-        yield from routing.sender.take()
+        yield from routing.sender.pop_records()
 
 
 class Routing:
-    """One partition of a source under way."""
+    """One partition of a source being routed."""
 
     def __init__(self, plan: ReplayPlan, key: StreamKey, partition: int, directory: str) -> None:
         number = plan.number_of[key]
@@ -64,7 +65,7 @@ class Routing:
             log=logging.getLogger(f"squall.{plan.topology.name}.{name}.{self.index}"),
             metrics=TaskMetrics(),
             resources={},
-            directory=lambda: scratch(worker_plan, name, self.index),
+            directory=lambda: make_scratch(worker_plan.scratch(name, self.index)),
             now=lambda: plan.now,
             random=Random(f"{worker_plan.seed}/{name}/{partition}/user"),
             wake=lambda: None,
@@ -77,7 +78,7 @@ class Routing:
             self.totals.fatal = f"source {str(key)!r}: {describe(error)}"
 
     def route(self, rows: list[Row]) -> None:
-        """Send rows on their way."""
+        """Route rows."""
         output, root = self.output, self.root
         if output is None or self.sender.too_many:
             return

@@ -1,8 +1,8 @@
-"""What went wrong in a Spark job of the user's, in their terms: what Spark says of a query, and the error of their own function
-with its file and line, out of the traceback that a Python worker sent, or of what it left when it died.
+"""What went wrong in a user's Spark job, in their terms: Spark's text about a query, and the error of their own function
+with its file and line, from the traceback that a Python worker sent, or from what it left when it died.
 
-A job reads and writes, in one and the same task. When storage or the network has failed it, Spark's own words say at what.
-When Java itself has ended, whatever Py4J and PySpark make of that says nothing to anybody.
+A job reads and writes in the same task. If storage or the network fails, Spark's text tells at which.
+If Java itself has ended, the resulting errors of Py4J and PySpark are useless to users.
 Must not know: tables, what the job was for.
 """
 
@@ -19,14 +19,14 @@ from topology_api import SquallError
 
 _TRACEBACK: Final = "Traceback (most recent call last):"
 _FRAME: Final = re.compile(r'^  File "([^"]+)", line (\d+), in (.+)$', re.MULTILINE)
-#: What Spark says of a Python worker that is gone, and what `faulthandler` has left of it, if it was asked to: a stack with
+#: Spark's text about a lost Python worker, and what `faulthandler` left of it, if enabled: a stack with
 #: the innermost frame first.
 _DIED: Final = re.compile(r"Python worker exited unexpectedly \(crashed\)(?:: (Fatal Python error: .+))?")
 _FAULT_FRAME: Final = re.compile(r'^  File "([^"]+)", line (\d+) in (.+)$', re.MULTILINE)
 _FAULTHANDLER: Final = "spark.sql.execution.pyspark.udf.faulthandler.enabled"
 #: Frames of these are PySpark's, or of what it runs on.
 _NOT_THEIRS: Final = re.compile(r"[/\\]pyspark[/\\]|site-packages|pyspark\.zip|^<frozen|lib[/\\]python3")
-#: What a task was at, by the condition that Spark names and the words of its message, with the path.
+#: What a task was doing, by Spark's condition and message, with the path.
 _AT: Final = re.compile(
     r"\[(FAILED_READ_FILE|TASK_WRITE_FAILED)\b[\w.]*\] .*? (?:reading file|writing rows to) (.+?)\.(?:\s|$)",
     re.MULTILINE,
@@ -38,13 +38,13 @@ _NO_JAVA: Final = (
     " crashed\n  more memory for it: --conf spark.driver.memory=4g"
 )
 _CALLS: Final = {"FAILED_READ_FILE": "Spark cannot read", "TASK_WRITE_FAILED": WRITE}
-#: What has failed where Spark does not say at what.
+#: What failed if Spark does not tell the call.
 _STORAGE: Final = "storage or the network failed"
 _LONGEST: Final = 400
 
 
 def reason_in(error: BaseException) -> str | None:
-    """An error of Spark's in a line or two, for people; None: it is none of Spark's."""
+    """Return a Spark error in a line or two, for people; None: it is not one."""
     if _java_is_gone(error):
         return _NO_JAVA
     if not _is_sparks(error):
@@ -59,8 +59,10 @@ def reason_in(error: BaseException) -> str | None:
 
 
 @contextmanager
-def told_by(make: Callable[[str, Exception], SquallError]) -> Iterator[None]:
-    """What Spark raises meanwhile becomes the error that `make` makes of the reason for people, and of what was raised."""
+def spark_errors_as(make: Callable[[str, Exception], SquallError]) -> Iterator[None]:
+    """Turn Spark's errors in the `with` block into the error that `make` returns for the readable reason and the original
+    error.
+    """
     try:
         yield
     except SquallError:
@@ -73,17 +75,17 @@ def told_by(make: Callable[[str, Exception], SquallError]) -> Iterator[None]:
 
 
 def worker_died(error: BaseException) -> bool:
-    """Whether Spark says that a Python worker is gone, without a word of its own."""
+    """Whether Spark reports that a Python worker is gone, without an error of its own."""
     return _DIED.search(text_of(error)) is not None
 
 
 def _is_sparks(error: BaseException) -> bool:
-    """Whether it is of Spark's, or of what carries its calls."""
+    """Whether the error is Spark's, or of what carries its calls."""
     return type(error).__module__.partition(".")[0] in ("pyspark", "py4j", "grpc")
 
 
 def _java_is_gone(error: BaseException | None) -> bool:
-    """Whether a call of Py4J's got no answer, which the error tells of, or one of Spark's that came of it."""
+    """Whether a call of Py4J got no answer, as shown by the error, or by one of Spark's that it caused."""
     while error is not None:
         kind = type(error).__name__
         if kind == "Py4JNetworkError" or (isinstance(error, OSError) and _is_of_py4js_code(error)):
@@ -98,20 +100,20 @@ def _java_is_gone(error: BaseException | None) -> bool:
 
 
 def _is_of_py4js_code(error: BaseException) -> bool:
-    """Whether Py4J's code has raised it, as it does an error of the connection."""
+    """Whether Py4J's code raised it, as it does for errors of the connection."""
     frames = list(walk_tb(error.__traceback__))
     return bool(frames) and str(frames[-1][0].f_globals.get("__name__")).partition(".")[0] == "py4j"
 
 
 def _has_condition(error: BaseException) -> bool:
-    """Whether Spark has a name for it, and so words for people."""
+    """Whether Spark has a name for it, and so a text for people."""
     with suppress(Exception):  # Java is asked, and may be what has died
         return bool(getattr(error, "getCondition", lambda: None)())
     return False
 
 
 def _call_in(text: str) -> str:
-    """What Spark was at when storage failed it: the innermost of what it tells."""
+    """Return what Spark was doing when storage failed: the innermost call that it reports."""
     told = _AT.findall(text)
     if not told:
         return _STORAGE
@@ -120,8 +122,10 @@ def _call_in(text: str) -> str:
 
 
 def _of_dead_worker(text: str) -> str | None:
-    """That a Python worker has died, and what may help; None: none has. The closed connection that Spark tells of too is but
-    the consequence."""
+    """Return that a Python worker has died, and what may help; None: none has. The closed connection that Spark also reports
+    is only
+    the consequence.
+    """
     found = _DIED.search(text)
     if found is None:
         return None
@@ -138,7 +142,7 @@ def _of_dead_worker(text: str) -> str | None:
 
 
 def _from_worker(text: str) -> str | None:
-    """The error that a Python worker sent, with the user's own line; None: there is none."""
+    """Return the error that a Python worker sent, with the user's own line, if there is one."""
     start = text.rfind(_TRACEBACK)
     if start < 0:
         return None
@@ -153,7 +157,7 @@ def _from_worker(text: str) -> str | None:
 
 
 def _first_paragraph(text: str) -> str:
-    """What Spark says of a query, without the plan that follows."""
+    """Return Spark's text about a query, without the plan that follows."""
     lines: list[str] = []
     for line in text.splitlines():
         if not line.strip() or line.startswith(("'", "+-", "== ", "JVM stacktrace")):

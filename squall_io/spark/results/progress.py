@@ -1,6 +1,6 @@
-"""How far Spark is with what it was asked for, by its own status: stages and tasks, those of every job since the watch began.
+"""How far Spark is, by its own status: stages and tasks of every job since the watch began.
 
-Spark finds out as it goes what there is to do: a stage is known when its job begins, so the number of tasks grows.
+Spark discovers work as it goes: a stage is known when its job begins, so the number of tasks grows.
 Must not know: tables, terminals.
 """
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage of a job; of one that Spark left out, since its output was there already, no task is ever done."""
+    """One stage of a job. A stage that Spark skips, because its output exists already, never completes a task."""
 
     tasks: int
     done: int
@@ -26,8 +26,8 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class Progress:
-    """What has been done of what is known."""
+class JobProgress:
+    """What has been done of the known work."""
 
     stages: int = 0
     stages_done: int = 0
@@ -47,42 +47,42 @@ class Progress:
         return ", ".join(facts) if self.stages else "planning"
 
 
-def progress_of(active: Iterable[Stage], ended: Iterable[Stage]) -> Progress:
-    """The sum over the stages of jobs that run, and of those that have ended: what was not done of these was not needed.
+def progress_of(active: Iterable[Stage], ended: Iterable[Stage]) -> JobProgress:
+    """Return the sum over the stages of running jobs, and of finished ones: their incomplete stages were not needed.
 
-    A stage that was left out counts as done, so that their number never shrinks.
+    A skipped stage counts as done, so that the number of stages never shrinks.
     """
     stages = [*active, *(Stage(stage.done, stage.done, 0, stage.failed) for stage in ended)]
-    return Progress(
-        stages=len(stages),
-        stages_done=sum(stage.done >= stage.tasks for stage in stages),
-        tasks=sum(stage.tasks for stage in stages),
-        tasks_done=sum(stage.done for stage in stages),
-        running=sum(stage.running for stage in stages),
-        failed=sum(stage.failed for stage in stages),
+    return JobProgress(
+        len(stages),
+        sum(stage.done >= stage.tasks for stage in stages),
+        sum(stage.tasks for stage in stages),
+        sum(stage.done for stage in stages),
+        sum(stage.running for stage in stages),
+        sum(stage.failed for stage in stages),
     )
 
 
 class Watch(Protocol):
-    """Looks at what Spark is doing. Any thread may call."""
+    """Watches what Spark is doing. Any thread may call."""
 
-    def look(self) -> Progress:
-        """How far it is now."""
+    def poll(self) -> JobProgress:
+        """Return the current progress."""
 
     def cancel(self) -> None:
-        """Have Spark give up everything that it does for this session."""
+        """Make Spark give up all work of this session."""
 
     def close(self) -> None:
-        """Watch no longer."""
+        """Stop watching."""
 
 
 def watch(session: SparkSession) -> Watch:
-    """Watch a session, from now on."""
+    """Watch a session from now on."""
     return _Connected(session) if getattr(session, "_sc", None) is None else _Classic(session)
 
 
 class _Classic:
-    """Asks the driver's status tracker."""
+    """Polls the driver's status tracker."""
 
     def __init__(self, session: SparkSession) -> None:
         self._context = session.sparkContext
@@ -90,8 +90,8 @@ class _Classic:
         #: The stages of each job that was seen, by their numbers, as they were when they were last seen.
         self._jobs: dict[int, dict[int, Stage]] = {}
 
-    def look(self) -> Progress:
-        """Look at the jobs that run. Of those that came and went between two looks nothing is known."""
+    def poll(self) -> JobProgress:
+        """Return the progress of the running jobs. Jobs that came and went between two polls are missed."""
         running = set(self._tracker.getActiveJobsIds())
         for job in running | self._jobs.keys():
             info = self._tracker.getJobInfo(job)
@@ -117,16 +117,16 @@ class _Classic:
 
 
 class _Connected:
-    """Is told by the client of a Spark Connect server."""
+    """Receives progress from the client of a Spark Connect server."""
 
     def __init__(self, session: SparkSession) -> None:
         self._session = session
         self._lock = threading.Lock()
         #: By operation: its stages, and whether it runs.
         self._operations: dict[str, tuple[list[Stage], bool]] = {}
-        session.registerProgressHandler(self._told)  # type: ignore[arg-type]
+        session.registerProgressHandler(self._received)  # type: ignore[arg-type]
 
-    def _told(
+    def _received(
         self, stages: Iterable[Any] | None, inflight_tasks: int, operation_id: str | None, done: bool
     ) -> None:
         found = [Stage(stage.num_tasks, stage.num_completed_tasks) for stage in stages or ()]
@@ -137,8 +137,8 @@ class _Connected:
             before, _ = self._operations.get(operation_id or "", ([], True))
             self._operations[operation_id or ""] = (found or before, not done)
 
-    def look(self) -> Progress:
-        """What was told last."""
+    def poll(self) -> JobProgress:
+        """Return the last progress received."""
         with self._lock:
             operations: Mapping[str, tuple[list[Stage], bool]] = dict(self._operations)
         active = [stage for stages, runs in operations.values() if runs for stage in stages]
@@ -150,5 +150,5 @@ class _Connected:
         self._session.interruptAll()
 
     def close(self) -> None:
-        """Be told no longer."""
-        self._session.removeProgressHandler(self._told)  # type: ignore[arg-type]
+        """Stop receiving progress."""
+        self._session.removeProgressHandler(self._received)  # type: ignore[arg-type]

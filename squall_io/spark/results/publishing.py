@@ -1,6 +1,6 @@
-"""Frames become versions of tables: Spark writes them, their rows are counted where they lie, and then they are published.
+"""Turns frames into versions of tables: Spark writes them, the written rows are counted, and then they are published.
 
-The rows are counted by reading what was written: what Spark counts while it writes has those of tasks that were tried twice.
+Rows are counted by reading what was written: Spark's own counts include tasks that ran twice.
 Must not know: what the frames were made of, who asked for them.
 """
 
@@ -8,30 +8,32 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from squall_io.spark.manifest.files import Files, FilesError
-from squall_io.spark.manifest.tables import RESULTS, Table, find_table, mismatch
+from squall_io.spark.manifest.tables import RESULTS, TableRecord, find_table, mismatch
 from squall_io.spark.results import versions
 from squall_io.spark.results.versions import Attempt, Published, Run, Version
-from squall_io.spark.rows.formats import format_problems, read_options, write_options
-from squall_io.spark.rows.schema import Schema, SchemaError, parse_schema
-from squall_io.spark.session.beat import Beat
-from squall_io.spark.sink.writing import WRITE_CONF
+from squall_io.spark.rows.formats import format_problems, read_options
+from squall_io.spark.rows.schema import Schema, parse_schema
+from squall_io.spark.rows.types import SchemaError
+from squall_io.spark.session.keepalive import keep_alive
+from squall_io.spark.session.settings import changed_settings
+from squall_io.spark.sink.writing import WRITE_CONF, WriteAs, save
 from squall_io.spark.stores.gateway import is_classic
 from topology_api import SquallError
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 log = logging.getLogger(__name__)
 
-#: Settings of a session that decide how values are written; the others of WRITE_CONF are for batches of a stream.
+#: Prefixes of WRITE_CONF settings that decide how values are written; the others are for batches of a stream.
 _WRITE_SETTINGS: Final = ("spark.sql.parquet.", "mapreduce.", "dfs.")
-#: Seconds that Spark is given to stop what it is doing.
+#: Seconds that Spark has to stop its work.
 _CANCEL_SECS: Final = 10.0
 
 
@@ -40,24 +42,27 @@ class CannotPublish(SquallError):
 
 
 @dataclass(frozen=True)
-class Output:
+class OutputTable:
     """The table that versions go to."""
 
     files: Files
-    table: Table
+    table: TableRecord
     keep: int = versions.KEEP
 
 
 def open_output(
     files: Files, file_format: str | None, partition_by: Sequence[str] | None, keep: int = versions.KEEP
-) -> Output:
-    """The table for results at a path, there or to be made; None: as its versions have it, or parquet and no partitions.
+) -> OutputTable:
+    """Return the table for results at a path, which exists or can be created. None: as its versions have it, or parquet
+    without
+    partitions.
 
-    `TableMismatch` when it holds something else, or in another way; `FolderTaken` when it cannot be made. Nothing is written.
+    `TableMismatch`: it holds something else, or is written in another way; `FolderTaken`: it cannot be created. Writes
+    nothing.
     """
     newest = versions.newest_version(files)
     there = versions.DEFAULT_TABLE if newest is None else newest.table
-    wanted = Table(
+    wanted = TableRecord(
         RESULTS,
         there.file_format if file_format is None else file_format,
         there.partition_by if partition_by is None else tuple(partition_by),
@@ -65,23 +70,23 @@ def open_output(
     find_table(files, wanted)
     if newest is not None and newest.table != wanted:
         raise mismatch(files, newest.table, wanted)
-    return Output(files, wanted, keep)
+    return OutputTable(files, wanted, keep)
 
 
 @dataclass(frozen=True)
 class Result:
-    """What is to be the newest version of a table."""
+    """A future newest version of a table."""
 
-    output: Output
+    output: OutputTable
     run: Run
     make: Callable[[], DataFrame]
-    """Gives the frame; not called when the run's result is there already."""
+    """Returns the frame; not called if the run's result exists already."""
     counts: Callable[[], Mapping[str, int]] = dict
-    """What else was counted, for the version's record; asked for when its rows are written."""
+    """Returns what else was counted, for the version's record; called once the rows are written."""
 
 
 def publish_frame(result: Result, cancel: Callable[[], None] = lambda: None) -> Published:
-    """`publish_frames` for a single one."""
+    """Call `publish_frames` for a single result."""
     done: dict[str, Published] = {}
     publish_frames({"": result}, done, cancel)
     return done[""]
@@ -90,12 +95,13 @@ def publish_frame(result: Result, cancel: Callable[[], None] = lambda: None) -> 
 def publish_frames(
     results: Mapping[str, Result], done: dict[str, Published], cancel: Callable[[], None] = lambda: None
 ) -> None:
-    """Have each result be the newest version of its table; `done` gets what is published, also when this raises.
-    `cancel` has Spark give up what it is doing; it is called when the caller is interrupted, in a thread of its own.
+    """Publish each result as the newest version of its table; add what is published to `done`, also when this raises.
 
-    All of them are written and counted before the first one is published, so whatever `make` and Spark raise leaves nothing
-    behind. Each is published by a step of its own: what `Files` raises between two of them leaves the first.
-    `CannotPublish`, `AttemptLost`, `TableMismatch`, Spark's errors, and what `Files` raises.
+    All of them are written and counted before the first one is published, so errors of `make` and Spark leave nothing
+    behind. Each
+    is published by a step of its own: an error of `Files` between two of them leaves the first published.
+    cancel: has Spark give up its work; called in a thread of its own when the caller is interrupted.
+    `CannotPublish`, `AttemptLost`, `TableMismatch`, Spark's errors, and those of `Files`.
     """
     while left := {name: result for name, result in results.items() if name not in done}:
         attempts: dict[str, Attempt] = {}
@@ -103,7 +109,7 @@ def publish_frames(
             _carry_out(left, attempts, done)
         except BaseException as error:
             if not isinstance(error, Exception):
-                _in_a_thread(cancel)  # else tasks go on, and write what is deleted here
+                _in_a_thread(cancel)  # otherwise tasks go on writing what is deleted here
             found = {}
             for name in attempts.keys() - done.keys():
                 published = _give_up(left[name].output.files, attempts[name])
@@ -111,7 +117,7 @@ def publish_frames(
                     found[name] = published
             if not found or not isinstance(error, Exception):
                 raise
-            # Another attempt of the same run was first, and has swept what we were writing. The others are begun anew.
+            # Another attempt of the same run was first, and has swept these rows. The other results start over.
             done.update(found)
     for name, result in results.items():
         files = result.output.files
@@ -124,7 +130,7 @@ def publish_frames(
 def _carry_out(
     results: Mapping[str, Result], attempts: dict[str, Attempt], done: dict[str, Published]
 ) -> None:
-    """Begin, make, write and count all that is not there already; then publish, one after the other."""
+    """Begin, make, write and count every result that does not exist yet; then publish them, one after the other."""
     for name, result in results.items():
         begun = versions.begin(result.output.files, result.run)
         if isinstance(begun, Version):
@@ -135,9 +141,9 @@ def _carry_out(
     def alive() -> None:
         for name, attempt in attempts.items():
             with suppress(FilesError):  # the next one may be seen
-                versions.beat(results[name].output.files, attempt)
+                versions.keep_alive(results[name].output.files, attempt)
 
-    with Beat(alive, every=versions.BEAT, patience=float("inf")):
+    with keep_alive(alive, every=versions.KEEP_ALIVE, patience=float("inf")):
         frames = {name: results[name].make() for name in attempts}
         schemas = {name: schema_of(frame, results[name].output.table) for name, frame in frames.items()}
         rows = {
@@ -157,7 +163,7 @@ def _carry_out(
 
 
 def _give_up(files: Files, attempt: Attempt) -> Published | None:
-    """Delete what an attempt has left; what was published meanwhile of the same run, if it can be seen."""
+    """Delete what an attempt left; return what was published meanwhile of the same run, if that can be seen."""
     found = None
     with suppress(SquallError):
         versions.give_up(files, attempt)
@@ -166,22 +172,22 @@ def _give_up(files: Files, attempt: Attempt) -> Published | None:
 
 
 def _in_a_thread(call: Callable[[], None]) -> None:
-    """Call it with a connection to Java of its own: this thread's one is in the middle of something. It may hang, too."""
+    """Call it with its own connection to Java: this thread's is in the middle of a call. The call may hang, too."""
     thread = threading.Thread(target=call, name="squall-spark-cancel", daemon=True)
     thread.start()
     thread.join(_CANCEL_SECS)
 
 
 def _ddl_of(frame: DataFrame) -> str:
-    """A frame's schema in Spark's words. Its own `toDDL` wants a session of this thread, where Spark Connect may have none."""
+    """Return a frame's schema as DDL. PySpark's `toDDL` needs a session of this thread, which Spark Connect may lack."""
     if is_classic(frame.sparkSession):
         return str(frame.schema.toDDL())
     session: Any = frame.sparkSession
     return str(session._to_ddl(frame.schema))
 
 
-def schema_of(frame: DataFrame, table: Table) -> Schema:
-    """The schema of a frame that is to be written to a table; `CannotPublish` names all that stands in the way."""
+def schema_of(frame: DataFrame, table: TableRecord) -> Schema:
+    """Return the schema of a frame that is to be written to a table; `CannotPublish` names every obstacle."""
     text = _ddl_of(frame)
     try:
         schema = parse_schema(text)
@@ -196,43 +202,15 @@ def schema_of(frame: DataFrame, table: Table) -> Schema:
     return schema
 
 
-def _write(frame: DataFrame, schema: Schema, output: Output, attempt: Attempt) -> int:
-    """Write a frame to an attempt's folder; how many rows lie there then."""
+def _write(frame: DataFrame, schema: Schema, output: OutputTable, attempt: Attempt) -> int:
+    """Write a frame to an attempt's folder; return how many rows it then holds."""
     table = output.table
     folder = f"{output.files.root}/{attempt.rows}"
     session = frame.sparkSession
-    with _settings(session):
-        writer = frame.write.mode("append").format(table.file_format)
-        writer = writer.options(**write_options(table.file_format))
-        if table.partition_by:
-            writer = writer.partitionBy(*table.partition_by)
-        writer.save(folder)
+    wanted = {name: value for name, value in WRITE_CONF.items() if name.startswith(_WRITE_SETTINGS)}
+    with changed_settings(session, wanted):
+        save(frame, "append", WriteAs(table.file_format, table.partition_by), folder)
         if not output.files.list(attempt.rows):
-            return 0  # nothing to write, in no partition
+            return 0  # no rows, so no partition
         reader = session.read.format(table.file_format).options(**read_options(table.file_format))
         return reader.schema(str(schema)).load(folder).count()
-
-
-@contextmanager
-def _settings(session: SparkSession) -> Iterator[None]:
-    """Have a session write values as they are, for a while."""
-    wanted = {name: value for name, value in WRITE_CONF.items() if name.startswith(_WRITE_SETTINGS)}
-    before = {name: session.conf.get(name, None) for name in wanted}
-    for name, value in wanted.items():
-        session.conf.set(name, value)
-    # Not when the caller was interrupted: the thread's connection to Java waits for the answer to what it was doing then.
-    try:
-        yield
-    except Exception:
-        with suppress(Exception):  # the driver may be what has died
-            _set_again(session, before)
-        raise
-    _set_again(session, before)
-
-
-def _set_again(session: SparkSession, before: Mapping[str, str | None]) -> None:
-    for name, value in before.items():
-        if value is None:
-            session.conf.unset(name)
-        else:
-            session.conf.set(name, value)

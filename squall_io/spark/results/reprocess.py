@@ -1,7 +1,8 @@
-"""Reprocessing: committed rows go through a job of the user's, and its result becomes the newest version of another table.
+"""Reprocessing: committed rows go through a user's job, and its result becomes the newest version of another table.
 
-What is read is settled by the manifest before Spark is asked, and a digest of it, of the job and of how its result is written
-names the run: a run whose result is the newest version already is not made again.
+The manifest determines what is read before Spark is involved, and a digest of it, of the job and of how its result is
+written
+identifies the run: a run whose result is the newest version already is not repeated.
 Must not know: command lines, terminals, how the job was found.
 """
 
@@ -16,10 +17,10 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from squall_io.spark.manifest.envelopes import digest_of
-from squall_io.spark.reading.committed import Choice
+from squall_io.spark.reading.committed import Selection
 from squall_io.spark.reading.moments import Span
-from squall_io.spark.results.publishing import Output, Result, publish_frame
-from squall_io.spark.results.versions import Input, Published, Run
+from squall_io.spark.results.publishing import OutputTable, Result, publish_frame
+from squall_io.spark.results.versions import Published, Run, RunInput
 from squall_io.spark.stores.paths import LOCAL, authority_of, check_path, folder_of, scheme_of
 from topology_api import SquallError
 from topology_api.wording import typed
@@ -32,7 +33,7 @@ ROWS = "rows"
 
 
 class WrongResult(SquallError):
-    """What a job has returned is no frame."""
+    """A job has returned something else than a frame."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Job:
 
     @classmethod
     def of_sql(cls, text: str) -> Job:
-        """The job that is one query of `rows`."""
+        """Return the job of one query of `rows`."""
 
         def apply(spark: SparkSession, rows: DataFrame) -> DataFrame:
             rows.createOrReplaceTempView(ROWS)
@@ -59,14 +60,16 @@ class Job:
 
 
 def overlap(one: str, other: str) -> str | None:
-    """Why two tables cannot lie at these paths; None: they can."""
-    ones, others = _place(one), _place(other)
-    if ones == others:
-        return f"both are {one}"
-    if ones[:2] == others[:2]:
-        for inner, outer in ((one, other), (other, one)):
-            if _place(inner)[2].startswith(f"{_place(outer)[2]}/"):
-                return f"{inner} lies in {outer}"
+    """Return why two tables cannot be at these paths; None: they can."""
+    return f"both are {one}" if _place(one) == _place(other) else nested(one, other)
+
+
+def nested(one: str, other: str) -> str | None:
+    """Which of two paths is below the other, in words; None: neither is."""
+    for inner, outer in ((one, other), (other, one)):
+        below, above = _place(inner), _place(outer)
+        if below[:2] == above[:2] and below[2].startswith(f"{above[2]}/"):
+            return f"{inner} lies in {outer}"
     return None
 
 
@@ -76,28 +79,28 @@ def _place(path: str) -> tuple[str, str, str]:
     return scheme, authority_of(path), os.path.realpath(folder) if scheme == LOCAL else folder
 
 
-def run_of(job: Job, choice: Choice, span: Span, output: Output, again: bool = False) -> Run:
-    """What a job computes of what was chosen; `again`: a run that is like no other, though all be the same."""
+def run_of(job: Job, choice: Selection, span: Span, output: OutputTable, again: bool = False) -> Run:
+    """Return the run of a job over a selection; `again`: make it differ from every other run."""
     settings: dict[str, Any] = {}
     if choice.key:
         settings["key"] = list(choice.key)
     if again:
         settings["again"] = secrets.token_hex(8)
-    read = Input(choice.source.root, choice.snapshot, choice.rows, span.since, span.until)
+    read = RunInput(choice.source.root, choice.snapshot, choice.rows, span.since, span.until)
     return Run("reprocess", job.name, job.code, (read,), settings, output.table)
 
 
 def reprocess(
     job: Job,
-    choice: Choice,
+    choice: Selection,
     run: Run,
-    output: Output,
+    output: OutputTable,
     session: Callable[[], SparkSession],
     cancel: Callable[[], None] = lambda: None,
 ) -> Published:
-    """Have the job's result be the newest version of the output; `session` is not called when it is already.
+    """Make the job's result the newest version of the output; `session` is not called if it is already.
 
-    `cancel` has Spark give up what it is doing.
+    `cancel` makes Spark give up its work.
     """
 
     def make() -> DataFrame:
@@ -110,8 +113,9 @@ def reprocess(
 
 
 def quieten() -> None:
-    """Keep PySpark from logging each error of a query with its Java stack trace, and Py4J each call that was interrupted: a
-    command tells of both in a sentence."""
+    """Stop PySpark from logging each error of a query with its Java stack trace, and Py4J each interrupted call: a
+    command reports both in a sentence.
+    """
     from pyspark.logger import PySparkLogger
 
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
@@ -120,7 +124,7 @@ def quieten() -> None:
 
 
 def _send_along(modules: Iterable[ModuleType]) -> None:
-    """Have functions of these modules travel to Spark's workers whole, not by their names: the files are not there."""
+    """Pickle functions of these modules by value, not by name: Spark's workers lack the files."""
     from pyspark.cloudpickle import register_pickle_by_value
 
     for module in modules:
@@ -128,7 +132,7 @@ def _send_along(modules: Iterable[ModuleType]) -> None:
 
 
 def _frame_of(job: Job, made: Any) -> DataFrame:
-    """What a job has returned, if it is a frame."""
+    """Return a job's result if it is a frame."""
     from pyspark.sql import DataFrame
 
     if isinstance(made, DataFrame):

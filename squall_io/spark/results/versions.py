@@ -1,26 +1,32 @@
-"""Versions of a table of results: how a result is published by one step, and what becomes of the results before it.
+"""Versions of a table of results: how a result is published in one step, and what happens to the results before it.
 
-A *run* is what is computed from what; runs with the same id have the same result. It makes an *attempt*: a folder of its own,
+A *run* is a computation and its inputs; runs with the same id have the same result. It makes an *attempt*: a folder of its
+own,
 `_squall/results/<attempt>/`, that Spark writes rows into. The attempt becomes version n by one `put_if_absent` of
-`versions/<n>.json`: before it a reader sees version n - 1, after it version n, and never anything between.
+`versions/<n>.json`: before it a reader sees version n - 1, after it version n, and never anything in between.
 
-1. begin    remember the newest number as `base`; put `<attempt>/begun.json`. While it works, the attempt writes `alive` anew.
+1. begin    remember the newest number as `base`; put `<attempt>/begun.json`. While it works, the attempt rewrites `alive`.
 2. write    Spark writes to `<attempt>/rows/`.
-3. seal     the record of the version is put at `results/<attempt>.seal.json`, if absent.
-4. publish  look at the numbers after `base`, one by one: one that is of our run ends it; at the first free one the record is
+3. seal     the version's record is put at `results/<attempt>.seal.json`, if absent.
+4. publish  check the numbers after `base`, one by one: a version of the same run ends it; at the first free one the record
+is
             put, if absent, and `table.json` before it.
-5. clear    the seal is deleted. Then old versions are pruned, and attempts that nobody works on any more are swept.
+5. clear    the seal is deleted. Then old versions are pruned, and abandoned attempts are swept.
 
-**Once.** Records of versions are never deleted (pruned ones are emptied), so the numbers have no holes, and whoever goes
-through all of them after `base` meets any version that was made of this run since it began. So step 4 may be done by anybody,
-again, and at the same time: a later run finishes what one that was killed after step 3 has left.
+**Once.** Version records are never deleted (pruned ones are emptied), so the numbers have no holes, and going through all
+of them
+after `base` finds any version that was made of this run since it began. So any process may take step 4, repeatedly and
+concurrently: a later run finishes what one that was killed after step 3 left.
 
-**Nothing that is published is swept, nothing that is swept is published.** Both want the seal, and one gets it. Who sweeps has
-the seal first and looks at the versions then: an attempt whose own seal is cleared already is in one. Who publishes has the
-seal first and looks at its files then: they are all there, or were swept before and are gone for good, `begun.json` with them.
+**Nothing that is published is swept, nothing that is swept is published.** Both need the seal, and one gets it. A sweeper
+takes
+the seal first and then looks at the versions: an attempt whose own seal is already cleared is in one. A publisher takes
+the seal
+first and then looks at its files: they all exist, or were swept before and are gone for good, `begun.json` with them.
 
-**How rows are written**, the format and the partition columns, is settled by version 1, and so by one step: each record has
-it, and who meets one that has another gives up. Before that nothing binds, whatever runs that failed have left.
+**How rows are written**, the format and the partition columns, is fixed by version 1, and so in one step: each record has
+it, and
+a run that meets a record with another gives up. Before that nothing is binding, whatever failed runs have left.
 
 Must not know: Spark, how rows are computed.
 """
@@ -31,15 +37,27 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any, Final
 
+import msgspec
+
+from squall_io.spark.concurrently import map_concurrently
 from squall_io.spark.manifest import tables
 from squall_io.spark.manifest.clock import now_of
 from squall_io.spark.manifest.commit import is_data
 from squall_io.spark.manifest.entries import DataFile
-from squall_io.spark.manifest.envelopes import UnreadableRecord, canonical, digest_of, seal, unseal
-from squall_io.spark.manifest.files import FileMissing, Files, each
+from squall_io.spark.manifest.envelopes import (
+    UnreadableRecord,
+    build_type_info,
+    canonical,
+    convert,
+    digest_of,
+    seal,
+    unseal,
+)
+from squall_io.spark.manifest.files import AbsentFile, Files
 from squall_io.spark.manifest.layout import RESULTS, VERSIONS, number_of, version_path
 from topology_api import SquallError
 
@@ -47,55 +65,58 @@ VERSION: Final = "version"
 PUBLISH: Final = "publish"
 SWEEP: Final = "sweep"
 SEAL: Final = ".seal.json"
-#: An attempt shows that it is alive every so many seconds, and is swept when it has not for a day.
-BEAT: Final = 60.0
+#: Seconds between an attempt's keepalives; without one for a day it is swept.
+KEEP_ALIVE: Final = 60.0
 DEAD_AFTER: Final = 24 * 3600.0
-#: How results are written unless somebody says something else.
-DEFAULT_TABLE: Final = tables.Table(tables.RESULTS, "parquet", ())
-#: Versions that stay: readers of the one before the newest may finish.
+#: How results are written by default.
+DEFAULT_TABLE: Final = tables.TableRecord(tables.RESULTS, "parquet", ())
+#: Versions that are kept: readers of the one before the newest may finish.
 KEEP: Final = 2
 
 _ATTEMPT: Final = re.compile(r"([0-9a-f]{16})-[0-9a-f]{16}")
 
 
 class AttemptLost(SquallError):
-    """What an attempt has written was swept by another run, which took it for dead."""
+    """What an attempt wrote was swept by another run, which presumed it dead."""
 
 
-@dataclass(frozen=True)
-class Input:
+class RunInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a run reads, as it was when it began."""
 
     path: str
     snapshot: str
-    """A digest of what is read of it: other rows, another snapshot."""
+    """A digest of the rows that are read: other rows, another snapshot."""
     rows: int | None = None
-    since: float | None = None
-    until: float | None = None
+    since: int | float | None = None
+    until: int | float | None = None
 
 
 @dataclass(frozen=True)
 class Run:
-    """What is computed from what, and how it is written."""
+    """A computation, its inputs, and how its result is written."""
 
     command: str
     """reprocess or replay."""
     job: str
-    """What people call it: a file's path, or SQL."""
+    """Its name for people: a file's path, or SQL."""
     code: str
     """A digest of the job's text."""
-    inputs: tuple[Input, ...]
+    inputs: tuple[RunInput, ...]
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """Whatever else the result depends on, as JSON values."""
-    table: tables.Table = DEFAULT_TABLE
+    """What else the result depends on, as JSON values."""
+    table: tables.TableRecord = DEFAULT_TABLE
     """How it is written."""
 
     @property
     def id(self) -> str:
-        """16 hexadecimal digits; the same for the same result, wherever the job's file lies."""
-        inputs = [[each.path, each.snapshot] for each in self.inputs]
-        fields = {"command": self.command, "code": self.code, "inputs": inputs, "settings": self.settings}
-        fields["table"] = _table_fields(self.table)
+        """16 hexadecimal digits; the same for the same result, wherever the job's file is."""
+        fields = {
+            "command": self.command,
+            "code": self.code,
+            "inputs": [[read.path, read.snapshot] for read in self.inputs],
+            "settings": self.settings,
+            "table": _without_kind(self.table),
+        }
         return digest_of(canonical(fields)).removeprefix("sha256:")[:16]
 
 
@@ -114,18 +135,17 @@ class Attempt:
 
     @property
     def folder(self) -> str:
-        """Where all that is its own lies."""
+        """The folder of everything it writes."""
         return f"{RESULTS}/{self.name}"
 
     @property
     def rows(self) -> str:
-        """Where Spark writes its rows."""
+        """The folder that Spark writes its rows to."""
         return rows_folder(self.name)
 
 
-@dataclass(frozen=True)
-class Version:
-    """A published result."""
+class Version(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A published result. The fields are those of its record, in order; there `table` lacks its kind."""
 
     number: int
     run: str
@@ -133,25 +153,25 @@ class Version:
     command: str
     job: str
     code: str
-    inputs: tuple[Input, ...]
+    inputs: tuple[RunInput, ...]
     settings: Mapping[str, Any]
-    table: tables.Table
-    """How its rows are written: as those of all versions of the table."""
+    table: tables.TableRecord
+    """How its rows are written: the same for all versions of the table."""
     rows: int
     schema: str
     """Spark's DDL."""
     files: tuple[DataFile, ...]
-    """With paths relative to the table; empty when it was pruned."""
-    published: float
-    """Seconds since 1970, by the clock of who published it."""
+    """With paths relative to the table; empty once it is pruned."""
+    published: int | float
+    """Seconds since 1970, by the publisher's clock."""
     pruned: bool = False
-    """Newer versions have taken its place, and its files are deleted."""
-    counts: Mapping[str, int] = field(default_factory=dict)
-    """What else its run has counted, as the errors of a replay."""
+    """Whether newer versions have replaced it and its files are deleted."""
+    counts: Mapping[str, int] = {}
+    """What else its run counted, such as the errors of a replay."""
 
     @property
     def folder(self) -> str:
-        """Where its files lie, with their partition directories below."""
+        """The folder of its files and their partition directories."""
         return rows_folder(self.attempt)
 
     @property
@@ -162,14 +182,14 @@ class Version:
 
 @dataclass(frozen=True)
 class Published:
-    """How a run ended: the version with its result, and whether it is this attempt's or another one's of the same run."""
+    """How a run ended: the version with its result, and whether this attempt made it or another one of the same run."""
 
     version: Version
     ours: bool
 
 
 def rows_folder(attempt: str) -> str:
-    """Where an attempt's rows lie."""
+    """Return the folder of an attempt's rows."""
     return f"{RESULTS}/{attempt}/rows"
 
 
@@ -185,28 +205,27 @@ def _begun_path(attempt: str) -> str:
 
 
 def newest_number(files: Files) -> int:
-    """The number of the newest version; 0: there is none."""
-    numbers = [number_of(status.name) for status in files.list(VERSIONS)]
-    return max((number for number in numbers if number is not None), default=0)
+    """Return the number of the newest version; 0 if there is none."""
+    return max((number_of(status.name) or 0 for status in files.list(VERSIONS)), default=0)
 
 
 def newest_version(files: Files) -> Version | None:
-    """The newest version, which is the one to read; `UnreadableRecord` when it cannot be."""
+    """Return the newest version, which readers read; `UnreadableRecord` if it is damaged."""
     number = newest_number(files)
     return read_version(files, number) if number else None
 
 
 def read_version(files: Files, number: int) -> Version:
-    """A version by its number; `FileMissing`, `UnreadableRecord`."""
+    """Return a version by its number; `AbsentFile`, `UnreadableRecord`."""
     path = version_path(number)
-    version = _version_from(unseal(VERSION, files.read(path), path), path)
+    version = _version_from(VERSION, files.read(path), path)
     if version.number != number:
         raise UnreadableRecord(path, f"is damaged: it holds the record of version {version.number}")
     return version
 
 
 def kept_versions(files: Files) -> list[Version]:
-    """Every version that has files, the newest first: none of those before a pruned one has."""
+    """Return every version that has files, newest first: versions before a pruned one have none."""
     kept = []
     for number in range(newest_number(files), 0, -1):
         version = read_version(files, number)
@@ -220,8 +239,10 @@ def kept_versions(files: Files) -> list[Version]:
 
 
 def begin(files: Files, run: Run) -> Attempt | Version:
-    """Begin an attempt of a run; or the newest version, when it is this run's result already. `TableMismatch`: the versions are
-    written in another way."""
+    """Begin an attempt of a run; return the newest version instead if it already is this run's result. `TableMismatch`: the
+    versions
+    are written in another way.
+    """
     settle(files)
     base = newest_number(files)
     if base:
@@ -232,17 +253,17 @@ def begin(files: Files, run: Run) -> Attempt | Version:
             return newest
     attempt = Attempt(f"{run.id}-{secrets.token_hex(8)}", base)
     files.put_if_absent(_begun_path(attempt.name), canonical({"job": run.job, "command": run.command}))
-    beat(files, attempt)
+    keep_alive(files, attempt)
     return attempt
 
 
-def beat(files: Files, attempt: Attempt) -> None:
-    """Show that the attempt is alive; wanted every `BEAT` seconds."""
+def keep_alive(files: Files, attempt: Attempt) -> None:
+    """Show that the attempt is alive; to be called every `KEEP_ALIVE` seconds."""
     files.replace(f"{attempt.folder}/alive", b"")
 
 
 def published_meanwhile(files: Files, attempt: Attempt) -> Version | None:
-    """The version with the result of the attempt's run that somebody has published since it began."""
+    """Return the version with the result of the attempt's run that another attempt has published since it began."""
     for number in range(attempt.base + 1, newest_number(files) + 1):
         version = read_version(files, number)
         if version.run == attempt.run:
@@ -259,75 +280,74 @@ def publish(
     wall: Callable[[], float] = time.time,
     counts: Mapping[str, int] | None = None,
 ) -> Published:
-    """Make what Spark has written a version, unless one of the same run is there meanwhile.
+    """Publish what Spark wrote as a version, unless the same run has one meanwhile.
 
-    `TableMismatch`: the first version has come meanwhile, and is written in another way. Whatever `Files` raises comes through;
-    it may be called again then.
+    `TableMismatch`: the first version has appeared meanwhile, and is written in another way. Errors of `Files` come through;
+    the call may then be repeated.
     """
     try:
-        there = _finish(files, _sealed(files, attempt, run, rows, schema, wall(), counts or {}))
+        version = _finish(files, _sealed(files, attempt, run, rows, schema, wall(), counts or {}))
     except AttemptLost:
-        # Another attempt of our run may have been first, and have swept what we had written.
-        found = published_meanwhile(files, attempt)
-        if found is None:
+        # Another attempt of this run may have been first, and have swept this one's rows.
+        meanwhile = published_meanwhile(files, attempt)
+        if meanwhile is None:
             raise
-        there = found
-    return Published(there, there.attempt == attempt.name)
+        version = meanwhile
+    return Published(version, version.attempt == attempt.name)
 
 
 def give_up(files: Files, attempt: Attempt) -> None:
-    """Delete what an attempt has written, unless it is published, or sealed: then the next run finishes it."""
+    """Delete what an attempt wrote, unless it is published or sealed: the next run finishes a sealed one."""
     _sweep(files, attempt.name)
 
 
 def _written(files: Files, attempt: Attempt, rows: int) -> tuple[DataFile, ...]:
-    """The files that Spark has left."""
+    """Return the files that Spark left."""
     below = len(attempt.rows) + 1
-    found = [status for status in files.walk(attempt.rows) if is_data(status, below)]
-    if rows and not found:
+    written = [status for status in files.walk(attempt.rows) if is_data(status, below)]
+    if rows and not written:
         raise _lost(files, attempt.name)
     try:
-        digests = each(lambda status: files.digest(status.path), found)
-    except FileMissing:
+        digests = map_concurrently(lambda status: files.digest(status.path), written)
+    except AbsentFile:
         raise _lost(files, attempt.name) from None
-    return tuple(DataFile(status.path, status.size, digest) for status, digest in zip(found, digests))
+    return tuple(DataFile(status.path, status.size, digest) for status, digest in zip(written, digests))
 
 
 def _sealed(
     files: Files, attempt: Attempt, run: Run, rows: int, schema: str, now: float, counts: Mapping[str, int]
 ) -> Version:
-    """What is to be published, once the attempt has its seal; `AttemptLost` when a sweeper was first."""
+    """Seal the attempt and return the version to publish; `AttemptLost` if a sweeper was first."""
     draft = Version(
-        number=attempt.base,
-        run=attempt.run,
-        attempt=attempt.name,
-        command=run.command,
-        job=run.job,
-        code=run.code,
-        inputs=run.inputs,
-        settings=run.settings,
-        table=run.table,
-        rows=rows,
-        schema=schema,
-        files=_written(files, attempt, rows),
+        attempt.base,
+        attempt.run,
+        attempt.name,
+        run.command,
+        run.job,
+        run.code,
+        run.inputs,
+        run.settings,
+        run.table,
+        rows,
+        schema,
+        _written(files, attempt, rows),
         published=now,
         counts=counts,
     )
     path = _seal_path(attempt.name)
-    if not files.put_if_absent(path, seal(PUBLISH, _fields_of(draft))):
-        try:
+    if not files.put_if_absent(path, _record_of(PUBLISH, draft)):
+        # If the seal is gone, the sweeper is done, or a helper has published: the versions and the files will tell.
+        with suppress(AbsentFile):
             if _fate_in(files.read(path), path) == SWEEP:
                 raise _lost(files, attempt.name)
-        except (
-            FileMissing
-        ):  # the sweeper is done, or a helper has finished ours: the versions and the files will tell
-            pass
     return draft
 
 
 def _finish(files: Files, draft: Version) -> Version:
-    """Publish what is sealed, and clear the seal; the version. `AttemptLost`, `TableMismatch` and `FolderTaken` clear it too:
-    it never will be one."""
+    """Publish what is sealed and clear the seal; return the version. `AttemptLost`, `TableMismatch` and `FolderTaken` clear
+    it too:
+    it can never become one.
+    """
     try:
         version = _numbered(files, draft)
         tables.correct_table(files, version.table)  # another first one may have been about to come
@@ -339,17 +359,19 @@ def _finish(files: Files, draft: Version) -> Version:
 
 
 def _numbered(files: Files, draft: Version) -> Version:
-    """Put a sealed record at the first free number after its base, unless its run is at one of them; that version."""
+    """Put a sealed record at the first free number after its base, unless its run already has a version there; return that
+    version.
+    """
     number = draft.number + 1
     while True:
         try:
             version = read_version(files, number)
-        except FileMissing:
-            version = replace(draft, number=number)
+        except AbsentFile:
+            version = msgspec.structs.replace(draft, number=number)
             if not _is_whole(files, draft):
                 raise _lost(files, draft.attempt) from None
             tables.open_table(files, draft.table)
-            if not files.put_if_absent(version_path(number), seal(VERSION, _fields_of(version))):
+            if not files.put_if_absent(version_path(number), _record_of(VERSION, version)):
                 continue
         if version.table != draft.table:
             raise tables.mismatch(files, version.table, draft.table)
@@ -359,17 +381,16 @@ def _numbered(files: Files, draft: Version) -> Version:
 
 
 def _is_whole(files: Files, draft: Version) -> bool:
-    """Whether the files of a sealed attempt are there: it was not swept before it had its seal."""
-    there = {status.path: status.size for status in files.walk(rows_folder(draft.attempt))}
-    return files.exists(_begun_path(draft.attempt)) and all(
-        there.get(file.path) == file.size for file in draft.files
-    )
+    """Whether all files of a sealed attempt exist: it was not swept before it was sealed."""
+    sizes = {status.path: status.size for status in files.walk(rows_folder(draft.attempt))}
+    complete = all(sizes.get(file.path) == file.size for file in draft.files)
+    return files.exists(_begun_path(draft.attempt)) and complete
 
 
 def _lost(files: Files, attempt: str) -> AttemptLost:
     return AttemptLost(
         f"the rows in {files.root}/{RESULTS}/{attempt} are gone: this run was frozen or cut off for"
-        f" {DEAD_AFTER / 3600:.0f} hours and another one took it for dead, or somebody deleted them. Nothing was published:"
+        f" {DEAD_AFTER / 3600:.0f} hours and another one presumed it dead, or they were deleted by hand. Nothing was published:"
         " run it again."
     )
 
@@ -378,7 +399,7 @@ def _lost(files: Files, attempt: str) -> AttemptLost:
 
 
 def settle(files: Files) -> None:
-    """Finish what runs that were killed in the middle of publishing, or of sweeping, have left."""
+    """Finish what runs that were killed while publishing or sweeping left."""
     for status in files.list(RESULTS):
         if not status.name.endswith(SEAL):
             continue
@@ -387,38 +408,32 @@ def settle(files: Files) -> None:
             if _fate_in(data, status.path) == SWEEP:
                 _sweep_sealed(files, status.name.removesuffix(SEAL))
             else:
-                _finish(files, _version_from(unseal(PUBLISH, data, status.path), status.path))
-        except (FileMissing, AttemptLost, tables.TableMismatch, tables.FolderTaken, UnreadableRecord):
-            continue  # its own run was faster; it can be no version; it is damaged, or a newer Squall's
+                _finish(files, _version_from(PUBLISH, data, status.path))
+        except (AbsentFile, AttemptLost, tables.TableMismatch, tables.FolderTaken, UnreadableRecord):
+            continue  # its own run was faster, it can be no version, or it is damaged or written by a newer Squall
 
 
 def tidy(files: Files, run: str, keep: int = KEEP) -> int:
-    """Prune versions, sweep attempts; how many folders were deleted.
+    """Prune versions and sweep attempts; return how many folders were deleted.
 
-    `run` is the id of a run that is published: other attempts of it have nothing left to do.
+    run: the id of a published run; other attempts of it have nothing left to do.
     """
     kept = kept_versions(files)
     old = kept[max(keep, 1) :]
-    for version in reversed(
-        old
-    ):  # from the oldest on: so those that are pruned are the first ones at any moment
-        emptied = replace(version, files=(), pruned=True)
-        files.replace(version_path(version.number), seal(VERSION, _fields_of(emptied)))
-        files.delete(
-            f"{RESULTS}/{version.attempt}"
-        )  # should we be killed before it: it is swept when it is old
+    for version in reversed(old):  # from the oldest on, so that the pruned ones are the first at any moment
+        emptied = msgspec.structs.replace(version, files=(), pruned=True)
+        files.replace(version_path(version.number), _record_of(VERSION, emptied))
+        files.delete(f"{RESULTS}/{version.attempt}")  # if this process is killed before: swept when it is old
     live = {version.attempt for version in kept}
-    found = [(status.name, _ATTEMPT.fullmatch(status.name)) for status in files.list(RESULTS)]
-    left = [name for name, attempt in found if attempt and name not in live]
-    if not left:
-        return len(old)
-    dead = set(_dead(files, left))
+    names = [status.name for status in files.list(RESULTS) if _ATTEMPT.fullmatch(status.name)]
+    left = [name for name in names if name not in live]
+    dead = set(_dead(files, left)) if left else set()
     swept = [name for name in left if name in dead or name.partition("-")[0] == run]
     return len(old) + sum(_sweep(files, name) for name in swept)
 
 
 def _dead(files: Files, attempts: list[str]) -> list[str]:
-    """Those that have shown no sign of life for long, by the file system's clock alone."""
+    """Return the attempts without a recent keepalive, by the file system's clock alone."""
     now = now_of(files)
 
     def last_sign(attempt: str) -> float:
@@ -429,7 +444,7 @@ def _dead(files: Files, attempts: list[str]) -> list[str]:
 
 
 def _sweep(files: Files, attempt: str) -> bool:
-    """Delete an attempt's folder, unless somebody is publishing it, or has."""
+    """Delete an attempt's folder, unless it is being published or already is."""
     if not files.put_if_absent(_seal_path(attempt), seal(SWEEP, {})):
         return False
     return _sweep_sealed(files, attempt)
@@ -447,7 +462,7 @@ def _sweep_sealed(files: Files, attempt: str) -> bool:
 
 
 def _fate_in(data: bytes, path: str) -> str:
-    """Whether a seal is a publisher's or a sweeper's; `UnreadableRecord`."""
+    """Return whether a seal is a publisher's or a sweeper's; `UnreadableRecord`."""
     try:
         unseal(SWEEP, data, path)
     except UnreadableRecord:
@@ -456,43 +471,27 @@ def _fate_in(data: bytes, path: str) -> str:
     return SWEEP
 
 
-def _fields_of(version: Version) -> dict[str, Any]:
-    """A version as JSON values."""
-    return {
-        "number": version.number,
-        "run": version.run,
-        "attempt": version.attempt,
-        "command": version.command,
-        "job": version.job,
-        "code": version.code,
-        "inputs": [vars(each) for each in version.inputs],
-        "settings": dict(version.settings),
-        "table": _table_fields(version.table),
-        "rows": version.rows,
-        "schema": version.schema,
-        "files": [vars(file) for file in version.files],
-        "published": version.published,
-        "pruned": version.pruned,
-        "counts": dict(version.counts),
-    }
+def _record_of(kind: str, version: Version) -> bytes:
+    return seal(kind, {**msgspec.to_builtins(version), "table": _without_kind(version.table)})
 
 
-def _table_fields(table: tables.Table) -> dict[str, Any]:
+def _without_kind(table: tables.TableRecord) -> dict[str, Any]:
     return {"file_format": table.file_format, "partition_by": list(table.partition_by)}
 
 
-def _version_from(fields: Mapping[str, Any], path: str) -> Version:
-    """A version out of JSON values that were read from `path`; `UnreadableRecord`."""
-    try:
-        return Version(
-            **{
-                **fields,
-                "inputs": tuple(Input(**each) for each in fields["inputs"]),
-                "table": tables.Table(
-                    tables.RESULTS, fields["table"]["file_format"], tuple(fields["table"]["partition_by"])
-                ),
-                "files": tuple(DataFile(**file) for file in fields["files"]),
-            }
-        )
-    except (KeyError, TypeError) as error:
-        raise UnreadableRecord(path, f"is no version of a Squall table: {error}") from None
+_FILE_FIELDS: Final = frozenset(("path", "size", "digest"))
+
+
+def _version_from(kind: str, data: bytes, path: str) -> Version:
+    """Return the version in a record of this kind that was read from `path`; `UnreadableRecord`."""
+    fields = unseal(kind, data, path)
+    if isinstance(fields.get("table"), dict):
+        fields["table"]["holds"] = tables.RESULTS
+    files = fields.get("files")
+    for file in files if isinstance(files, list) else ():
+        if isinstance(file, dict) and not file.keys() <= _FILE_FIELDS:
+            raise UnreadableRecord(path, f"is no version: a file with the fields {sorted(file)}")
+    return convert("version", Version, fields, path)
+
+
+build_type_info(RunInput, Version)

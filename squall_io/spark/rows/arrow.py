@@ -1,6 +1,6 @@
 """A schema in Arrow's types, as Spark maps its own to them.
 
-Must not know: rows. (pyarrow is imported where it is used: the rest of the sink can be made and judged without it.)
+Must not know: rows. (pyarrow is imported where it is used: the rest of the sink can be built and checked without it.)
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _SIMPLE: Final = {
 
 
 def arrow_schema(schema: Schema) -> pyarrow.Schema:
-    """The schema of Arrow tables that hold rows of this schema."""
+    """Return the schema of Arrow tables that hold rows of this schema."""
     import pyarrow
 
     return pyarrow.schema([_field(column) for column in schema.columns])
 
 
 def joined(tables: Sequence[pyarrow.Table]) -> pyarrow.Table:
-    """Tables of one schema as one, whose columns lie in one piece each: Spark takes each piece for a partition."""
+    """Return tables of one schema as one table with unchunked columns: Spark makes a partition of each chunk."""
     import pyarrow
 
     return tables[0] if len(tables) == 1 else pyarrow.concat_tables(tables).combine_chunks()

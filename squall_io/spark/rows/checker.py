@@ -1,9 +1,12 @@
-"""Rows of plain Python values become an Arrow table that Spark takes as it is; rows that do not fit come back with the reason.
+"""Turns rows of plain Python values into an Arrow table that Spark takes unchanged; rows that do not fit are returned with
+reasons.
 
-Values are looked at by the column, all at once: types by a set, numbers by their extremes, texts joined. One by one, with
-values.py, only where that finds something that is not plainly right. Measured for (string, bigint, timestamp): under half a
-microsecond per row, so that the check costs little beside Arrow's own conversion.
-Must not know: tuples, sessions, where the rows go but for what their file format loses.
+Values are checked by the column, all at once: types by a set, numbers by their extremes, texts joined. They are checked
+one by
+one, with values.py, only if that finds something that is not plainly right. Measured for (string, bigint, timestamp):
+under half
+a microsecond per row, so the check costs little beside Arrow's own conversion.
+Must not know: tuples, sessions, where the rows go except for what their file format loses.
 """
 
 from __future__ import annotations
@@ -22,8 +25,8 @@ from typing import TYPE_CHECKING, Any, Final
 from zoneinfo import ZoneInfo
 
 from squall_io.spark.rows.formats import unkept
-from squall_io.spark.rows.schema import Column, Schema
-from squall_io.spark.rows.types import WHOLE, Decimal, Simple, same_name
+from squall_io.spark.rows.schema import Schema
+from squall_io.spark.rows.types import WHOLE, Column, Decimal, Simple, same_name
 from squall_io.spark.rows.values import BadValue, Rules, converter, exactly
 from topology_api.wording import typed
 
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _zone_of: Final[Callable[[datetime], tzinfo | None]] = attrgetter("tzinfo")
-#: Of values of the plain type, none of them None: whether all of them fit, as they are.
+#: Whether values of the plain type, none of them None, all fit unchanged.
 Fit = Callable[[Sequence[Any]], bool]
 
 
@@ -60,7 +63,7 @@ class RowChecker:
         ]
 
     def split(self, rows: Sequence[Sequence[object]]) -> tuple[Columns, list[tuple[int, str]]]:
-        """The rows that fit, and of each other one its position and what is wrong with it.
+        """Return the rows that fit, and the position and problem of each other row.
 
         rows: their values in the order of the schema's columns.
         """
@@ -88,7 +91,7 @@ class RowChecker:
         return columns, [(position, "; ".join(found[position])) for position in sorted(found)]
 
     def table(self, columns: Columns) -> pyarrow.Table:
-        """The rows as an Arrow table, with the types and names that Spark gives to this schema."""
+        """Return the rows as an Arrow table, with the types and names that Spark gives to this schema."""
         import pyarrow
 
         from squall_io.spark.rows.arrow import arrow_schema
@@ -99,14 +102,14 @@ class RowChecker:
 
 
 def _array(values: Sequence[Any], kind: pyarrow.DataType) -> pyarrow.Array:
-    """Values that fit, as Arrow has them."""
+    """Return values that fit as an Arrow array."""
     import pyarrow
 
     if isinstance(values, array):
         return pyarrow.Array.from_buffers(kind, len(values), [None, pyarrow.py_buffer(values)])
     if kind == pyarrow.timestamp("us", tz="UTC"):
-        # Arrow asks each value's zone for its offset, by a call of Python: 190 ns a value, this 50. Of two times of one zone
-        # the difference is known without.
+        # Arrow asks each value's zone for its offset, by a Python call: 190 ns per value, this 50. The difference of two times
+        # of one zone needs no offset.
         try:
             since = list(map(sub, values, repeat(_EPOCH)))
         except TypeError:  # there is a None among them
@@ -136,7 +139,7 @@ class _Column:
         )
 
     def all_fit(self, values: Sequence[Any]) -> Sequence[object] | None:
-        """The values, if all of them are plainly right as they are; None: look at each."""
+        """Return the values if all of them are plainly right; None: check each."""
         types = set(map(type, values))
         if self._packed is not None and types == {self._plain}:
             try:
@@ -156,7 +159,7 @@ class _Column:
         return not types or (types == {self._plain} and self._fit(values))
 
     def one_by_one(self, values: Sequence[object], bad: dict[int, list[str]]) -> list[object]:
-        """The values as plain ones; what is wrong with others is added to `bad`, by their places."""
+        """Return the values as plain ones; add the problems of others to `bad`, by their places."""
         plain: list[object] = []
         for place, value in enumerate(values):
             try:
@@ -175,12 +178,12 @@ class _Column:
             return self._convert(value)
         except BadValue:
             raise
-        except Exception as error:  # code of a user's class runs when its values are looked at
+        except Exception as error:  # a user's class may run code when its values are read
             raise BadValue(f"{typed(value)} raises {type(error).__name__} when it is read: {error}") from None
 
 
 def _bulk_check(column: Column, rules: Rules) -> tuple[type, Fit]:
-    """The one type whose values can be right as they are, and whether values of it are."""
+    """Return the one type whose values can be right unchanged, and the check of its values."""
     kind = column.type
     if isinstance(kind, Decimal):
         return Number, _fits_decimal(kind)
@@ -223,7 +226,7 @@ def _fits_timestamp(values: Sequence[datetime]) -> bool:
     zones = set(map(_zone_of, values))
     if zones == {timezone.utc}:
         return True
-    # Of these kinds a datetime's offset is known, and Arrow asks for it; not near the ends, where its UTC has no year.
+    # For these kinds Arrow gets a datetime's offset itself, except near the ends, where its UTC has no year.
     return all(type(zone) in (timezone, ZoneInfo) for zone in zones) and all(
         1 < value.year < 9999 for value in values
     )

@@ -1,7 +1,7 @@
-"""Spark's DDL text of a schema, `"word string, count bigint NOT NULL"`, read without Spark.
+"""Spark's DDL text of a schema, `"word string, count bigint NOT NULL"`, parsed without Spark.
 
-So that a schema is judged where a topology is submitted, where there may be neither Java nor PySpark. What is accepted here
-Spark reads in the same way; some of what Spark takes is refused, with what to write instead.
+So a schema is checked where a topology is submitted, possibly without Java and PySpark. What is accepted here
+Spark reads in the same way; some of what Spark accepts is refused, with what to write instead.
 Must not know: tables, rows, formats.
 """
 
@@ -28,7 +28,7 @@ from topology_api.wording import nearest, shown, typed
 
 MAX_COLUMNS: Final = 10_000
 MAX_DEPTH: Final = 32
-"""Types within types: what Python's, Spark's and the formats' own recursions bear easily."""
+"""Nesting of types that Python's, Spark's and the formats' own recursions handle easily."""
 
 _ALIASES: Final = {
     "byte": "tinyint",
@@ -61,7 +61,7 @@ _AFTER_TYPE: Final = {
     "default": "files keep no default: give the value in the tuple",
     "generated": "files keep no rule for it: compute the value in the topology",
     "collate": "files keep no collation: leave COLLATE out",
-    "null": "a column may hold nulls unless NOT NULL stands behind its type: leave NULL out",
+    "null": "a column may hold nulls unless NOT NULL follows its type: leave NULL out",
 }
 _KNOWN: Final = frozenset({*SIMPLE, *_ALIASES, *_DECIMALS, "array", "map", "struct"})
 
@@ -76,7 +76,7 @@ _TOKEN: Final = re.compile(
 _ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[01][0-7]{2}|.)", re.DOTALL)
 _LETTERS: Final = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": r"\%", "_": r"\_"}
 _SHOWN: Final = 50
-"""Characters on each side of the place that an error shows."""
+"""Characters that an error shows on each side of its place."""
 
 T = TypeVar("T")
 
@@ -88,7 +88,7 @@ class _Token(NamedTuple):
 
 
 def parse_columns(ddl: object) -> tuple[Column, ...]:
-    """The columns that a DDL text declares; `SchemaError` with the place and what helps."""
+    """Return the columns that a DDL text declares; `SchemaError` with the place and what helps."""
     if not isinstance(ddl, str):
         raise SchemaError(
             f"the schema is {typed(ddl)}: give Spark's DDL text, such as 'word string, count bigint'"
@@ -101,7 +101,7 @@ def parse_columns(ddl: object) -> tuple[Column, ...]:
 
 
 class _Parser:
-    """One reading of one text."""
+    """The parser of one text."""
 
     def __init__(self, ddl: str) -> None:
         self._ddl = ddl
@@ -144,7 +144,7 @@ class _Parser:
         return token
 
     def _is_word(self, *words: str) -> bool:
-        """The next tokens are these words, in any case: they are taken."""
+        """Consume the next tokens if they are these words, in any case; return whether they were."""
         ahead = self._tokens[self._next : self._next + len(words)]
         if [(token.kind, token.text.lower()) for token in ahead] != [("word", word) for word in words]:
             return False
@@ -154,10 +154,10 @@ class _Parser:
     def _sign(self, sign: str, of: str) -> None:
         token = self._take()
         if token.text != sign or token.kind != "sign":
-            self._fail(token.at, f"{self._said(token)} stands where {sign!r} of {of} is expected")
+            self._fail(token.at, f"{self._said(token)} is found where {sign!r} of {of} is expected")
 
     def _list(self, item: Callable[[], T], closing: str, of: str) -> list[T]:
-        """Items with commas between them, and what closes the list: a sign, or "end"."""
+        """Return items separated by commas, up to what closes the list: a sign, or "end"."""
         items = [item()]
         while True:
             if len(items) > MAX_COLUMNS:
@@ -169,12 +169,12 @@ class _Parser:
                 return items
             else:
                 ends = "a comma or the end" if closing == "end" else f"a comma or the {closing!r} of {of}"
-                self._fail(token.at, f"{self._said(token)} stands where {ends} is expected")
+                self._fail(token.at, f"{self._said(token)} is found where {ends} is expected")
 
     # What is declared
 
     def _column(self, depth: int) -> tuple[Column, int]:
-        """A column, and where it stands."""
+        """Return a column, and its position in the text."""
         token = self._take()
         name = self._name(token)
         if self._peek().text == ":":
@@ -188,7 +188,7 @@ class _Parser:
             if why is not None:
                 self._fail(following.at, f"{following.text.upper()} of column {name!r} is refused: {why}")
             if following.text.lower() == "not":
-                self._fail(following.at, "NOT NULL stands between a column's type and its COMMENT")
+                self._fail(following.at, "NOT NULL belongs between a column's type and its COMMENT")
         return Column(name, kind, nullable, comment), token.at
 
     def _name(self, token: _Token) -> str:
@@ -199,7 +199,7 @@ class _Parser:
                 self._fail(token.at, "a name holds no NUL character")
             return token.text[1:-1].replace("``", "`")
         if token.kind != "word":
-            self._fail(token.at, f"{self._said(token)} stands where the name of a column is expected")
+            self._fail(token.at, f"{self._said(token)} is found where the name of a column is expected")
         if token.text[0].isdigit():
             self._fail(token.at, f"a name that begins with a digit needs back quotes: `{token.text}`")
         return token.text
@@ -207,7 +207,7 @@ class _Parser:
     def _text(self, token: _Token) -> str:
         if token.kind != "text":
             self._fail(
-                token.at, f"{self._said(token)} stands where the text of COMMENT, in quotes, is expected"
+                token.at, f"{self._said(token)} is found where the text of COMMENT, in quotes, is expected"
             )
         quote = token.text[0]
         # A doubled quote is one quote, but for one that is escaped.
@@ -224,7 +224,7 @@ class _Parser:
         token = self._take()
         word = token.text.lower()
         if token.kind != "word":
-            self._fail(token.at, f"{self._said(token)} stands where the type of {name!r} is expected")
+            self._fail(token.at, f"{self._said(token)} is found where the type of {name!r} is expected")
         if word in _REFUSED:
             self._fail(token.at, f"the type {token.text} of {name!r} is refused: {_REFUSED[word]}")
         if word not in _KNOWN:
@@ -269,14 +269,14 @@ class _Parser:
         numbers = self._list(self._number, ")", "decimal")
         precision, scale = numbers[0], numbers[1] if len(numbers) > 1 else 0
         if len(numbers) > 2 or not 1 <= precision <= MAX_PRECISION or scale > precision:
-            self._fail(at, f"a decimal takes its number of digits, 1 to {MAX_PRECISION}, and how many of them stand behind "
+            self._fail(at, f"a decimal takes its number of digits, 1 to {MAX_PRECISION}, and how many of them are behind "
                            "the point: decimal(10,2)")  # fmt: skip
         return Decimal(precision, scale)
 
     def _number(self) -> int:
         token = self._take()
         if not token.text.isdecimal() or len(token.text) > 9:
-            self._fail(token.at, f"{self._said(token)} stands where a number of digits is expected")
+            self._fail(token.at, f"{self._said(token)} is found where a number of digits is expected")
         return int(token.text)
 
     # Problems
@@ -306,7 +306,7 @@ def _unescaped(escape: str) -> str:
 
 
 def _placed(ddl: str, at: int, why: str) -> str:
-    """An error with its place: line and column, and the line itself with a mark below."""
+    """Return an error with its place: line and column, and the line itself with a mark below."""
     line, start = ddl.count("\n", 0, at) + 1, ddl.rfind("\n", 0, at) + 1
     left = max(start, at - _SHOWN)
     piece = ddl[left : at + _SHOWN].partition("\n")[0]

@@ -1,8 +1,9 @@
 """The file formats of a table: Spark's options for writing and reading each, so that what is read is what was written.
 
-Spark's own defaults lose things: CSV takes an empty line for no row and cuts microseconds off, JSON takes a broken line for
-nulls. With the options here every row comes back as it was, and what a format cannot keep is refused: a type when the sink
-is made (`format_problems`), a value in its row (`unkept`, which checker.py asks). Tests hold Spark to it, with generated rows.
+Spark's own defaults lose data: CSV takes an empty line for no row and truncates microseconds, JSON takes a broken line for
+nulls. With the options here every row comes back as it was, and what a format cannot store is refused: a type when the
+sink
+is built (`format_problems`), a value in its row (`unkept`, called by checker.py). Tests verify it with generated rows.
 Must not know: sessions, paths, manifests.
 """
 
@@ -13,20 +14,20 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import Any, Final
 
-from squall_io.spark.rows.schema import Array, Column, Map, Schema, Simple, Struct, Type
-from squall_io.spark.rows.types import WHOLE, same_name
+from squall_io.spark.rows.schema import Schema
+from squall_io.spark.rows.types import WHOLE, Array, Column, Map, Simple, Struct, Type, same_name
 from topology_api.wording import listed, nearest, shown, typed
 
-#: How Spark names the folder of a partition whose value is null; it reads the empty string and this text as null, too.
+#: Spark's name for the folder of a null partition value; it reads the empty string and this text as null, too.
 NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
-#: How CSV says null, as Hive does. Spark's own way, nothing at all, makes a null in a single column an empty line: no row.
+#: Null in CSV, as in Hive. Spark's own way, nothing at all, turns a null in a single column into an empty line: no row.
 CSV_NULL: Final = "\\N"
 
 #: The longest name of a folder that HDFS and local file systems take, in bytes.
 _LONGEST_NAME: Final = 255
 #: What Spark writes as %XX in the names of partitions' folders, besides control characters (ExternalCatalogUtils).
 _ESCAPED: Final = frozenset("\"#%'*/:=?\\\x7f{[]^") | {chr(code) for code in range(1, 32)}
-#: Days that the calendar left out when it was reformed; orc reads each of them as the first one after.
+#: Days skipped by the Gregorian calendar reform; orc reads each of them as the first day after.
 _ORC_GAP: Final = (date(1582, 10, 5), date(1582, 10, 14))
 _ORC_GAP_TEXT: Final = "orc has no 5 to 14 October 1582"
 _PARTITION_TYPES: Final = frozenset({*WHOLE, "boolean", "string", "date"})
@@ -50,14 +51,14 @@ _CSV: Final = {
 
 @dataclass(frozen=True)
 class FileFormat:
-    """One format, by the name that Spark knows it by."""
+    """One format, by Spark's name."""
 
     compressions: tuple[str, ...]
-    """Those that need nothing but Spark itself; the first is the default."""
+    """Compressions that need only Spark itself; the first is the default."""
     write: Mapping[str, str] = field(default_factory=dict)
     read: Mapping[str, str] = field(default_factory=dict)
     by_name: bool = True
-    """Columns are found by their names; False: by their places, so a file is read with the schema that it was written with."""
+    """Whether columns are found by name; if by place, a file is read with the schema that it was written with."""
 
 
 FORMATS: Final[Mapping[str, FileFormat]] = {
@@ -78,20 +79,20 @@ FORMATS: Final[Mapping[str, FileFormat]] = {
 
 
 def write_options(file_format: str, compression: str | None = None) -> dict[str, str]:
-    """Spark's options for writing a format; None: its default compression."""
+    """Return Spark's options for writing a format; None: its default compression."""
     known = FORMATS[file_format]
     return {**known.write, "compression": compression or known.compressions[0]}
 
 
 def read_options(file_format: str) -> dict[str, str]:
-    """Spark's options for reading a format."""
+    """Return Spark's options for reading a format."""
     return dict(FORMATS[file_format].read)
 
 
 def format_problems(
     schema: Schema, file_format: object, partition_by: Sequence[object] = (), compression: object = None
 ) -> list[str]:
-    """Everything that is wrong with a schema in a format, partitioned and compressed so; each in a sentence."""
+    """Return everything that is wrong with a schema in a format, partitioned and compressed so; a sentence each."""
     known = FORMATS.get(file_format) if isinstance(file_format, str) else None
     if known is None:
         near = nearest(file_format, FORMATS) if isinstance(file_format, str) else ""
@@ -110,7 +111,7 @@ def format_problems(
 
 
 def _type_problems(file_format: str, path: str, kind: Type) -> Iterable[str]:
-    """Why a format cannot keep the type of the column or field at `path`."""
+    """Yield why a format cannot store the type of the column or field at `path`."""
     here = f"column {path!r} is {kind}, which {file_format} cannot keep"
     if file_format == "csv" and (isinstance(kind, (Array, Map, Struct)) or kind == Simple("binary")):
         yield f"{here}: take parquet, orc or json, or declare a string and write the value as text"
@@ -163,7 +164,7 @@ def _partition_problems(schema: Schema, partition_by: Sequence[object]) -> Itera
 
 
 def _meant(name: object, schema: Schema) -> str:
-    """What may be meant by a name that is no column's."""
+    """Return a hint at the column that a wrong name may mean."""
     if not isinstance(name, str):
         return ""
     several = [part.strip() for part in name.split(",")]
@@ -173,9 +174,9 @@ def _meant(name: object, schema: Schema) -> str:
 
 
 def unkept(file_format: str, partition: str | None) -> dict[str, Callable[[Any], str | None]]:
-    """By the names of simple types: what says why a value of the type is lost, or None for one that is kept.
+    """Return, by names of simple types, what tells why a value would be lost, or None if it is kept.
 
-    partition: the column's name if it is one that the table is partitioned by.
+    partition: the column's name if the table is partitioned by it.
     """
     if partition is not None:
         prefix = _folder_size(partition) + len("=")
@@ -199,5 +200,5 @@ def _lost_in_folder(prefix: int, value: str) -> str | None:
 
 
 def _folder_size(text: str) -> int:
-    """Bytes of a text in the name of a partition's folder."""
+    """Return the bytes of a text in the name of a partition's folder."""
     return len(text.encode()) + 2 * sum(character in _ESCAPED for character in text)

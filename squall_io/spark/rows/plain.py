@@ -1,6 +1,6 @@
-"""Rows out of Arrow's columns, as a stream and a replay have them: tuples of Python's own values.
+"""Rows from Arrow's columns, as a stream and a replay have them: tuples of plain Python values.
 
-A struct is a dict, a map is one, a timestamp is aware, in UTC. (pyarrow is imported where it is used.)
+A struct is a dict, a map is a dict, a timestamp is aware, in UTC. (pyarrow is imported where it is used.)
 Must not know: schemas, where the columns come from.
 """
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def plain_rows(
     columns: Sequence[pyarrow.Array | pyarrow.ChunkedArray], rows: int
 ) -> Iterator[tuple[Any, ...]]:
-    """The rows of columns that have so many values each; there may be no column at all."""
+    """Return the rows of columns with `rows` values each; there may be no columns."""
     return zip(*map(_plain_values, columns)) if columns else repeat((), rows)
 
 

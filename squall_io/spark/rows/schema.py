@@ -1,6 +1,6 @@
 """The schema of a table's rows: parsed from Spark's DDL text, compared, and merged as it grows.
 
-Columns may be added; nothing else about a table changes, so that every row that was ever written can be read by the latest
+Columns may be added; nothing else about a table changes, so that every row ever written can be read with the latest
 schema. Must not know: PySpark, rows, files.
 """
 
@@ -10,30 +10,9 @@ from dataclasses import dataclass
 
 from squall_io.spark.rows.ddl import parse_columns
 from squall_io.spark.rows.types import (
-    Array,
     Column,
-    Decimal,
-    Map,
-    SchemaError,
-    Simple,
-    Struct,
-    Type,
     same_name,
 )
-
-__all__ = [
-    "Array",
-    "Column",
-    "Decimal",
-    "Map",
-    "Schema",
-    "SchemaError",
-    "Simple",
-    "Struct",
-    "Type",
-    "merge",
-    "parse_schema",
-]
 
 
 @dataclass(frozen=True)
@@ -48,7 +27,7 @@ class Schema:
         return tuple(column.name for column in self.columns)
 
     def column(self, name: str) -> Column | None:
-        """The column of this name, whatever its case: Spark does not look at it."""
+        """Return the column of this name, ignoring case as Spark does."""
         wanted = same_name(name)
         return next((column for column in self.columns if same_name(column.name) == wanted), None)
 
@@ -57,15 +36,15 @@ class Schema:
 
 
 def parse_schema(ddl: str) -> Schema:
-    """The schema that Spark's DDL text declares, `"word string, count bigint"`; `SchemaError`."""
+    """Return the schema that Spark's DDL text declares, `"word string, count bigint"`; `SchemaError`."""
     return Schema(parse_columns(ddl))
 
 
 def merge(old: Schema, new: Schema) -> tuple[Schema, list[str]]:
-    """The old schema with the new one's columns in it, and what stands against it; with problems, the old one as it was.
+    """Return the old schema with the new one's columns added, and the obstacles; with obstacles, the old one unchanged.
 
-    Columns keep the old order and spelling, new ones follow. A column that may hold nulls from now on is fine; one that
-    may no longer is not, since rows with nulls may be there.
+    Columns keep the old order and spelling, new ones follow. A column may become nullable; it may not become
+    NOT NULL, since rows with nulls may exist.
     """
     problems: list[str] = []
     columns = [_merged(column, new.column(column.name), problems) for column in old.columns]

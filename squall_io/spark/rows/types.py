@@ -1,7 +1,8 @@
 """The types that a column of a Spark table may have here, as plain values whose text is Spark's DDL.
 
-Only types that every way into Spark and out of it keeps: intervals, variants, `char(n)` and their like are refused by
-the parser, by name. Must not know: how the text is parsed (ddl.py), values (values.py), file formats (formats.py).
+Only types that every way into Spark and out of it preserves: the parser refuses intervals, variants, `char(n)` and the
+like
+by name. Must not know: how the text is parsed (ddl.py), values (values.py), file formats (formats.py).
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ Type = Simple | Decimal | Array | Map | Struct
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table or a field of a struct. Two that differ in their comments alone are equal."""
+    """A column of a table or a field of a struct. Two that differ only in their comments are equal."""
 
     name: str
     type: Type
@@ -100,7 +101,7 @@ class Column:
 
     @property
     def declaration(self) -> str:
-        """What stands behind its name in DDL."""
+        """What follows its name in DDL."""
         null = "" if self.nullable else " NOT NULL"
         comment = "" if self.comment is None else f" COMMENT '{self.comment.translate(_ESCAPES)}'"
         return f"{self.type}{null}{comment}"
@@ -110,10 +111,10 @@ class Column:
 
 
 def quoted(name: str) -> str:
-    """A name as DDL has it: in back quotes where it needs them."""
+    """Return a name as DDL has it: in back quotes where needed."""
     return name if _PLAIN.fullmatch(name) else "`" + name.replace("`", "``") + "`"
 
 
 def same_name(name: str) -> str:
-    """What names have in common that Spark takes for one: it does not look at case."""
+    """Return the form that is equal for names which Spark considers the same: it ignores case."""
     return name.lower()

@@ -1,8 +1,9 @@
-"""One value of a row: whether a column's type takes it, and as what plain Python value.
+"""One value of a row: whether a column's type accepts it, and as which plain Python value.
 
-Nothing is rounded, cut or guessed: a value that is not exactly of the type is refused, with its place in the row (`tags[3]`,
-`who.age`), what it is and what was expected. NumPy's and pandas' scalars are taken for what they hold; neither is imported.
-Must not know: columns of many rows (checker.py), Arrow, why a format loses a value (formats.py says so through `Rules`).
+Nothing is rounded, truncated or guessed: a value that is not exactly of the type is refused, with its place in the row
+(`tags[3]`, `who.age`), what it is and what was expected. Scalars of NumPy and pandas count as their contents; neither is
+imported.
+Must not know: columns of many rows (checker.py), Arrow, why a format loses a value (formats.py tells through `Rules`).
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _FLOAT32: Final = struct.Struct("<f")
 
 
 class BadValue(Exception):
-    """A value that its type does not take. `path` is its place below the value that was asked about."""
+    """A value that its type does not accept. `path` is its place below the value that was checked."""
 
     def __init__(self, why: str, path: str = "") -> None:
         super().__init__(why, path)
@@ -35,12 +36,12 @@ class BadValue(Exception):
         self.path = path
 
     def within(self, step: str) -> BadValue:
-        """The same, seen from the value around it."""
+        """Return the same error as seen from the enclosing value."""
         return BadValue(self.why, step + self.path)
 
 
 def converter(kind: Type, rules: Rules) -> Convert:
-    """What converts values of a type."""
+    """Return what converts values of a type."""
     if isinstance(kind, Array):
         return _array(kind, converter(kind.element, rules))
     if isinstance(kind, Map):
@@ -71,7 +72,7 @@ def _kept(convert: Convert, rule: Callable[[Any], str | None]) -> Convert:
 
 
 def _unboxed(value: Any) -> Any:
-    """What a scalar of NumPy's holds; any other value as it is. (Its dates hold more than Python's can, and stay.)"""
+    """Return the contents of a NumPy scalar; any other value unchanged. (NumPy's dates exceed Python's, and stay.)"""
     kind = type(value)
     if kind in (int, str, float):
         return value
@@ -136,7 +137,7 @@ def _floating(value: Any, name: str) -> float:
 
 
 def exactly(kind: Decimal) -> Callable[[Number], Number]:
-    """What brings a finite decimal to a type's scale: `Inexact` and `InvalidOperation` tell those that do not fit."""
+    """Return what brings a finite decimal to a type's scale; `Inexact` and `InvalidOperation` for those that do not fit."""
     context = Context(prec=kind.precision, traps=[Inexact, InvalidOperation])
     unit = Number(1).scaleb(-kind.scale)
     return lambda number: number.quantize(unit, context=context)
@@ -326,7 +327,7 @@ def _struct(kind: Struct, rules: Rules) -> Convert:
 
 
 def _named(value: Any, kind: Struct) -> Mapping[str, Any]:
-    """The values of a struct by their names, whatever of the ways to give one was used."""
+    """Return the values of a struct by their names, from any of the accepted forms."""
     if isinstance(value, Mapping):
         return value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):

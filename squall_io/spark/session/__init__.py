@@ -1,1 +1,1 @@
-"""Java processes and Spark sessions: one in a process, shared, made anew when they die."""
+"""Java processes and Spark sessions: one per process, shared, restarted when they die."""

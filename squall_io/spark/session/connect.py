@@ -1,7 +1,7 @@
-"""Sessions of Spark Connect, whose driver is in a server: made, made anew on the same server, and copied to write with.
+"""Sessions of Spark Connect, whose driver is in a server: created, recreated on the same server, and copied to write with.
 
-PySpark tries a call again for ten minutes when the server does not answer. These sessions do for some seconds: whoever uses
-them tries again by itself, and says so.
+PySpark retries a call for ten minutes if the server does not answer. These sessions retry for seconds: their users retry
+themselves, and report it.
 Must not know: leases, tables. (It imports PySpark and gRPC, so it is imported where it is used.)
 """
 
@@ -16,48 +16,50 @@ from pyspark.errors import PySparkException
 from pyspark.sql.connect import session as connect_session
 from pyspark.sql.connect.client.retries import DefaultPolicy, RetryPolicyState
 
-from squall_io.spark.session.wishes import SQL_DEFAULTS, NoServer, NoSession, Wish
+from squall_io.spark.session.request import SQL_DEFAULTS, NoConnectServer, NoSession, SessionRequest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: Tries of a call after the first one, some 7 seconds in all.
+#: Retries of a call, about 7 seconds in all.
 _TRIES: Final = 6
 _LONGEST_WAIT_MS: Final = 2_000
-#: Spark's settings that are Hadoop's begin so.
+#: Prefix of Hadoop's settings among Spark's.
 _HADOOP: Final = "spark.hadoop."
-#: By this PySpark's functions know that they are for Spark Connect; its own `builder.remote` sets it, too.
+#: Tells PySpark's functions that they run against Spark Connect; its own `builder.remote` sets it, too.
 _MODE: Final = "SPARK_CONNECT_MODE_ENABLED"
 #: What gRPC says of a server that is away, and why.
 _AWAY: Final = re.compile(r'StatusCode\.UNAVAILABLE\s+details = "(.*)"')
 
 
-def connect(wish: Wish) -> SparkSession:
-    """A session of the server, and this process's own; `NoServer`, `NoSession`."""
+def connect(request: SessionRequest) -> SparkSession:
+    """Return a session of the server that belongs to this process; `NoConnectServer`, `NoSession`."""
     try:
-        session = connect_session.SparkSession(connection=wish.where)
+        session = connect_session.SparkSession(connection=request.where)
     except PySparkException:  # which may quote a token
         raise NoSession(
-            f"{wish.place} is no address of a Spark Connect server: write sc://HOST:PORT, or sc://HOST:PORT/;NAME=VALUE"
+            f"{request.place} is no address of a Spark Connect server: write sc://HOST:PORT, or sc://HOST:PORT/;NAME=VALUE"
         ) from None
-    return _ready(_plain(session), wish)
+    return _ready(_plain(session), request)
 
 
-def connect_again(gone: SparkSession, wish: Wish) -> SparkSession:
-    """A session of the same server in place of one that it does not know any more; `NoServer`, `NoSession`."""
-    return _ready(gone.newSession(), wish)
+def connect_again(gone: SparkSession, request: SessionRequest) -> SparkSession:
+    """Return a new session of the same server, which has lost the old one; `NoConnectServer`, `NoSession`."""
+    return _ready(gone.newSession(), request)
 
 
 def copied(session: SparkSession) -> SparkSession:
-    """A session of the same server with the same settings; `discard` it in the end."""
+    """Return a session of the same server with the same settings; the caller has to `discard` it."""
     copy = cast(Any, session).cloneSession()
     _be_quick(copy)
     return _plain(copy)
 
 
 def discard(session: SparkSession) -> None:
-    """End a session on its server, if that answers, and the connection to it. (Its `stop` would end a server that PySpark has
-    started in this process, too.)"""
+    """End a session on its server, if that answers, and the connection to it. (PySpark's `stop` would also end a server that
+    it has
+    started in this process.)
+    """
     with suppress(Exception):
         _client(session).release_session()
     close(session)
@@ -70,40 +72,40 @@ def stop(session: SparkSession) -> None:
 
 
 def close(session: SparkSession) -> None:
-    """End the connection; the server forgets the session by itself."""
+    """Close the connection; the server forgets the session later."""
     with suppress(Exception):
         _client(session).close()
 
 
 def own_session() -> SparkSession | None:
-    """The session that this process has already; None: it has none."""
+    """Return the session that this process already has, if any."""
     session = connect_session.SparkSession._get_default_session()
     return None if session is None else _plain(session)
 
 
-def _ready(session: SparkSession, wish: Wish) -> SparkSession:
-    """Give a new session its settings; the first calls to the server."""
+def _ready(session: SparkSession, request: SessionRequest) -> SparkSession:
+    """Give a new session its settings, with the first calls to the server."""
     _be_quick(session)
     try:
-        for name, value in {**SQL_DEFAULTS, **wish.conf}.items():
+        for name, value in {**SQL_DEFAULTS, **request.conf}.items():
             session.conf.set(name, value)
             if name.startswith(_HADOOP):
-                # A session's settings are Hadoop's by their own names; those with the prefix are the server's.
+                # In a session Hadoop's settings go by their own names; those with the prefix are the server's.
                 session.conf.set(name.removeprefix(_HADOOP), value)
     except PySparkException as error:
         close(session)
         found = _AWAY.search(str(error))
         if found is not None:
-            raise NoServer(
-                f"the Spark Connect server {wish.place} does not answer: {found.group(1)}"
+            raise NoConnectServer(
+                f"the Spark Connect server {request.place} does not answer: {found.group(1)}"
             ) from None
         raise NoSession(
-            f"the Spark Connect server {wish.place} gives no session: {str(error).splitlines()[0]}"
+            f"the Spark Connect server {request.place} gives no session: {str(error).splitlines()[0]}"
         ) from None
     except BaseException:
         close(session)
         raise
-    # PySpark asks here and there for the process's session, or the thread's, and may take one that has ended for it.
+    # PySpark sometimes asks for the process's or the thread's session, and might take one that has ended.
     theirs: Any = connect_session.SparkSession
     theirs._default_session = theirs._active_session.session = session
     os.environ[_MODE] = "1"
@@ -111,7 +113,7 @@ def _ready(session: SparkSession, wish: Wish) -> SparkSession:
 
 
 def _be_quick(session: SparkSession) -> None:
-    """Have a session give up soon."""
+    """Make a session give up soon."""
     _client(session).set_retry_policies([_Quick(max_retries=_TRIES, max_backoff=_LONGEST_WAIT_MS)])
 
 
@@ -120,12 +122,12 @@ def _client(session: SparkSession) -> Any:
 
 
 def _plain(session: object) -> SparkSession:
-    """PySpark's two kinds of sessions have no class in common, but what they can do."""
+    """Return a session as the classic type: PySpark's two session classes only share their methods."""
     return cast("SparkSession", session)
 
 
 class _Quick(DefaultPolicy):
-    """Spark's own rule of what is tried again, without its warning when it was tried often enough."""
+    """Spark's own rule for retries, without its warning after the last one."""
 
     def to_state(self) -> RetryPolicyState:
         return _Tries(self)

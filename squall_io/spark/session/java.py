@@ -1,4 +1,4 @@
-"""What Spark needs on a machine: Java, PySpark and pyarrow, each of a version that works; one clear sentence where not.
+"""What Spark needs on a machine: Java, PySpark and pyarrow, each in a supported version; a clear sentence if not.
 
 Must not know: sessions, tables.
 """
@@ -16,14 +16,12 @@ from typing import Final
 
 from topology_api import SquallError
 
-__all__ = ["NotInstalled", "find_java", "java_version", "require_packages", "require_spark", "version_in"]
-
 #: The oldest Java that Spark 4 runs on.
 OLDEST_JAVA: Final = 17
 #: The release of PySpark that all of this is tested with.
 PYSPARK: Final = "4.3"
-#: What brings PySpark, pandas and pyarrow in versions that fit each other. (No package registry has Squall: what goes by its
-#: name there is somebody else's.)
+#: Installs PySpark, pandas and pyarrow in matching versions. (No package registry has Squall: what goes by its
+#: name there is not Squall.)
 INSTALL: Final = "pip install '.[spark]' in the folder of Squall's checkout"
 _INSTALL_JAVA: Final = (
     f"install a Java runtime of version {OLDEST_JAVA} or newer, such as Debian's openjdk-17-jre-headless"
@@ -34,11 +32,11 @@ _VERSION: Final = re.compile(r'version "([0-9][^"]*)"')
 
 
 class NotInstalled(SquallError):
-    """Spark cannot run on this machine: something is missing, or of a version that does not work."""
+    """Spark cannot run on this machine: something is missing, or of an unsupported version."""
 
 
 def find_java(environ: Mapping[str, str]) -> Path:
-    """The Java that Spark will start: of JAVA_HOME if that is set, else of PATH; `NotInstalled`."""
+    """Return the Java that Spark will start: that of JAVA_HOME if set, else of PATH; `NotInstalled`."""
     home = environ.get("JAVA_HOME", "")
     if home:
         java = Path(home, "bin", "java")
@@ -57,7 +55,7 @@ def find_java(environ: Mapping[str, str]) -> Path:
 
 
 def version_in(text: str) -> int | None:
-    """The number of a Java release in what `java -version` prints; None: there is none."""
+    """Return the Java release named in the output of `java -version`, if any."""
     found = _VERSION.search(text)
     if found is None:
         return None
@@ -66,7 +64,7 @@ def version_in(text: str) -> int | None:
 
 
 def java_version(java: Path) -> int:
-    """The release of a Java; `NotInstalled` when it does not run, or does not say."""
+    """Return the release of a Java; `NotInstalled` if it does not run, or does not say."""
     try:
         done = subprocess.run(
             [java, "-version"], stdin=subprocess.DEVNULL, capture_output=True, timeout=_PATIENCE, check=False
@@ -82,7 +80,7 @@ def java_version(java: Path) -> int:
 
 
 def require_java(environ: Mapping[str, str]) -> None:
-    """See to it that there is a Java that Spark runs on; `NotInstalled`."""
+    """Check that there is a Java that Spark runs on; `NotInstalled`."""
     java = find_java(environ)
     version = java_version(java)
     if version < OLDEST_JAVA:
@@ -94,7 +92,7 @@ def require_java(environ: Mapping[str, str]) -> None:
 
 
 def require_packages() -> None:
-    """See to it that PySpark and pyarrow are installed, in versions that work; `NotInstalled`."""
+    """Check that PySpark and pyarrow are installed in supported versions; `NotInstalled`."""
     problems = []
     version = _version_of("pyspark")
     if version is None:
@@ -114,7 +112,7 @@ def _version_of(name: str) -> str | None:
 
 
 def spark_home_problem(environ: Mapping[str, str]) -> str | None:
-    """What is wrong with SPARK_HOME: PySpark starts the Spark that lies there, which must be of its own version."""
+    """Return what is wrong with SPARK_HOME: PySpark starts the Spark in there, which must have PySpark's version."""
     home = environ.get("SPARK_HOME", "")
     if not home:
         return None
@@ -130,7 +128,7 @@ def spark_home_problem(environ: Mapping[str, str]) -> str | None:
 
 
 def require_spark(environ: Mapping[str, str] | None = None) -> None:
-    """See to it that a Spark driver can be started here; `NotInstalled`."""
+    """Check that a Spark driver can be started here; `NotInstalled`."""
     environ = os.environ if environ is None else environ
     require_packages()
     problem = spark_home_problem(environ)

@@ -1,10 +1,11 @@
-"""The Java process that a Spark driver, or a Hadoop file system, runs in: started quietly, watched, and ended with this one.
+"""The Java process of a Spark driver or a Hadoop file system: started quietly, watched, and ended with this process.
 
-PySpark has a function for it as well; it forks with Python code between fork and exec, which can deadlock in a process with
-threads, hands settings that are secret to the command line, and lets Java write to this process's own output.
+PySpark's own function for this forks with Python code between fork and exec, which can deadlock in a process with
+threads, passes secret settings on the command line, and lets Java write to this process's own output.
 
-Java names local files by the locale that it finds at its start; in the C locale each letter beyond ASCII becomes a "?", in the
-folder of a partition, say. So it gets one in which it names them as this Python does (`locale_for_java`).
+Java names local files by the locale it starts in; in the C locale each letter beyond ASCII becomes a "?", for example in
+the
+folder of a partition. So it gets a locale in which it names them as this Python does (`locale_for_java`).
 Must not know: sessions, tables.
 """
 
@@ -35,17 +36,17 @@ _log = logging.getLogger(__name__)
 _START_SECONDS: Final = 120.0
 #: Seconds that it may take to end before it is killed.
 _END_SECONDS: Final = 3.0
-#: How often the start looks whether Java answers.
-_LOOK_SECONDS: Final = 0.05
+#: Seconds between checks whether Java answers.
+_POLL_SECONDS: Final = 0.05
 #: Lines of its output that are kept, to say why it ended.
 _KEPT_LINES: Final = 200
-#: Settings that are not for the command line, which every user of the machine can read; Spark's own rule.
+#: Settings kept off the command line, which every user of the machine can read; Spark's own rule.
 _SECRET: Final = re.compile(r"(?i)secret|password|token|access[.]?key")
-#: Lines of Spark's log, "26/11/21 18:25:52 WARN NativeCodeLoader: ...", and the level that they have in ours. What concerns a
-#: user comes as an error of ours, with its reason; so nothing of this is above INFO.
+#: Lines of Spark's log, "26/11/21 18:25:52 WARN NativeCodeLoader: ...", and their level in Squall's log. What concerns a
+#: user is raised as an error of Squall's, with its reason; so none of this is above INFO.
 _LINE: Final = re.compile(r"^\d\d/\d\d/\d\d \d\d:\d\d:\d\d(?:\.\d+)? (TRACE|DEBUG|INFO|WARN|ERROR|FATAL) ")
 _LEVELS: Final = {"WARN": logging.INFO, "ERROR": logging.INFO, "FATAL": logging.INFO}
-#: PySpark takes where to connect to from this process's environment: one at a time, or it is another Java's.
+#: PySpark reads where to connect from this process's environment: one at a time, or it connects to another Java.
 _connecting: Final = threading.Lock()
 
 
@@ -54,7 +55,7 @@ class JavaFailed(SquallError):
 
 
 class JavaProcess:
-    """A Java process with Py4J's server in it. It ends by itself when this process does, however that ends."""
+    """A Java process with Py4J's server in it. It ends by itself when this process ends, in any way."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self.process = process
@@ -70,7 +71,7 @@ class JavaProcess:
         return self.process.poll() is None
 
     def stop(self) -> None:
-        """End the process, at once or nearly so. Nothing happens if it has ended."""
+        """End the process, within seconds. Does nothing if it has ended."""
         assert self.process.stdin is not None
         with suppress(BrokenPipeError):
             self.process.stdin.close()  # it reads there, and ends with it
@@ -79,27 +80,27 @@ class JavaProcess:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
-        # Not before: a new connection, as of a thread that has none yet, waits for the word of a Java that may be frozen.
+        # Only now: a new connection, as of a thread that has none yet, waits for an answer of a Java that may be frozen.
         if self.gateway is not None:
-            with suppress(Exception):  # there is nobody to take it; on this side it is closed
+            with suppress(Exception):  # the other side is gone; this side is closed
                 self.gateway.shutdown()
         self._reader.join(_END_SECONDS)
 
     def why(self) -> str:
-        """What its output says of its end, in a line or two."""
+        """Return what its output says about its end, in a line or two."""
         lines = tuple(self.lines)  # at once: it may go on writing
-        said = [line.strip() for line in lines if line.strip() and not line.startswith("\tat ")]
-        thrown = [line for line in said if "Exception" in line]
-        return " / ".join((thrown or said)[-3:]) or "it said nothing"
+        printed = [line.strip() for line in lines if line.strip() and not line.startswith("\tat ")]
+        thrown = [line for line in printed if "Exception" in line]
+        return " / ".join((thrown or printed)[-3:]) or "it printed nothing"
 
     def logged(self) -> str:
-        """The last error in its log; "" if there is none."""
+        """Return the last error in its log, or ""."""
         lines = tuple(self.lines)
         errors = [line for line in lines if (found := _LINE.match(line)) and found.group(1) == "ERROR"]
         return _LINE.sub("", errors[-1]) if errors else ""
 
     def _read(self) -> None:
-        """Pass what it writes on to the log."""
+        """Pass its output on to the log."""
         assert self.process.stdout is not None
         level = logging.DEBUG
         with self.process.stdout as output:
@@ -117,7 +118,7 @@ def start_jvm(
     environ: Mapping[str, str] | None = None,
     progress: Callable[[], None] = lambda: None,
 ) -> JavaProcess:
-    """Start Java with Spark's classes and connect to it; `NotInstalled`, `JavaFailed`. `environ`: added to ours."""
+    """Start Java with Spark's classes and connect to it; `NotInstalled`, `JavaFailed`. `environ`: added to this process's."""
     require_spark()
     _quieten_py4j()
     from pyspark.find_spark_home import _find_spark_home
@@ -144,7 +145,7 @@ def start_jvm(
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 env=env,
-                start_new_session=True,  # Ctrl-C in the terminal is for us
+                start_new_session=True,  # Ctrl-C in the terminal is for this process
             )
         except OSError as error:
             raise JavaFailed(f"Spark's Java process cannot be started: {error}") from None
@@ -152,7 +153,7 @@ def start_jvm(
         try:
             _await_connection(java, connection, progress)
             java.gateway = _connect(java, *_read_connection(connection.read_bytes()))
-            java.gateway.proc = process  # where PySpark has it of those that it starts
+            java.gateway.proc = process  # where PySpark keeps the process that it starts
         except BaseException:
             java.process.kill()
             java.stop()
@@ -161,8 +162,9 @@ def start_jvm(
 
 
 def locale_for_java(file_names: str, codeset: str) -> dict[str, str]:
-    """What Java's environment needs so that it names files as Python does: `file_names` is Python's encoding of them, `codeset`
-    the locale's. Python takes UTF-8 even where the locale is C."""
+    """Return the environment with which Java names files as Python does. file_names: Python's encoding of them; codeset: the
+    locale's. Python uses UTF-8 even in the C locale.
+    """
     if file_names.lower() == "utf-8" != codeset.lower():
         return {"LC_ALL": "C.UTF-8"}
     return {}
@@ -180,17 +182,17 @@ def _await_connection(java: JavaProcess, connection: Path, progress: Callable[[]
         if time.monotonic() > deadline:
             raise JavaFailed(f"Spark's Java process does not answer after {_START_SECONDS:g} s: {java.why()}")
         progress()
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(_POLL_SECONDS)
 
 
 def _read_connection(data: bytes) -> tuple[int, str]:
-    """Port and secret, as Spark writes them."""
+    """Return port and secret, as Spark writes them."""
     port, length = struct.unpack(">ii", data[:8])
     return port, data[8 : 8 + length].decode()
 
 
 def _connect(java: JavaProcess, port: int, secret: str) -> Any:
-    """PySpark's own way to connect to a Java process that runs already."""
+    """Connect to a running Java process in PySpark's own way."""
     from py4j.protocol import Py4JError
     from pyspark.java_gateway import launch_gateway
 
@@ -202,8 +204,10 @@ def _connect(java: JavaProcess, port: int, secret: str) -> Any:
 
 
 def _quieten_py4j() -> None:
-    """Py4J tells of each connection that it closes, and logs the traceback of each call that its dead Java does not answer to
-    the root logger; the error says it too."""
+    """Silence Py4J, which logs each connection that it closes, and to the root logger the traceback of each call that a dead
+    Java does
+    not answer; the error says it too.
+    """
     if logging.getLogger("py4j").level == logging.NOTSET:
         logging.getLogger("py4j").setLevel(logging.WARNING)
     root = logging.getLogger()
@@ -216,13 +220,13 @@ def _no_py4j(record: logging.LogRecord) -> bool:
 
 
 def is_secret(name: str) -> bool:
-    """Whether a setting's value is for nobody's eyes, by its name."""
+    """Whether a setting's value must not be shown, judged by its name."""
     return _SECRET.search(name) is not None
 
 
 @contextmanager
 def environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Environment variables of this process, for a while."""
+    """Set environment variables of this process while the `with` block runs."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:

@@ -1,4 +1,4 @@
-"""Where Spark is to run, with which settings, and which paths it is to reach: what is wrong with that, known without Spark.
+"""Checks where Spark is to run, with which settings, and which paths it must reach, without Spark.
 
 For sinks, whose topology is being built, and for commands.
 Must not know: sessions, file systems, what is done at a path.
@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from squall_io.spark.session.wishes import Wish, master_problem
+from squall_io.spark.session.request import SessionRequest, master_problem
 from squall_io.spark.stores.opening import UNSAFE, WEBHDFS, reading_problem, setting_problems, writing_problem
 from topology_api.wording import nearest, typed
 
-__all__ = ["place_problems", "settings_in"]
-
 
 def settings_in(conf: Mapping[object, object], problems: list[str]) -> dict[str, str]:
-    """The settings that somebody has given, as Spark takes them; `problems` gets a sentence for each that is none."""
+    """Return settings as Spark takes them; add a sentence to `problems` for each that is invalid."""
     settings: dict[str, str] = {}
     for name, value in conf.items():
         if not isinstance(name, str) or not name.startswith(("spark.", "squall.")):
@@ -42,17 +40,14 @@ def place_problems(
     reads: Iterable[str] = (),
     writes: Iterable[str] = (),
 ) -> Iterator[str]:
-    """What is wrong with where Spark runs, and with paths in normal form that it reads or writes; a sentence each."""
-    wish = Wish.of(master, conf)
-    problem = master_problem(wish.where)
+    """Yield what is wrong with where Spark runs, and with paths in normal form that it reads or writes; a sentence each."""
+    request = SessionRequest.of(master, conf)
+    problem = master_problem(request.where)
     if problem is not None:
         yield problem
     yield from setting_problems(conf)
-    for path in reads:
-        problem = reading_problem(path, conf, wish.is_connect)
-        if problem is not None:
-            yield f"path {path!r} cannot be read: {problem}"
-    for path in writes:
-        problem = writing_problem(path, conf, wish.is_connect)
-        if problem is not None:
-            yield f"path {path!r} cannot be written to: {problem}"
+    for paths, check, verb in ((reads, reading_problem, "read"), (writes, writing_problem, "written to")):
+        for path in paths:
+            problem = check(path, conf, request.is_connect)
+            if problem is not None:
+                yield f"path {path!r} cannot be {verb}: {problem}"

@@ -1,4 +1,5 @@
-"""What Spark session somebody wants: the master, the settings, and whether two who share a process can both have theirs.
+"""The Spark session that a user of Spark requests: the master, the settings, and whether two requests in one process are
+compatible.
 
 Must not know: PySpark, sessions.
 """
@@ -14,13 +15,11 @@ from squall_io.spark.session.jvm import is_secret
 from topology_api import SquallError
 from topology_api.wording import nearest, shown
 
-__all__ = ["SQL_DEFAULTS", "NoServer", "NoSession", "Wish", "master_problem", "told", "wish_problem"]
-
-#: Where Spark runs unless told: in this process's own Java, with as many threads as there are processors.
+#: Where Spark runs by default: in this process's own Java, with a thread per processor.
 MASTER: Final = "local[*]"
-#: Settings of Squall's that stand among Spark's: not for Spark.
+#: Prefix of Squall's own settings among Spark's.
 OWN_PREFIX: Final = "squall."
-#: What Squall's use of Spark wants; the user's settings come after them.
+#: Defaults for Squall's use of Spark; the user's settings override them.
 DEFAULTS: Final = {
     "spark.app.name": "squall",
     "spark.ui.enabled": "false",
@@ -28,18 +27,18 @@ DEFAULTS: Final = {
     "spark.log.level": "WARN",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # Task commits move files to where they belong; what is half there is in a staging folder that nobody reads.
+    # Task commits move files into place; until then they are in a staging folder without readers.
     "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
     "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
     # The first wait for a closed file's DataNode: at 400 ms, Hadoop's own, a small file takes six times as long.
     "spark.hadoop.dfs.client.block.write.locateFollowingBlock.initial.delay.ms": "10",
 }
-#: Those that a session of Spark Connect can have, whose server has started long before.
+#: Those that a session of Spark Connect can set, as its server runs already.
 SQL_DEFAULTS: Final = {name: value for name, value in DEFAULTS.items() if name.startswith("spark.sql.")}
 LOCAL_DEFAULTS: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 _HOST: Final = r"(?:[\w.-]+|\[[\da-fA-F:.]+\])"
-#: Masters that Spark takes; "local-cluster" is what its own tests, and ours, have executors by.
+#: Masters that Spark accepts; "local-cluster" gives its tests, and Squall's, executors.
 _MASTER: Final = re.compile(
     r"local|local\[(?:[1-9]\d*|\*)(?:\s*,\s*[1-9]\d*)?\]|local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*\d+\s*\]|yarn"
     rf"|spark://{_HOST}:\d+(?:,{_HOST}:\d+)*|k8s://\S+|sc://{_HOST}(?::\d+)?(?:/(?:;.*)?)?",
@@ -56,24 +55,24 @@ _MASTERS: Final = (
 )
 
 
-class NoServer(SquallError):
+class NoConnectServer(SquallError):
     """A Spark Connect server does not answer."""
 
 
 class NoSession(SquallError):
-    """A Spark Connect server does not give a session as it is wanted."""
+    """A Spark Connect server refuses the requested session."""
 
 
 @dataclass(frozen=True)
-class Wish:
-    """What session somebody wants."""
+class SessionRequest:
+    """A requested session."""
 
     master: str | None
     conf: Mapping[str, str]
 
     @classmethod
-    def of(cls, master: str | None, conf: Mapping[str, str] | None) -> Wish:
-        """A wish by a sink's arguments; Squall's own settings are not part of it."""
+    def of(cls, master: str | None, conf: Mapping[str, str] | None) -> SessionRequest:
+        """Return the request for a sink's arguments, without Squall's own settings."""
         settings = {name: value for name, value in (conf or {}).items() if not name.startswith(OWN_PREFIX)}
         named = settings.pop("spark.master", None)
         return cls(named if master is None else master, settings)
@@ -85,18 +84,18 @@ class Wish:
 
     @property
     def place(self) -> str:
-        """The master, as it may be told: what is behind a ";" of Spark Connect's may be a token."""
+        """The master as it may be shown: after the ";" of a Spark Connect address there may be a token."""
         address, more, _ = self.where.partition(";")
         return address + (";..." if more else "")
 
     @property
     def is_local(self) -> bool:
-        """Whether Spark's work is done in this process's own Java."""
+        """Whether Spark works in this process's own Java."""
         return self.where.startswith("local")
 
     @property
     def is_connect(self) -> bool:
-        """Whether a Spark Connect server does everything: then there is no Java here."""
+        """Whether a Spark Connect server does the work, without Java in this process."""
         return self.where.startswith("sc://")
 
     @property
@@ -106,12 +105,12 @@ class Wish:
         return {**DEFAULTS, **local, **self.conf, "spark.master": self.where}
 
     def __str__(self) -> str:
-        conf = ", ".join(f"{name}={told(name, value)}" for name, value in sorted(self.conf.items()))
+        conf = ", ".join(f"{name}={shown_value(name, value)}" for name, value in sorted(self.conf.items()))
         return f"master {self.place}" + (f" with {conf}" if conf else "")
 
 
 def master_problem(master: str) -> str | None:
-    """Why Spark does not take a master; None: it does."""
+    """Return why Spark does not accept a master; None: it does."""
     if _MASTER.fullmatch(master):
         return None
     address, more, _ = master.partition(";")
@@ -121,18 +120,18 @@ def master_problem(master: str) -> str | None:
     )
 
 
-def told(name: str, value: str | None) -> str:
-    """A setting's value as it may be told."""
+def shown_value(name: str, value: str | None) -> str:
+    """Return a setting's value as it may be shown."""
     if value is None:
         return "not set"
     return "..." if is_secret(name) else value
 
 
-def wish_problem(wanted: Wish, running: Wish) -> str | None:
-    """Why two users of Spark in one process cannot both have what they want; None: they can."""
+def request_conflict(wanted: SessionRequest, running: SessionRequest) -> str | None:
+    """Return why two users of Spark in one process cannot both have what they request; None: they can."""
     if (wanted.where, dict(wanted.conf)) == (running.where, dict(running.conf)):
         return None
     return (
-        f"Spark runs in this process already, with {running}; wanted was {wanted}. There is one Spark driver in a process:"
+        f"Spark runs in this process already, with {running}; wanted was {wanted}. A process has one Spark driver:"
         " give all that use Spark in one topology the same master and conf"
     )

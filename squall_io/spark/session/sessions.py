@@ -1,10 +1,11 @@
-"""Spark sessions: one in a process, shared by everything in it that uses Spark, and made anew when its Java process has died.
+"""Spark sessions: one per process, shared by everything in it that uses Spark, and recreated when its Java process has died.
 
     with shared_session("local[2]", {"spark.driver.memory": "1g"}) as lease:
         lease.session.range(10).count()
 
-PySpark takes one Spark driver a process. Whoever needs it takes a lease; the first one starts it, the last one to release it
-stops it. A session that the user's own code has made is used as it is, and never stopped.
+PySpark allows one Spark driver per process. Each user takes a lease; the first lease starts the session, the release of
+the last
+one stops it. A session that the user's own code has made is used as it is, and never stopped.
 Must not know: tables, topologies.
 """
 
@@ -19,50 +20,47 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
-from squall_io.spark.session.beat import Beat
 from squall_io.spark.session.java import NotInstalled, require_packages
 from squall_io.spark.session.jvm import JavaFailed, JavaProcess, environment, start_jvm
-from squall_io.spark.session.wishes import Wish, told, wish_problem
+from squall_io.spark.session.keepalive import keep_alive
+from squall_io.spark.session.request import SessionRequest, request_conflict, shown_value
 from topology_api import SquallError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["SessionLease", "SessionMismatch", "shared_session", "start_session", "stop_session"]
-
 _log = logging.getLogger(__name__)
 
-#: How often a wait for another task's start looks, and says that it goes on.
-_LOOK_SECONDS: Final = 0.2
-#: How often a start that takes long is told of.
-_TELL_SECONDS: Final = 10.0
+#: Seconds between checks, and progress reports, while another task's start is awaited.
+_POLL_SECONDS: Final = 0.2
+#: Seconds between log lines about a start that takes long.
+_LOG_SECONDS: Final = 10.0
 
 
 class SessionMismatch(SquallError):
-    """A session runs in this process, and has another master or other settings than are wanted."""
+    """A session runs in this process, with another master or other settings than requested."""
 
 
 @dataclass
-class _Shared:
+class _SharedSession:
     """The session that this process's leases share."""
 
-    wish: Wish
+    request: SessionRequest
     session: SparkSession
-    #: Made here; else the user's code made it.
+    #: Whether it was made here, not by the user's code.
     owned: bool
     users: int = 0
 
 
 @dataclass
 class _Process:
-    """What there is in this process. A start holds the lock for seconds, so waits for it are told of (`_hold`)."""
+    """The state of this process. A start holds the lock for seconds, so waits for it report progress (`_hold`)."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
-    shared: _Shared | None = None
-    #: The Java that was started here, of the session that runs.
+    shared: _SharedSession | None = None
+    #: The Java of the running session, if it was started here.
     jvm: JavaProcess | None = None
 
 
@@ -72,33 +70,32 @@ _process: Final = _Process()
 class SessionLease:
     """The right to use the shared session. Any thread may call."""
 
-    def __init__(self, shared: _Shared, log: logging.Logger, progress: Callable[[], None]) -> None:
-        self._shared: _Shared | None = shared
+    def __init__(self, shared: _SharedSession, log: logging.Logger, progress: Callable[[], None]) -> None:
+        self._shared: _SharedSession | None = shared
         self._log = log
         self._progress = progress
 
     @property
     def session(self) -> SparkSession:
-        """The session as it is now; after `renew` another one."""
+        """The current session; a different one after `renew`."""
         if self._shared is None:
             raise SquallError("this lease of a Spark session was released")
         return self._shared.session
 
     def renew(self, broken: SparkSession) -> SparkSession:
-        """A session in place of `broken`, which does not work any more: a new one, or the one that another user of it has made
-        meanwhile. What the start of a session raises."""
-        shared = self._shared
-        if shared is None:
-            raise SquallError("this lease of a Spark session was released")
+        """Return a session to replace `broken`: new, or started by another lease meanwhile. Raises what the start
+        of a session raises."""
         with _hold(self._progress):
-            if shared.session is broken:
-                self._log.warning("Spark's driver is gone; starting another one (%s)", shared.wish)
+            if self.session is broken:
+                assert self._shared is not None
+                shared = self._shared
+                self._log.warning("Spark's driver is gone; starting another one (%s)", shared.request)
                 shared.session = _start_again(shared, self._log, self._progress)
                 shared.owned = True
-        return shared.session
+            return self.session
 
     def release(self) -> None:
-        """Give it back; the last one stops the session. Nothing happens the second time."""
+        """Give the lease back; the last one stops the session. Does nothing the second time."""
         with _hold(self._progress):
             shared, self._shared = self._shared, None
             if shared is None:
@@ -113,9 +110,7 @@ class SessionLease:
     def __enter__(self) -> SessionLease:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.release()
 
 
@@ -125,32 +120,35 @@ def shared_session(
     log: logging.Logger = _log,
     progress: Callable[[], None] = lambda: None,
 ) -> SessionLease:
-    """A lease of this process's Spark session, which is started if there is none.
+    """Return a lease of this process's Spark session, which is started if there is none.
 
-    master: as Spark takes it (`local[2]`, `spark://...`, `yarn`, `sc://...`); None: `local[*]`, or whatever the user's own
-        code has started. conf: Spark settings, and `squall.` ones, which are left out. log: gets a line when Spark starts, and
-        when it is up. progress: called again and again while this takes long.
-    `SessionMismatch`: a session with another master or other settings is in use; `NotInstalled`, `JavaFailed`, `NoSession`: it
-    cannot start; `NoServer`: there is none yet.
+    master: as Spark takes it (`local[2]`, `spark://...`, `yarn`, `sc://...`); None: `local[*]`, or what the user's own
+        code has
+        started. conf: Spark settings, and `squall.` ones, which are ignored. log: gets a line when Spark starts, and when
+        it is up.
+        progress: called repeatedly while this takes long.
+    `SessionMismatch`: a session with another master or other settings is in use; `NotInstalled`, `JavaFailed`,
+    `NoSession`: it
+    cannot start; `NoConnectServer`: the server does not answer yet.
     """
-    wish = Wish.of(master, conf)
+    request = SessionRequest.of(master, conf)
     with _hold(progress):
         shared = _process.shared
         if shared is None:
-            shared = _adopted(wish) or _Shared(wish, _start(wish, log, progress), owned=True)
+            shared = _adopted(request) or _SharedSession(request, _start(request, log, progress), owned=True)
             _process.shared = shared
         elif shared.owned:
-            problem = wish_problem(wish, shared.wish)
+            problem = request_conflict(request, shared.request)
             if problem is not None:
                 raise SessionMismatch(problem)
         else:
-            _require_fit(wish, shared.session)
+            _require_fit(request, shared.session)
         shared.users += 1
     return SessionLease(shared, log, progress)
 
 
 def is_broken(session: SparkSession) -> bool:
-    """Whether a session can do nothing any more: its Java process is gone, or its context was stopped. Asks it."""
+    """Whether a session is unusable: its Java process is gone, or its context was stopped. Calls the session."""
     try:
         context = getattr(session, "_sc", None)
         if context is None:  # Spark Connect
@@ -167,9 +165,9 @@ def start_session(
     log: logging.Logger = _log,
     progress: Callable[[], None] = lambda: None,
 ) -> SparkSession:
-    """Start a session with Squall's settings that is shared with nobody; see `stop_session`."""
+    """Start a session with Squall's settings that is not shared; see `stop_session`."""
     with _hold(progress):
-        return _start(Wish.of(master, conf), log, progress)
+        return _start(SessionRequest.of(master, conf), log, progress)
 
 
 def stop_session(session: SparkSession) -> None:
@@ -186,8 +184,8 @@ def stop_session(session: SparkSession) -> None:
 
 @contextmanager
 def _hold(progress: Callable[[], None]) -> Iterator[None]:
-    """Hold the process's lock; say that it goes on while somebody else has it."""
-    while not _process.lock.acquire(timeout=_LOOK_SECONDS):
+    """Hold the process's lock; report progress while waiting for it."""
+    while not _process.lock.acquire(timeout=_POLL_SECONDS):
         progress()
     try:
         yield
@@ -195,8 +193,8 @@ def _hold(progress: Callable[[], None]) -> Iterator[None]:
         _process.lock.release()
 
 
-def _adopted(wish: Wish) -> _Shared | None:
-    """The session that the user's own code has made in this process; None: there is none."""
+def _adopted(request: SessionRequest) -> _SharedSession | None:
+    """Return the session that the user's own code has made in this process, if any."""
     if "pyspark" not in sys.modules:
         return None
     from pyspark.sql import SparkSession
@@ -208,21 +206,22 @@ def _adopted(wish: Wish) -> _Shared | None:
         session = own_session()
     if session is None:
         return None
-    _require_fit(wish, session)
-    return _Shared(wish, session, owned=False)
+    _require_fit(request, session)
+    return _SharedSession(request, session, owned=False)
 
 
-def _require_fit(wish: Wish, session: SparkSession) -> None:
-    """`SessionMismatch` when the user's own session has not what is wanted of it."""
+def _require_fit(request: SessionRequest, session: SparkSession) -> None:
+    """Raise `SessionMismatch` if the user's own session does not match the request."""
     context = getattr(session, "_sc", None)
-    there = "sc://..." if context is None else str(context.master)
+    master = "sc://..." if context is None else str(context.master)
+    values = {name: session.conf.get(name, None) for name in request.conf}
     differ = [
-        f"{name} is {told(name, value)} there, wanted was {told(name, wish.conf[name])}"
-        for name, value in _others(wish, session)
+        f"{name} is {shown_value(name, values[name])} there, wanted was {shown_value(name, wanted)}"
+        for name, wanted in request.conf.items()
+        if values[name] != wanted
     ]
-    fits = wish.master is None or wish.master == there or (wish.is_connect and context is None)
-    if not fits:
-        differ.insert(0, f"its master is {there}, wanted was {wish.place}")
+    if not (request.master in (None, master) or (request.is_connect and context is None)):
+        differ.insert(0, f"its master is {master}, wanted was {request.place}")
     if differ:
         raise SessionMismatch(
             f"Spark runs in this process already, in a session that was made outside Squall: {'; '.join(differ)}. There is one"
@@ -230,33 +229,25 @@ def _require_fit(wish: Wish, session: SparkSession) -> None:
         )
 
 
-def _others(wish: Wish, session: SparkSession) -> Iterator[tuple[str, str | None]]:
-    """Settings that the session has with another value than is wanted."""
-    for name, value in wish.conf.items():
-        there = session.conf.get(name, None)
-        if there != value:
-            yield name, there
-
-
-def _start(wish: Wish, log: logging.Logger, progress: Callable[[], None]) -> SparkSession:
-    """Start a session; the lock is held."""
-    log.info("starting Spark, %s", wish)
+def _start(request: SessionRequest, log: logging.Logger, progress: Callable[[], None]) -> SparkSession:
+    """Start a session; the caller holds the lock."""
+    log.info("starting Spark, %s", request)
     started = time.monotonic()
-    said = [started]
+    logged = [started]
 
-    def going_on() -> None:
+    def report() -> None:
         now = time.monotonic()
-        if now - said[0] >= _TELL_SECONDS:
-            said[0] = now
+        if now - logged[0] >= _LOG_SECONDS:
+            logged[0] = now
             log.info("Spark is starting, for %.0f s now", now - started)
         progress()
 
-    session = _connect(wish) if wish.is_connect else _start_classic(wish, going_on)
+    session = _connect(request) if request.is_connect else _start_classic(request, report)
     log.info("Spark %s is up after %.1f s", session.version, time.monotonic() - started)
     return session
 
 
-def _start_classic(wish: Wish, progress: Callable[[], None]) -> SparkSession:
+def _start_classic(request: SessionRequest, progress: Callable[[], None]) -> SparkSession:
     """Start Java and a session in it."""
     require_packages()
     from pyspark import SparkContext
@@ -265,28 +256,28 @@ def _start_classic(wish: Wish, progress: Callable[[], None]) -> SparkSession:
     if SparkContext._active_spark_context is not None:
         raise SessionMismatch(
             f"Spark runs in this process already (master {SparkContext._active_spark_context.master}), and there is one Spark"
-            f" driver in a process; wanted was {wish}"
+            f" driver in a process; wanted was {request}"
         )
-    local = {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable} if wish.is_local else {}
+    local = {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable} if request.is_local else {}
     before = {name: value for name, value in local.items() if name not in os.environ}
-    jvm = start_jvm(wish.settings, before, progress)
+    jvm = start_jvm(request.settings, before, progress)
     assert jvm.gateway is not None
     _process.jvm = jvm
     SparkContext._gateway, SparkContext._jvm = jvm.gateway, jvm.gateway.jvm
     try:
-        with environment(before), _sigint_kept(), Beat(progress):
-            return SparkSession.builder.config(map={**wish.settings}).getOrCreate()
+        with environment(before), _sigint_kept(), keep_alive(progress):
+            return SparkSession.builder.config(map={**request.settings}).getOrCreate()
     except Exception as error:
         text = _reason_of(error, jvm)  # before Java is ended: it may be asked
         _forget()
-        raise JavaFailed(f"Spark did not start with {wish}: {text}") from None
+        raise JavaFailed(f"Spark did not start with {request}: {text}") from None
     except BaseException:
         _forget()
         raise
 
 
 def _reason_of(error: Exception, jvm: JavaProcess) -> str:
-    """What was wrong, in one line: the error's own word if Java still answers, and what stands in its log."""
+    """Return what was wrong, in one line: the error's own text if Java still answers, and the last error in its log."""
     java = getattr(error, "java_exception", None)
     try:
         text = str(error) if java is None else str(java.toString())
@@ -296,22 +287,22 @@ def _reason_of(error: Exception, jvm: JavaProcess) -> str:
     return (text.partition("\n")[0] or jvm.why()) + (f" (logged before that: {logged})" if logged else "")
 
 
-def _start_again(shared: _Shared, log: logging.Logger, progress: Callable[[], None]) -> SparkSession:
-    """A session in place of the shared one, which is broken; the lock is held."""
+def _start_again(shared: _SharedSession, log: logging.Logger, progress: Callable[[], None]) -> SparkSession:
+    """Return a new session in place of the broken shared one; the caller holds the lock."""
     broken = shared.session
     if getattr(broken, "_sc", None) is not None:
         _forget()
-        return _start(shared.wish, log, progress)
+        return _start(shared.request, log, progress)
     from squall_io.spark.session.connect import close, connect_again
 
-    session = connect_again(broken, shared.wish)
+    session = connect_again(broken, shared.request)
     if shared.owned:
         close(broken)
     return session
 
 
-def _connect(wish: Wish) -> SparkSession:
-    """A session of a Spark Connect server."""
+def _connect(request: SessionRequest) -> SparkSession:
+    """Return a session of a Spark Connect server."""
     require_packages()
     try:
         from squall_io.spark.session.connect import connect
@@ -319,11 +310,11 @@ def _connect(wish: Wish) -> SparkSession:
         raise NotInstalled(
             f"no Spark Connect client can be made here: {error}: pip install 'squall[spark]'"
         ) from None
-    return connect(wish)
+    return connect(request)
 
 
 def _forget() -> None:
-    """Bring PySpark to where it was before there was a session in Java, and end that; whatever state they are in."""
+    """Reset PySpark to its state before there was a session in Java, and end that Java; whatever state they are in."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
     from pyspark.sql.context import SQLContext
@@ -356,7 +347,7 @@ def _has_ended(gateway: Any) -> bool:
 
 @contextmanager
 def _sigint_kept() -> Iterator[None]:
-    """Ctrl-C stays what it was: PySpark makes it cancel jobs when a session is made in the main thread."""
+    """Keep the Ctrl-C handler: PySpark replaces it to cancel jobs when a session is made in the main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

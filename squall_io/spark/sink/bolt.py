@@ -1,9 +1,9 @@
-"""SparkSink: a batch bolt that brings its tuples' values into a table by Spark, each committed batch exactly once.
+"""SparkSink: a batch bolt that writes its tuples' values into a table by Spark, each committed batch exactly once.
 
     SparkSink("hdfs://namenode:9000/warehouse/counts", "word string, count bigint")
 
-Tuples that do not fit the schema fail one by one, the others go on. A batch's tuples are acked when it is in the table and
-counts there (`manifest.commit`). What is away is waited for, so that the spouts slow down and nothing is lost.
+Tuples that do not fit the schema fail one by one, the others go on. A batch's tuples are acked once it is in the table and
+counts (`manifest.commit`). If something is away, the sink waits, so that the spouts slow down and nothing is lost.
 Must not know: how files are written, what a manifest is.
 """
 
@@ -16,28 +16,25 @@ from typing import TYPE_CHECKING, Any, Final
 from squall_io.spark.manifest.claims import Superseded
 from squall_io.spark.rows.checker import RowChecker
 from squall_io.spark.sink.errors import NotCommitted
-from squall_io.spark.sink.life import SinkLife
 from squall_io.spark.sink.rows import RowsOf
 from squall_io.spark.sink.settings import missing_fields, neighbour_problems, settings_of
+from squall_io.spark.sink.sink_writer import SinkWriter
 from topology_api import BatchBolt, Bolt, Context, FailTuple, Fields, Tuple
 
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["SparkSink"]
-
 #: Tuples that become Arrow's at once. A call of C lets no other thread go on, and a column of a million values is one of 20 ms;
 #: of this size it is none that the worker's loop would feel, and its values stay in the processor's cache.
 SLICE: Final = 4096
 
-#: What to do about another owner of the seat; said once, as an error of the component.
+#: What to do about another owner of the writer id; reported once, as an error of the component.
 _WHEN_SUPERSEDED: Final = (
-    "Usually its worker was taken for dead, another one has this task, and this one is ended soon. If tuples go on to fail,"
-    " see whether a copy of the cluster's store runs the topology a second time, and have its workers started anew:"
-    " squall rebalance"
+    "Usually its worker was declared dead, another one runs this task, and this one is ended soon. If tuples keep failing,"
+    " check whether a copy of the cluster's store runs the topology a second time, and restart its workers: squall rebalance"
 )
 
-#: Called with the name of each step that a sink takes outside, before it; tests freeze, kill and fail there.
+#: Called with the name of each external step before the step; tests freeze, kill and fail there.
 at_step: Callable[[str], None] = lambda step: None  # noqa: E731
 
 
@@ -48,7 +45,7 @@ class SparkSink(BatchBolt):
     schema: Spark's DDL text, `"word string, count bigint NOT NULL"`; its names are fields of the tuples.
     format: parquet, orc, json or csv. compression: one that the format has; None: its default.
     partition_by: columns whose values become folders.
-    batch_size, batch_interval: a batch goes when it has so many rows, or so many seconds after its first one; None: what the
+    batch_size, batch_interval: a batch is committed at this many rows, or this many seconds after its first one; None: what the
         class says, 10,000 and 5.0.
     master, conf: of the Spark session, which all sinks of a worker share; None: `local[*]`, in the worker's own Java.
     """
@@ -86,56 +83,56 @@ class SparkSink(BatchBolt):
         )
 
     def input_problems(self, inputs: Mapping[tuple[str, str], Fields]) -> Iterable[str]:
-        """Every stream that is read must have the schema's names."""
+        """Yield the fields that input streams lack of the schema."""
         return missing_fields(self._settings.schema, inputs)
 
     def topology_problems(self, earlier: Mapping[str, Bolt]) -> Iterable[str]:
-        """What sinks of one topology cannot have: sessions that differ, tables in each other's folders."""
+        """Yield what sinks of one topology cannot have: different sessions, tables in each other's folders."""
         sinks = {name: bolt._settings for name, bolt in earlier.items() if isinstance(bolt, SparkSink)}
         return neighbour_problems(self._settings, sinks)
 
     def prepare(self, context: Context) -> None:
-        """Starts Spark, and opens the table."""
+        """Start Spark and open the table."""
         settings = self._settings
-        life = SinkLife(settings, context, lambda step: at_step(step))
-        life.open()
-        self._life = life
+        writer = SinkWriter(settings, context, lambda step: at_step(step))
+        writer.open()
+        self._writer = writer
         self._context = context
-        self._rows_of = RowsOf(life.schema, settings.schema)
-        self._checker = RowChecker(life.schema, settings.file_format, settings.partition_by)
+        self._rows_of = RowsOf(writer.schema, settings.schema)
+        self._checker = RowChecker(writer.schema, settings.file_format, settings.partition_by)
         self._seconds = 0.0
-        self._told_superseded = False
+        self._reported_superseded = False
         self._rows = context.counter("rows")
         self._batches = context.counter("batches")
         self._bad_rows = context.counter("bad rows")
         context.gauge("seconds of the last commit", lambda: self._seconds)
-        context.gauge("seconds of waiting for storage", lambda: life.trouble)
+        context.gauge("seconds of waiting for storage", lambda: writer.trouble)
 
     def execute_batch(self, tups: Sequence[Tuple]) -> None:
-        """Brings the rows that fit into the table, as one batch; the other tuples fail."""
+        """Commit the rows that fit as one batch; fail the other tuples."""
         started = time.monotonic()
         table = self._table(tups)
         if table is None:
             return
         try:
-            commit = self._life.commit(table)
+            commit = self._writer.commit(table)
         except Superseded as error:
-            if self._told_superseded:
+            if self._reported_superseded:
                 raise FailTuple(str(error)) from None
-            self._told_superseded = True
+            self._reported_superseded = True
             raise NotCommitted(f"{error}. {_WHEN_SUPERSEDED}") from None
         at_step("ack")
-        self._life.tidy(commit)
+        self._writer.tidy(commit)
         self._rows.add(table.num_rows)
         self._batches.add()
         self._seconds = time.monotonic() - started
 
     def cleanup(self) -> None:
-        """Gives the session back; the last one stops it."""
-        self._life.close()
+        """Release the session; the last sink stops it."""
+        self._writer.close()
 
     def _table(self, tups: Sequence[Tuple]) -> pyarrow.Table | None:
-        """The rows that fit; None: there is none. The other tuples fail."""
+        """Return the rows that fit, if any; the other tuples fail."""
         from squall_io.spark.rows.arrow import joined
 
         tables: list[pyarrow.Table] = []
@@ -151,7 +148,7 @@ class SparkSink(BatchBolt):
         return joined(tables) if tables else None
 
     def _fail(self, bad: Sequence[tuple[Tuple, str]], count: int) -> None:
-        """Fail tuples that do not fit, each with its reason, and say so once."""
+        """Fail tuples that do not fit, each with its reason, and log it once."""
         if not bad:
             return
         self._bad_rows.add(len(bad))

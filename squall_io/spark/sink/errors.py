@@ -1,4 +1,4 @@
-"""What an error on the way of a batch into the table means: try again, give the batch up, or nobody knows.
+"""What an error while committing a batch means: retry, give the batch up, or unknown.
 
 Spark's errors come as a stack trace of Java; the classes in it decide, as they do for file systems
 (`stores.hadoop_errors`). The JVM is not asked: it may be what has died.
@@ -16,15 +16,13 @@ from squall_io.spark.manifest.commit import BatchConflict, BatchLost
 from squall_io.spark.manifest.files import FilesError, FilesRefused, FilesUnavailable
 from squall_io.spark.session.java import NotInstalled
 from squall_io.spark.session.jvm import JavaFailed
-from squall_io.spark.session.wishes import NoServer
+from squall_io.spark.session.request import NoConnectServer
 from squall_io.spark.stores.hadoop_errors import Thrown, causes_in, error_of
 from topology_api import SquallError
 
-__all__ = ["WRITE", "NotCommitted", "Verdict", "reason_of", "text_of", "verdict_on"]
-
-#: How an error of Spark Connect begins, "(java.io.EOFException) End of File": its trace may be missing.
+#: The beginning of an error of Spark Connect, "(java.io.EOFException) End of File": its trace may be missing.
 _CONNECT: Final = re.compile(r"\A\s*\(((?:[a-z][\w]*\.)+[A-Z][\w$]*)\) ")
-#: Where the classes live of what goes wrong with storage and the network.
+#: Packages of the exceptions that storage and the network raise.
 _OUTSIDE: Final = (
     "java.io.",
     "java.net.",
@@ -34,7 +32,7 @@ _OUTSIDE: Final = (
     "javax.security.sasl.",
     *(f"org.apache.hadoop.{package}." for package in ("fs", "hdfs", "io.retry", "ipc", "net", "security")),
 )
-#: Of java.io only these are: its other classes say that an object, a text or a class is not what it should be.
+#: Of java.io only these: its other exceptions report objects, texts or classes in a wrong format.
 _OUTSIDE_IO: Final = frozenset(
     f"java.io.{name}"
     for name in (
@@ -46,56 +44,56 @@ _OUTSIDE_IO: Final = frozenset(
         "UncheckedIOException",
     )
 )
-#: And of java.net all but these.
+#: Of java.net all but these.
 _NO_NETWORK: Final = frozenset({"java.net.MalformedURLException", "java.net.URISyntaxException"})
-#: What executors throw that do not have the driver's classes.
+#: Exceptions of executors that do not have the driver's classes.
 _OTHER_CLASSES: Final = ("java.io.InvalidClassException", "java.io.StreamCorruptedException")
-#: What Spark says when those who worked for it are gone.
+#: Spark's messages about lost executors, drivers and sessions.
 _GONE: Final = re.compile(
     r"ExecutorLostFailure|executor (?:driver )?(?:lost|exited)|FetchFailed|[Ss]topped SparkContext|shut ?down"
     r"|UNAVAILABLE|RETRIES_EXCEEDED|SESSION_(?:NOT_FOUND|CHANGED|CLOSED)"
 )
-#: What gRPC says of calls that no second try makes right.
+#: gRPC's codes of calls that a retry cannot help.
 _SENSELESS: Final = re.compile(
     r"INVALID_ARGUMENT|UNAUTHENTICATED|PERMISSION_DENIED|UNIMPLEMENTED|RESOURCE_EXHAUSTED|OUT_OF_RANGE"
 )
-#: What gRPC says of a call to a Spark Connect server, among much else.
+#: The message in gRPC's error about a Spark Connect server.
 _DETAILS: Final = re.compile(r'^\s*details = "(.+)"$', re.MULTILINE)
-#: Spark's own wrappings, which say nothing of the reason.
+#: Spark's own wrappers, which do not tell the reason.
 _WRAPPING: Final = ("org.apache.spark.", "py4j.")
-#: What has failed, when it was the storage that a batch goes to.
+#: The call that fails when a batch cannot be stored.
 WRITE: Final = "Spark cannot write"
 _LONGEST: Final = 400
 
 
 class NotCommitted(SquallError):
-    """What a sink has to do outside was given up: a batch is not in the table, or the table was not opened."""
+    """An external step was given up: a batch is not in the table, or the table was not opened."""
 
 
 class Verdict(Enum):
     """What to do after an error."""
 
     AGAIN = "again"
-    """Try again, for as long as it takes: something outside is away."""
+    """Retry for as long as it takes: something outside is away."""
     REFUSED = "refused"
-    """Trying again is of no use until somebody changes something."""
+    """Retrying is useless until someone changes something."""
     UNKNOWN = "unknown"
-    """Try a few times."""
+    """Retry a few times."""
 
 
 def verdict_on(error: BaseException) -> Verdict:
-    """What an error means. Without end is waited only for storage that is away, and for a Spark that is."""
+    """Return what an error means. Only storage and Spark that are away are awaited without limit."""
     if isinstance(error, FilesUnavailable):
         return Verdict.AGAIN
     if isinstance(error, BatchLost):
-        # It may have been an accident; whoever deletes or hides the files of each batch goes on with it.
+        # It may have been an accident; something that deletes or hides the files of each batch would do so again.
         return Verdict.UNKNOWN
     if isinstance(error, (FilesRefused, BatchConflict, Superseded, NotInstalled)):
         return Verdict.REFUSED
-    if isinstance(error, (JavaFailed, NoServer, ConnectionError)):
+    if isinstance(error, (JavaFailed, NoConnectServer, ConnectionError)):
         return Verdict.AGAIN
     if isinstance(error, SquallError):
-        # Files that are missing, or there already, are what no waiting explains.
+        # Files that are missing, or exist already, are not explained by waiting.
         return Verdict.UNKNOWN if isinstance(error, FilesError) else Verdict.REFUSED
     module = type(error).__module__.partition(".")[0]
     if module not in ("py4j", "pyspark", "grpc"):
@@ -114,7 +112,7 @@ def verdict_on(error: BaseException) -> Verdict:
 
 
 def reason_of(error: BaseException, call: str = WRITE) -> str:
-    """An error in one line, for people. call: what has failed, when it was storage or the network."""
+    """Return an error in one line, for people. call: what failed, if it was storage or the network."""
     if isinstance(error, SquallError):
         return str(error)
     meaning = _meaning(error, call)
@@ -135,7 +133,7 @@ def reason_of(error: BaseException, call: str = WRITE) -> str:
 
 
 def _meaning(error: BaseException, call: str = WRITE) -> FilesError | None:
-    """The error of a file system, or of the network, that made a Spark job fail; None: it was nothing of the kind."""
+    """Return the error of a file system or the network that made a Spark job fail, if it was one."""
     causes = _causes_of(error)
     if any(map(_is_no_storage, causes)):
         return None
@@ -144,18 +142,18 @@ def _meaning(error: BaseException, call: str = WRITE) -> FilesError | None:
 
 
 def _causes_of(error: BaseException) -> list[Thrown]:
-    """The exceptions of Java that an error tells of, from the outermost to the innermost."""
+    """Return the Java exceptions in an error, from the outermost to the innermost."""
     return causes_in(_CONNECT.sub(r"\1: ", _trace_of(error)))
 
 
 def _is_no_storage(cause: Thrown) -> bool:
-    """Whether its class looks like one of storage or network, and is none."""
+    """Whether a cause looks like an error of storage or network by its class, but is none."""
     name = cause.classes[0]
     return name in _NO_NETWORK or (name.startswith("java.io.") and name not in _OUTSIDE_IO)
 
 
 def text_of(error: BaseException) -> str:
-    """What an error says; "" when Java would have to be asked, and is gone."""
+    """Return an error's text; "" if Java would have to be asked, and is gone."""
     try:
         return str(error)
     except Exception:
@@ -163,7 +161,7 @@ def text_of(error: BaseException) -> str:
 
 
 def _trace_of(error: BaseException) -> str:
-    """What an error says, with the trace of the JVM; without asking the JVM, if it can be had so."""
+    """Return an error's text with the trace of the JVM; without asking the JVM, if possible."""
     trace = getattr(error, "_stackTrace", None)
     if isinstance(trace, str):
         return trace

@@ -1,4 +1,4 @@
-"""Trying again: how long to wait, what to log, and when to give up. One object for one piece of work.
+"""Retries: how long to wait, what to log, and when to give up. One object per piece of work.
 
 Must not know: Spark, batches, what is tried.
 """
@@ -12,26 +12,26 @@ from typing import Final
 
 from squall_io.spark.sink.errors import NotCommitted, Verdict, reason_of, verdict_on
 
-__all__ = ["STOPPED", "Retries"]
-
 FIRST_WAIT: Final = 0.2
 LONGEST_WAIT: Final = 5.0
-#: Errors that nobody knows are given so many chances, one after the other.
+#: Tries of an error of unknown meaning, in a row.
 UNKNOWN_TRIES: Final = 3
-#: Seconds between two lines of the log about the same trouble.
-TELL_AGAIN: Final = 60.0
-#: Why something is not tried any more that might succeed.
+#: Seconds between log lines about the same trouble.
+LOG_AGAIN: Final = 60.0
+#: Why something is no longer retried that might succeed.
 STOPPED: Final = "its worker ends"
-#: The longest that is slept at once: in between it is said that the wait goes on.
+#: The longest single sleep: progress is reported in between.
 _SLICE: Final = 1.0
 
 
 class Retries:
-    """What becomes of one piece of work that fails and is tried again.
+    """The retries of one piece of work.
 
-    what: what is the matter, for the log and for the error: "batch x of 10 rows is not in hdfs://...". limit: seconds after the
-        first failure at which it is given up though it may succeed later; None: never. stopped: whether nobody waits for it
-        any more, which ends it as well.
+    what: what is wrong, for the log and the error: "batch x of 10 rows is not in hdfs://...". limit: seconds after the
+        first
+        failure at which it is given up though it may succeed later; None: never. stopped: whether its worker is ending,
+        which
+        also ends it.
     """
 
     def __init__(
@@ -51,18 +51,18 @@ class Retries:
         self.stopped = stopped
         self.now = now
         self.sleep = sleep
-        #: When the trouble began; None: there is none.
+        #: When the trouble began, if any.
         self.since: float | None = None
         self.failures = 0
-        #: How many of the last errors, without another one between, nobody knows.
+        #: Consecutive errors of unknown meaning.
         self.unknown = 0
         self._wait = FIRST_WAIT
-        self._told = 0.0
+        self._logged = 0.0
 
     def failed(self, error: Exception, in_doubt: bool = False) -> None:
-        """Wait until it is to be tried again; or raise `NotCommitted`, which ends it.
+        """Wait until the next try is due; or raise `NotCommitted`, which ends it.
 
-        in_doubt: what was tried may have happened, so it must not be given up as long as somebody waits for it.
+        in_doubt: what was tried may have happened, so it must not be given up while its worker runs.
         """
         now = self.now()
         if self.since is None:
@@ -72,15 +72,15 @@ class Retries:
         self.unknown = self.unknown + 1 if verdict is Verdict.UNKNOWN else 0
         if not in_doubt:
             self._give_up_if_due(error, verdict, now)
-        if self.failures == 1 or now - self._told >= TELL_AGAIN:
-            self._told = now
+        if self.failures == 1 or now - self._logged >= LOG_AGAIN:
+            self._logged = now
             lasting = f", for {now - self.since:.0f} s now" if self.failures > 1 else ""
             self.log.warning("%s%s: %s; trying again", self.what, lasting, reason_of(error))
         self.pause(self._wait, reason_of(error))
         self._wait = min(2 * self._wait, LONGEST_WAIT)
 
     def succeeded(self, what: str) -> None:
-        """It is done; say so if there was trouble."""
+        """End the retries; log it if there was trouble."""
         if self.since is not None:
             self.log.info("%s after %d failures in %.1f s", what, self.failures, self.now() - self.since)
             self.since = None
@@ -88,11 +88,11 @@ class Retries:
 
     @property
     def trouble(self) -> float:
-        """Seconds since the trouble began; 0: there is none."""
+        """Seconds since the first failure; 0: there is none."""
         return 0.0 if self.since is None else self.now() - self.since
 
     def pause(self, seconds: float, reason: str) -> None:
-        """Sleep, and say all the while that it goes on, and why; `NotCommitted` as soon as nobody waits for it any more."""
+        """Sleep, reporting progress and the reason; `NotCommitted` once its worker ends."""
         until = self.now() + seconds
         while True:
             if self.stopped():

@@ -1,4 +1,4 @@
-"""Tuples become rows: the values of the columns, by the names of the fields.
+"""Turns tuples into rows: the values of the columns, by the names of the fields.
 
 Must not know: the columns' types, where rows go.
 """
@@ -15,8 +15,6 @@ from topology_api import Fields, Tuple
 from topology_api.tuples import source_of, values_of
 from topology_api.wording import listed
 
-__all__ = ["RowsOf"]
-
 Row = tuple[Any, ...]
 _Getter = Callable[[Row], Row]
 
@@ -24,8 +22,8 @@ _Getter = Callable[[Row], Row]
 class RowsOf:
     """Makes rows of tuples of any stream that has the fields.
 
-    columns: those of the table. fields: those that tuples have to have; a column of the table that is not among them (another
-    sink has added it) is null.
+    columns: those of the table. fields: those that tuples must have; a column of the table that is not among them (another
+        sink added it) is null.
     """
 
     def __init__(self, columns: Schema, fields: Schema) -> None:
@@ -35,7 +33,7 @@ class RowsOf:
         self._getters: dict[Fields, _Getter | str] = {}
 
     def rows(self, tups: Sequence[Tuple]) -> tuple[list[Row], list[Tuple], list[tuple[Tuple, str]]]:
-        """Rows, the tuple of each, and tuples that lack a field with what is wrong."""
+        """Return the rows, the tuple of each, and the tuples that lack a field, each with the reason."""
         getters = {source: self._getter_for(source.fields) for source in set(map(source_of, tups))}
         if len(set(getters.values())) == 1 and not isinstance(getter := next(iter(getters.values())), str):
             return _made_by(getter, tups), list(tups), []
@@ -53,7 +51,7 @@ class RowsOf:
         return rows, kept, bad
 
     def _getter_for(self, fields: Fields) -> _Getter | str:
-        """What takes a row out of the values of a stream's tuples; a text: why there is none."""
+        """Return what takes a row out of the values of a stream's tuples; a text: why that is impossible."""
         known = self._getters.get(fields)
         if known is not None:
             return known
@@ -73,12 +71,12 @@ def _made_by(getter: _Getter, tups: Sequence[Tuple]) -> list[Row]:
 
 
 def _as_they_are(values: Row) -> Row:
-    """Of a stream whose fields are the columns: no new tuple is made, which would be half of the time."""
+    """Return the values of a stream whose fields are the columns: no new tuple is made, which would be half of the time."""
     return values
 
 
 def _getter(places: list[int | None]) -> _Getter:
-    """What takes values at these places; None stands for a null."""
+    """Return what takes the values at these places; None stands for a null."""
     if None in places:
         whole = _getter([-1 if place is None else place for place in places])
         return lambda values: whole((*values, None))

@@ -1,4 +1,6 @@
-"""What a SparkSink is told by its arguments, and all that is wrong with them: known where the topology is built, without Spark.
+"""The settings that the arguments of a SparkSink make, and all that is wrong with them: known where the topology is built,
+without
+Spark.
 
 Must not know: sessions, file systems, tuples.
 """
@@ -11,22 +13,21 @@ from dataclasses import dataclass
 from typing import Final
 
 from squall_io.spark.rows.formats import format_problems
-from squall_io.spark.rows.schema import Schema, SchemaError, parse_schema
+from squall_io.spark.rows.schema import Schema, parse_schema
+from squall_io.spark.rows.types import SchemaError
 from squall_io.spark.session.places import place_problems, settings_in
-from squall_io.spark.session.wishes import Wish, wish_problem
+from squall_io.spark.session.request import SessionRequest, request_conflict
 from squall_io.spark.stores.paths import InvalidPath, check_table_path
 from topology_api import Fields, InvalidConfig
 from topology_api.values import MAX_SECONDS, number_problem
 from topology_api.wording import listed, nearest, shown, typed
-
-__all__ = ["SinkSettings", "missing_fields", "settings_of"]
 
 LARGEST_BATCH: Final = 10_000_000
 
 
 @dataclass(frozen=True)
 class SinkSettings:
-    """Arguments that were found right."""
+    """Validated arguments."""
 
     path: str
     schema: Schema
@@ -48,7 +49,7 @@ def settings_of(
     conf: object,
     compression: object,
 ) -> SinkSettings:
-    """The settings that the arguments make; `InvalidConfig` names everything that is wrong with them."""
+    """Return the settings that the arguments make; `InvalidConfig` lists everything that is wrong with them."""
     problems: list[str] = []
     where = _path_of(path, problems)
     parsed = _schema_of(schema, problems)
@@ -57,26 +58,20 @@ def settings_of(
         problems += format_problems(parsed, file_format, by, compression)
     problems += _batch_problems(batch_size, batch_interval)
     settings = _conf_of(conf, problems)
-    if master is None or isinstance(master, str):
-        problems += place_problems(master, settings, writes=[where] if where else [])
+    named = master if isinstance(master, str) else None
+    if master is named:
+        problems += place_problems(named, settings, writes=[where] if where else [])
     else:
         problems.append(f"master is {typed(master)}: give it as Spark takes it, 'local[2]'")
     if problems or parsed is None:
         raise InvalidConfig(problems, f"a SparkSink to {shown(path)}")
     by = tuple(column.name for name in by if (column := parsed.column(name)) is not None)
-    return SinkSettings(
-        where,
-        parsed,
-        str(file_format),
-        by,
-        None if compression is None else str(compression),
-        master if isinstance(master, str) else None,
-        settings,
-    )
+    packed = None if compression is None else str(compression)
+    return SinkSettings(where, parsed, str(file_format), by, packed, named, settings)
 
 
 def missing_fields(schema: Schema, inputs: Mapping[tuple[str, str], Fields]) -> Iterator[str]:
-    """What streams lack of the schema's columns, a sentence each."""
+    """Yield the columns of the schema that streams lack, a sentence each."""
     for (component, stream), fields in inputs.items():
         missing = [name for name in schema.names if name not in fields]
         if missing:
@@ -88,21 +83,21 @@ def missing_fields(schema: Schema, inputs: Mapping[tuple[str, str], Fields]) -> 
 
 
 def neighbour_problems(own: SinkSettings, earlier: Mapping[str, SinkSettings]) -> Iterator[str]:
-    """Why a sink cannot be in one topology with sinks that were declared before it, a sentence each."""
-    from squall_io.spark.results.reprocess import overlap  # here: it brings much that no sink needs
+    """Yield why a sink cannot be in one topology with sinks that were declared before it, a sentence each."""
+    from squall_io.spark.results.reprocess import nested  # here: it brings much that no sink needs
 
     for component, other in earlier.items():
-        wishes = Wish.of(other.master, other.conf), Wish.of(own.master, own.conf)
-        if wish_problem(*wishes) is not None:
+        requests = SessionRequest.of(other.master, other.conf), SessionRequest.of(own.master, own.conf)
+        if request_conflict(*requests) is not None:
             yield (
-                f"it wants {wishes[1]}, and {component!r} wants {wishes[0]}: a worker has one Spark session, and both may come"
-                " to one worker, so give them the same master and conf"
+                f"it wants {requests[1]}, and {component!r} wants {requests[0]}: a worker has one Spark session, and both may"
+                " run in one worker, so give them the same master and conf"
             )
         table, others = (own.file_format, own.partition_by), (other.file_format, other.partition_by)
         if own.path == other.path:
             if table != others:
                 yield f"{component!r} writes to {own.path} as well, with another format or partition_by; give another path"
-        elif (problem := overlap(own.path, other.path)) is not None and "lies in" in problem:
+        elif (problem := nested(own.path, other.path)) is not None:
             yield f"its table and that of {component!r} are in each other's way: {problem}; give another path"
 
 

@@ -1,8 +1,9 @@
-"""A sink's task as the owner of its seat in a table: opens the table, commits batches, tries again while something is away.
+"""The writer of one task of a sink: opens the table, commits batches, retries while something is away.
 
-A batch that was begun to be published may be in the table, whatever was answered: from then on it is never given up, since its
-tuples would be replayed and their rows be there twice. Before that, what no patience helps against ends it. A seat that was
-claimed for nobody, by a sweep that took this task for ended, is taken back.
+A batch whose publishing has begun may be in the table, whatever was answered: from then on it is never given up, since its
+tuples would be replayed and their rows duplicated. Before that, an error that retries cannot help ends it. A writer id
+that
+a sweep claimed, because it presumed this task dead, is taken back.
 Must not know: tuples.
 """
 
@@ -22,51 +23,53 @@ from squall_io.spark.manifest.claims import Superseded, require_owner, take_back
 from squall_io.spark.manifest.commit import BatchCommit, BatchConflict, BatchLost, Owner, is_data
 from squall_io.spark.manifest.envelopes import UnreadableRecord
 from squall_io.spark.manifest.files import FilesError
-from squall_io.spark.manifest.layout import BatchName, Seat
+from squall_io.spark.manifest.layout import BatchName, WriterId
 from squall_io.spark.manifest.state import has_counted
 from squall_io.spark.manifest.sweep import delete_leftovers, sweep, sweep_gone
-from squall_io.spark.manifest.tables import ROWS, NumberedSchema, Table, agree_on_schema, open_table
+from squall_io.spark.manifest.tables import ROWS, NumberedSchema, TableRecord, agree_on_schema, open_table
 from squall_io.spark.manifest.upkeep import checkpoint_if_due
 from squall_io.spark.rows.schema import Schema
-from squall_io.spark.session.beat import Beat
 from squall_io.spark.session.jvm import JavaFailed
+from squall_io.spark.session.keepalive import keep_alive
+from squall_io.spark.session.request import SessionRequest
 from squall_io.spark.session.sessions import SessionLease, is_broken, shared_session
-from squall_io.spark.session.wishes import Wish
 from squall_io.spark.sink.errors import NotCommitted, Verdict, reason_of, verdict_on
 from squall_io.spark.sink.retries import STOPPED, Retries
 from squall_io.spark.sink.settings import SinkSettings
 from squall_io.spark.sink.writing import TableWriter, WriteAs
-from squall_io.spark.stores import Store, open_files
+from squall_io.spark.stores import OpenStore, open_files
 from topology_api import Context
 
 if TYPE_CHECKING:
     import pyarrow
     from pyspark.sql import SparkSession
 
-__all__ = ["SinkLife"]
-
-#: Seconds for which the start tries to reach what is away, before the worker starts anew.
+#: Seconds for which the start retries before it fails and the worker restarts.
 START_SECONDS: Final = 30.0
-#: Batches of one task between two looks whether a checkpoint is due.
+#: Batches of one task between two checks whether a checkpoint is due.
 _CHECKPOINT_EVERY: Final = 20
 
 
 @dataclass
 class _Batch:
-    """A batch on its way."""
+    """A batch in progress."""
 
     name: BatchName
     rows: int
     #: Spark's jobs for it so far.
     attempts: int = 0
-    #: What goes on after Spark has written it; None: Spark has not.
+    #: Its commit, once Spark has written it.
     commit: BatchCommit | None = None
-    #: Its entry may be in the table.
+    #: Whether its entry may be in the table.
     in_doubt: bool = False
 
 
-class SinkLife:
-    """What one task of a sink has outside. `open` first; all of it is called in the task's thread."""
+class SinkWriter:
+    """What one task of a sink owns outside its process. Call `open` first; all methods are called in the task's thread."""
+
+    _agreed: NumberedSchema
+    _owner: Owner
+    """These two are set by `open`."""
 
     def __init__(self, settings: SinkSettings, context: Context, at: Callable[[str], None]) -> None:
         self._settings = settings
@@ -74,18 +77,16 @@ class SinkLife:
         self._log: Logger = context.log
         self._progress = context.progress
         self._at = at
-        self._seat = Seat.of(context.topology_id, context.component, context.index)
+        self._writer_id = WriterId.of(context.topology_id, context.component, context.index)
         self._whose = f"{socket.gethostname()}, process {os.getpid()}"
         self._lease: SessionLease | None = None
-        self._files: Store | None = None
-        self._agreed: NumberedSchema | None = None
-        self._owner: Owner | None = None
+        self._files: OpenStore | None = None
         self._writer: TableWriter | None = None
-        #: The session that `_files` and `_writer` were made with.
+        #: The session that `_files` and `_writer` belong to.
         self._session: SparkSession | None = None
-        #: A call has failed: it is to be seen whether the session still works.
+        #: Whether a call has failed, so that the session must be checked.
         self._suspect = False
-        #: Our epoch is over: the seat is to be taken back, if it is nobody's.
+        #: Whether this epoch was ended, so that the writer id must be taken back.
         self._ended = False
         self._superseded: Superseded | None = None
         self._token = secrets.token_hex(8)
@@ -95,21 +96,21 @@ class SinkLife:
     @property
     def schema(self) -> Schema:
         """The table's schema, with which rows are written."""
-        assert self._agreed is not None
         return self._agreed.schema
 
     @property
     def trouble(self) -> float:
-        """Seconds for which the batch in hand has been waiting for something that is away; 0: nothing is."""
+        """Seconds for which the current batch has been waiting for something that is away; 0: it is not waiting."""
         retries = self._retries
         return 0.0 if retries is None else retries.trouble
 
     # Opening.
 
     def open(self) -> None:
-        """Start Spark, open the table, take the seat over and clear up after its last owner.
+        """Start Spark, open the table, take over the writer id and clean up after its last owner.
 
-        `NotCommitted`: what is away is away for too long. A mistake comes as it is: `TableMismatch`, `FilesRefused`, ...
+        `NotCommitted`: something has been away for too long. A mistake is raised as it is: `TableMismatch`,
+        `FilesRefused`, ...
         """
         try:
             retries = self._new_retries(f"the table {self._settings.path} cannot be opened", START_SECONDS)
@@ -130,22 +131,22 @@ class SinkLife:
             raise
 
     def _insist(self, step: Callable[[], None], retries: Retries) -> None:
-        """Take a step of the opening, again and again if need be."""
+        """Take a step of the opening, repeatedly if need be."""
         while True:
             try:
-                with Beat(self._progress):
+                with keep_alive(self._progress):
                     self._mend()
                     step()
                 return
             except Exception as error:
-                never_was = self._lease is None and isinstance(error, JavaFailed)
-                if never_was or verdict_on(error) is Verdict.REFUSED:
+                never_started = self._lease is None and isinstance(error, JavaFailed)
+                if never_started or verdict_on(error) is Verdict.REFUSED:
                     raise
                 self._suspect = True
                 retries.failed(error)
 
     def _borrow(self) -> None:
-        """Get a session."""
+        """Lease a session."""
         settings = self._settings
         self._lease = shared_session(settings.master, settings.conf, self._log, self._progress)
 
@@ -158,41 +159,35 @@ class SinkLife:
         self._session = session
 
     def _agree(self) -> None:
-        """Make the table, or see that it is the one that is meant."""
+        """Create the table, or check that it is the intended one."""
         self._at("table")
         settings = self._settings
-        open_table(self._store, Table(ROWS, settings.file_format, settings.partition_by))
+        open_table(self._store, TableRecord(ROWS, settings.file_format, settings.partition_by))
         self._agreed = agree_on_schema(self._store, settings.schema)
 
     def _take_over(self) -> None:
-        """Become the owner of the seat."""
+        """Become the owner of the writer id."""
         self._at("claim")
-        context = self._context
-        epoch = take_over(self._store, self._seat, context.incarnation, self._whose, time.time())
-        self._owner = Owner(
-            self._seat,
-            epoch,
-            context.topology,
-            context.topology_id,
-            context.component,
-            context.incarnation,
-        )
+        task = self._context
+        epoch = take_over(self._store, self._writer_id, task.incarnation, self._whose, time.time())
+        names = task.topology, task.topology_id, task.component, task.incarnation
+        self._owner = Owner(self._writer_id, epoch, *names)
 
     def _sweep(self) -> None:
-        """Delete what earlier owners have left."""
+        """Delete what earlier owners left."""
         self._at("sweep")
-        context, owner = self._context, self._own
-        swept = sweep(self._store, self._seat, owner.epoch)
+        task = self._context
+        swept = sweep(self._store, self._writer_id, self._owner.epoch)
         swept += sweep_gone(
-            self._store, self._seat, context.parallelism, context.incarnation, self._whose, time.time()
+            self._store, self._writer_id, task.parallelism, task.incarnation, self._whose, time.time()
         )
         if swept:
             self._log.info("deleted %d files of batches that were never committed", swept)
 
     def _warm_up(self) -> None:
-        """Have Spark write a row that nobody gets: a session's first write takes seconds."""
+        """Have Spark write a row and delete it: a session's first write takes seconds."""
         self._at("warm")
-        name = BatchName(self._seat, self._own.epoch, 0)
+        name = BatchName(self._writer_id, self._owner.epoch, 0)
         writer = self._make_writer()
         started = time.monotonic()
         writer.warm_up(f"{self._store.root}/{name.attempt(1)}")
@@ -202,46 +197,46 @@ class SinkLife:
         self._log.info(
             "writes to %s, epoch %d of %s (Spark's first write took %.1f s)",
             self._store.root,
-            self._own.epoch,
-            self._seat,
+            self._owner.epoch,
+            self._writer_id,
             time.monotonic() - started,
         )
 
     def _require_found(self, name: BatchName) -> None:
-        """See to it that what Spark has just written is found here; `NotCommitted`, or `Superseded` if a new owner swept it."""
+        """Check that this process sees what Spark has just written; `NotCommitted`, or `Superseded` if a new owner swept it."""
         folder = name.attempt(1)
         if any(is_data(status, len(folder) + 1) for status in self._store.walk(folder)):
             return
-        require_owner(self._store, self._seat, self._own.epoch)
-        master = Wish.of(self._settings.master, self._settings.conf).place
+        require_owner(self._store, self._writer_id, self._owner.epoch)
+        master = SessionRequest.of(self._settings.master, self._settings.conf).place
         raise NotCommitted(
-            f"Spark (master {master}) has written a row to {self._store.root}/{folder}, it says, and no file of it is there:"
-            " Spark's executors write to another file system than this worker's, or to other places in it. Give a path that all"
+            f"Spark (master {master}) reports that it wrote a row to {self._store.root}/{folder}, but no file of it is there:"
+            " Spark's executors write to another file system than this worker's, or elsewhere in it. Give a path that all"
             " hosts share (hdfs://...), or a master local[N]; and no output committer of your own in conf"
         )
 
     # Committing.
 
     def commit(self, rows: pyarrow.Table) -> BatchCommit:
-        """Bring rows into the table as one batch; its commit, to be tidied up after when the tuples are acked.
+        """Commit rows to the table as one batch; return its commit, for `tidy` after the tuples are acked.
 
-        `Superseded`; `NotCommitted`: the batch is not there.
+        `Superseded`; `NotCommitted`: the batch is not in the table.
         """
         if self._superseded is not None:
             raise self._superseded
         self._number += 1
-        batch = _Batch(BatchName(self._seat, self._own.epoch, self._number), rows.num_rows)
+        batch = _Batch(BatchName(self._writer_id, self._owner.epoch, self._number), rows.num_rows)
         retries = self._new_retries(f"batch {batch.name} of {batch.rows} rows is not in {self._store.root}")
         self._retries = retries
         try:
             while True:
                 try:
-                    with Beat(self._progress):
+                    with keep_alive(self._progress):
                         commit = self._try(batch, rows)
                     retries.succeeded(f"batch {batch.name} is in {self._store.root}")
                     return commit
                 except Superseded as error:
-                    if self._ended:  # and it cannot be taken back
+                    if self._ended:  # it cannot be taken back
                         self._superseded = error
                         self._log.error("%s", error)
                         raise
@@ -260,12 +255,12 @@ class SinkLife:
             self._retries = None
 
     def tidy(self, commit: BatchCommit) -> None:
-        """Delete what a batch has left in its staging folder, and make a checkpoint if one is due.
+        """Delete what a batch left in its staging folder, and make a checkpoint if one is due.
 
-        What goes wrong is logged: the batch counts, and the next owner clears up.
+        Errors are logged: the batch counts, and the next owner cleans up.
         """
         try:
-            with Beat(self._progress):
+            with keep_alive(self._progress):
                 commit.clear()
                 if self._number % _CHECKPOINT_EVERY == 0:
                     self._at("checkpoint")
@@ -277,7 +272,7 @@ class SinkLife:
             )
 
     def close(self) -> None:
-        """Give everything back. May be called twice."""
+        """Release everything. May be called twice."""
         files, self._files = self._files, None
         lease, self._lease = self._lease, None
         writer, self._writer = self._writer, None
@@ -292,26 +287,27 @@ class SinkLife:
                 lease.release()
 
     def _try(self, batch: _Batch, rows: pyarrow.Table) -> BatchCommit:
-        """Go on with a batch where it is."""
+        """Continue with a batch where it is."""
         self._mend()
         if self._ended:
             self._take_back(batch)
-        if batch.name.epoch != self._own.epoch and self._counts_or_is_anew(batch):
+        if batch.name.epoch != self._owner.epoch and self._counts_or_restarts(batch):
             assert batch.commit is not None
             batch.commit.files = self._store
             return batch.commit
         if batch.commit is None:
             batch.attempts += 1
             self._at("write")
-            assert self._writer is not None and self._agreed is not None
+            assert self._writer is not None
             self._writer.write(rows, f"{self._store.root}/{batch.name.attempt(batch.attempts)}")
             batch.commit = BatchCommit(
                 self._store,
-                self._own,
+                self._owner,
                 batch.name,
                 batch.rows,
                 self._agreed.number,
                 attempt=batch.attempts,
+                wall=time.time,
                 at=lambda step: self._step(batch, step),
             )
         batch.commit.files = self._store  # which may be another one since the last try
@@ -319,49 +315,49 @@ class SinkLife:
         return batch.commit
 
     def _step(self, batch: _Batch, step: str) -> None:
-        if self._context.stopped and not batch.in_doubt:  # its tuples have failed, and are emitted again
+        if self._context.stopped and not batch.in_doubt:  # its tuples have failed, and will be replayed
             raise NotCommitted(STOPPED)
         batch.in_doubt |= step == "publish"
         self._at(step)
 
     def _take_back(self, batch: _Batch) -> None:
-        """Become the owner of the seat anew, in the next epoch; `Superseded`: another task is it."""
+        """Become the owner of the writer id again, in the next epoch; `Superseded`: another task owns it."""
         self._step(batch, "claim")
-        context, ended = self._context, self._own.epoch
+        context, ended = self._context, self._owner.epoch
         epoch = take_back(
-            self._store, self._seat, ended, context.incarnation, self._whose, time.time(), self._token
+            self._store, self._writer_id, ended, context.incarnation, self._whose, time.time(), self._token
         )
-        self._owner = replace(self._own, epoch=epoch)
+        self._owner = replace(self._owner, epoch=epoch)
         self._number = 0
         self._ended = False
         self._log.warning(
-            "epoch %d of %s was ended, as if this task were gone (squall table --sweep, which takes for ended what has written"
-            " nothing for --older-than seconds); it goes on in epoch %d",
+            "epoch %d of %s was ended by squall table --sweep, which presumes dead what has written nothing for"
+            " --older-than seconds; this task continues in epoch %d",
             ended,
-            self._seat,
+            self._writer_id,
             epoch,
         )
 
-    def _counts_or_is_anew(self, batch: _Batch) -> bool:
-        """Whether a batch of an epoch of ours that is over counts; if not, it is a batch of this epoch now, to be written."""
+    def _counts_or_restarts(self, batch: _Batch) -> bool:
+        """Whether a batch of this writer's past epoch counts; if not, make it a batch of the current epoch, to be written."""
         if batch.in_doubt and has_counted(self._store, batch.name):
             return True
         batch.in_doubt = False
         self._step(batch, "sweep")
-        sweep(self._store, self._seat, self._own.epoch)
+        sweep(self._store, self._writer_id, self._owner.epoch)
         self._number += 1
-        batch.name = BatchName(self._seat, self._own.epoch, self._number)
+        batch.name = BatchName(self._writer_id, self._owner.epoch, self._number)
         batch.attempts = 0
         batch.commit = None
         return False
 
     def _drop(self, batch: _Batch) -> None:
-        """Delete what there is of a batch that was given up, as far as that is possible now."""
+        """Delete what exists of an abandoned batch, as far as that is possible now."""
         with suppress(FilesError):
             delete_leftovers(self._store, batch.name, ())
 
     def _mend(self) -> None:
-        """After a failure: see whether the sessions work, and get others if not."""
+        """After a failure, check whether the sessions work, and replace them if not."""
         if not self._suspect or self._lease is None:
             return
         session, writer = self._session, self._writer
@@ -387,11 +383,6 @@ class SinkLife:
         return Retries(what, self._log, self._progress, limit, lambda: self._context.stopped)
 
     @property
-    def _store(self) -> Store:
+    def _store(self) -> OpenStore:
         assert self._files is not None
         return self._files
-
-    @property
-    def _own(self) -> Owner:
-        assert self._owner is not None
-        return self._owner

@@ -8,7 +8,7 @@ Must not know: manifests, topologies.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -18,21 +18,20 @@ from squall_io.spark.stores.gateway import is_classic
 
 if TYPE_CHECKING:
     import pyarrow
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-__all__ = ["TableWriter", "WriteAs", "writing_session"]
 
-#: Rows of a file; of Spark's own kind and of Squall's.
+#: Rows per file.
 _ROWS_OF_A_FILE: Final = 250_000
-#: What the session that writes has besides the user's settings. It is one of its own (`newSession`), so that a session that the
-#: user made keeps its own.
+#: Settings of the writing session besides the user's. It is a session of its own (`newSession`), so that one that the user made
+#: keeps its settings.
 WRITE_CONF: Final = {
     # One Arrow batch is one task and one file: small files are what HDFS is worst at. A huge batch is several.
     "spark.sql.execution.arrow.maxRecordsPerBatch": str(_ROWS_OF_A_FILE),
     "spark.sql.execution.arrow.localRelationThreshold": "0",
     "spark.sql.session.timeZone": "UTC",
-    # Dates and times are written as what they are, whatever their century.
+    # Dates and times are written unchanged, in any century.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
     "spark.sql.parquet.int96RebaseModeInWrite": "CORRECTED",
@@ -41,8 +40,8 @@ WRITE_CONF: Final = {
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
     "dfs.client.block.write.locateFollowingBlock.initial.delay.ms": "10",
 }
-#: And with Spark Connect: rows of up to so many bytes go with the call that writes them, and it takes 128 MiB. Those that are
-#: sent before, which is Spark's way beyond 1 MiB, a server keeps until the session's end.
+#: And with Spark Connect: up to this many bytes of rows go with the call that writes them, which takes 128 MiB. Larger ones are
+#: sent ahead (by default those beyond 1 MiB), and a server keeps them until the session ends.
 CONNECT_CONF: Final = {"spark.sql.session.localRelationCacheThreshold": str(64 << 20)}
 
 
@@ -52,16 +51,20 @@ class WriteAs:
 
     file_format: str
     partition_by: Sequence[str]
-    compression: str | None
+    compression: str | None = None
 
-    @property
-    def options(self) -> Mapping[str, str]:
-        """Spark's options."""
-        return write_options(self.file_format, self.compression)
+
+def save(frame: DataFrame, mode: str, write_as: WriteAs, folder: str) -> None:
+    """Have Spark write a frame to a folder, given by its full path."""
+    writer = frame.write.mode(mode).format(write_as.file_format)
+    writer = writer.options(**write_options(write_as.file_format, write_as.compression))
+    if write_as.partition_by:
+        writer = writer.partitionBy(*write_as.partition_by)
+    writer.save(folder)
 
 
 def writing_session(session: SparkSession) -> SparkSession:
-    """A session of the same driver to write with."""
+    """Return a session of the same driver to write with."""
     if is_classic(session):
         own, conf = session.newSession(), WRITE_CONF
     else:
@@ -74,7 +77,7 @@ def writing_session(session: SparkSession) -> SparkSession:
 
 
 class TableWriter:
-    """Writes batches with one session of its own, until it is closed."""
+    """Writes batches with a session of its own, until it is closed."""
 
     def __init__(self, session: SparkSession, schema: Schema, write_as: WriteAs) -> None:
         self.session = writing_session(session)
@@ -83,18 +86,18 @@ class TableWriter:
         self._schema = self._spark_schema(schema)
 
     def write(self, rows: pyarrow.Table, folder: str) -> None:
-        """Write rows to a folder, by its whole path; what is there is replaced."""
+        """Write rows to a folder, given by its full path; existing contents are replaced."""
         self._save(rows, self._schema, folder)
 
     def close(self) -> None:
-        """End the session, which a server would keep for an hour."""
+        """End the session, which a server would otherwise keep for an hour."""
         if not is_classic(self.session):
             from squall_io.spark.session.connect import discard
 
             discard(self.session)
 
     def warm_up(self, folder: str) -> None:
-        """Write a row of nulls: a session's first write takes seconds, of loading classes."""
+        """Write a row of nulls: a session's first write takes seconds, to load classes."""
         import pyarrow
 
         from squall_io.spark.rows.arrow import arrow_schema
@@ -108,12 +111,8 @@ class TableWriter:
         frame = self.session.createDataFrame(rows, schema)
         if not is_classic(self.session):  # a server makes as many parts as it has processors
             frame = frame.coalesce(-(-rows.num_rows // _ROWS_OF_A_FILE))
-        writer = frame.write.mode("overwrite").format(self._write_as.file_format)
-        writer = writer.options(**self._write_as.options)
-        if self._write_as.partition_by:
-            writer = writer.partitionBy(*self._write_as.partition_by)
-        writer.save(folder)
+        save(frame, "overwrite", self._write_as, folder)
 
     def _spark_schema(self, schema: Schema) -> StructType:
-        """A schema as Spark has it."""
+        """Return a schema as Spark's type."""
         return self.session.createDataFrame([], str(schema)).schema

@@ -1,10 +1,11 @@
-"""How far the tasks of a reading spout have come: which units are done, and up to where the others are.
+"""How far the tasks of a reading spout have read: which units are done, and up to which position the others are.
 
-A *unit* is what one task reads on its own: a split of a file, a committed batch. Units are numbered in *series*, and number n
-of a series belongs to one task, whatever was read so far: so tasks share them without talking to each other. A task's
-record holds its units that are done, and of those begun the position: everything before it is settled, that is acked, or
-failed for good. A record stays true for ever, whoever wrote it, so those of all owners of a task that there were may be
-put together; what was written last counts no more than the others.
+A *unit* is what one task reads on its own: a split of a file, a committed batch. Units are numbered in *series*, and
+number n
+of a series belongs to one task, whatever was read so far: so tasks share them without communication. A task's
+record holds its finished units, and for each begun unit the position before which everything is settled, that is acked or
+failed for good. A record stays true for ever, so the records of all owners that a task ever had can be
+combined; the last one written has no precedence.
 Must not know: files, lines, rows, spouts.
 """
 
@@ -16,6 +17,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+import msgspec
+
 
 class Unit(NamedTuple):
     """What one task reads on its own."""
@@ -25,12 +28,12 @@ class Unit(NamedTuple):
 
 
 def owner_of(unit: Unit, parallelism: int) -> int:
-    """The index of the task that reads a unit."""
+    """Return the index of the task that reads a unit."""
     return (zlib.crc32(unit.series.encode()) + unit.number) % parallelism
 
 
 class Ranges:
-    """A set of whole numbers, kept as ranges: a million that follow each other take two."""
+    """A set of integers, stored as ranges: a million consecutive ones take two."""
 
     def __init__(self, ranges: Iterable[tuple[int, int]] = ()) -> None:
         self._firsts: list[int] = []
@@ -57,12 +60,12 @@ class Ranges:
         return iter(zip(self._firsts, self._lasts))
 
     def __len__(self) -> int:
-        """How many ranges it takes."""
+        """The number of ranges."""
         return len(self._firsts)
 
 
-class Done:
-    """The units that are done of one task of `parallelism`. What belongs to others is not in it."""
+class DoneUnits:
+    """The finished units of one of `parallelism` tasks. Units of other tasks are not in it."""
 
     def __init__(self, index: int, parallelism: int) -> None:
         self.index = index
@@ -70,11 +73,11 @@ class Done:
         self.series: dict[str, Ranges] = {}
 
     def add(self, unit: Unit) -> None:
-        """A unit of this task's is done."""
+        """Add a finished unit of this task."""
         self.series.setdefault(unit.series, Ranges()).add(self._turn(unit))
 
-    def update(self, other: Done) -> None:
-        """All that another record of the same task has."""
+    def update(self, other: DoneUnits) -> None:
+        """Add everything in another record of the same task."""
         for series, ranges in other.series.items():
             own = self.series.setdefault(series, Ranges())
             for first, last in ranges:
@@ -87,12 +90,12 @@ class Done:
         return self._turn(unit) in ranges
 
     def _turn(self, unit: Unit) -> int:
-        """Which of the units of its series that are this task's it is, so that units which follow each other make one range."""
+        """Return a unit's place among those of its series that are this task's, so that consecutive units form one range."""
         return unit.number // self.parallelism
 
 
 class OpenUnit:
-    """A unit that is being read: which of its items are under way, and the position below which all are settled."""
+    """A unit being read: which of its items are in flight, and the position below which all are settled."""
 
     def __init__(self, unit: Unit, position: int) -> None:
         self.unit = unit
@@ -103,12 +106,12 @@ class OpenUnit:
         self._settled: set[int] = set()
 
     def taken(self, position: int, after: int) -> None:
-        """The item at `position` was emitted; the next one is at `after` or later."""
+        """Record that the item at `position` was emitted; the next one is at `after` or later."""
         self._under_way.append(position)
         self.next = after
 
     def settle(self, position: int) -> None:
-        """The item at `position` is settled; once for each that was taken."""
+        """Record that the item at `position` is settled; once for each emitted one."""
         under_way, settled = self._under_way, self._settled
         if under_way and under_way[0] == position:
             under_way.popleft()
@@ -119,7 +122,7 @@ class OpenUnit:
 
     @property
     def position(self) -> int:
-        """Everything before it is settled."""
+        """The position before which everything is settled."""
         return self._under_way[0] if self._under_way else self.next
 
     @property
@@ -129,20 +132,20 @@ class OpenUnit:
 
 
 class Positions:
-    """What one task knows of how far all have come, and how far it has come itself."""
+    """What one task knows about how far all tasks have read, and how far it has read itself."""
 
     def __init__(self, index: int, parallelism: int) -> None:
         self.index = index
         self.parallelism = parallelism
-        self.done = Done(index, parallelism)
+        self.done = DoneUnits(index, parallelism)
         self.open: dict[Unit, OpenUnit] = {}
         #: Something has changed since `record` was last asked.
         self.changed = False
-        self._others: list[Done] = []
+        self._others: list[DoneUnits] = []
         self._known: dict[Unit, int] = {}
 
-    def learn(self, done: Done, begun: Mapping[Unit, int]) -> None:
-        """Take in a record of an earlier owner, or of a task of another parallelism."""
+    def learn(self, done: DoneUnits, begun: Mapping[Unit, int]) -> None:
+        """Add a record of an earlier owner, or of a task of another parallelism."""
         if (done.index, done.parallelism) == (self.index, self.parallelism):
             self.done.update(done)
         else:
@@ -152,20 +155,20 @@ class Positions:
                 self._known[unit] = max(position, self._known.get(unit, 0))
 
     def mine(self, unit: Unit) -> bool:
-        """Whether this task reads it."""
+        """Whether this task reads the unit."""
         return owner_of(unit, self.parallelism) == self.index
 
     def is_done(self, unit: Unit) -> bool:
-        """Whether it has been read and settled, by whomever."""
+        """Whether the unit has been read and settled, by any task."""
         return unit in self.done or any(unit in done for done in self._others)
 
     def begin(self, unit: Unit) -> OpenUnit:
-        """Start reading it, where it was left."""
+        """Start reading a unit, where it was left."""
         opened = self.open[unit] = OpenUnit(unit, self._known.pop(unit, 0))
         return opened
 
     def settle(self, unit: Unit, position: int) -> None:
-        """An item is settled."""
+        """Record that an item is settled."""
         opened = self.open.get(unit)
         if opened is not None:
             opened.settle(position)
@@ -173,7 +176,7 @@ class Positions:
             self._close(opened)
 
     def exhausted(self, opened: OpenUnit) -> None:
-        """There is nothing more in it to take."""
+        """Record that the unit has no further items."""
         opened.exhausted = True
         self._close(opened)
 
@@ -184,27 +187,33 @@ class Positions:
             self.changed = True
 
     def record(self) -> dict[str, Any]:
-        """This task's record, as JSON values."""
+        """Return this task's record, as JSON values."""
         begun = {unit: position for unit, position in self._known.items() if not self.is_done(unit)}
         begun.update((unit, opened.position) for unit, opened in self.open.items())
         self.changed = False
         return {
             "index": self.index,
             "parallelism": self.parallelism,
-            "done": {
-                series: [list(each) for each in ranges] for series, ranges in sorted(self.done.series.items())
-            },
-            "begun": [[unit.series, unit.number, position] for unit, position in sorted(begun.items())],
+            "done": {series: list(ranges) for series, ranges in sorted(self.done.series.items())},
+            "begun": [[*unit, position] for unit, position in sorted(begun.items())],
         }
 
 
-def read_record(fields: Mapping[str, Any]) -> tuple[Done, dict[Unit, int]]:
-    """What `Positions.record` gave; ValueError, KeyError or TypeError when it is none."""
-    index, parallelism = int(fields["index"]), int(fields["parallelism"])
-    if not 0 <= index < parallelism:
-        raise ValueError(f"task {index} of {parallelism}")
-    done = Done(index, parallelism)
-    for series, ranges in fields["done"].items():
-        done.series[str(series)] = Ranges((int(first), int(last)) for first, last in ranges)
-    begun = {Unit(str(series), int(number)): int(position) for series, number, position in fields["begun"]}
-    return done, begun
+class _Record(msgspec.Struct):
+    index: int
+    parallelism: int
+    done: dict[str, list[tuple[int, int]]]
+    begun: list[tuple[str, int, int]]
+
+
+def read_record(fields: Mapping[str, Any]) -> tuple[DoneUnits, dict[Unit, int]]:
+    """Return what `Positions.record` returned; `ValueError` if it is none."""
+    record = msgspec.convert(fields, _Record)
+    if not 0 <= record.index < record.parallelism:
+        raise ValueError(f"task {record.index} of {record.parallelism}")
+    done = DoneUnits(record.index, record.parallelism)
+    done.series = {series: Ranges(ranges) for series, ranges in record.done.items()}
+    return done, {Unit(series, number): position for series, number, position in record.begun}
+
+
+msgspec.json.Decoder(_Record)  # see `envelopes.build_type_info`

@@ -1,8 +1,10 @@
 """What the spouts that read files have in common: a spout whose task is a `ReadingTask`.
 
-An item's message id is (piece, position). It is settled when its tree is acked, and also when that failed for good: then
-dead letters have it, or the counts of what failed; otherwise a row that no bolt can take would come again after each restart.
-What the end of a topology cut off is not settled, and comes again.
+An item's message id is (piece, position). An item is settled when its tree is acked, and also when that failed for good:
+it is
+then in the dead letters, or counted as failed; otherwise a row that no bolt can handle would come again after each
+restart.
+An item that was cut off by the end of a topology is not settled, and comes again.
 Must not know: what is read.
 """
 
@@ -22,14 +24,14 @@ if TYPE_CHECKING:
 
 
 class ReadingSpout(Spout):
-    """A spout that reads what several tasks share, and keeps how far it has come. Subclasses make its units."""
+    """A spout that shares what it reads among several tasks, and stores how far it has read. Subclasses make its units."""
 
     threaded = True  # reading blocks
     _positions: str | None = None
     _task: ReadingTask
 
     def _units(self) -> Units:
-        """What is to be read, for this task."""
+        """Return what this task may read."""
         raise NotImplementedError
 
     def open(self, context: Context) -> None:
@@ -38,7 +40,7 @@ class ReadingSpout(Spout):
         try:
             self._task.start()
         except FilesUnavailable:
-            pass  # next_tuple tries again, and says so
+            pass  # next_tuple tries again, and logs it
         except BaseException:
             self._task.close()
             raise
@@ -51,20 +53,20 @@ class ReadingSpout(Spout):
         return wait
 
     def ack(self, message_id: object) -> None:
-        """An item is done."""
+        """Settle an item."""
         self._task.settle(cast("tuple[object, int]", message_id))
 
     def fail(self, message_id: object, failure: Failure) -> None:
-        """An item failed for good."""
+        """Settle an item that failed for good."""
         if failure.reason != "stopped":
             self._task.settle(cast("tuple[object, int]", message_id))
 
     def deactivate(self) -> None:
-        """Write how far the task has come."""
+        """Store how far the task has read."""
         self._task.save()
 
     def close(self) -> None:
-        """Write how far the task has come, and close everything."""
+        """Store how far the task has read, and close everything."""
         self._task.close()
 
     def _emit(self, values: tuple[object, ...], message_id: tuple[object, int]) -> None:
@@ -72,24 +74,27 @@ class ReadingSpout(Spout):
 
 
 def replay_problems(replay: object) -> Iterator[str]:
-    """What is wrong with a spout's `replay` argument."""
+    """Yield what is wrong with a spout's `replay` argument."""
     if replay is not None and not isinstance(replay, Replay):
         yield f"replay is {typed(replay)}: give a Replay, or None (what failed once is not emitted again)"
 
 
 def follow_problems(follow: object) -> Iterator[str]:
-    """What is wrong with a spout's `follow` argument."""
+    """Yield what is wrong with a spout's `follow` argument."""
     if not isinstance(follow, bool):
         yield f"follow is {typed(follow)}: give True or False"
 
 
-def positions_problems(positions: object) -> Iterator[str]:
-    """What is wrong with a spout's `positions` argument."""
-    if positions is None:
-        return
+def path_problems(path: object, what: str) -> Iterator[str]:
+    """Yield what is wrong with the path of a table or folder; `what` names the argument."""
     try:
-        check_path(positions)  # type: ignore[arg-type]
+        check_path(path)  # type: ignore[arg-type]
     except InvalidPath as error:
-        yield f"positions: {error}"
+        yield str(error) if what == "path" else f"{what}: {error}"
     except TypeError:
-        yield f"positions is {typed(positions)}: give the path of a folder"
+        yield f"{what} is {typed(path)}: give text"
+
+
+def positions_problems(positions: object) -> Iterator[str]:
+    """Yield what is wrong with a spout's `positions` argument."""
+    return path_problems(positions, "positions") if positions is not None else iter(())

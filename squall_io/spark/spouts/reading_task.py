@@ -1,7 +1,7 @@
-"""What one task of a reading spout does: goes through its units, tells how far it has come, bears with stores that are away.
+"""What one task of a reading spout does: reads its units, stores how far it has read, and waits for stores that are away.
 
-The state of a task from `open` to `close`. Its units are read one after the other. One that cannot be read as it should be is
-told of, put aside, and tried again after a while: nothing of it is left out without a word, and the others are read.
+The state of a task from `open` to `close`. Its units are read one after the other. A unit that cannot be read properly is
+reported, set aside, and tried again later: nothing of it is skipped silently, and the other units are read.
 Must not know: what units are, threads.
 """
 
@@ -14,27 +14,27 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from squall_io.spark.manifest.files import FilesError, FilesRefused, FilesUnavailable
 from squall_io.spark.spouts.position_records import (
     PositionRecords,
-    Reader,
+    ReaderIdentity,
     agree,
     default_folder,
     owner_name,
     require_reader,
 )
 from squall_io.spark.spouts.positions import OpenUnit, Positions, Unit
-from squall_io.spark.stores import Store
+from squall_io.spark.stores import OpenStore
 from topology_api import SquallError
 
 if TYPE_CHECKING:
     from topology_api import Context
 
-#: Positions are written this often at the most.
+#: Minimum seconds between writes of positions.
 SAVE_SECONDS: Final = 1.0
-#: Waits of a task whose store is away, doubling.
+#: Seconds that a task waits while its store is away, doubling.
 FIRST_WAIT: Final = 0.2
 LONGEST_WAIT: Final = 5.0
-#: What cannot be read as it should be is tried again after so long.
+#: Seconds after which an unreadable unit is tried again.
 RETRY_SECONDS: Final = 10.0
-#: The longest wait before positions are written again when that failed.
+#: The longest wait before failed writes of positions are repeated.
 LONGEST_SAVE_WAIT: Final = 30.0
 
 #: An item: its position in its unit, the position after it, and its values, or why there are none.
@@ -46,7 +46,7 @@ class Units(Protocol):
     """What there is to read, for one task."""
 
     def open(self, context: Context) -> None:
-        """Open what it lies in. Called again when it raised."""
+        """Open the source. Called again if it raised."""
 
     @property
     def reads(self) -> str:
@@ -54,32 +54,32 @@ class Units(Protocol):
 
     @property
     def home(self) -> str:
-        """The folder below which positions are kept unless told otherwise."""
+        """The folder below which positions are stored by default."""
 
-    def positions(self, folder: str) -> Store:
-        """Open a folder of positions; whoever calls closes it."""
+    def positions(self, folder: str) -> OpenStore:
+        """Open a folder of positions; the caller closes it."""
 
     def snapshot(self) -> Mapping[str, Any]:
-        """What there is now, as JSON values: the first task of a submission to ask decides. Positions are open."""
+        """Return what exists now, as JSON values: the first task of a submission that asks decides. Positions are open."""
 
     def units(self, snapshot: Mapping[str, Any]) -> Iterable[Unit]:
-        """The units of a snapshot, in the order in which they are read. Called again when it raised."""
+        """Return the units of a snapshot, in reading order. Called again if it raised."""
 
     def more(self) -> tuple[Iterable[Unit], float] | None:
-        """Units that have come since, and the seconds until it is time to ask again; None: nothing can come any more."""
+        """Return new units, and the seconds until the next call; None: there will be no more."""
 
     def items(self, unit: Unit, position: int) -> Iterator[Item]:
-        """The items of a unit from a position on."""
+        """Yield the items of a unit from a position on."""
 
     def name(self, unit: Unit) -> object:
-        """The unit in message ids."""
+        """Return the unit as used in message ids."""
 
     def close(self) -> None:
-        """Close what was opened; may not have been."""
+        """Close what was opened, if anything."""
 
 
 class ReadingTask:
-    """One task's life. Every method is called by the task's own thread."""
+    """The life of one task. Every method is called by the task's own thread."""
 
     def __init__(self, units: Units, context: Context, positions: str | None) -> None:
         self._units = units
@@ -87,11 +87,11 @@ class ReadingTask:
         self._folder = positions
         self._positions = Positions(context.index, context.parallelism)
         self._records: PositionRecords | None = None
-        self._store: Store | None = None
-        #: Units to be read, and all that are not done: these, those put aside, and those that are open.
+        self._store: OpenStore | None = None
+        #: Units to read, and all unfinished ones: these, those set aside, and the open ones.
         self._left: deque[Unit] = deque()
         self._undone: set[Unit] = set()
-        #: Of these the ones that could not be read, and when they are tried again.
+        #: Units that could not be read, and when they are tried again.
         self._aside: list[Unit] = []
         self._retry_at = 0.0
         #: The units that are open, by their names in message ids.
@@ -103,23 +103,23 @@ class ReadingTask:
         self._save_wait = SAVE_SECONDS
         #: The last wait for a store that is away; 0: it is not.
         self._wait = 0.0
-        #: All there is was emitted.
+        #: Whether everything was emitted.
         self.finished = False
 
     def start(self) -> None:
-        """Open everything and find out what is left to be read; `FilesUnavailable`: call it again."""
+        """Open everything and find out what is left to read; `FilesUnavailable`: call it again."""
         context, units = self._context, self._units
         units.open(context)
         if self._store is None:
             folder = self._folder or default_folder(units.home, context.topology_id, context.component)
             self._store = units.positions(folder)
-        reader = Reader(context.topology, context.component, units.reads)
+        reader = ReaderIdentity(context.topology, context.component, units.reads)
         try:
             require_reader(self._store, reader)
             snapshot = agree(self._store, context.topology_id, units.snapshot)
         except FilesRefused as error:
             raise FilesRefused(
-                f"{error}; {context.component} keeps how far it has come in {self._store.root}: where that cannot be, give"
+                f"{error}; {context.component} stores how far it has read in {self._store.root}: if that is impossible, give"
                 " another folder as positions"
             ) from None
         self._positions = Positions(context.index, context.parallelism)
@@ -127,22 +127,22 @@ class ReadingTask:
             self._store, self._positions, owner_name(context.topology_id, context.incarnation)
         )
         records.load()
-        self._take_in(units.units(snapshot))
+        self._queue(units.units(snapshot))
         self._records = records
         self._save_at = context.now() + SAVE_SECONDS
         context.log.info("reads %s; pieces left to this task: %d", units.reads, len(self._left))
 
     def next(self, emit: Emit) -> float | None:
-        """Emit the next item; the seconds until the next call, or None: soon. What makes a unit unreadable is raised."""
+        """Emit the next item; return the seconds until the next call, None for soon. Raises the error of an unreadable unit."""
         try:
             self._save_if_due()
             item = next(self._items, None)
             while item is None:
                 if not self._turn():
-                    return self._look()
+                    return self._find_more()
                 item = next(self._items, None)
         except FilesUnavailable as error:
-            return self._bear(error)
+            return self._wait_for_store(error)
         except Exception:
             self._put_aside()
             raise
@@ -159,7 +159,7 @@ class ReadingTask:
         return None
 
     def settle(self, message_id: tuple[object, int]) -> None:
-        """The tree of an item is done, or failed for good."""
+        """Record that the tree of an item is done, or failed for good."""
         name, position = message_id
         unit = self._named.get(name)
         if unit is not None:
@@ -171,7 +171,7 @@ class ReadingTask:
                 self._save_if_due()  # `next` is not called at the limit of pending trees, nor after the end
 
     def save(self) -> None:
-        """Write how far the task has come, if that has changed. While the store is away reading goes on."""
+        """Store how far the task has read, if that has changed. Reading continues while the store is away."""
         if self._records is None or not self._positions.changed:
             return
         context = self._context
@@ -179,7 +179,7 @@ class ReadingTask:
             self._records.save()
         except FilesError as error:
             if self._save_wait == SAVE_SECONDS:
-                context.log.warning("cannot keep how far it has come, and goes on; tries again: %s", error)
+                context.log.warning("cannot store how far it has read, and goes on; tries again: %s", error)
             self._save_wait = min(2 * self._save_wait, LONGEST_SAVE_WAIT)
         else:
             self._save_wait = SAVE_SECONDS
@@ -190,7 +190,7 @@ class ReadingTask:
             self.save()
 
     def close(self) -> None:
-        """Write how far the task has come, and close everything."""
+        """Store how far the task has read, and close everything."""
         try:
             self.save()
         finally:
@@ -199,7 +199,7 @@ class ReadingTask:
             self._units.close()
 
     def _turn(self) -> bool:
-        """There is nothing more in the unit, if there is one: begin the next; whether there is one."""
+        """Begin the next unit, as the current one has no further items; return whether there is one."""
         if self._records is None:
             self.start()
         if self._current is not None:
@@ -218,13 +218,13 @@ class ReadingTask:
         self._items = self._units.items(unit, self._current.next)
         return True
 
-    def _look(self) -> float | None:
-        """Everything that was known has been taken: look for more."""
+    def _find_more(self) -> float | None:
+        """Search for more units, as all known ones have been read."""
         found = self._units.more()
         waits = []
         if found is not None:
             more, seconds = found
-            self._take_in(more)
+            self._queue(more)
             waits.append(seconds)
         if self._left:
             return 0.0
@@ -237,8 +237,8 @@ class ReadingTask:
             self.save()
         return None
 
-    def _take_in(self, units: Iterable[Unit]) -> None:
-        """Note the units that are this task's and not done."""
+    def _queue(self, units: Iterable[Unit]) -> None:
+        """Queue the units that are this task's and not done."""
         for unit in units:
             if self._positions.mine(unit) and unit not in self._undone and not self._positions.is_done(unit):
                 self._undone.add(unit)
@@ -249,8 +249,8 @@ class ReadingTask:
             self._undone.discard(unit)
             self._named.pop(name, None)
 
-    def _bear(self, error: FilesUnavailable) -> float:
-        """The store is away: go on after a wait, where the task was."""
+    def _wait_for_store(self, error: FilesUnavailable) -> float:
+        """Continue after a wait where the task was: the store is away."""
         if not self._wait:
             self._context.log.warning("waits, and tries again: %s", error)
         self._wait = min(2 * self._wait, LONGEST_WAIT) if self._wait else FIRST_WAIT
@@ -259,7 +259,7 @@ class ReadingTask:
         return self._wait
 
     def _put_aside(self) -> None:
-        """The unit cannot be read as it should be: others first."""
+        """Set a unit aside that cannot be read properly: others first."""
         if self._current is not None:
             if not self._aside:
                 self._retry_at = self._context.now() + RETRY_SECONDS

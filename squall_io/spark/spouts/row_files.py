@@ -1,7 +1,7 @@
-"""The rows of one data file of a table as tuples: the same values, whatever the format.
+"""The rows of one data file of a table as tuples: the same values in every format.
 
-Parquet, which is the default, is read without Spark. Of the other formats only Spark reads back exactly what it wrote, so
-there a session is needed.
+Parquet, the default, is read without Spark. Of the other formats only Spark reads back exactly what it wrote, so
+they need a session.
 Must not know: which files count, spouts.
 """
 
@@ -48,11 +48,11 @@ class RowFiles:
 
     @property
     def wants_written(self) -> bool:
-        """Whether a file has to be read with the schema that it was written with, not with the newest."""
+        """Whether a file must be read with the schema that it was written with, not with the newest."""
         return not FORMATS[self._format].by_name
 
     def rows(self, file: DataFile, schema: Schema) -> Iterator[tuple[object, ...]]:
-        """The rows of a file, as they lie there; a column that the file does not have is None. `UnreadableFile`."""
+        """Yield the rows of a file in order; a column that the file does not have is None. `UnreadableFile`."""
         table = self._parquet(file, schema) if self._format == "parquet" else self._by_spark(file, schema)
         for batch in table.to_batches(max_chunksize=_AT_ONCE):
             yield from plain_rows(batch.columns, batch.num_rows)
@@ -95,40 +95,34 @@ class RowFiles:
 
         lease = self._lease()
         session = lease.session
+        path = f"{self._files.root}/{file.path}"
         try:
             reader = (
                 session.read.format(self._format).schema(str(schema)).options(**read_options(self._format))
             )
-            loaded = reader.option("basePath", self._files.root).load(f"{self._files.root}/{file.path}")
-            wanted = [
-                sql.lit(None) if column is None else sql.col(quoted(column.name))
-                for _, column in self._columns(schema)
+            loaded = reader.option("basePath", self._files.root).load(path)
+            columns = [
+                (sql.lit(None) if column is None else sql.col(quoted(column.name))).alias(f"c{place}")
+                for place, (_, column) in enumerate(self._columns(schema))
             ]
-            return loaded.select(*(each.alias(f"c{place}") for place, each in enumerate(wanted))).toArrow()
+            return loaded.select(*columns).toArrow()
         except Exception as error:
             if is_broken(session):
                 lease.renew(session)
-                raise FilesUnavailable(
-                    f"cannot read {self._files.root}/{file.path}: Spark's driver has ended"
-                ) from None
+                raise FilesUnavailable(f"cannot read {path}: Spark's driver has ended") from None
             if isinstance(error, PySparkException):
-                raise UnreadableFile(f"Spark cannot read {self._files.root}/{file.path}: {error}") from None
+                raise UnreadableFile(f"Spark cannot read {path}: {error}") from None
             raise
 
 
 def partition_of(path: str) -> dict[str, str]:
-    """The texts of the partition columns in a data file's path, by their names in small letters."""
-    folders = path.split("/")[:-1]
-    found = {}
-    for folder in folders:
-        name, equal, text = folder.partition("=")
-        if equal:
-            found[same_name(unquote(name))] = unquote(text)
-    return found
+    """Return the partition values in a data file's path as text, by lower-case column name."""
+    folders = (folder.partition("=") for folder in path.split("/")[:-1])
+    return {same_name(unquote(name)): unquote(text) for name, equal, text in folders if equal}
 
 
 def _partition_value(text: str, column: Column) -> object:
-    """What the name of a partition's folder says of a column."""
+    """Return a column's value from the name of a partition's folder."""
     if text in (NULL_PARTITION, ""):
         return None
     kind = column.type

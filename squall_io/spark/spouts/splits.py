@@ -1,7 +1,7 @@
 """Which files a path means, and which pieces of them the tasks of a spout read: splits.
 
-A path is a file, a folder, or a pattern: `hdfs://host/logs/2026-*/*.log`. Of a folder all files are meant, those in folders
-below it too, but for what is hidden as everywhere in Hadoop: names that begin with "_" or ".".
+A path is a file, a folder, or a pattern: `hdfs://host/logs/2026-*/*.log`. A folder means all files in it and in folders
+below it, except what Hadoop hides everywhere: names that begin with "_" or ".".
 Must not know: lines, positions, spouts.
 """
 
@@ -13,33 +13,33 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final
 
-from squall_io.spark.manifest.files import FileMissing, Files, FileStatus
+from squall_io.spark.manifest.files import AbsentFile, Files, FileStatus
 from squall_io.spark.manifest.layout import is_hidden
 from squall_io.spark.spouts.file_list import FoundFile
 from squall_io.spark.stores import check_path
 from squall_io.spark.stores.paths import InvalidPath
 from topology_api import SquallError
 
-#: A file is split into pieces of this many bytes: half a block of HDFS.
+#: Bytes of a split: half a block of HDFS.
 SPLIT_BYTES: Final = 64 << 20
-#: Files with these endings are packed, and so are read as a whole, by one task.
+#: Endings of packed files, each of which one task reads completely.
 PACKED: Final = (".gz", ".bz2")
-#: Packed in a way that is not read here.
+#: Endings of files packed in an unsupported way.
 _FOREIGN: Final = (".zst", ".snappy", ".lz4", ".lzo", ".lzo_deflate", ".deflate", ".xz", ".zip", ".7z", ".Z")
 
-#: What `hdfs dfs -put` copies is called so until all of it is there.
+#: Ending of a file that `hdfs dfs -put` is still copying.
 _COPYING: Final = "._COPYING_"
 _PATTERN: Final = re.compile(r"[*?\[]")
 _ABOVE: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*:(?://[^/]*)?)?(/.*)", re.DOTALL)
 
 
 class UnreadableFile(SquallError):
-    """A file that cannot be read as it should be: packed in another way, damaged, or changed."""
+    """A file that cannot be read properly: packed in an unsupported way, damaged, or changed."""
 
 
 @dataclass(frozen=True)
-class Source:
-    """What a path means: names, or patterns of names, below a folder."""
+class PathPattern:
+    """The meaning of a path: names, or patterns of names, below a folder."""
 
     folder: str
     parts: tuple[str, ...]
@@ -50,8 +50,8 @@ class Source:
         return any(_PATTERN.search(part) for part in self.parts)
 
 
-def source_of(path: str) -> Source:
-    """What a path means; `InvalidPath`."""
+def source_of(path: str) -> PathPattern:
+    """Return the meaning of a path; `InvalidPath`."""
     found = _ABOVE.fullmatch(path)
     if found is None:
         check_path(path)  # says what is wrong with it
@@ -61,14 +61,14 @@ def source_of(path: str) -> Source:
     if first == len(parts):
         folder = check_path(path)
         if len(parts) == 1:
-            return Source(folder, ())
+            return PathPattern(folder, ())
         head, _, name = folder.rpartition("/")
-        return Source(head, (name,))
-    return Source(check_path(f"{above}/{'/'.join(parts[:first])}"), tuple(parts[first:]))
+        return PathPattern(head, (name,))
+    return PathPattern(check_path(f"{above}/{'/'.join(parts[:first])}"), tuple(parts[first:]))
 
 
-def covers(source: Source, path: str) -> bool:
-    """Whether files below a folder may be among those that are meant."""
+def covers(source: PathPattern, path: str) -> bool:
+    """Whether files below a folder may match."""
     folder = check_path(path)
     if not f"{folder}/".startswith(f"{source.folder}/"):
         return False
@@ -85,24 +85,24 @@ class Split:
     start: int
     end: int
     size: int
-    """Of the whole file."""
+    """Bytes of the whole file."""
 
     @property
     def packed(self) -> bool:
-        """Whether the file is packed: then the split is all of it."""
+        """Whether the file is packed; then the split is all of it."""
         return self.path.endswith(PACKED)
 
 
-def find_files(files: Files, source: Source) -> list[FileStatus]:
-    """The files that a path means, by path; `files` is opened at `source.folder`."""
+def find_files(files: Files, source: PathPattern) -> list[FileStatus]:
+    """Return the files that match, by path; `files` is opened at `source.folder`."""
     return sorted(_below(files, "", source.parts), key=lambda status: status.path)
 
 
-def require_files(files: Files, source: Source, found: Sequence[FileStatus]) -> None:
-    """That these are some, and all of them can be read: `FileMissing`, `UnreadableFile`."""
+def require_files(files: Files, source: PathPattern, found: Sequence[FileStatus]) -> None:
+    """Check that there are files, and that all of them can be read: `AbsentFile`, `UnreadableFile`."""
     if not found:
         what = "fits" if source.is_pattern else "is at"
-        raise FileMissing(f"no file {what} {files.root}/{'/'.join(source.parts)}: there is nothing to read")
+        raise AbsentFile(f"no file {what} {files.root}/{'/'.join(source.parts)}: there is nothing to read")
     foreign = [status.path for status in found if is_foreign(status.path)]
     if foreign:
         more = f" and {len(foreign) - 1} more" if len(foreign) > 1 else ""
@@ -113,7 +113,7 @@ def require_files(files: Files, source: Source, found: Sequence[FileStatus]) -> 
 
 
 def is_foreign(path: str) -> bool:
-    """Whether a file is packed in a way that is not read here."""
+    """Whether a file is packed in an unsupported way."""
     return path.endswith(_FOREIGN)
 
 
@@ -136,12 +136,12 @@ def _below(files: Files, folder: str, parts: Sequence[str]) -> Iterator[FileStat
 
 
 def _hidden(path: str) -> bool:
-    """Whether a file is none yet, or not meant for readers: as everywhere in Hadoop, and what its `put` is still copying."""
+    """Whether a file is incomplete or hidden, as everywhere in Hadoop, or still being copied by its `put`."""
     return path.endswith(_COPYING) or any(map(is_hidden, path.split("/")))
 
 
 def splits_of(files: Iterable[FoundFile]) -> Iterator[Split]:
-    """The splits, in the order of files and places."""
+    """Yield the splits, in the order of files and places."""
     for file in files:
         step = max(file.size, 1) if file.path.endswith(PACKED) else file.split_bytes
         for start in range(0, file.size, step):

@@ -1,7 +1,8 @@
-"""Stores for tasks that read for months: all of a process share one small JVM, and get another one when it has died.
+"""Stores for tasks that read for months: all of a process share one small JVM, and get a new one when it has died.
 
-A task that only reads needs no Spark, only Hadoop's client; so it has no part in the session that a sink in the same worker may
-have, nor in its settings.
+A task that only reads needs no Spark, only Hadoop's client; so it uses neither the session nor the settings of a sink in
+the
+same worker.
 Must not know: what files hold, spouts.
 """
 
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from squall_io.spark.manifest.files import Files, FileStatus, FilesUnavailable
-from squall_io.spark.stores import WEBHDFS, Store, check_path, open_files
+from squall_io.spark.stores import WEBHDFS, OpenStore, check_path, open_files
 from squall_io.spark.stores.paths import LOCAL, scheme_of
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ _Key = tuple[tuple[str, str], ...]
 
 
 @dataclass
-class _Shared:
+class _SharedJvm:
     """A JVM of this process, and how many stores use it."""
 
     jvm: Jvm
@@ -35,32 +36,32 @@ class _Shared:
 
 _lock: Final = threading.Lock()
 #: By the settings that they were started with.
-_shared: Final[dict[_Key, _Shared]] = {}
+_shared: Final[dict[_Key, _SharedJvm]] = {}
 
 
-def open_steady(path: str, conf: Mapping[str, str]) -> Store:
-    """The store at a path, which goes on after the end of its JVM; what `open_files` raises."""
+def open_steady(path: str, conf: Mapping[str, str]) -> OpenStore:
+    """Open the store at a path, which survives the end of its JVM; raises what `open_files` raises."""
     scheme = scheme_of(check_path(path))
     if scheme == LOCAL or (scheme == "hdfs" and WEBHDFS in conf):
         return open_files(path, conf=conf)
     return SteadyStore(path, conf)
 
 
-def _borrow(conf: Mapping[str, str]) -> _Shared:
-    """The JVM for these settings, started if there is none that lives."""
+def _borrow(conf: Mapping[str, str]) -> _SharedJvm:
+    """Return the JVM for these settings; start one if none is alive."""
     from squall_io.spark.stores.gateway import Jvm
 
     key = tuple(sorted(conf.items()))
     with _lock:
         shared = _shared.get(key)
         if shared is None or _has_ended(shared.jvm):
-            shared = _shared[key] = _Shared(Jvm.own(conf))
+            shared = _shared[key] = _SharedJvm(Jvm.own(conf))
         shared.users += 1
         return shared
 
 
-def _give_back(shared: _Shared) -> None:
-    """One store less uses it; the last one ends it."""
+def _give_back(shared: _SharedJvm) -> None:
+    """Release one store's use of the JVM; the last one ends it."""
     with _lock:
         shared.users -= 1
         if shared.users:
@@ -75,15 +76,15 @@ def _has_ended(jvm: Jvm) -> bool:
     return jvm.gateway.proc.poll() is not None
 
 
-class SteadyStore:
-    """`Files` by Hadoop's client in the shared JVM; when that has died, the next call is made to a new one."""
+class SteadyStore(OpenStore):
+    """`Files` through Hadoop's client in the shared JVM; after its death the next call goes to a new one."""
 
     def __init__(self, path: str, conf: Mapping[str, str]) -> None:
         self._path = path
         self._conf = dict(conf)
         self._lock = threading.Lock()
-        self._shared: _Shared | None = None
-        self._store: Store | None = None
+        self._shared: _SharedJvm | None = None
+        self._store: OpenStore | None = None
         self._closed = False
         self._opened()
 
@@ -129,16 +130,10 @@ class SteadyStore:
         self._call(lambda files: files.delete(path))
 
     def close(self) -> None:
-        """Give the JVM back."""
+        """Release the JVM."""
         with self._lock:
             self._closed = True
             self._drop()
-
-    def __enter__(self) -> SteadyStore:
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        self.close()
 
     def _call(self, call: Callable[[Files], _Result]) -> _Result:
         try:
@@ -149,7 +144,7 @@ class SteadyStore:
                     self._drop()
             raise
 
-    def _opened(self) -> Store:
+    def _opened(self) -> OpenStore:
         with self._lock:
             if self._closed:
                 raise FilesUnavailable(f"cannot ask {self._path}: it was closed")

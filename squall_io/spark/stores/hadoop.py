@@ -1,6 +1,7 @@
-"""`Files` by Hadoop's client in a JVM: HDFS, and whatever else Spark can reach.
+"""`Files` through Hadoop's client in a JVM: HDFS, and everything else that Spark can reach.
 
-Renames are those of `FileContext`, without and with OVERWRITE, which HDFS does in one step. (`FileSystem.rename` would move a
+Renames are those of `FileContext`, without and with OVERWRITE, which HDFS does atomically. (`FileSystem.rename` would move
+a
 file *into* a folder of the target's name, and does not say why it did nothing.)
 Must not know: what files hold, how the JVM was started.
 """
@@ -12,26 +13,26 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, Final
 
-from squall_io.spark.manifest.files import FileMissing, FilesRefused, FileStatus
+from squall_io.spark.manifest.files import AbsentFile, FilesRefused, FileStatus
 from squall_io.spark.stores.gateway import Jvm
-from squall_io.spark.stores.java_calls import told
+from squall_io.spark.stores.java_calls import translated_errors
 from squall_io.spark.stores.paths import authority_of, folder_of, scheme_of
 from squall_io.spark.stores.renaming import RenamingFiles
 from squall_io.spark.stores.statuses import decode_statuses
 
-#: Bytes cross to Python as text: so many at once, whatever a file's size.
+#: Bytes that cross to Python at once, as text, whatever a file's size.
 _SLICE: Final = 1 << 20
 
 
 class HadoopFiles(RenamingFiles):
-    """The file system that Hadoop has at a table's path. `read_only`: why nothing may be written to it."""
+    """Hadoop's file system at a table's path. `read_only`: why nothing may be written to it."""
 
     def __init__(self, path: str, jvm: Jvm, *, read_only: str | None = None) -> None:
         super().__init__(path)
         self._jvm = jvm
         self._read_only = read_only
-        with self._told("open", ""):
-            # Each name that is asked for is a question to the JVM, each part of it one.
+        with self._translated_errors("open", ""):
+            # Each part of a name is a call to the JVM.
             java = jvm.java
             hadoop = java.org.apache.hadoop
             self._path = hadoop.fs.Path
@@ -46,30 +47,30 @@ class HadoopFiles(RenamingFiles):
             self._plain = jvm.gateway.new_array(option, 0)
             self._over = jvm.gateway.new_array(option, 1)
             self._over[0] = option.OVERWRITE
-            # An instance of our own: those that Hadoop shares have the settings of whoever came first. The last thing that may
+            # An own instance: those that Hadoop shares have the settings of their first user. The last step that may
             # fail here, since Hadoop keeps it until it is closed.
             self._system = hadoop.fs.FileSystem.newInstance(uri, jvm.configuration)
 
     def list(self, folder: str) -> builtins.list[FileStatus]:
-        """What lies in a folder, by name."""
+        """Return the entries of a folder, by name."""
         try:
-            with self._told("list", folder):
+            with self._translated_errors("list", folder):
                 statuses = self._statuses(folder, self._system.listStatus(self._at(folder)))
                 name = (folder or self._root).rpartition("/")[2]
                 if len(statuses) == 1 and statuses[0].name == name:
                     self._require_folder(folder)  # it may be a file, which Hadoop lists as being in itself
-        except FileMissing:
+        except AbsentFile:
             return []
         return statuses
 
     def exists(self, path: str) -> bool:
         """Whether there is such a file or folder."""
-        with self._told("look for", path):
+        with self._translated_errors("look for", path):
             return bool(self._system.exists(self._at(path)))
 
     def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
-        """A file's bytes."""
-        with self._told("read", path), self._opened(path) as stream:
+        """Return a file's bytes."""
+        with self._translated_errors("read", path), self._opened(path) as stream:
             if offset and stream.skip(offset) < offset:  # a file system may skip less for no reason
                 if offset >= self._system.getFileStatus(self._at(path)).getLen():
                     return b""
@@ -85,18 +86,18 @@ class HadoopFiles(RenamingFiles):
             return b"".join(slices)
 
     def digest(self, path: str) -> str:
-        """`sha256:<hex>` of a file's bytes, which stay in the JVM."""
-        with self._told("read", path), self._opened(path) as stream:
+        """Return `sha256:<hex>` of a file's bytes, which stay in the JVM."""
+        with self._translated_errors("read", path), self._opened(path) as stream:
             return f"sha256:{self._digests.sha256Hex(stream)}"
 
     def delete(self, path: str) -> None:
-        """Delete a file, or a folder with all that it holds."""
-        with self._told("delete", path):
+        """Delete a file, or a folder with everything in it."""
+        with self._translated_errors("delete", path):
             self._require_writable()
             self._system.delete(self._at(path), True)
 
     def close(self) -> None:
-        """End the connections, and the JVM if it is our own."""
+        """Close the connections, and end the JVM if it was started here."""
         with suppress(Exception):  # the JVM may be gone already, in any state
             self._system.close()
         self._jvm.close()
@@ -105,10 +106,10 @@ class HadoopFiles(RenamingFiles):
         return self._path(f"{self._root}/{path}" if path else self._root)
 
     def _statuses(self, folder: str, found: Any) -> builtins.list[FileStatus]:
-        """Java's array of statuses, in Python."""
+        """Return Java's array of statuses in Python."""
         number = len(found)
         writables = self._jvm.gateway.new_array(self._writable, number)
-        self._copy(found, 0, writables, 0, number)  # py4j wants the very type of a parameter
+        self._copy(found, 0, writables, 0, number)  # Py4J needs the exact type of a parameter
         return decode_statuses(folder, self._writables.toByteArray(writables), number)
 
     @contextmanager
@@ -129,7 +130,7 @@ class HadoopFiles(RenamingFiles):
             raise FilesRefused(f"{self._what('list', folder)}: it is a file; give another path")
 
     def _require_host(self) -> None:
-        """See to it that the path names a host, or that Hadoop's configuration does."""
+        """Check that the path names a host, or that Hadoop's configuration does."""
         default = str(self._jvm.configuration.get("fs.defaultFS"))
         scheme = scheme_of(self._root)
         if authority_of(self._root) == "" and scheme != scheme_of(default):
@@ -139,7 +140,7 @@ class HadoopFiles(RenamingFiles):
             )
 
     def _write(self, path: str, data: bytes) -> None:
-        with self._told("write", path):
+        with self._translated_errors("write", path):
             self._require_writable()
             stream = self._system.create(self._at(path), True)
             try:
@@ -148,14 +149,14 @@ class HadoopFiles(RenamingFiles):
                 stream.close()
 
     def _rename(self, source: str, target: str, over: bool) -> None:
-        with self._told("rename", source, f" to {self._root}/{target}"):
+        with self._translated_errors("rename", source, f" to {self._root}/{target}"):
             self._require_writable()
             self._context.rename(self._at(source), self._at(target), self._over if over else self._plain)
 
     def _make_folder(self, path: str) -> None:
-        with self._told("make folder", path):
+        with self._translated_errors("make folder", path):
             self._system.mkdirs(self._at(path))
 
-    def _told(self, call: str, path: str, rest: str = "") -> AbstractContextManager[None]:
-        """Turn what Java says into the errors of `Files`."""
-        return told(self._what(call, path) + rest)
+    def _translated_errors(self, call: str, path: str, rest: str = "") -> AbstractContextManager[None]:
+        """Raise Java's errors as those of `Files`."""
+        return translated_errors(self._what(call, path) + rest)

@@ -1,7 +1,7 @@
 """What Hadoop's errors mean: a table of its exception classes, for the Java client and for WebHDFS.
 
-Classes decide; texts are for people. What is not in the table may pass by itself: `FilesUnavailable`.
-Must not know: how an exception came here.
+Classes decide; texts are for people. An exception that is not in the table may pass: `FilesUnavailable`.
+Must not know: where an exception comes from.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from squall_io.spark.manifest.files import FileMissing, FilesError, FilesRefused, FilesUnavailable
+from squall_io.spark.manifest.files import AbsentFile, FilesError, FilesRefused, FilesUnavailable
 
 
 class FileTaken(FilesError):
-    """There is something of that name already. Stores turn it into their answer."""
+    """The name is taken. Stores turn it into their answer."""
 
 
 @dataclass(frozen=True)
 class Thrown:
-    """An exception of Java, without its causes."""
+    """A Java exception, without its causes."""
 
     classes: Sequence[str]
     """The full name of its class, then those of the classes above it."""
@@ -40,10 +40,10 @@ _UP: Final = "is HDFS running there, and are host and port right?"
 _SLOW: Final = "it has not answered in time"
 _SIGN_IN: Final = "this cluster wants a sign-in that the worker has not made"
 
-#: By class: what it means, and what helps.
+#: By class: its meaning, and what helps.
 _KNOWN: Final[dict[str, tuple[type[FilesError], str]]] = {
-    "java.io.FileNotFoundException": (FileMissing, ""),
-    "java.nio.file.NoSuchFileException": (FileMissing, ""),
+    "java.io.FileNotFoundException": (AbsentFile, ""),
+    "java.nio.file.NoSuchFileException": (AbsentFile, ""),
     "org.apache.hadoop.fs.FileAlreadyExistsException": (FileTaken, ""),
     "java.nio.file.FileAlreadyExistsException": (FileTaken, ""),
     "org.apache.hadoop.fs.permission.AccessControlException": (FilesRefused, _PERMISSION),
@@ -88,7 +88,7 @@ _KNOWN: Final[dict[str, tuple[type[FilesError], str]]] = {
     ),
 }
 
-#: Classes that say little: they count only if none of their causes says more.
+#: Unspecific classes: they count only if none of their causes is specific.
 _VAGUE: Final[dict[str, tuple[type[FilesError], str]]] = {
     "java.lang.IllegalArgumentException": (FilesRefused, ""),
     "java.lang.UnsupportedOperationException": (FilesRefused, ""),
@@ -108,13 +108,15 @@ _CAUSE: Final = re.compile(
     r"^(?:: |Caused by: |py4j\.protocol\.Py4JJavaError: )?((?:[a-z][\w]*\.)+[A-Z][\w$]*)(?:\(([\w.$]+)\))?(?:: (.*))?$",
     re.MULTILINE,
 )
-#: The only word of a NameNode for several things, in an exception without a class of its own.
+#: The only message of a NameNode for several problems, in an exception without a class of its own.
 _NO_DATA_NODE: Final = "could only be written to 0 of"
 _LONGEST: Final = 300
 
 
 def error_of(what: str, chain: Sequence[Thrown]) -> FilesError:
-    """The error of a call, `what` says which ("cannot read hdfs://..."), that ended with an exception and its causes."""
+    """Return the error of a call that ended with an exception and its causes; `what` names the call, "cannot read
+    hdfs://...".
+    """
     for table in (_KNOWN, _VAGUE):
         for thrown in chain:
             for name in thrown.classes:
@@ -126,12 +128,12 @@ def error_of(what: str, chain: Sequence[Thrown]) -> FilesError:
 
 
 def causes_in(trace: str) -> list[Thrown]:
-    """The exceptions that a stack trace of Java names, from the outermost to the innermost."""
+    """Return the exceptions that a Java stack trace names, from the outermost to the innermost."""
     return [Thrown((found[2] or found[1],), found[3] or "") for found in _CAUSE.finditer(trace)]
 
 
 def _text(what: str, thrown: Thrown, help_: str) -> str:
-    """One line: the call, the class and what it said, and what helps."""
+    """Return one line: the call, the class and its message, and what helps."""
     lines = thrown.message.strip().splitlines()
     said = lines[0].partition("; For more details see:")[0].strip() if lines else ""
     if len(said) > _LONGEST:

@@ -1,9 +1,10 @@
-"""Calls to Java by Py4J, and what it means when one fails: an exception in Java, an error of Py4J's own, or no Java any more.
+"""Calls to Java by Py4J, and what a failed one means: an exception in Java, an error of Py4J itself, or a dead Java.
 
-Once a process has had a Spark session, PySpark converts each exception that Py4J brings, and asks the *session's* JVM about it,
-whichever JVM it came from. To that one the name of another's exception is the name of nothing, or of something else: the
-conversion fails, in any way, or makes an exception of another class of it. (As it does when there is no session any more.) So
-what Py4J raised first is looked for behind what has arrived, and asked in its own JVM.
+Once a process has had a Spark session, PySpark converts each exception that Py4J raises, and asks the *session's* JVM
+about it,
+whichever JVM it came from. There the name of another JVM's exception means nothing, or something else: the
+conversion fails in some way, or makes an exception of a wrong class. (It also fails once there is no session.) So
+the exception that Py4J raised first is recovered from the context of the one that arrived, and asked about in its own JVM.
 Must not know: files, sessions.
 """
 
@@ -19,17 +20,17 @@ from squall_io.spark.manifest.files import FilesError, FilesUnavailable
 from squall_io.spark.stores.hadoop_errors import Thrown, causes_in, error_of
 from topology_api import SquallError
 
-#: The causes of an exception that are looked at.
+#: Causes of an exception that are examined.
 _CAUSES: Final = 8
-#: How Py4J says that Java has answered, and with an error that is no exception of what was called.
+#: In Py4J's text when Java has answered with an error that the called method did not raise.
 _TRACE: Final = " Trace:\n"
 
 _log = logging.getLogger(__name__)
 
 
 @contextmanager
-def told(what: str) -> Iterator[None]:
-    """Turn what calls to Java raise into the errors of `Files`. what: which call it is, "cannot read hdfs://..."."""
+def translated_errors(what: str) -> Iterator[None]:
+    """Raise errors of calls to Java as those of `Files`. what: names the call, "cannot read hdfs://..."."""
     handled = sys.exc_info()[1]
     try:
         yield
@@ -43,7 +44,7 @@ def told(what: str) -> Iterator[None]:
 
 
 def _meaning(what: str, error: BaseException, handled: BaseException | None) -> FilesError | None:
-    """The error of `Files` that an exception stands for; None: no call to Java has failed."""
+    """Return the error of `Files` that an exception stands for; None: no call to Java has failed."""
     thrown = _thrown_before(error, handled)
     try:
         if thrown is not None:
@@ -61,7 +62,7 @@ def _meaning(what: str, error: BaseException, handled: BaseException | None) -> 
 
 
 def _thrown_before(error: BaseException | None, handled: BaseException | None) -> Any:
-    """Java's exception that all of it began with, since `handled`; None: there was none."""
+    """Return the Java exception that was raised first since `handled`, if any."""
     thrown = None
     while error is not None and error is not handled:
         if _is_py4js(error):
@@ -71,12 +72,12 @@ def _thrown_before(error: BaseException | None, handled: BaseException | None) -
 
 
 def _is_py4js(error: BaseException) -> bool:
-    """Whether it is an exception of Py4J's."""
+    """Whether it is an exception of Py4J."""
     return any(kind.__module__.partition(".")[0] == "py4j" for kind in type(error).__mro__)
 
 
 def _chain(thrown: Any) -> list[Thrown]:
-    """An exception of Java and its causes."""
+    """Return a Java exception and its causes."""
     chain: list[Thrown] = []
     while thrown is not None and len(chain) < _CAUSES:
         classes = []
@@ -92,7 +93,7 @@ def _chain(thrown: Any) -> list[Thrown]:
 
 
 def _own_error(what: str, trace: str) -> FilesUnavailable:
-    """The error of a call that Py4J's server did not make, as it does not while Java goes down."""
+    """Return the error of a call that Py4J's server did not make, for example while Java shuts down."""
     causes = [f"{cause.message} ({cause.classes[0]})".strip() for cause in causes_in(trace)]
     said = ", caused by ".join(causes) or trace.strip().partition("\n")[0]
     return FilesUnavailable(

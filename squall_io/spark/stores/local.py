@@ -1,7 +1,8 @@
 """`Files` on this machine's own file system, without Java.
 
-A file gets its content under a name in `_squall/tmp` and is on the disk before it gets its name, by a hard link: a rename
-would replace what is there. So a crash of the machine loses nothing that was promised, and the first of several has won.
+A file is written under a name in `_squall/tmp`, synced to disk, and only then gets its name, by a hard link: a rename
+would replace an existing file. So a crash of the machine loses nothing that was promised, and the first of several callers
+wins.
 Must not know: what files hold, Spark.
 """
 
@@ -18,11 +19,12 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Final, TypeVar
 
-from squall_io.spark.manifest.files import FileMissing, FilesRefused, FileStatus, FilesUnavailable
+from squall_io.spark.manifest.files import AbsentFile, FilesRefused, FileStatus, FilesUnavailable
 from squall_io.spark.manifest.layout import TMP
 from squall_io.spark.stores.paths import check_path, folder_of
+from squall_io.spark.stores.store import OpenStore
 
-#: What will be the same until somebody changes something, and what that is. All other errors may pass by themselves.
+#: Errors that stay until someone changes something, and what to change. All others may pass.
 _REFUSED: Final = {
     errno.EACCES: "give the worker's user read and write permission on this folder, or another path",
     errno.EPERM: "the worker's user must own the files here, and the file system must have hard links",
@@ -45,119 +47,110 @@ _SLICE: Final = 1 << 20
 _TRIES: Final = 20
 
 
-class LocalFiles:
-    """The file system of this machine below one table."""
+class LocalFiles(OpenStore):
+    """This machine's file system below one table."""
 
     def __init__(self, path: str) -> None:
         self._folder = folder_of(check_path(path))
 
     @property
     def root(self) -> str:
-        """The table's whole path, `file:///...`: what Spark takes for this machine's, whatever its default is."""
+        """The table's full path, `file:///...`: on this machine for Spark, whatever its default file system is."""
         return f"file://{self._folder}"
 
     def list(self, folder: str) -> builtins.list[FileStatus]:
-        """What lies in a folder, by name."""
-        with self._told("list", folder):
+        """Return the entries of a folder, by name."""
+        with self._translated_errors("list", folder):
             return sorted(self._entries(folder), key=lambda status: status.path)
 
     def walk(self, folder: str) -> builtins.list[FileStatus]:
-        """What lies in a folder and below it, by path."""
-        found: builtins.list[FileStatus] = []
+        """Return everything below a folder, by path."""
+        below: builtins.list[FileStatus] = []
         left = [folder]
-        with self._told("list", folder):
+        with self._translated_errors("list", folder):
             while left:
                 entries = self._entries(left.pop())
-                found += entries
-                # a link to a folder may lead in a circle
+                below += entries
+                folders = [status.path for status in entries if status.is_folder]
                 left += [
-                    each.path
-                    for each in entries
-                    if each.is_folder and not os.path.islink(self._at(each.path))
-                ]
-        return sorted(found, key=lambda status: status.path)
+                    path for path in folders if not os.path.islink(self._at(path))
+                ]  # a link may lead in a circle
+        return sorted(below, key=lambda status: status.path)
 
     def exists(self, path: str) -> bool:
         """Whether there is such a file or folder."""
-        with self._told("look for", path):
+        with self._translated_errors("look for", path):
             try:
                 os.stat(self._at(path))
+                return True
             except FileNotFoundError:
                 return False
-            return True
 
     def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
-        """A file's bytes."""
-        with self._told("read", path), open(self._at(path), "rb") as file:
+        """Return a file's bytes."""
+        with self._translated_errors("read", path), open(self._at(path), "rb") as file:
             file.seek(offset)
             return file.read(-1 if length is None else length)
 
     def digest(self, path: str) -> str:
-        """`sha256:<hex>` of a file's bytes."""
+        """Return `sha256:<hex>` of a file's bytes."""
         found = hashlib.sha256()
-        with self._told("read", path), open(self._at(path), "rb") as file:
+        with self._translated_errors("read", path), open(self._at(path), "rb") as file:
             while data := file.read(_SLICE):
                 found.update(data)
         return f"sha256:{found.hexdigest()}"
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
-        """Make a file, unless there is one."""
-        with self._told("write", path):
+        """Create a file, unless there is one."""
+        with self._translated_errors("write", path):
             return self._finish(path, data, lambda written: _name(written, self._at(path)))
 
     def replace(self, path: str, data: bytes) -> None:
-        """Make a file, or replace the one that is there."""
+        """Create a file, or replace the existing one."""
         target = self._at(path)
         folder = os.path.dirname(target)
-        with self._told("write", path):
+        with self._translated_errors("write", path):
             self._finish(path, data, lambda written: _into(folder, lambda: os.replace(written, target)))
             _sync_names(folder)
 
     def move_if_absent(self, source: str, target: str) -> bool:
-        """Rename a file, unless there is one of the new name. A crash in the middle leaves both names."""
+        """Rename a file, unless the new name is taken. A crash in between leaves both names."""
         old, new = self._at(source), self._at(target)
-        with self._told("rename", source, f" to {self.root}/{target}"):
+        with self._translated_errors("rename", source, f" to {self.root}/{target}"):
             if os.path.isdir(old):
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-            # Spark does not; and what is committed must survive a crash of the machine.
+            # Spark does not sync, and what is committed must survive a crash of the machine.
             _sync(old, os.O_RDONLY)
             if not _name(old, new):
                 return False
-            # It has its new name: should another one of us delete the old one first, that is as well.
+            # It has its new name; another process may delete the old one first.
             with suppress(FileNotFoundError):
                 os.unlink(old)
         return True
 
     def delete(self, path: str) -> None:
-        """Delete a file, or a folder with all that it holds."""
+        """Delete a file, or a folder with everything in it."""
         target = self._at(path)
-        with self._told("delete", path):
+        with self._translated_errors("delete", path):
             for _ in range(_TRIES):
                 try:
                     if os.path.isdir(target) and not os.path.islink(target):
                         shutil.rmtree(target)
                     else:
                         os.unlink(target)
+                    return
                 except FileNotFoundError:
                     if not os.path.lexists(target):
                         return
-                    # somebody deletes in there too, and was faster with some file
+                    # another process deletes in there too, and was faster with some file
                 except OSError as error:
                     if error.errno != errno.ENOTEMPTY:
                         raise
-                    # somebody writes in there, and was faster
-                else:
-                    return
+                    # another process wrote in there meanwhile
             raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
 
     def close(self) -> None:
-        """There is nothing to close."""
-
-    def __enter__(self) -> LocalFiles:
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        self.close()
+        """Do nothing."""
 
     def _at(self, path: str) -> str:
         return f"{self._folder}/{path}" if path else self._folder
@@ -174,9 +167,9 @@ class LocalFiles:
         return found
 
     def _finish(self, path: str, data: bytes, act: Callable[[str], _T]) -> _T:
-        """Do with a file what gives it its name; it has the content, and another name, which is gone in the end.
+        """Write a file under a temporary name, have `act` give it its own, and remove the temporary one.
 
-        Who sweeps may delete it, with its folder or alone: then it is written again.
+        A sweeper may delete the temporary file, with its folder or alone: then it is written again.
         """
         folder = self._at(TMP)
         for _ in range(_TRIES):
@@ -192,15 +185,15 @@ class LocalFiles:
         raise OSError(errno.EBUSY, "files are deleted while they are written")
 
     @contextmanager
-    def _told(self, call: str, path: str, rest: str = "") -> Iterator[None]:
-        """Turn the system's errors into those of `Files`."""
+    def _translated_errors(self, call: str, path: str, rest: str = "") -> Iterator[None]:
+        """Raise the system's errors as those of `Files`."""
         try:
             yield
         except OSError as error:
             place = f"{self.root}/{path}" if path else self.root
             what = f"cannot {call} {place}{rest}: {error.strerror or error}".replace("\n", " ")
             if error.errno == errno.ENOENT:
-                raise FileMissing(what) from None
+                raise AbsentFile(what) from None
             if error.errno in _REFUSED:
                 raise FilesRefused(f"{what}; {_REFUSED[error.errno]}") from None
             raise FilesUnavailable(what) from None
@@ -212,7 +205,7 @@ def _status(path: str, entry: os.DirEntry[str]) -> FileStatus:
 
 
 def _write(name: str, data: bytes) -> None:
-    """Write a new file, to the disk."""
+    """Write a new file to disk."""
     with os.fdopen(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666), "wb") as file:
         file.write(data)
         file.flush()
@@ -220,16 +213,18 @@ def _write(name: str, data: bytes) -> None:
 
 
 def _name(file: str, name: str) -> bool:
-    """Give a file one more name; whether that was absent. The name is on the disk when this returns."""
+    """Give a file a second name; return whether that was absent. The name is on disk when this returns."""
     folder = os.path.dirname(name)
-    absent = _into(folder, lambda: _link(file, name))
-    if absent:
-        _sync_names(folder)
-    return absent
+    try:
+        _into(folder, lambda: os.link(file, name))
+    except FileExistsError:
+        return False
+    _sync_names(folder)
+    return True
 
 
 def _into(folder: str, act: Callable[[], _T]) -> _T:
-    """Do what makes a file in a folder, which is made when it is not there: more than once, if others delete it meanwhile."""
+    """Have `act` create a file in a folder, which is created if missing; again if others delete it meanwhile."""
     for _ in range(_TRIES):
         try:
             return act()
@@ -239,28 +234,20 @@ def _into(folder: str, act: Callable[[], _T]) -> _T:
     return act()
 
 
-def _link(file: str, name: str) -> bool:
-    try:
-        os.link(file, name)
-    except FileExistsError:
-        return False
-    return True
-
-
 def _make_folder(folder: str) -> None:
-    """Make a folder and those above it, on the disk."""
+    """Create a folder and those above it, on disk."""
     made = []
-    each = folder
-    while not os.path.lexists(each):
-        made.append(each)
-        each = os.path.dirname(each)
+    missing = folder
+    while not os.path.lexists(missing):
+        made.append(missing)
+        missing = os.path.dirname(missing)
     os.makedirs(folder, exist_ok=True)
-    for each in made:
-        _sync_folder(os.path.dirname(each))
+    for path in made:
+        _sync_folder(os.path.dirname(path))
 
 
 def _sync_names(folder: str) -> None:
-    """See to it that what has got its name in a folder keeps it, unless somebody has deleted it with the folder since."""
+    """Sync the names in a folder, unless the folder was deleted since."""
     with suppress(FileNotFoundError):
         _sync_folder(folder)
 
@@ -270,7 +257,7 @@ def _sync_folder(folder: str) -> None:
 
 
 def _sync(path: str, flags: int) -> None:
-    """See to it that a file's content, or a folder's names, are on the disk."""
+    """Sync a file's content, or a folder's names, to disk."""
     handle = os.open(path, flags | os.O_CLOEXEC)
     try:
         os.fsync(handle)

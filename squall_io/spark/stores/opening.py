@@ -1,8 +1,9 @@
 """Which file system a path names, and how it is reached.
 
-`/a/b` and `file:///a/b` are this machine's and need no Java; everything else goes through the Hadoop client of Spark's JVM, or
-of a JVM of its own where there is no session. HDFS is reached by WebHDFS, without a JVM, where `squall.webhdfs.address` is set
-and there is no classic session: with Spark Connect, which gives no JVM, it has to be.
+`/a/b` and `file:///a/b` are on this machine and need no Java; everything else goes through the Hadoop client of Spark's
+JVM, or
+of a JVM of its own if there is no session. HDFS is reached by WebHDFS, without a JVM, if `squall.webhdfs.address` is set
+and there is no classic session; Spark Connect, which gives no JVM, requires that.
 Must not know: what files hold.
 """
 
@@ -11,12 +12,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
-from squall_io.spark.manifest.files import Files, FilesRefused
-from squall_io.spark.stores.java_calls import told
+from squall_io.spark.manifest.files import FilesRefused
+from squall_io.spark.stores.java_calls import translated_errors
 from squall_io.spark.stores.local import LocalFiles
 from squall_io.spark.stores.paths import LOCAL, check_path, scheme_of
+from squall_io.spark.stores.store import OpenStore
 from topology_api.wording import nearest, shown
 
 if TYPE_CHECKING:
@@ -24,15 +26,6 @@ if TYPE_CHECKING:
 
     from squall_io.spark.stores.gateway import Jvm
 
-__all__ = [
-    "UNSAFE",
-    "WEBHDFS",
-    "Store",
-    "open_files",
-    "reading_problem",
-    "setting_problems",
-    "writing_problem",
-]
 
 #: How the names of Squall's own settings begin.
 _OWN: Final = "squall."
@@ -41,26 +34,15 @@ WEBHDFS: Final = "squall.webhdfs.address"
 #: "true": write even where a commit may go wrong.
 UNSAFE: Final = "squall.unsafe.store"
 
-#: What renames a file to an absent name in one step, however many try: which is what a commit is made by.
+#: File systems whose rename to an absent name is atomic, with one winner; a commit needs that.
 _ATOMIC: Final = ("hdfs", "viewfs")
 _RISK: Final = (
-    "two tasks that own the same seat, one of which was taken for dead, may both commit, so that rows may be there twice or"
-    " be lost"
+    "two tasks with the same writer id, one of which was declared dead, may both commit, so that rows may be duplicated"
+    " or lost"
 )
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 _log = logging.getLogger(__name__)
-
-
-class Store(Files, Protocol):
-    """`Files` that were opened, and are to be closed: they may hold connections, or a JVM of their own."""
-
-    def close(self) -> None:
-        """End what it holds; a session that it was given stays. May be called twice."""
-
-    def __enter__(self) -> Store: ...
-
-    def __exit__(self, *raised: object) -> None: ...
 
 
 def open_files(
@@ -69,11 +51,12 @@ def open_files(
     session: SparkSession | None = None,
     jvm: Jvm | None = None,
     conf: Mapping[str, str] = _NOTHING,
-) -> Store:
-    """The file system at a table's path; `InvalidPath`, `NotInstalled`, and what `Files` raises when nobody answers there.
+) -> OpenStore:
+    """Open the file system at a table's path; `InvalidPath`, `NotInstalled`, and errors of `Files` if it does not answer.
 
-    `conf` is Spark's configuration, and may have `squall.webhdfs.address` and `squall.unsafe.store`. After the end of the
-    session's JVM it has to be opened again. `jvm`: one that is there already, in place of a session's; it stays.
+    conf: Spark's configuration, which may have `squall.webhdfs.address` and `squall.unsafe.store`. jvm: an existing JVM to
+        use
+        instead of a session's; it stays open. After the end of the session's JVM the store has to be opened again.
     """
     path = check_path(path)
     scheme = scheme_of(path)
@@ -106,7 +89,7 @@ def open_files(
 
 
 def reading_problem(path: str, conf: Mapping[str, str], is_connect: bool) -> str | None:
-    """Why a path in normal form is not reached, wherever that is tried; None: nothing is known against it.
+    """Return why a path in normal form cannot be reached from anywhere; None: nothing is known against it.
 
     is_connect: the session will be one of Spark Connect.
     """
@@ -117,14 +100,14 @@ def reading_problem(path: str, conf: Mapping[str, str], is_connect: bool) -> str
 
 
 def writing_problem(path: str, conf: Mapping[str, str], is_connect: bool) -> str | None:
-    """The same of a path that is written to."""
+    """Return why a path cannot be written to; like `reading_problem`."""
     problem = reading_problem(path, conf, is_connect)
     scheme = scheme_of(path)
     return _no_rename(scheme, conf) if problem is None and scheme != LOCAL else problem
 
 
 def setting_problems(conf: Mapping[str, str]) -> Iterator[str]:
-    """What is wrong with the settings that are Squall's own, a sentence each."""
+    """Yield what is wrong with Squall's own settings, a sentence each."""
     for name in conf:
         if name.startswith(_OWN) and name not in (WEBHDFS, UNSAFE):
             yield f"conf has {shown(name)}: of Squall's own there are {WEBHDFS} and {UNSAFE}{nearest(name, (WEBHDFS, UNSAFE))}"
@@ -140,7 +123,7 @@ def setting_problems(conf: Mapping[str, str]) -> Iterator[str]:
 
 
 def _no_rename(scheme: str, conf: Mapping[str, str]) -> str | None:
-    """Why nothing is written to file systems of a scheme; None: it is."""
+    """Return why file systems of a scheme are not written to; None: they are."""
     if scheme in _ATOMIC or conf.get(UNSAFE) == "true":
         return None
     return (
@@ -150,11 +133,11 @@ def _no_rename(scheme: str, conf: Mapping[str, str]) -> str | None:
 
 
 def _require_no_other_default(path: str, session: SparkSession | None, conf: Mapping[str, str]) -> None:
-    """See to it that a path without scheme is this machine's for Hadoop too: who has set another default may mean that."""
+    """Refuse a path without scheme if Hadoop has another default file system: it is ambiguous."""
     default = conf.get("spark.hadoop.fs.defaultFS")
     java = getattr(session, "_jsc", None)  # Spark Connect has none
     if default is None and java is not None:
-        with told(f"cannot open {path}"):
+        with translated_errors(f"cannot open {path}"):
             default = str(java.hadoopConfiguration().get("fs.defaultFS"))
     if path.startswith("/") and default is not None and scheme_of(default) != LOCAL:
         raise FilesRefused(
@@ -164,10 +147,10 @@ def _require_no_other_default(path: str, session: SparkSession | None, conf: Map
 
 
 def _no_jvm(scheme: str) -> str:
-    """Why a session of Spark Connect does not reach a path."""
-    if scheme == "hdfs":
-        return (
-            "a session of Spark Connect has no JVM here, and HDFS is reached by WebHDFS then: set"
-            f" {WEBHDFS} to the NameNode's web address (HOST:9870)"
-        )
-    return f"a session of Spark Connect has no JVM here, and {scheme}:// needs one; give a hdfs:// path"
+    """Return why a session of Spark Connect does not reach a path."""
+    if scheme != "hdfs":
+        return f"a session of Spark Connect has no JVM here, and {scheme}:// needs one; give a hdfs:// path"
+    return (
+        "a session of Spark Connect has no JVM here, and HDFS is reached by WebHDFS then: set"
+        f" {WEBHDFS} to the NameNode's web address (HOST:9870)"
+    )

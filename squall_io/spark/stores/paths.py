@@ -1,6 +1,6 @@
-"""Paths of tables, as people write them: what is one, and its normal form. No I/O: known at submit.
+"""Paths of tables, as people write them: which are valid, and their normal form. No I/O: checked at submission.
 
-Must not know: what lies at a path, which file systems there are.
+Must not know: what is at a path, which file systems exist.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from topology_api import SquallError
 LOCAL: Final = "file"
 
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(.*)", re.DOTALL)
-#: Spark takes these in the path of what it reads for a pattern, and ":" in a name is not allowed by HDFS.
+#: In a path to read, these mean a pattern to Spark, and HDFS does not allow ":" in a name.
 _SPECIAL: Final = re.compile(r"[*?\[\]{}\\:]")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
-#: Who is asked, "host:9000", "user@host", "container@account.net": the host, and the port if there is a ":".
+#: An authority, "host:9000", "user@host", "container@account.net": the host, and the port after a ":".
 _AUTHORITY: Final = re.compile(r"(?:[^\s@]*@)?([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::(.*))?", re.DOTALL)
 _LONE: Final = re.compile("[\ud800-\udfff]")
 
 
 class InvalidPath(SquallError):
-    """This cannot be the path of a table, whatever lies there."""
+    """This cannot be the path of a table, whatever is there."""
 
     def __init__(self, path: str, why: str) -> None:
         super().__init__(path, why)
@@ -37,7 +37,7 @@ class InvalidPath(SquallError):
 
 
 def check_path(path: str | os.PathLike[str]) -> str:
-    """A path in its normal form: `/a/b`, `file:///a/b`, `hdfs://host:9000/a/b`, `hdfs:///a/b`; `InvalidPath`."""
+    """Return a path in normal form: `/a/b`, `file:///a/b`, `hdfs://host:9000/a/b`, `hdfs:///a/b`; `InvalidPath`."""
     text = os.fspath(path)
     if not isinstance(text, str):
         raise InvalidPath(repr(text), "it is no text")
@@ -60,7 +60,7 @@ def check_path(path: str | os.PathLike[str]) -> str:
 
 
 def check_table_path(path: str | os.PathLike[str]) -> str:
-    """`check_path` of a table to write to, which does not lie in another one's own folder."""
+    """Like `check_path`, for a table to write to, which must not be in another table's own folder."""
     normal = check_path(path)
     if FOLDER in folder_of(normal).split("/"):
         raise InvalidPath(
@@ -71,29 +71,31 @@ def check_table_path(path: str | os.PathLike[str]) -> str:
 
 
 def from_here(path: str) -> str:
-    """A path of this machine from its root on, where it is relative: for who types it, or runs a script. Others stay."""
+    """Return a relative path of this machine as an absolute one: for people who type it, or run a script. Others are
+    unchanged.
+    """
     if path and ":" not in path.partition("/")[0]:  # no scheme
         return os.path.abspath(path)
     return path
 
 
 def scheme_of(path: str) -> str:
-    """The scheme of a path in normal form; a path without one is this machine's: "file"."""
+    """Return the scheme of a path in normal form; "file" for a path without one, which is on this machine."""
     return _split(path)[0] or LOCAL
 
 
 def authority_of(path: str) -> str:
-    """The authority of a path in normal form, "host:9000"; "" where the configuration says who is meant."""
+    """Return the authority of a path in normal form, "host:9000"; "" if the configuration determines it."""
     return _split(path)[1]
 
 
 def folder_of(path: str) -> str:
-    """A path in normal form without scheme and authority: "/a/b"."""
+    """Return a path in normal form without scheme and authority: "/a/b"."""
     return _split(path)[2]
 
 
 def _check_authority(text: str, scheme: str, authority: str) -> None:
-    """`InvalidPath` if there can be no file system of that scheme, or nobody of that name."""
+    """Raise `InvalidPath` if there can be no file system of that scheme, or no host of that name."""
     if scheme in ("http", "https"):
         raise InvalidPath(
             text,
@@ -114,7 +116,7 @@ def _joined(scheme: str, authority: str, below: str) -> str:
 
 
 def _split(text: str) -> tuple[str, str, str]:
-    """Scheme, authority, and the rest, which begins with "/"; `InvalidPath`."""
+    """Return scheme, authority, and the rest, which begins with "/"; `InvalidPath`."""
     found = _SCHEME.fullmatch(text)
     if found is None:
         if not text.startswith("/"):

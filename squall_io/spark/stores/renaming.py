@@ -1,6 +1,7 @@
-"""`Files` of a file system in which a rename to an absent name has one winner, and one over a name that is taken is a step too.
+"""`Files` for a file system with atomic renames: one to an absent name has one winner, one over an existing name is a single
+step.
 
-A file gets its content under a name in `_squall/tmp`, then its own by a rename. What a crash leaves there, `sweep` deletes.
+A file is written under a name in `_squall/tmp`, then renamed. What a crash leaves there, `sweep` deletes.
 Must not know: how the calls are made.
 """
 
@@ -8,26 +9,24 @@ from __future__ import annotations
 
 import builtins
 import secrets
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from contextlib import suppress
-from typing import TypeVar
 
+from squall_io.spark.concurrently import map_concurrently
 from squall_io.spark.manifest.files import (
-    FileMissing,
+    AbsentFile,
     FilesError,
     FilesRefused,
     FileStatus,
     FilesUnavailable,
-    each,
 )
 from squall_io.spark.manifest.layout import TMP
 from squall_io.spark.stores.hadoop_errors import FileTaken
+from squall_io.spark.stores.store import OpenStore
 
-_Own = TypeVar("_Own", bound="RenamingFiles")
 
-
-class RenamingFiles(ABC):
-    """Everything of `Files` that is made of simpler calls."""
+class RenamingFiles(OpenStore):
+    """The parts of `Files` that are built from simpler calls."""
 
     def __init__(self, root: str) -> None:
         self._root = root
@@ -38,35 +37,23 @@ class RenamingFiles(ABC):
         return self._root
 
     @abstractmethod
-    def list(self, folder: str) -> builtins.list[FileStatus]:
-        """What lies in a folder, by name."""
-
-    @abstractmethod
-    def delete(self, path: str) -> None:
-        """Delete a file, or a folder with all that it holds."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """End what it holds."""
-
-    @abstractmethod
     def _write(self, path: str, data: bytes) -> None:
-        """Make a file, or replace it, and its folders; others may see it half."""
+        """Create or replace a file, and its folders; others may see it half written."""
 
     @abstractmethod
     def _rename(self, source: str, target: str, over: bool) -> None:
-        """Rename a file in one step; `FileTaken` unless it may be over another one, `FileMissing` without source or folder."""
+        """Rename a file in one step; `FileTaken` unless `over` allows replacing, `AbsentFile` without source or folder."""
 
     @abstractmethod
     def _make_folder(self, path: str) -> None:
-        """Make a folder and those above it."""
+        """Create a folder and those above it."""
 
     def walk(self, folder: str) -> builtins.list[FileStatus]:
         """What lies in a folder and below it, by path."""
         found: builtins.list[FileStatus] = []
         level = [folder]
         while level:
-            entries = [status for statuses in each(self.list, level) for status in statuses]
+            entries = [status for statuses in map_concurrently(self.list, level) for status in statuses]
             found += entries
             level = [status.path for status in entries if status.is_folder]
         return sorted(found, key=lambda status: status.path)
@@ -83,19 +70,13 @@ class RenamingFiles(ABC):
         """Rename a file, unless there is something of the new name."""
         return self._move(source, target, over=False)
 
-    def __enter__(self: _Own) -> _Own:
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        self.close()
-
     def _put(self, path: str, data: bytes, over: bool) -> bool:
-        """Write a file under another name, and rename it; whether that was done."""
+        """Write a file under a temporary name and rename it; return whether that succeeded."""
         written = f"{TMP}/{path.rpartition('/')[2]}.{secrets.token_hex(8)}"
         try:
             self._write(written, data)
             done = self._move(written, path, over)
-        except FileMissing as error:
+        except AbsentFile as error:
             raise FilesUnavailable(f"{error}: folders are deleted while they are written to") from None
         except FilesRefused:
             with suppress(FilesError):  # whatever happens now, that is the error
@@ -106,11 +87,11 @@ class RenamingFiles(ABC):
         return done
 
     def _move(self, source: str, target: str, over: bool) -> bool:
-        """Rename, and make the folder if it was that which was missing; whether the name was free."""
+        """Rename, creating the target's folder if it is missing; return whether the name was free."""
         try:
             try:
                 self._rename(source, target, over)
-            except FileMissing:
+            except AbsentFile:
                 self._make_folder(target.rpartition("/")[0])
                 self._rename(source, target, over)
         except FileTaken:
@@ -118,5 +99,5 @@ class RenamingFiles(ABC):
         return True
 
     def _what(self, call: str, path: str) -> str:
-        """The beginning of an error's text."""
+        """Return the beginning of an error's text."""
         return f"cannot {call} {self._root}{'/' if path else ''}{path}"

@@ -1,7 +1,8 @@
-"""File statuses as Hadoop's client writes them (`FileStatus.write`): a whole listing crosses from Java to Python in one call,
-where asking each status for its four fields would take four calls.
+"""Decodes file statuses as Hadoop's client writes them (`FileStatus.write`): a whole listing crosses from Java to Python in
+one
+call, where asking each status for its four fields would take four calls.
 
-Each is its length in 4 bytes and a protobuf message `FileStatusProto`, whose numbers Hadoop keeps for good.
+Each is its length in 4 bytes and a protobuf message `FileStatusProto`, whose field numbers Hadoop keeps for good.
 Must not know: where the bytes come from.
 """
 
@@ -25,7 +26,7 @@ _FIXED_32: Final = 5
 
 
 def decode_statuses(folder: str, data: bytes, number: int) -> list[FileStatus]:
-    """So many statuses of what lies in a folder (relative to the table), by path. What follows them is padding."""
+    """Return `number` statuses of a folder's entries (relative to the table), by path. What follows them is padding."""
     found = []
     at = 0
     for _ in range(number):
@@ -49,7 +50,7 @@ def _decode(folder: str, message: bytes) -> FileStatus:
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """The fields of a protobuf message: number, and the integer or the bytes."""
+    """Yield the fields of a protobuf message: number, and the integer or the bytes."""
     at = 0
     while at < len(message):
         tag, at = _varint(message, at)

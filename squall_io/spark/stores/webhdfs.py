@@ -1,8 +1,9 @@
-"""`Files` on HDFS by WebHDFS, plain HTTP without a JVM: for Spark Connect.
+"""`Files` on HDFS by WebHDFS, plain HTTP without a JVM: for Spark Connect. fsspec's has no rename options, which a commit
+needs.
 
-Renames are those with the option NONE or OVERWRITE. Bytes go to and come from the DataNodes, whose addresses the NameNode
+Renames use the options NONE or OVERWRITE. Bytes go to and come from the DataNodes, whose addresses the NameNode
 gives; so these must be reachable from here.
-Signs in by a user's name alone: a cluster with Kerberos refuses it.
+Signs in by user name alone: a cluster with Kerberos refuses it.
 Must not know: what files hold, Spark.
 """
 
@@ -23,16 +24,16 @@ from contextlib import contextmanager
 from typing import Any, Final
 from urllib.parse import quote, urlencode, urlsplit
 
-from squall_io.spark.manifest.files import FileMissing, FilesError, FilesRefused, FileStatus, FilesUnavailable
+from squall_io.spark.manifest.files import AbsentFile, FilesError, FilesRefused, FileStatus, FilesUnavailable
 from squall_io.spark.stores.hadoop_errors import Thrown, error_of
 from squall_io.spark.stores.paths import folder_of
 from squall_io.spark.stores.renaming import RenamingFiles
 
 _PREFIX: Final = "/webhdfs/v1"
-#: Seconds until a connection that says nothing is given up.
+#: Seconds until a silent connection is given up.
 _PATIENCE: Final = 30.0
 _SLICE: Final = 1 << 20
-#: What Java calls an error of a connection.
+#: Java's names for errors of connections.
 _NO_ANSWER: Final[dict[type[Exception], str]] = {
     ConnectionRefusedError: "java.net.ConnectException",
     TimeoutError: "java.net.SocketTimeoutException",
@@ -43,7 +44,7 @@ _SIGN_IN: Final = "this cluster wants a sign-in (Kerberos?), which WebHDFS does 
 
 
 class WebHdfsFiles(RenamingFiles):
-    """HDFS below one table, by WebHDFS at an address: HOST:PORT, or with http:// or https:// before it."""
+    """HDFS below one table, by WebHDFS at an address: HOST:PORT, or with http:// or https:// in front."""
 
     def __init__(self, path: str, address: str, *, user: str | None = None) -> None:
         super().__init__(path)
@@ -52,11 +53,11 @@ class WebHdfsFiles(RenamingFiles):
         self._user = user or os.environ.get("HADOOP_USER_NAME") or _user()
 
     def list(self, folder: str) -> builtins.list[FileStatus]:
-        """What lies in a folder, by name."""
+        """Return the entries of a folder, by name."""
         what = self._what("list", folder)
         try:
             answer = self._ask(what, "GET", folder, "LISTSTATUS")
-        except FileMissing:
+        except AbsentFile:
             return []
         found = self._part(what, answer, "FileStatuses", "FileStatus")
         if len(found) == 1 and not found[0]["pathSuffix"]:
@@ -67,29 +68,29 @@ class WebHdfsFiles(RenamingFiles):
         """Whether there is such a file or folder."""
         try:
             self._ask(self._what("look for", path), "GET", path, "GETFILESTATUS")
-        except FileMissing:
+        except AbsentFile:
             return False
         return True
 
     def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
-        """A file's bytes."""
+        """Return a file's bytes."""
         if length == 0:
             return b""
         return b"".join(self._content(path, offset, length))
 
     def digest(self, path: str) -> str:
-        """`sha256:<hex>` of a file's bytes."""
+        """Return `sha256:<hex>` of a file's bytes."""
         found = hashlib.sha256()
         for data in self._content(path, 0, None):
             found.update(data)
         return f"sha256:{found.hexdigest()}"
 
     def delete(self, path: str) -> None:
-        """Delete a file, or a folder with all that it holds."""
+        """Delete a file, or a folder with everything in it."""
         self._ask(self._what("delete", path), "DELETE", path, "DELETE", recursive="true")
 
     def close(self) -> None:
-        """There is nothing to close: each call has a connection of its own."""
+        """Do nothing: each call has a connection of its own."""
 
     def _write(self, path: str, data: bytes) -> None:
         what = self._what("write", path)
@@ -107,14 +108,14 @@ class WebHdfsFiles(RenamingFiles):
         self._ask(self._what("make folder", path), "PUT", path, "MKDIRS")
 
     def _content(self, path: str, offset: int, length: int | None) -> Iterator[bytes]:
-        """A file's bytes in slices."""
+        """Yield a file's bytes in slices."""
         what = self._what("read", path)
         try:
             yield from self._slices(what, path, offset, length)
-        except FileMissing:
+        except AbsentFile:
             raise
         except FilesError:
-            # An offset behind the end is an error there; of a file that is there, that is nothing to read.
+            # An offset past the end of an existing file is an error there, but here it means nothing to read.
             if not offset:
                 raise
             answer = self._ask(what, "GET", path, "GETFILESTATUS")
@@ -131,7 +132,7 @@ class WebHdfsFiles(RenamingFiles):
                 raise http.client.IncompleteRead(b"", response.length)  # as `read(_SLICE)` does not
 
     def _ask(self, what: str, method: str, path: str, op: str, **arguments: str) -> Any:
-        """The NameNode's answer to a call."""
+        """Return the NameNode's answer to a call."""
         where = quote(f"{_PREFIX}{self._folder}{'/' if path else ''}{path}")
         query = urlencode({"op": op, "user.name": self._user, **arguments}, quote_via=quote)
         with _sent(what, method, f"{self._base}{where}?{query}", None) as response:
@@ -142,7 +143,7 @@ class WebHdfsFiles(RenamingFiles):
             raise self._no_webhdfs(what) from None
 
     def _part(self, what: str, answer: Any, *names: str) -> Any:
-        """What an answer has under these names, one inside the other."""
+        """Return the value under these nested names of an answer."""
         try:
             for name in names:
                 answer = answer[name]
@@ -157,7 +158,7 @@ class WebHdfsFiles(RenamingFiles):
 
 
 def base_of(address: str) -> str:
-    """An address as people write it, with its scheme and nothing behind it."""
+    """Return an address with its scheme and nothing behind it; `FilesRefused`."""
     base = urlsplit(address if "://" in address else f"http://{address}")
     try:
         known = base.scheme in ("http", "https") and bool(base.hostname) and base.port != 0
@@ -171,7 +172,7 @@ def base_of(address: str) -> str:
 
 
 def _user() -> str:
-    """The name by which this process is known to the machine."""
+    """Return this process's user name on the machine."""
     try:
         return getpass.getuser()
     except (KeyError, OSError, ImportError):
@@ -182,7 +183,7 @@ def _user() -> str:
 
 @contextmanager
 def _sent(what: str, method: str, url: str, data: bytes | None) -> Iterator[http.client.HTTPResponse]:
-    """The answer to a request, open; the error that it stands for if it is none."""
+    """Yield the open answer to a request; raise the error that it stands for."""
     parts = urlsplit(url)
     make = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     connection = make(parts.netloc, timeout=_PATIENCE)
@@ -201,13 +202,13 @@ def _sent(what: str, method: str, url: str, data: bytes | None) -> Iterator[http
 
 
 def _unreachable(what: str, server: str, error: Exception) -> Exception:
-    """The error of a call to which there was no answer, or half of one."""
+    """Return the error of a call without a complete answer."""
     names = (name for kind, name in _NO_ANSWER.items() if isinstance(error, kind))
     return error_of(what, [Thrown([next(names, type(error).__name__)], f"{server}: {error}")])
 
 
 def _failure(what: str, status: int, body: bytes) -> Exception:
-    """The error that an answer stands for."""
+    """Return the error that an answer stands for."""
     try:
         remote = json.loads(body)["RemoteException"]
         thrown = Thrown([str(remote["javaClassName"])], str(remote.get("message") or ""))
@@ -221,7 +222,7 @@ def _failure(what: str, status: int, body: bytes) -> Exception:
 
 
 def _location(what: str, answer: Any) -> str:
-    """Where a file's bytes go to or come from."""
+    """Return the address that a file's bytes go to or come from."""
     try:
         return str(answer["Location"])
     except (KeyError, TypeError):

@@ -1,0 +1,1 @@
+"""Counters of topologies: collected from workers, summed, kept over a restart."""

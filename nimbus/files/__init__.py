@@ -1,0 +1,1 @@
+"""Files that topologies bring: stored, fetched from other Nimbuses, removed."""

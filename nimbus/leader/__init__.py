@@ -1,0 +1,1 @@
+"""The leading Nimbus: its control thread and the master that it runs."""

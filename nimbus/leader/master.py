@@ -1,0 +1,389 @@
+"""Nimbus: the master of a cluster, as an object without threads, sockets or sleep.
+
+Every command does at once what can be done at once; `tick` does what has become due since: a deadline has passed, a worker
+has reported, a supervisor has come or gone. All state is in the store, so another Nimbus over the same store continues
+where this one stopped. The order of writes allows that: workers are recorded as leaving before they are withdrawn, and the
+record, which holds the name, goes last. A command that has been written is done, whatever fails afterwards.
+
+How a topology ends: `kill` sets a deadline; when every worker has drained, or the deadline has passed, the assignment is
+removed, which tells the workers to stop; when each has reported that it stopped, the record is removed and the name is
+free. How another version takes over its name: `nimbus.lifecycle.replacing`.
+
+Unasked, Nimbus gives up silent supervisors and places their tasks elsewhere, rebalances topologies that were squeezed into
+too few slots when there are more, moves topologies away from drained supervisors one after the other, and removes what
+belongs to no topology. An error of one topology does not affect the others: its step is tried again after a second, and a
+topology that cannot be read is left alone until it is killed.
+
+Not thread-safe: use one thread, or one lock around it. Deadlines are stored as times of the leader's own clock; the next
+leader restarts them, so clocks need not agree.
+Must not know: user code. It never unpickles; it works from the typed description.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import cast
+
+from nimbus.counters.counting import Counters
+from nimbus.leader.backoff import REST_SECS, TopologyBackoff
+from nimbus.leader.dirty import DirtySet
+from nimbus.leader.orphans import OrphanSweep
+from nimbus.leader.steps import TopologySteps
+from nimbus.lifecycle import progress, rebalancing
+from nimbus.lifecycle.assigning import Assigner, TopologyKeys, workers_of
+from nimbus.lifecycle.cleanup import BadTopology, clear, existing_record, readable_record
+from nimbus.lifecycle.notes import with_news
+from nimbus.lifecycle.rebalancing import WORKERS
+from nimbus.lifecycle.replacing import Replacements, check_proved
+from nimbus.lifecycle.states import KILLED
+from nimbus.lifecycle.transition import message_timeout, restart_deadlines, transition
+from nimbus.placement.draining import set_drained
+from nimbus.placement.supervisors import Supervisors
+from nimbus.submission.accept import Intake, Order, check_wait
+from squall.clock import Clock
+from squall.cluster import identity, paths
+from squall.cluster.records import SupervisorRecord, TopologyRecord, WorkerReport
+from squall.cluster.registry import Registry
+from squall.cluster.store import Deposed, Store, StoreError, Unavailable
+from squall.values import Incarnation
+from topology_api.errors import InvalidConfig, NoSuchTopology
+from topology_api.options import OPTIONS
+from topology_api.topology import Topology
+
+_log = logging.getLogger(__name__)
+
+SUPERVISOR_TIMEOUT = cast(float, OPTIONS["nimbus.supervisor.timeout.secs"].default)
+REPLACE_TIMEOUT = cast(float, OPTIONS["nimbus.replace.timeout.secs"].default)
+
+
+class Nimbus:
+    """Accepts topologies, places their tasks, and follows each of them to its end."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        *,
+        keyring: TopologyKeys | None = None,
+        counters: Counters | None = None,
+        supervisor_timeout_secs: float = SUPERVISOR_TIMEOUT,
+        replace_timeout_secs: float = REPLACE_TIMEOUT,
+        wall_clock: Callable[[], float] | None = None,
+        poll_secs: float | None = None,
+        stamp: Callable[[], str] | None = None,
+    ) -> None:
+        """Take over what is in the store. `keyring`: makes and hands out the keys of topologies' links (None: no keys);
+        `wall_clock`: gives seconds since 1970 (default: the clock); `poll_secs`: read the store that often although it reported
+        no change, for stores whose watches may be lost; `stamp`: the end of a topology's id (default: the second of
+        `wall_clock`), for stores whose numbers do not last."""
+        self._clock = clock
+        self._wall_clock = clock.now if wall_clock is None else wall_clock
+        self._registry = Registry(store)
+        #: What workers count; may be read from any thread.
+        self.counters = Counters() if counters is None else counters
+        self._supervisors = Supervisors(self._registry, supervisor_timeout_secs, clock.now())
+        self._assigner = Assigner(self._registry, keyring)
+        self._replacements = Replacements(
+            self._registry, self._assigner, replace_timeout_secs, self._wall_clock
+        )
+        self._intake = Intake(self._registry, keyring, self._replacements, stamp)
+        self._backoff = TopologyBackoff()
+        self._sweep = OrphanSweep(self._registry, self._replacements, self.counters, keyring)
+        self._steps = TopologySteps(
+            self._registry,
+            self._assigner,
+            self._replacements,
+            self._supervisors,
+            self.counters,
+            keyring,
+            self._sweep,
+            self._wall_clock,
+        )
+        self._dirty = DirtySet()
+        self._due: float | None = None
+        self._poll_secs = poll_secs
+        self._poll_at: float | None = None
+        #: The id of the cluster that the store holds.
+        self.cluster_id = identity.establish(store)
+        restart_deadlines(self._registry, clock.now(), self._wall_clock())
+        self._sweep.run(clock.now())
+        self._unwatch = store.watch("/", self._dirty.mark)
+
+    # Commands
+
+    def submit(
+        self,
+        topology: Topology,
+        conf: Mapping[str, object],
+        component_confs: Mapping[str, Mapping[str, object]],
+        active: bool = True,
+        *,
+        submission: str = "",
+        files: Mapping[str, str] = MappingProxyType({}),
+        python: str = "",
+        replace: bool = False,
+        wait_secs: float | None = None,
+    ) -> TopologyRecord:
+        """Accept a topology under its name; `NameTaken` while another one has it.
+
+        `conf` and `component_confs` are merged: they hold every option of Squall. Submitting again with the same `submission`
+        key changes nothing. `replace`: when a topology has the name, this one takes over once that one has drained, within
+        `wait_secs` seconds (default: its message timeout).
+        """
+        record = self._intake.submitted(submission)
+        if record is not None:
+            self._follow_up()
+            return record
+        order = Order(topology, conf, component_confs, active, submission, files, python, replace, wait_secs)
+        try:
+            record = self._intake.accept(order, self._wall_clock())
+        except StoreError:
+            sweep_at = self._sweep.put_off(self._clock.now())  # it may have been accepted all the same
+            self._due = sweep_at if self._due is None else min(self._due, sweep_at)
+            raise
+        self._follow_up()
+        return self._now_known(record)
+
+    def submitted(self, submission: str) -> TopologyRecord | None:
+        """Return the topology that was submitted with this key, or None."""
+        return self._intake.submitted(submission)
+
+    def activate(self, name: str) -> None:
+        """Let the spouts of a topology run."""
+        self._command(name, "activate")
+
+    def deactivate(self, name: str) -> None:
+        """Let the spouts of a topology rest; tuples in flight are finished."""
+        self._command(name, "deactivate")
+
+    def fail(self, name: str, error: str) -> None:
+        """Mark a topology FAILED on behalf of a watcher (`squall run`, `submit --wait`), exactly as a crash would."""
+        self._command(name, "crash", error=error)
+
+    def kill(self, name: str, wait_secs: float | None = None) -> None:
+        """End a topology: it may drain for `wait_secs` seconds (default: its message timeout), then its workers stop.
+
+        A second kill may set another deadline; without `wait_secs` the deadline stays. A topology that cannot be read goes at
+        once.
+        """
+        check_wait(wait_secs)
+        try:
+            record = existing_record(self._registry, name)
+        except NoSuchTopology:
+            if not self._replacements.drop(name):
+                raise
+            self._sweep.due = self._clock.now()
+            self._follow_up()
+            return
+        except BadTopology as error:
+            self._replacements.drop(name)
+            cleared = clear(self._registry, name, error.reason, self._wall_clock())
+            self._sweep.due = self._clock.now()
+            if cleared is None:
+                self._follow_up()
+                return
+            record, wait_secs = cleared, 0.0
+        if record.state == KILLED and wait_secs is None:
+            return
+        wait = message_timeout(record) if wait_secs is None else wait_secs
+        self._command(name, "kill", deadline=self._clock.now() + wait, wait=wait)
+
+    def rebalance(
+        self,
+        name: str,
+        workers: int | None = None,
+        parallelism: Mapping[str, int] | None = None,
+        wait_secs: float | None = None,
+    ) -> None:
+        """Place all tasks of a topology again once it has drained, within `wait_secs` seconds (default: its message timeout):
+        over `workers` workers, with `parallelism` tasks for the components that it names."""
+        check_wait(wait_secs)
+        record = existing_record(self._registry, name)
+        problems = rebalancing.problems_of_rebalance(record, workers, parallelism)
+        if problems:
+            raise InvalidConfig(problems, f"the rebalance of topology {name!r}")
+        wait = message_timeout(record) if wait_secs is None else wait_secs
+        self._command(
+            name,
+            "rebalance",
+            deadline=self._clock.now() + wait,
+            wait=wait,
+            conf=dict(record.conf) if workers is None else {**record.conf, WORKERS: workers},
+            parallelism=rebalancing.changes_of(record, parallelism),
+        )
+
+    def drain(self, supervisor_id: str, on: bool = True) -> None:
+        """Place nothing at a supervisor any more, and move what runs there; with `on` False, let it get work again."""
+        set_drained(self._registry, supervisor_id, on)
+        self._follow_up()
+
+    # Reports
+
+    def report(self, name: str, worker_id: str, report: WorkerReport) -> bool:
+        """Take the report of a worker of the topology `name`; one without news costs little.
+
+        False: no such worker is wanted, it was superseded and should stop; its report was not kept.
+        """
+        if report.worker != worker_id:
+            raise ValueError(f"worker {worker_id!r} of {name!r} sent the report of {report.worker!r}")
+        try:
+            record = readable_record(self._registry, name)
+        except BadTopology:
+            return True  # its workers go on until it is killed
+        if record is None:
+            return False
+        wanted = (
+            *workers_of(self._registry.assignments.get(record.id)),
+            *workers_of(self._registry.leaving.get(record.id)),
+        )
+        if not any(progress.speaks_for(report, placement) for placement in wanted):
+            return False
+        last = self._registry.report(record.id, worker_id)
+        # Versions of assignments rise, so no report is refused because of an earlier worker of the same name.
+        if last is not None and last.incarnation > report.incarnation:
+            return False
+        report = progress.settled(report, record)
+        if last != report:
+            known = with_news(record, report, last, self._wall_clock())
+            if known != record:  # before the report: once that is written it is no news
+                self._registry.topologies.update(record, known)
+            self._registry.save_report(record.id, report)
+            self._dirty.mark(paths.report(record.id, worker_id))
+        self._try_tick()
+        return True
+
+    def heard(self, supervisor_id: str) -> None:
+        """Take a heartbeat of a supervisor; one that was given up for its silence is back."""
+        if self._supervisors.heard(supervisor_id, self._clock.now()):
+            self._follow_up()
+
+    def count(self, topology_id: str, worker: str, incarnation: Incarnation, data: bytes) -> None:
+        """Take the counters that a worker process wrote."""
+        self.counters.count_bytes(topology_id, worker, incarnation, data)
+
+    def given_up(self, supervisor_id: str) -> SupervisorRecord | None:
+        """Return the record of a supervisor that was given up for its silence. May be called from any thread."""
+        return self._supervisors.given_up(supervisor_id)
+
+    # Queries
+
+    def topology(self, name: str) -> TopologyRecord:
+        """Return the record of a topology; `NoSuchTopology` without one."""
+        return existing_record(self._registry, name)
+
+    def topologies(self) -> list[TopologyRecord]:
+        """Return all topologies that can be read, the oldest submission first."""
+        return self._registry.all_topologies()
+
+    def drained(self) -> set[str]:
+        """Return the ids of drained supervisors."""
+        return self._registry.drained_supervisors()
+
+    @property
+    def due(self) -> float | None:
+        """When `tick` has something to do even if nothing happens before; None: never."""
+        return self._due
+
+    # Time
+
+    def tick(self, now: float | None = None) -> None:
+        """Do what is due. Nothing is read while nothing has changed and no deadline has passed."""
+        moment = self._clock.now() if now is None else now
+        self._supervisors.tick(moment)
+        if self._due is not None and moment >= self._due:
+            self._dirty.all = True
+        if self._poll_at is not None and moment >= self._poll_at:
+            self._dirty.supervisors = True
+        try:
+            while (
+                self._dirty
+            ):  # a step writes, which marks its topology again: this ends when no step was due
+                self._round(self._dirty.pop(), moment)
+        except BaseException:
+            self._dirty.all = True  # the next tick tries again
+            self._due = moment + REST_SECS
+            raise
+
+    def _round(self, reported: set[str] | None, now: float) -> None:
+        """Do what is due for all topologies (None), or for those of these ids, which have only new reports."""
+        if reported is None:
+            self._check_supervisors(now)
+            if self._sweep.due is not None and now >= self._sweep.due:
+                self._sweep.run(now)
+        self._for_each(self._steps.advance, now, reported)
+        if reported is None:
+            self._assigner.find_disputes()
+            for do in (self._steps.place, self._steps.leave_drained, self._steps.spread_again):
+                self._for_each(do, now)
+            self._backoff.end_round(now)
+        self._due = self._next_deadline(now)
+
+    def close(self) -> None:
+        """Stop listening to the store; the topologies stay as they are."""
+        self._unwatch()
+
+    def _follow_up(self) -> None:
+        """Do what a command leads to. The command itself is done, even if the store is away by now."""
+        self._dirty.all = True  # a store may report our own write late
+        self._try_tick()
+
+    def _try_tick(self) -> None:
+        try:
+            self.tick()
+        except (Unavailable, Deposed) as error:
+            _log.warning("what follows is done later: %s", error)
+
+    def _for_each(
+        self, do: Callable[[TopologyRecord, float], bool | None], now: float, ids: set[str] | None = None
+    ) -> None:
+        """Do something for every topology (of these ids), oldest first; an error of one does not affect the others."""
+        records = self._registry.all_topologies()
+        self._backoff.update(self._registry.bad, {record.id for record in records})
+        for record in records:
+            if self._backoff.rests(record.id, now) or (ids is not None and record.id not in ids):
+                continue
+            try:
+                if do(record, now):
+                    self._dirty.all = True
+            except (Unavailable, Deposed):
+                raise  # the others would fare no better
+            except Exception as error:
+                self._backoff.add(record.id, record.name, error, now)
+
+    def _now_known(self, record: TopologyRecord) -> TopologyRecord:
+        """Return the topology's current record, or this one if that cannot be read."""
+        try:
+            known = readable_record(self._registry, record.name)
+        except (StoreError, BadTopology):
+            return record
+        return known if known is not None and known.id == record.id else record
+
+    def _command(self, name: str, event: str, *, wait: float | None = None, **changes: object) -> None:
+        record = existing_record(self._registry, name)
+        check_proved(record, event, self._wall_clock())
+        transition(self._registry, record, event, self._wall_clock(), wait=wait, **changes)
+        self._follow_up()
+
+    def _check_supervisors(self, now: float) -> None:
+        """See which supervisors are registered, and remove those that have been silent for too long."""
+        if self._dirty.supervisors:
+            self._dirty.supervisors = False
+            try:
+                self._assigner.refresh()
+            except BaseException:
+                self._dirty.supervisors = True
+                raise
+            self._poll_at = None if self._poll_secs is None else now + self._poll_secs
+        if self._supervisors.give_up(self._assigner.supervisors.values(), self._assigner.unread, now):
+            self._dirty.supervisors = self._dirty.all = True
+
+    def _next_deadline(self, now: float) -> float | None:
+        deadlines = [
+            moment
+            for record in self._registry.all_topologies()
+            for moment in progress.moments(record, self._registry.assignments.get(record.id) is not None, now)
+        ]
+        others = (self._supervisors.due, self._sweep.due, self._backoff.due, self._poll_at)
+        return min([*deadlines, *(moment for moment in others if moment is not None)], default=None)

@@ -1,0 +1,1 @@
+"""Where tasks run: task ids, the scheduler, which supervisors are alive or drained."""

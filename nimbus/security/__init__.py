@@ -1,0 +1,1 @@
+"""Identity and secrets of a Nimbus: state directory, keys, the operators' token."""

@@ -1,0 +1,1 @@
+"""What a submitter sends: parsed, checked, accepted."""

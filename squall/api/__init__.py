@@ -1,0 +1,1 @@
+"""The shapes of the HTTP API, each defined once: what a request holds, what is answered."""

@@ -1,0 +1,411 @@
+"""The answers of the HTTP API as structs: Nimbus builds them, the command decodes them, the documents describe them.
+
+A struct's first line of documentation goes into the OpenAPI document and `docs/http-api.md`. All times are seconds. Reading
+ignores fields that are not known here: a newer Nimbus may send more. Fields with a default may be missing: an older one does
+not send them.
+Must not know: paths, handlers, who reads an answer.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct
+
+from squall.reports.events import Event
+from squall.status import ComponentStatus
+from squall.values import Incarnation, TaskRow
+
+Option = Annotated[str, Meta(title="option")]
+ComponentName = Annotated[str, Meta(title="component")]
+Versions = dict[Annotated[str, Meta(title="program")], str]
+Settings = dict[Option, Any]
+
+
+# The cluster
+
+
+class StoreState(Struct, frozen=True):
+    """The store that Nimbus uses, and whether it is connected."""
+
+    kind: str
+    connected: bool
+
+
+class LeaderEntry(Struct, frozen=True):
+    """The leading Nimbus."""
+
+    id: str
+    url: str
+
+
+class NimbusEntry(Struct, frozen=True):
+    """One Nimbus of the cluster."""
+
+    id: str
+    url: str
+    host: str
+    leader: bool
+    versions: Versions
+
+
+class SlotCounts(Struct, frozen=True):
+    """Slots of all supervisors."""
+
+    total: int
+    used: int
+    free: int
+
+
+class ClusterAnswer(Struct, frozen=True):
+    """`uptime_secs` is that of the Nimbus that answers."""
+
+    id: str | None
+    python: str
+    cloudpickle: str
+    version: str
+    leader: LeaderEntry | None
+    nimbuses: list[NimbusEntry]
+    supervisors: int
+    slots: SlotCounts
+    topologies: int
+    tasks: int
+    uptime_secs: float
+    store: StoreState
+
+
+class SlotEntry(Struct, frozen=True):
+    """A worker in a supervisor's slot."""
+
+    topology: str
+    worker: str
+    slot: int
+    tasks: int
+
+
+class SupervisorEntry(Struct, frozen=True):
+    """One supervisor and its workers."""
+
+    id: str
+    host: str
+    slots: int
+    used: int
+    drained: bool
+    connected: bool
+    versions: Versions
+    resources: dict[Annotated[str, Meta(title="name")], Any]
+    workers: list[SlotEntry]
+
+
+class SupervisorsAnswer(Struct, frozen=True):
+    """The supervisors of the cluster."""
+
+    supervisors: list[SupervisorEntry]
+
+
+class DrainAnswer(Struct, frozen=True):
+    """Whether the supervisor is drained now."""
+
+    id: str
+    drained: bool
+
+
+class ConfigurationAnswer(Struct, frozen=True):
+    """The settings of one Nimbus."""
+
+    id: str
+    conf: Settings
+
+
+# Topologies
+
+
+class StandbyVersion(Struct, frozen=True):
+    """The previous version of a topology, while it may be rolled back to."""
+
+    id: str
+    secs: float
+
+
+class HeldUp(Struct, frozen=True):
+    """How many workers of an ACTIVE topology are not up, and why the first is not."""
+
+    workers: int
+    why: str
+
+
+class TopologySummary(Struct, frozen=True, kw_only=True):
+    """One topology in a list."""
+
+    name: str
+    id: str
+    state: str
+    tasks: int
+    workers: int
+    components: int
+    uptime_secs: float
+    state_secs: float = 0.0
+    emitted: int
+    acked: int
+    failed: int
+    pending: int
+    errors: int
+    error: str | None
+    stands_by: StandbyVersion | None = None
+    held_up: HeldUp | None = None
+
+
+class TopologiesAnswer(Struct, frozen=True):
+    """`acked`, `failed` and `pending` are those of the spouts. In the state BAD the record cannot be read: `error` says why.
+    `stands_by`: the previous version, which runs again unless the workers of this one are up within `secs`. `held_up`: how
+    many workers of an ACTIVE topology are not up (they keep dying, or what they need cannot be prepared), and why the first
+    is not."""
+
+    topologies: list[TopologySummary]
+
+
+class SubmittedAnswer(Struct, frozen=True):
+    """The topology that was submitted."""
+
+    name: str
+    id: str
+    state: str
+
+
+class WorkerEntry(Struct, frozen=True):
+    """A worker."""
+
+    worker: str
+    supervisor: str
+    host: str | None
+    slot: int
+    incarnation: Incarnation
+    tasks: list[TaskRow]
+    opened: bool
+    state: str
+
+
+class ErrorOutline(Struct, frozen=True):
+    """An error of the user's code in brief."""
+
+    component: str
+    task: int
+    call: str
+    text: str
+    place: str
+    time: float
+    times: int
+
+
+class TopologyAnswer(Struct, frozen=True, kw_only=True):
+    """What `status(name)` returns (see [api.md](api.md)), `errors` as texts. `state_secs`: since it entered its state.
+    `note_times`: when each of `notes` was made, in seconds since 1970. `events`: the same as values, without fields that have
+    their default. There are fewer workers than `workers_wanted` when there
+    are fewer tasks, or slots. `stands_by` and `workers` as in the lists."""
+
+    name: str
+    state: str
+    workers: list[WorkerEntry]
+    uptime_secs: float
+    components: dict[ComponentName, ComponentStatus]
+    errors: list[str]
+    error: str | None
+    notes: list[str]
+    note_times: list[float] = []
+    events: tuple[Event, ...] = ()
+    state_secs: float | None = None
+    error_reports: list[ErrorOutline] = []
+    id: str
+    workers_wanted: int = 0
+    stands_by: StandbyVersion | None = None
+    submitted: float
+    files: dict[Annotated[str, Meta(title="kind")], str]
+
+
+class UnreadableTopologyAnswer(TopologyAnswer, frozen=True, kw_only=True):
+    """A topology whose record cannot be read, with the counters of its summary."""
+
+    tasks: int = 0
+    emitted: int = 0
+    acked: int = 0
+    failed: int = 0
+    pending: int = 0
+    held_up: HeldUp | None = None
+
+
+class StateAnswer(Struct, frozen=True):
+    """The state of the topology after the change, or GONE."""
+
+    name: str
+    state: str
+
+
+class TaskEntry(Struct, frozen=True):
+    """One task of a component."""
+
+    task: int
+    index: int
+    worker: str | None
+    host: str | None
+
+
+class InputEntry(Struct, frozen=True):
+    """A stream that a component reads."""
+
+    source: str
+    stream: str
+    grouping: str
+    fields: list[str]
+
+
+class OutputEntry(Struct, frozen=True):
+    """A stream that a component declares."""
+
+    fields: list[str]
+    direct: bool
+
+
+class ComponentAnswer(Struct, frozen=True):
+    """One component: its counters, its tasks, what it reads and writes."""
+
+    topology: str
+    id: str
+    kind: Literal["spout", "bolt"]
+    tasks: list[TaskEntry]
+    emitted: int
+    executed: int
+    acked: int
+    failed: int
+    replayed: int
+    pending: int
+    errors: int
+    dropped: int
+    p50: float | None
+    p99: float | None
+    idle: str
+    metrics: dict[Annotated[str, Meta(title="name")], Any]
+    failures: dict[Annotated[str, Meta(title="reason")], int]
+    first_failure: str
+    parallelism: int
+    inputs: list[InputEntry]
+    outputs: dict[Annotated[str, Meta(title="stream")], OutputEntry]
+    conf: Settings
+
+
+class ErrorEntry(Struct, frozen=True):
+    """An error of the user's code. `text` is the whole report for people."""
+
+    topology: str
+    component: str
+    task: int
+    call: str
+    text: str
+    place: str
+    frames: list[str]
+    tuple_text: str | None
+    time: float
+    times: int
+
+
+class ErrorsAnswer(Struct, frozen=True):
+    """The latest errors, the oldest first."""
+
+    errors: list[ErrorEntry]
+
+
+class WorkersAnswer(Struct, frozen=True):
+    """`tasks` are `[task, component, index]`; `state` is STARTING, RUNNING, DRAINED, STOPPING, STOPPED, or LOST when the
+    worker's supervisor is gone."""
+
+    workers: list[WorkerEntry]
+
+
+class ConfigurationsAnswer(Struct, frozen=True):
+    """The settings of a topology and of its components."""
+
+    conf: Settings
+    component_confs: dict[ComponentName, Settings]
+
+
+class WorkerCountersEntry(Struct, frozen=True):
+    """What one worker has counted."""
+
+    worker: str
+    incarnation: Incarnation
+    components: dict[ComponentName, dict[Annotated[str, Meta(title="counter")], Any]]
+
+
+class CountersAnswer(Struct, frozen=True):
+    """What the components and each worker have counted."""
+
+    topology: str
+    id: str
+    components: dict[ComponentName, ComponentStatus]
+    workers: list[WorkerCountersEntry]
+
+
+class LogAnswer(Struct, frozen=True):
+    """A piece of a log. `offset` and `next_offset` are those of its first byte and of the one after its last; `size` is the
+    whole log's."""
+
+    worker: str
+    incarnation: Incarnation | None
+    offset: int
+    next_offset: int
+    size: int
+    text: str
+
+
+# Files, daemons, machines
+
+
+class FileAnswer(Struct, frozen=True):
+    """A file that Nimbus has now."""
+
+    sha256: str
+    size: int
+
+
+class RefusedReport(Struct, frozen=True):
+    """A report of a worker that is not wanted any more."""
+
+    topology: str
+    worker: str
+    incarnation: Incarnation
+
+
+class ReportsAnswer(Struct, frozen=True):
+    """The reports of workers that are not wanted any more."""
+
+    refused: list[RefusedReport]
+
+
+class HealthAnswer(Struct, frozen=True):
+    """Whether this Nimbus can work."""
+
+    status: Literal["ok", "unavailable"]
+    leading: bool
+    store: StoreState
+
+
+class OpenApiAnswer(Struct, frozen=True):
+    """An OpenAPI document."""
+
+    openapi: str
+    info: Any
+    paths: Any
+    components: Any
+
+
+class ErrorBody(Struct, frozen=True):
+    """An error: `message` is for people, `problems` lists everything that is wrong, where there may be more than one thing."""
+
+    kind: str
+    message: str
+    problems: list[str]
+
+
+class ErrorAnswer(Struct, frozen=True):
+    """The body of every answer whose status is 400 or more."""
+
+    error: ErrorBody

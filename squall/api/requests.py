@@ -1,0 +1,116 @@
+"""The requests of the HTTP API as structs: the fields of bodies and queries, with their limits and what they mean.
+
+Must not know: paths, handlers, what a request does.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct
+
+from squall.values import Incarnation
+from topology_api.values import MAX_SECONDS
+
+Seconds = Annotated[float, Meta(ge=0, le=MAX_SECONDS)]
+
+
+class NoFields(Struct, frozen=True, forbid_unknown_fields=True):
+    """A request without fields."""
+
+
+class SubmitRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A topology to run."""
+
+    submission: Annotated[str, Meta(description="The submitter's own key, the same in each retry: a UUID.")]
+    description: Annotated[dict[str, Any], Meta(description="The typed description, `Topology.describe()`.")]
+    pickles: Annotated[
+        dict[str, str], Meta(description="Component -> its pickle, as base64. Nimbus never unpickles.")
+    ] = {}
+    conf: Annotated[dict[str, Any], Meta(description="The merged configuration of the topology.")] = {}
+    component_confs: Annotated[
+        dict[str, Any], Meta(description="Component -> its merged configuration.")
+    ] = {}
+    python: Annotated[
+        str,
+        Meta(description="The Python that packed it, `3.11.4`: its minor version must be the cluster's."),
+    ]
+    cloudpickle: Annotated[
+        str,
+        Meta(description="The cloudpickle that packed it: major and minor version must be the cluster's."),
+    ]
+    squall: Annotated[str, Meta(description="The release that packed it.")] = ""
+    active: Annotated[bool, Meta(description="Whether its spouts run at once.")] = True
+    replace: Annotated[
+        bool, Meta(description="Whether it takes over from a running topology of its name.")
+    ] = False
+    wait_secs: Annotated[
+        Seconds | None, Meta(description="With `replace`: how long the old one may drain.")
+    ] = None
+    files: Annotated[
+        dict[str, str],
+        Meta(description="What was sent before: `code`, `wheels`, `requirements` -> SHA-256."),
+    ] = {}
+
+
+_Wait = Annotated[
+    Seconds | None, Meta(description="The maximum time to drain, in seconds. Default: its message timeout.")
+]
+
+
+class KillQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """How to kill a topology."""
+
+    wait_secs: _Wait = None
+
+
+class RebalanceRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a rebalance changes."""
+
+    workers: Annotated[int | None, Meta(description="The new number of workers. Default: as before.")] = None
+    parallelism: Annotated[
+        dict[str, Any] | None, Meta(description="Component -> its new number of tasks.")
+    ] = None
+    wait_secs: _Wait = None
+
+
+class ErrorsQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """Which errors."""
+
+    component: Annotated[str | None, Meta(description="Only this component's.")] = None
+
+
+class LogQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """Which piece of which log."""
+
+    file: Annotated[
+        Literal["worker", "output", "build"],
+        Meta(
+            description="Which log: the worker's own, output written outside of it, or the build log of its environment."
+        ),
+    ] = "worker"
+    offset: Annotated[int, Meta(description="The first byte; negative: counted from the end.")] = 0
+    limit: Annotated[int, Meta(description="The maximum number of bytes.", ge=1)] = 65_536
+
+
+class ReportRow(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a worker reports: the record as the store has it."""
+
+    topology: str
+    report: dict[str, Any]
+
+
+class CountersRow(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a worker has counted."""
+
+    topology_id: str
+    worker: str
+    incarnation: Incarnation
+    counters: dict[str, Any]
+
+
+class ReportsRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a supervisor forwards."""
+
+    reports: Annotated[list[ReportRow], Meta(description="What workers report, by the topology's name.")] = []
+    counters: Annotated[list[CountersRow], Meta(description="What workers have counted.")] = []

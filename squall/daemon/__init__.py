@@ -1,0 +1,1 @@
+"""What every daemon process needs: its command loop, its mark, process facts."""

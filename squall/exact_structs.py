@@ -1,0 +1,65 @@
+"""Structs from decoded JSON, read exactly: a field that is missing or has a value of another type is refused.
+
+`msgspec.convert` takes no bool for a number, no float for a count and no number for a text. Beyond that, every field must be
+present, unless it is named as optional: a default is for code that makes a value, not for a damaged file. JSON itself is the
+standard library's, as it was before there were structs: it takes integers of any size and writes NaN.
+Must not know: which structs there are, what they are for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Annotated, Any, Final, TypeVar
+
+import msgspec
+
+_MOST: Final = 1.7976931348623157e308
+#: A number that is neither NaN nor infinite; an integer stays one.
+Finite = int | Annotated[float, msgspec.Meta(ge=-_MOST, le=_MOST)]
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+class WrongValue(ValueError):
+    """A field that is missing or cannot have its value; the text names both."""
+
+
+def build_type_info(*kinds: type) -> None:
+    """Have msgspec build its description of these structs or dataclasses, and of those inside them.
+
+    To be called by the module that defines them, so while it is imported and in one thread: msgspec builds a description at its
+    first use, without a lock, and two threads that do so at once crash the process (seen with msgspec 0.22).
+    """
+    for kind in kinds:
+        msgspec.json.Decoder(kind)
+
+
+def read_exactly(kind: type[S], values: Mapping[str, Any], optional: tuple[str, ...] = ()) -> S:
+    """Return the struct that decoded JSON values describe.
+
+    Unknown fields are ignored unless the struct forbids them. Fields in `optional` may be missing. Raises `WrongValue`.
+    """
+    if not values.keys() >= _required(kind, optional):
+        missing = sorted(_required(kind, optional) - values.keys())
+        raise WrongValue(f"{kind.__name__} without its field {missing[0]!r}")
+    try:
+        return msgspec.convert(values, kind)
+    except (msgspec.ValidationError, UnicodeEncodeError) as error:
+        raise _wrong_value(kind, values, error) from error
+
+
+@cache
+def _required(kind: type[msgspec.Struct], optional: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(kind.__struct_fields__) - frozenset(optional)
+
+
+def _wrong_value(kind: type[S], values: Mapping[str, Any], error: Exception) -> WrongValue:
+    for field in msgspec.structs.fields(kind):
+        if field.name in values:
+            try:
+                msgspec.convert(values[field.name], field.type)
+            except (msgspec.ValidationError, UnicodeEncodeError) as cause:
+                return WrongValue(
+                    f"{kind.__name__}.{field.name} cannot be {values[field.name]!r:.80}: {cause}"
+                )
+    return WrongValue(f"{kind.__name__}: {error}")

@@ -1,0 +1,1 @@
+"""HTTP for all daemons and the command: client, connections, bodies."""

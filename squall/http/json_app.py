@@ -1,0 +1,43 @@
+"""A small ASGI application that answers every request with JSON, for daemons that need no framework.
+
+Must not know: what is asked, sockets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from squall.http.json_text import error_answer, json_text
+from squall.http.server import App
+
+_log = logging.getLogger(__name__)
+
+
+class Refusal(Exception):
+    """An answer that is an error: its status, its kind, and why."""
+
+    def __init__(self, status: int, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.status, self.kind, self.message = status, kind, message
+
+
+def json_app(answer: Callable[[Mapping[str, Any]], object]) -> App:
+    """Return an application. `answer` gets the scope of a request, in a thread; it returns the answer or raises `Refusal`."""
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        try:
+            status, body = 200, await asyncio.to_thread(answer, scope)
+        except Refusal as refusal:
+            status, body = refusal.status, error_answer(refusal.kind, refusal.message)
+        except Exception:
+            _log.exception("a request failed: %.200r", scope.get("path"))
+            status, body = 500, error_answer("InternalError", "the log of the daemon says what went wrong")
+        data = json_text(body).encode()
+        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(data)).encode())]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": data})
+
+    return app

@@ -1,0 +1,39 @@
+"""JSON that a server sends: answers and errors, as every server of Squall writes them.
+
+Must not know: what is asked, sockets.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import to_builtins
+
+from squall.api.answers import ErrorAnswer, ErrorBody
+
+
+def json_text(answer: object) -> str:
+    """Return an answer, a struct or plain values, as JSON. NaN and infinities become texts."""
+    value = to_builtins(answer)
+    try:
+        return json.dumps(value, allow_nan=False, separators=(",", ":"))
+    except ValueError:  # a user's gauge may be anything
+        return json.dumps(_finite(value), separators=(",", ":"))
+
+
+def error_answer(kind: str, message: str, problems: tuple[str, ...] = ()) -> ErrorAnswer:
+    """Return the body of an error."""
+    return ErrorAnswer(ErrorBody(kind, message, list(problems)))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {key: _finite(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(each) for each in value]
+    return value

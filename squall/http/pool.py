@@ -1,0 +1,91 @@
+"""Connections to servers: opened, kept while idle, and reused. Several threads may use one pool.
+
+Must not know: which server is asked, what for, what an answer means.
+"""
+
+from __future__ import annotations
+
+import http.client
+import select
+import threading
+from typing import TYPE_CHECKING, Final
+
+from squall.http.addresses import Address
+
+if TYPE_CHECKING:
+    import ssl
+
+_IDLE_CONNECTIONS: Final = 4
+
+
+class ConnectionPool:
+    """ca: a file with the certificates that servers' own are checked against (None: the system's). timeout: seconds to
+    connect."""
+
+    def __init__(self, ca: str | None, timeout: float) -> None:
+        self.ca = ca
+        self.timeout = timeout
+        self._lock = threading.Lock()
+        self._idle: dict[Address, list[http.client.HTTPConnection]] = {}
+        self._context: ssl.SSLContext | None = None
+
+    def new(self, address: Address) -> http.client.HTTPConnection:
+        """Return a connection that is not connected yet."""
+        if address.scheme == "http":
+            return http.client.HTTPConnection(address.host, address.port, timeout=self.timeout)
+        if self._context is None:
+            from squall.security.tls import client_context
+
+            self._context = client_context(self.ca)
+        return http.client.HTTPSConnection(
+            address.host, address.port, timeout=self.timeout, context=self._context
+        )
+
+    def idle(self, address: Address) -> http.client.HTTPConnection | None:
+        """Remove and return a connection that was kept and that the server has not closed since; None without one."""
+        while True:
+            with self._lock:
+                kept = self._idle.get(address)
+                connection = kept.pop() if kept else None
+            if connection is None:
+                return None
+            if connection.sock is not None and not _is_readable(connection):
+                return connection
+            connection.close()
+
+    def give_back(
+        self, address: Address, connection: http.client.HTTPConnection, response: http.client.HTTPResponse
+    ) -> None:
+        """Keep a connection for the next request, if its answer was read to the end and there is room; else close it."""
+        if response.isclosed() and not response.will_close:
+            with self._lock:
+                kept = self._idle.setdefault(address, [])
+                if len(kept) < _IDLE_CONNECTIONS:
+                    kept.append(connection)
+                    return
+        connection.close()
+
+    def close(self) -> None:
+        """Close the connections that are idle."""
+        with self._lock:
+            idle, self._idle = self._idle, {}
+        for connections in idle.values():
+            for connection in connections:
+                connection.close()
+
+
+def set_timeout(connection: http.client.HTTPConnection, seconds: float) -> None:
+    """Set the timeout of a connection, also for the case that it reconnects after the server closed it."""
+    connection.timeout = seconds
+    if connection.sock is not None:
+        connection.sock.settimeout(seconds)
+
+
+def _is_readable(connection: http.client.HTTPConnection) -> bool:
+    """A connection without a request that can be read from was closed by the other side."""
+    try:
+        poll = select.poll()  # not select(): it takes no descriptor above 1023
+        poll.register(connection.sock, select.POLLIN)
+        return bool(poll.poll(0))
+    except (OSError, ValueError):
+        return True

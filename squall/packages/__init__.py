@@ -1,0 +1,1 @@
+"""What travels with a topology, and which distributions and versions run it."""

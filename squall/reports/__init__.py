@@ -1,0 +1,1 @@
+"""What a cluster reports of a topology: errors, status, histograms."""

@@ -1,0 +1,122 @@
+"""Error reports: what is known of an error in user code, as values, as text, and as JSON.
+
+A worker makes them (`worker/errors/reports.py`), the counters carry them, a status shows them. A report has at most 15
+lines, with the user's own file and line among them, besides those of a message of Squall's that has several.
+Must not know: how a report is made from an exception, terminals.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, Final
+
+import msgspec
+
+from squall.exact_structs import build_type_info
+
+#: Reports kept for each component, the latest.
+KEPT: Final = 20
+#: The calls that open a task.
+STARTING: Final = ("open", "prepare", "start")
+#: Numbers in an exception's message that differ from one attempt to start a task to the next and do not say what is wrong:
+#: durations, attempts, processes. Any other number may be part of an address, a version or a name.
+_NUMBER: Final = re.compile(
+    r"(?<![\w.:/-])\d+(?:\.\d+)?(?= ?(?:ms|s|min|h|seconds?|minutes?|hours?|times?|attempts?|tries)\b(?![/:.-]\w))"
+    r"|(?<=\bpid )\d+|(?<=\battempt )\d+"
+)
+
+
+@dataclass(frozen=True)
+class ErrorReport:
+    """One error in user code. `place` is the user's own "file:line, in function", or ""; `text` has the type and the message,
+    which may have several lines if it is one of Squall's.
+
+    `frames` are the lines below it: a hint, if there is one, the frames of the user's code in Python's order, then a line
+    for each error that led to this one ("caused by ...").
+    `call` is "" if no call raised: a tuple was dropped because its replays are used up.
+    """
+
+    topology: str
+    component: str
+    task: int
+    call: str
+    text: str
+    place: str
+    frames: tuple[str, ...]
+    tuple_text: str | None
+    time: int | float
+    #: How often this error was seen (the same `gist`) since it is kept; time and values are those of the last time.
+    times: int = 1
+
+    def render(self) -> str:
+        """Return the report as text: at most 15 lines, besides those of a long message."""
+        lines = [self._head(), *(f"    {line}" for line in self.text.splitlines()[1:])]
+        if self.tuple_text is not None:
+            lines.append(f"  with {self.tuple_text}")
+        if self.times > 1:
+            lines.append(f"  ({self.times} times)")
+        return "\n".join([*lines, *(f"  {line}" for line in self.frames)])
+
+    def in_brief(self) -> str:
+        """Return a reminder of a report that was shown in full: its place, and the first and last line of its message."""
+        lines, rest = [self._head()], self.text.splitlines()[1:]
+        if len(rest) > 1:
+            lines.append("    ... (in full above)")
+        lines += [f"    {line}" for line in rest[-1:]]
+        return "\n".join([*lines, *([f"  at {self.place}"] if self.place else [])])
+
+    def _head(self) -> str:
+        return f"{self.component}[{self.task}] of topology {self.topology!r}: {raised(self.call, self.text)}"
+
+    def outline(self) -> dict[str, Any]:
+        """Return what happened and where, without frames and values, as JSON values."""
+        return {
+            name: getattr(self, name)
+            for name in ("component", "task", "call", "text", "place", "time", "times")
+        }
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the report as JSON values."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> ErrorReport:
+        """Return the report that `as_dict` described; ValueError for anything else (it comes from another process)."""
+        try:
+            unknown = values.keys() - {field.name for field in fields(cls)}
+            if not unknown:
+                return msgspec.convert({**values}, cls)
+            raise ValueError(f"unknown fields {sorted(unknown)}")
+        except (AttributeError, TypeError, ValueError, msgspec.ValidationError) as error:
+            raise ValueError(f"this is no error report: {error} in {str(values)[:200]}") from error
+
+
+def raised(call: str, text: str) -> str:
+    """Return what a report says, on one line: `prepare() raised OSError: no such file`."""
+    first = next(iter(text.splitlines()), "")
+    return f"{call}() raised {first}" if call else first
+
+
+def gist(report: ErrorReport) -> tuple[str, ...]:
+    """Return what repeated reports of the same error of a task have in common."""
+    text = _NUMBER.sub("#", report.text) if report.call in STARTING else report.text
+    return report.component, str(report.task), report.call, report.place, text
+
+
+def folded(reports: Iterable[ErrorReport]) -> list[ErrorReport]:
+    """Return the reports, oldest first; of repeated ones the last, with how often the error was seen.
+
+    Each process of a worker folds its own. A worker that cannot open its tasks is started again and again, so the reports of
+    its processes are folded together here.
+    """
+    newest: dict[tuple[str, ...], ErrorReport] = {}
+    for report in sorted(reports, key=lambda report: report.time):
+        key = gist(report)
+        before = newest.pop(key, None)
+        newest[key] = report if before is None else replace(report, times=before.times + report.times)
+    return list(newest.values())
+
+
+build_type_info(ErrorReport)

@@ -1,0 +1,1 @@
+"""Keys, tokens, TLS, and what of a configuration may be shown."""

@@ -1,0 +1,129 @@
+"""The batches that one process of a peer was sent and has not confirmed: what must be known to fail their trees.
+
+A batch that takes credit is confirmed by its grant, one that takes none when it has arrived.
+Must not know: messages, clocks, who the peer is.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Final
+
+from squall.transport.frames import NO_MORE, Batch, More
+from topology_api.tuples import Source
+
+# Why tuples are lost, as `Failure.error` says it.
+GONE: Final = "its worker is gone"
+MISSING: Final = "the connection to its worker lost it"
+RENUMBERED: Final = "its task was created again"
+
+
+@dataclass(slots=True)
+class SentBatch:
+    """What is remembered of a batch until it is confirmed: enough to fail its trees and to fill its place."""
+
+    number: int
+    source: Source
+    target: int
+    frame: int
+    cycle: int
+    size: int
+    ended: bool
+    roots: list[int]
+    more: More
+    #: Its size on the wire.
+    size_bytes: int = 0
+    lost: bool = False
+
+    @classmethod
+    def of(cls, batch: Batch, number: int = 0, size_bytes: int = 0) -> SentBatch:
+        """Return what is remembered of a batch; `number`: its message's, 0 if it was never sent."""
+        return cls(
+            number,
+            batch.source,
+            batch.target,
+            batch.frame,
+            batch.cycle,
+            len(batch.rows),
+            batch.ended,
+            batch.roots,
+            batch.more,
+            size_bytes,
+        )
+
+    def trees(self) -> set[int]:
+        """Return the root ids of its tuples' trees."""
+        roots = set(self.roots)
+        for pairs in self.more.values():
+            roots.update(root for root, _ in pairs)
+        roots.discard(0)
+        return roots
+
+    def void(self) -> Batch:
+        """Return an empty batch that takes its place, so that its credit comes back."""
+        batch = Batch(self.source, self.target, [], [], [], NO_MORE)
+        batch.frame, batch.cycle, batch.ended = self.frame, self.cycle, self.ended
+        return batch
+
+
+class InFlight:
+    """Batches by number; those with credit also by target task, the others in order."""
+
+    __slots__ = ("by_number", "by_target", "received", "sent", "uncredited", "uncredited_tuples")
+
+    def __init__(self) -> None:
+        #: Numbers of the last batch that was sent, and of the last one that the peer has reported.
+        self.sent = self.received = 0
+        self.by_number: dict[int, SentBatch] = {}
+        self.by_target: dict[int, deque[SentBatch]] = {}
+        self.uncredited: deque[SentBatch] = deque()
+        #: Tuples that take no credit and that the peer may not have, those of waiting batches included.
+        self.uncredited_tuples = 0
+
+    def __len__(self) -> int:
+        return len(self.by_number)
+
+    def add(self, batch: Batch, size_bytes: int) -> None:
+        """Number a batch that is being sent, and remember it."""
+        self.sent += 1
+        sent = self.by_number[self.sent] = SentBatch.of(batch, self.sent, size_bytes)
+        if not sent.frame:
+            self.uncredited.append(sent)
+            return
+        frames = self.by_target.get(sent.target)
+        if frames is None:
+            frames = self.by_target[sent.target] = deque()
+        frames.append(sent)
+
+    def confirm(self, target: int, executed: int) -> None:
+        """Forget the frames to a task up to number `executed`: the peer has executed them."""
+        frames = self.by_target.get(target)
+        while frames and (frames[0].lost or frames[0].frame <= executed):
+            self.by_number.pop(frames.popleft().number, None)
+
+    def arrived(self, number: int) -> None:
+        """Forget the batches without credit up to a message's number: the peer has received them."""
+        while self.uncredited and self.uncredited[0].number <= number:
+            sent = self.uncredited.popleft()
+            self.uncredited_tuples -= sent.size
+            self.by_number.pop(sent.number, None)
+
+    def lose(self, number: int) -> SentBatch | None:
+        """Take out a batch that the peer did not receive; None if it is not in flight."""
+        sent = self.by_number.pop(number, None)
+        if sent is not None:
+            sent.lost = True
+        return sent
+
+    def lose_target(self, target: int) -> list[SentBatch]:
+        """Take out all batches to a task."""
+        lost = [sent for sent in self.by_number.values() if sent.target == target]
+        self.by_target.pop(target, None)
+        for sent in lost:
+            self.lose(sent.number)
+        return lost
+
+    def after(self, number: int) -> list[SentBatch]:
+        """Return the batches with a higher number, oldest first."""
+        return [sent for sent in self.by_number.values() if sent.number > number]

@@ -1,0 +1,136 @@
+"""Values that every layer shares: which process of a worker, where it listens, one task, a topology's state.
+
+An `Incarnation` and a `TaskRow` are tuples and are JSON arrays in the store, on disk and on the wire. A `TopologyState` is a
+string and is its name there. `TopologyState` is also the only table of the states: what a state means, what it asks of
+workers, and which event leads where. A new state is one entry in it.
+Must not know: records, files, the wire, time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+
+class Incarnation(NamedTuple):
+    """One process of a worker. A later process of the same worker compares greater."""
+
+    #: The version of the assignment that placed the worker.
+    version: int
+    #: How often its supervisor has restarted it since then.
+    restart: int
+
+    def __repr__(self) -> str:
+        return f"({self.version}, {self.restart})"
+
+
+class TaskRow(NamedTuple):
+    """One task of a topology: copy `component_index` (from 0) of a component."""
+
+    task: int
+    component: str
+    component_index: int
+
+
+#: Where a worker receives frames: the ZeroMQ endpoints for data and for control frames.
+Address = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Keys:
+    """The CURVE key pair of a topology as Z85 text; all its workers share it."""
+
+    public: str
+    secret: str = field(repr=False)
+
+
+#: In `TopologyState.leads_to`: the state before a rebalance or a replacement began.
+PREVIOUS: Final = "(previous)"
+#: In `TopologyState.leads_to`: the record is removed. No record ever holds it.
+GONE: Final = "GONE"
+
+
+class TopologyState(str, Enum):
+    """A state of a topology; equal to its name as a string.
+
+    `meaning` documents it. `asks` is what workers of a topology in this state are asked to do: "run", "pause", "drain" or
+    "stop". `leads_to` gives the next state by event; an event that is missing is illegal.
+    """
+
+    asks: str
+    meaning: str
+    leads_to: Mapping[str, str]
+
+    def __new__(cls, name: str, asks: str, meaning: str, leads_to: dict[str, str]) -> TopologyState:
+        """Make the string `name` with the facts of that state."""
+        state = str.__new__(cls, name)
+        state._value_ = name
+        state.asks = asks
+        state.meaning = meaning
+        state.leads_to = MappingProxyType(leads_to)
+        return state
+
+    ACTIVE = (
+        "ACTIVE",
+        "run",
+        "spouts run",
+        {
+            "activate": "ACTIVE",
+            "deactivate": "INACTIVE",
+            "rebalance": "REBALANCING",
+            "kill": "KILLED",
+            "replace": "REPLACING",
+            "complete": "COMPLETED",
+            "crash": "FAILED",
+        },
+    )
+    INACTIVE = (
+        "INACTIVE",
+        "pause",
+        "spouts rest (or were never opened), what is in flight is worked off",
+        {
+            "activate": "ACTIVE",
+            "deactivate": "INACTIVE",
+            "rebalance": "REBALANCING",
+            "kill": "KILLED",
+            "replace": "REPLACING",
+            "complete": "COMPLETED",  # its spouts had finished before it was deactivated
+            "crash": "FAILED",
+        },
+    )
+    REBALANCING = (
+        "REBALANCING",
+        "drain",
+        "waits for the drain before its tasks are placed again, then returns to the state before",
+        {"kill": "KILLED", "rebalanced": PREVIOUS, "crash": "FAILED"},
+    )
+    REPLACING = (
+        "REPLACING",
+        "drain",
+        "waits for the drain, and for its workers to be gone, before another version of it takes over",
+        {"kill": "KILLED", "restore": PREVIOUS},
+    )
+    COMPLETED = (
+        "COMPLETED",
+        "stop",
+        "every source has ended and all is worked off; final until `kill`",
+        {"kill": "KILLED", "replace": "REPLACING"},
+    )
+    FAILED = (
+        "FAILED",
+        "stop",
+        "a crash ended it; the error is kept until `kill`",
+        {"kill": "KILLED", "replace": "REPLACING"},
+    )
+    KILLED = (
+        "KILLED",
+        "drain",
+        "waits for the drain, then for its workers to be gone; then the name is free",
+        {"kill": "KILLED", "remove": GONE},
+    )
+
+    __str__ = str.__str__
+    __repr__ = str.__repr__

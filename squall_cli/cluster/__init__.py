@@ -1,0 +1,1 @@
+"""What the commands that talk to a cluster share."""

@@ -1,0 +1,138 @@
+"""Sentences about a topology's workers: whether it has as many as it wants, and whether they run.
+
+Must not know: HTTP, terminals.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from squall.values import TopologyState
+from squall_cli.terminal.formats import duration, plural
+
+if TYPE_CHECKING:
+    from squall.api.answers import SupervisorEntry, TopologyAnswer, TopologySummary
+
+#: States of workers that were withdrawn, or whose host is gone.
+LEAVING: Final = ("STOPPING", "STOPPED", "LOST")
+#: Seconds within which a standby Nimbus may not know yet what the leader has done.
+LAG_SECS: Final = 5.0
+#: Most hosts named in one sentence.
+MOST_HOSTS: Final = 3
+#: States in which a topology has its workers.
+PLACED: Final = tuple(state for state in TopologyState if state.asks in ("run", "pause"))
+
+
+def has_fewer_workers(status: TopologyAnswer) -> bool:
+    """Whether a topology has workers, but fewer than it asks for."""
+    return status.state in PLACED and 0 < _workers_there(status) < status.workers_wanted
+
+
+def fewer_workers(status: TopologyAnswer, supervisors: Sequence[SupervisorEntry]) -> str:
+    """Return `4 of 9 workers: ...`, and why, for a topology with fewer workers than it asks for; "" for others."""
+    if not has_fewer_workers(status):
+        return ""
+    return _fewer(_workers_there(status), status.workers_wanted, tasks_of(status, {}), supervisors)
+
+
+def _workers_there(status: TopologyAnswer) -> int:
+    return sum(worker.state not in LEAVING for worker in status.workers)
+
+
+def fewer_to_come(
+    status: TopologyAnswer,
+    supervisors: Sequence[SupervisorEntry],
+    workers: int | None,
+    parallelism: Mapping[str, int],
+) -> str:
+    """Like `fewer_workers`, for a topology that is REBALANCING: estimate from the slots that are free now. `workers` None
+    keeps the number; `parallelism`: new numbers of tasks of some components."""
+    wanted = workers or status.workers_wanted
+    tasks = tasks_of(status, parallelism)
+    connected = [supervisor for supervisor in supervisors if supervisor.connected]
+    # Drained hosts are used only if there is no other slot at all.
+    room = _room(status, [supervisor for supervisor in connected if not supervisor.drained])
+    drained = [supervisor for supervisor in connected if supervisor.drained] if room else []
+    room = room or _room(status, connected)
+    to_come = min(wanted, tasks, room)
+    # It will use all slots that are free on the others.
+    return _fewer(to_come, wanted, tasks, drained) if 0 < to_come < wanted else ""
+
+
+def tasks_of(status: TopologyAnswer, parallelism: Mapping[str, int]) -> int:
+    """Return the number of its tasks, with new numbers for some components."""
+    return sum(parallelism.get(name, each.tasks) for name, each in status.components.items())
+
+
+def _room(topology: TopologyAnswer, supervisors: Sequence[SupervisorEntry]) -> int:
+    """Return the number of slots on these supervisors that a topology may use: the free ones, and its own."""
+    free = sum(max(0, supervisor.slots - supervisor.used) for supervisor in supervisors)
+    workers = (worker for supervisor in supervisors for worker in supervisor.workers)
+    return free + sum(worker.topology == topology.name for worker in workers)
+
+
+def _fewer(workers: int, wanted: int, tasks: int, supervisors: Sequence[SupervisorEntry]) -> str:
+    free, closed = free_slots(supervisors)
+    if workers >= tasks:
+        why = f"it has only {plural(tasks, 'task')}"
+    elif free:
+        why = f"{free}; its tasks are spread over more workers as soon as no other topology is being moved"
+    elif closed:
+        why = f"{closed}, where nothing new is placed; its tasks are spread over more workers when another slot is free"
+    else:
+        why = "no slot is free for more; its tasks are spread over more workers when one is"
+    return f"{workers} of {plural(wanted, 'worker')}: {why}"
+
+
+def no_workers(supervisors: Sequence[SupervisorEntry]) -> str:
+    """Return why a topology that should have workers has none."""
+    free, closed = free_slots(supervisors)
+    if free:
+        return f"it has no workers, although {free}: see the log of the leading Nimbus"
+    if closed:
+        return f"it has no workers: {closed}, where nothing new is placed"
+    return "it has no workers: no slot is free"
+
+
+def free_slots(supervisors: Sequence[SupervisorEntry]) -> tuple[str, str]:
+    """Return which slots are free, as two phrases: those that take workers, those of drained hosts; "" for none."""
+    open_slots, drained = _free_by_host(supervisors, False), _free_by_host(supervisors, True)
+    count = plural(sum(open_slots.values()), "slot is", "slots are")
+    hosts = "the drained host" if len(drained) == 1 else "drained hosts:"
+    return (
+        f"{count} free on {_named(open_slots)}" if open_slots else "",
+        f"slots are free only on {hosts} {_named(drained)}" if drained else "",
+    )
+
+
+def _free_by_host(supervisors: Sequence[SupervisorEntry], drained: bool) -> Counter[str]:
+    free: Counter[str] = Counter()
+    for supervisor in supervisors:
+        if supervisor.drained == drained and supervisor.slots > supervisor.used:
+            free[supervisor.host] += supervisor.slots - supervisor.used
+    return free
+
+
+def _named(hosts: Collection[str]) -> str:
+    """Return the first hosts by name, and how many others there are."""
+    names, more = sorted(hosts)[:MOST_HOSTS], len(hosts) - MOST_HOSTS
+    return ", ".join(names) + (f" and {plural(more, 'other')}" if more > 0 else "")
+
+
+def held_up(topology: TopologySummary) -> str:
+    """Return that workers of a running topology do not run, and why; "" if all do, or no reason is known."""
+    held = topology.held_up
+    if not held:
+        return ""
+    verb = "does" if held.workers == 1 else "do"
+    return f"{held.workers} of {plural(topology.workers, 'worker')} {verb} not run: {held.why}"
+
+
+def on_trial(topology: TopologyAnswer | TopologySummary) -> str:
+    """Return that the version before may come back, and until when; "" if there is none."""
+    before = topology.stands_by
+    if not before:
+        return ""
+    return f"the version before ({before.id}) runs again unless the workers of this one are up within {duration(before.secs)}"

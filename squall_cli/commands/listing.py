@@ -1,0 +1,104 @@
+"""`squall list`: the topologies of a cluster, one line each, and why one of them does not run."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from squall.values import TopologyState
+from squall_cli.cluster import cluster_client
+from squall_cli.cluster.events import own_paths
+from squall_cli.cluster.placed import PLACED, held_up, no_workers, on_trial
+from squall_cli.terminal.formats import cropped_inside, short, span
+from squall_cli.terminal.tables import Cell, TableColumn, harmless, show, table
+
+if TYPE_CHECKING:
+    from squall.api.answers import SupervisorEntry, TopologyAnswer, TopologySummary
+
+HELP = """List the topologies of a cluster.
+
+\b
+Examples:
+  squall list
+  squall list --json | jq '.topologies[] | select(.state == "FAILED") | .name'
+"""
+
+#: Nimbus places the workers of what is submitted within this time, when there is room.
+SOON_SECS: Final = 2.0
+NOTHING: Final = "There are no topologies; `squall submit FILE` sends one."
+
+_STYLE_BY_REQUEST = {"run": "good", "pause": "dim", "drain": "warn", "stop": "dim"}
+#: How a state is shown; others as they are.
+STYLES: dict[str, str] = {state: _STYLE_BY_REQUEST[state.asks] for state in TopologyState}
+STYLES |= {"FAILED": "bad", "BAD": "bad"}
+
+COLUMNS = (
+    TableColumn("NAME", elastic=True),
+    TableColumn("STATE"),
+    TableColumn("UPTIME", number=True, rank=3),
+    TableColumn("WORKERS", number=True, rank=4),
+    TableColumn("TASKS", number=True, rank=5),
+    TableColumn("EMITTED", number=True, rank=2),
+    TableColumn("ACKED", number=True, rank=2),
+    TableColumn("FAILED", number=True),
+    TableColumn("PENDING", number=True, rank=1),
+    TableColumn("ERRORS", number=True, rank=1),
+)
+
+
+@click.command("list", help=HELP)
+@cluster_client.options
+def listing(nimbus: str | None, config: str | None, as_json: bool) -> None:
+    client = cluster_client.connect(nimbus, config)
+    from squall.api.answers import SupervisorsAnswer, TopologiesAnswer
+
+    with cluster_client.about(client):
+        answer, shown = client.read_json(TopologiesAnswer, "topologies")
+    if not cluster_client.to_be_drawn(answer.topologies, shown, as_json, NOTHING):
+        return
+    topologies = sorted(answer.topologies, key=lambda each: each.name)
+    show(table(COLUMNS, map(row, topologies)), sys.stdout)
+    supervisors: Sequence[SupervisorEntry] = ()
+    if any(waits_for_slots(each, each.workers) for each in topologies):
+        with cluster_client.about(client):
+            supervisors = client.read(SupervisorsAnswer, "supervisors").supervisors
+    for line in reasons(topologies, supervisors):
+        click.echo(line)
+
+
+def row(topology: TopologySummary) -> list[Cell]:
+    state = topology.state
+    return [
+        topology.name,
+        (state, STYLES.get(state, "")),
+        span(topology.uptime_secs),
+        *map(short, (topology.workers, topology.tasks, topology.emitted, topology.acked)),
+        _bad_when_some(topology.failed),
+        short(topology.pending),
+        _bad_when_some(topology.errors),
+    ]
+
+
+def _bad_when_some(number: int) -> Cell:
+    return short(number), "bad" if number else ""
+
+
+def reasons(topologies: Sequence[TopologySummary], supervisors: Sequence[SupervisorEntry]) -> list[str]:
+    """A line for each topology that does not run, or not in whole: why; and for one that is to prove that it does."""
+    found = []
+    for each in topologies:
+        waits = waits_for_slots(each, each.workers)
+        why = each.error or (no_workers(supervisors) if waits else "") or held_up(each)
+        found += [(each, text) for text in (why, "" if each.error else on_trial(each)) if text]
+    return [
+        f"{harmless(each.name)}: {cropped_inside(harmless(own_paths(text)), 200)}" for each, text in found
+    ]
+
+
+def waits_for_slots(topology: TopologyAnswer | TopologySummary, workers: int) -> bool:
+    """Whether it should have workers by now, and none has a place."""
+    placed = topology.state in PLACED
+    return placed and workers == 0 and topology.uptime_secs > SOON_SECS

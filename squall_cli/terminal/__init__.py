@@ -1,0 +1,1 @@
+"""What a person sees: tables, live views, number formats, interrupts."""

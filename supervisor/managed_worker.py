@@ -1,0 +1,278 @@
+"""A worker that a supervisor manages: what is known of its process, and what is done with it.
+
+Each method does one thing at once and waits for nothing. When to do what is decided elsewhere (`supervisor.plan`); how
+processes run and how files travel is the container's (`supervisor.process_host`).
+`now` is the supervisor's own time (see `supervisor.agent`). Must not know: the store, Nimbus, other workers.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from msgspec.structs import replace
+
+from squall.reports.events import Event, Kind
+from squall.values import Incarnation
+from squall.worker_files import Orders, WorkerHeartbeat
+from supervisor.artifacts import Provision
+from supervisor.exits import Exit
+from supervisor.orders import Occasion, Standing, ports_of
+from supervisor.plan import Backoff, Key, Running
+from supervisor.process_host import Container, Recovered
+from topology_api.errors import SquallError
+
+_log = logging.getLogger(__name__)
+
+#: Seconds that a worker's killed children have to end; one that hangs in the kernel is left behind.
+_STUCK: Final = 5.0
+
+
+class ManagedWorker:
+    """One worker: `life` is "none", "found", "alive" or "dead", and the other attributes belong to that process."""
+
+    def __init__(self, key: Key, topology: str, version: int, slot: int, container: Container) -> None:
+        self.topology_id, self.worker = key
+        self.topology = topology
+        self.version = version
+        self.slot = slot
+        self.container = container
+        self.restart = 0
+        self.life = "none"
+        self.timeout = 30.0
+        self.backoff = Backoff()
+        # What happened to it last.
+        self.event: Event | None = None
+        self.ports = (0, 0)
+        # Whether no process has had the number `restart` yet.
+        self._fresh = True
+        self._forget_process()
+
+    def _forget_process(self) -> None:
+        self.orders: Orders | None = None
+        self.occasion: Occasion | None = None
+        # What the orders were made from.
+        self.basis: tuple[object, object] | None = None
+        self.asked_since = 0
+        self.heartbeat: WorkerHeartbeat | None = None
+        self.counted = 0
+        self.started = 0.0
+        self.heard: float | None = None
+        self.signalled: float | None = None
+        self.told_to_stop: float | None = None
+        self.killed: float | None = None
+        self.killed_because: str | None = None
+        # When the process itself ended; others of its session may still run.
+        self.over: float | None = None
+
+    # What is known
+
+    @property
+    def key(self) -> Key:
+        """The worker's name among all workers."""
+        return self.topology_id, self.worker
+
+    @property
+    def incarnation(self) -> Incarnation:
+        """The incarnation of the process that runs, or of the next one."""
+        return Incarnation(self.version, self.restart)
+
+    @property
+    def label(self) -> str:
+        """How it is called in a message."""
+        pid = "" if self.container.pid is None else f" (pid {self.container.pid})"
+        return f"worker {self.worker}{pid} of topology {self.topology!r}"
+
+    def named(self, kind: Kind) -> Event:
+        """An event of this kind that names it."""
+        return Event(kind, topology=self.topology, worker=self.worker, pid=self.container.pid)
+
+    @property
+    def behind(self) -> bool:
+        """Whether it has orders that it has not taken."""
+        if self.orders is None or self.life != "alive":
+            return False
+        return self.heartbeat is None or self.heartbeat.orders < self.orders.number
+
+    def facts(self) -> Running:
+        """What the plan needs to know."""
+        return Running(
+            version=self.version,
+            slot=self.slot,
+            process=self.life,
+            timeout=self.timeout,
+            started=self.started,
+            heard=self.heard,
+            behind=self.behind,
+            signalled=self.signalled,
+            told_to_stop=self.told_to_stop,
+            killed=self.killed,
+            backoff=self.backoff,
+        )
+
+    def standing(self, asked: str | None, stopped: bool) -> Standing:
+        """What a report of it is made from."""
+        return Standing(
+            self.worker,
+            self.incarnation,
+            self.heartbeat,
+            asked,
+            self.asked_since,
+            stopped,
+            self.event,
+        )
+
+    # What is seen
+
+    def observe(self, now: float) -> None:
+        """Read the state of its process and its last heartbeat."""
+        if self.life != "alive":
+            return
+        # First the process: its last heartbeat is then there to be read.
+        gone = self.container.gone()
+        self.over = self.over if not self.container.ended() else now if self.over is None else self.over
+        self._read_heartbeat(now)
+        if self.over is not None and not gone and now - self.over >= _STUCK:
+            _log.warning("%s is over, but a process that it started cannot be killed", self.label)
+            gone = True
+        if gone:
+            self.life = "dead"
+
+    def _read_heartbeat(self, now: float) -> None:
+        try:
+            heartbeat = self.container.read_heartbeat()
+        except SquallError as error:
+            _log.warning("%s: %s; its heartbeats are not seen", self.label, error)
+            return
+        if heartbeat is None or heartbeat.pid != self.container.pid:
+            return
+        if heartbeat.incarnation != self.incarnation:
+            return
+        if self.heartbeat is None or heartbeat.number != self.heartbeat.number:
+            self.heard = now
+        self.heartbeat = heartbeat
+        if heartbeat.address is not None:
+            self.ports = ports_of(heartbeat.address)
+
+    def counters(self) -> bytes | None:
+        """Return its counters if the heartbeat says that they have changed, else None."""
+        if self.heartbeat is None or self.heartbeat.counters == self.counted:
+            return None
+        data = self.container.read_counters()
+        if data is not None:
+            self.counted = self.heartbeat.counters
+        return data
+
+    def why_killed(self, now: float, patience: float | None) -> str:
+        """Return why it has to be killed. `patience`: the seconds that it had to stop; None: it was silent for too long."""
+        doing = self.heartbeat.executing if self.heartbeat is not None else None
+        call = "" if doing is None else f"; at its last heartbeat it was in a call of {doing[0]}[{doing[1]}]"
+        if patience is not None:
+            return f"it did not stop within {patience:g} s{call}"
+        if self.heard is None:
+            return f"it sent no heartbeat within {now - self.started:.0f} s of its start"
+        return f"it sent no heartbeat for {now - self.heard:.0f} s{call}"
+
+    # What is done
+
+    def next_incarnation(self) -> Incarnation:
+        """Return the incarnation of the process to be started next."""
+        if not self._fresh:
+            self.restart += 1
+            self._fresh = True
+        return self.incarnation
+
+    def start(self, provision: Provision, orders: Orders, occasion: Occasion, now: float) -> None:
+        """Start a process, which finds its orders; its container is prepared. `OSError`: nothing runs."""
+        self._forget_process()
+        self._fresh = False
+        self.give(orders, occasion)
+        self.container.launch(provision, self.incarnation, self.slot)
+        self.life = "alive"
+        self.started = now
+        if self._waits:
+            self.event = None
+        _log.info("%s: started as %s", self.label, self.incarnation)
+
+    def give(self, orders: Orders, occasion: Occasion) -> None:
+        """Write orders if they have changed, or the occasion has. The plan decides when to signal."""
+        last = 0 if self.orders is None else self.orders.number
+        if occasion == self.occasion and replace(orders, number=last) == self.orders:
+            return
+        number = last + 1
+        written = replace(orders, number=number)
+        self.container.write_orders(written)
+        if occasion != self.occasion:
+            self.asked_since = number
+        self.orders, self.occasion, self.signalled = written, occasion, None
+
+    def stop(self, now: float) -> None:
+        """Order it to stop; kill it if its orders were lost."""
+        if self.orders is None:
+            self.kill(now, "it had to stop, and its orders were lost")
+            return
+        self.told_to_stop = now
+        try:
+            self.give(replace(self.orders, asked="stop"), ("stop", "", None, self.orders.version))
+        except OSError as error:
+            _log.warning("%s cannot be given the order to stop, and gets SIGTERM: %s", self.label, error)
+            self.container.terminate()
+
+    def wait_for(self, part: str | None) -> None:
+        """It cannot be started yet: `part` of what it needs is being prepared. Hides nothing that happened to it before."""
+        if part is not None and (self.event is None or self._waits):
+            self.event = replace(self.named("waits"), part=part)
+
+    @property
+    def _waits(self) -> bool:
+        return self.event is not None and self.event.kind == "waits"
+
+    def signal(self, now: float) -> None:
+        """Signal that there are new orders."""
+        self.signalled = now
+        self.container.wake()
+
+    def kill(self, now: float, because: str) -> None:
+        """Kill its process and all that it started."""
+        if self.killed is None:
+            self.killed_because = because
+            _log.warning("%s is killed: %s", self.label, because)
+        self.killed = now
+        self.container.kill()
+
+    def exit(self) -> Exit:
+        """Return all that is known of the end of its process."""
+        return self.container.exit(self.killed_because)
+
+    def bury(self, backoff: Backoff, event: Event | None, again: bool) -> None:
+        """Record that its process is over. `again`: another one is wanted, and gets the next incarnation."""
+        self.life = "none"
+        self.backoff = backoff
+        self.event = event
+        if again:
+            self.container.reset()
+            self._forget_process()
+            self.next_incarnation()
+
+    # After a restart of the supervisor
+
+    @classmethod
+    def recovered(cls, found: Recovered) -> ManagedWorker:
+        """Return the worker that an earlier supervisor had."""
+        orders = found.orders
+        key = (orders.topology_id, orders.worker)
+        worker = cls(key, orders.topology, orders.incarnation.version, found.slot, found.container)
+        worker.restart = orders.incarnation.restart
+        worker._fresh = False
+        worker.life = found.life
+        if found.life != "none":
+            worker.orders = orders
+        if found.life == "dead":
+            worker._read_heartbeat(0.0)  # the supervisor before may not have read the last one
+        return worker
+
+    def adopt(self, now: float) -> None:
+        """Take over the recovered process; its timeouts begin now."""
+        self.life = "alive"
+        self.started = now
+        _log.info("%s: found alive as %s", self.label, self.incarnation)

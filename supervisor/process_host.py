@@ -1,0 +1,115 @@
+"""Where a supervisor's workers run, as an interface: in processes of this host, or in memory.
+
+`supervisor.worker_processes` starts processes that exchange files with their supervisor; `local_cluster.virtual_host` runs
+workers inside this process, on real or simulated time. The supervisor treats both alike. No method waits for a worker.
+Must not know: the plan, the store, how workers run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from squall.cluster.records import TopologyRecord
+from squall.values import Incarnation
+from squall.worker_files import Orders, WorkerHeartbeat
+from supervisor.artifacts import Provision, State
+from supervisor.exits import Exit
+from supervisor.plan import Key
+
+
+class Container(Protocol):
+    """One worker's place on a host (Storm's word): its process, and what it and its supervisor write for each other.
+
+    Methods that write raise `OSError` when that fails; nothing has changed then.
+    """
+
+    @property
+    def directory(self) -> Path:
+        """The worker's own directory."""
+
+    @property
+    def pid(self) -> int | None:
+        """Of the process that was launched or recovered last; None: none since `reset`."""
+
+    def prepare(self, lease: int) -> None:
+        """Make room for a new process, with its keys and a first lease. `SquallError` when it cannot be had."""
+
+    def launch(self, provision: Provision, incarnation: Incarnation, slot: int) -> None:
+        """Start a process. Its orders have been written."""
+
+    def reset(self) -> None:
+        """Forget the process, which is over."""
+
+    def write_orders(self, orders: Orders) -> None:
+        """Replace the worker's orders."""
+
+    def write_lease(self, number: int) -> None:
+        """Renew the worker's lease. `number` rises."""
+
+    def read_heartbeat(self) -> WorkerHeartbeat | None:
+        """The last heartbeat, None when it was read before. `SquallError` when it is none."""
+
+    def read_counters(self) -> bytes | None:
+        """The worker's counters, None when they cannot be read."""
+
+    def wake(self) -> None:
+        """Signal that there are new orders."""
+
+    def terminate(self) -> None:
+        """Ask the process to drain and end, without orders."""
+
+    def kill(self) -> None:
+        """Kill the process and all that it started."""
+
+    def ended(self) -> bool:
+        """Whether the process itself is over."""
+
+    def gone(self) -> bool:
+        """Whether the process and all that it started are over."""
+
+    def exit(self, killed_because: str | None) -> Exit:
+        """Describe the end of the process that is over."""
+
+
+@dataclass(frozen=True)
+class Recovered:
+    """A worker that an earlier supervisor had."""
+
+    container: Container
+    orders: Orders
+    slot: int
+    life: str
+    """"found": its process runs; "dead": it is over, and that was not reported; "none": none was started."""
+    lease: int
+    """The number of its last lease."""
+
+
+class ProcessHost(Protocol):
+    """The containers of one supervisor."""
+
+    def mark(self) -> str:
+        """What tells this host's state from every copy of it."""
+
+    def recover(self) -> Iterable[Recovered]:
+        """The workers that an earlier supervisor over the same state had."""
+
+    def container(self, key: Key) -> Container:
+        """The container of a worker, which may be new."""
+
+    def clear(self, key: Key) -> None:
+        """Remove what a worker needed that has left its topology."""
+
+    def provision(self, record: TopologyRecord, now: float) -> State:
+        """Whether workers of a topology can start; what is missing for them is fetched or built."""
+
+    def retain(self, used: Mapping[str, TopologyRecord], hosted: Iterable[str]) -> None:
+        """Remove what belongs to other topologies. `used`: records by id; `hosted`: ids of topologies with workers here."""
+
+    def tick(self, now: float) -> None:
+        """Called about once a second."""
+
+    def sweep(self) -> None:
+        """Remove what killed workers left outside of their directories."""

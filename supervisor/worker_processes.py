@@ -1,0 +1,299 @@
+"""The process host of a real supervisor: worker processes, and the directories in which they exchange files with it.
+
+A supervisor that restarts finds the processes of the one before by `process.json`, or by the mark in their environment.
+Must not know: the plan, what orders say, Nimbus.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from os import environ
+from pathlib import Path
+from typing import Final
+
+from squall import worker_files
+from squall.cluster.records import TopologyRecord
+from squall.cluster.registry import Registry
+from squall.security.sealing import KeyPair
+from squall.transport.carriers import same_host
+from squall.values import Incarnation
+from squall.worker_files import BadFile, Orders, WorkerHeartbeat
+from supervisor import directories, exits, processes
+from supervisor.artifacts import Artifacts, Localizer, Provision, State
+from supervisor.directories import Directories, Started
+from supervisor.exits import Exit
+from supervisor.link_keys import LinkKeys
+from supervisor.plan import Key
+from supervisor.process_host import Recovered
+from supervisor.processes import WorkerProcess, kill_left_over
+
+_log = logging.getLogger(__name__)
+
+#: Seconds to wait for a killed process before its directory is used again.
+_KILL_PATIENCE: Final = 2.0
+
+
+@dataclass(frozen=True)
+class WorkerCommand:
+    """How worker processes are started."""
+
+    python_path: Sequence[str] | None = None
+    """Where workers find modules; None: `sys.path`, with what is added to it later."""
+    ports: str | None = None
+    """The ports that workers may listen on: "6700-6799"; None: all."""
+    command: Callable[[Path], Sequence[str]] = processes.worker_command
+    """Returns, for a worker's directory, a Python and what it runs."""
+
+
+class WorkerProcesses:
+    """Implements `supervisor.process_host.ProcessHost` over one state directory."""
+
+    def __init__(
+        self,
+        state: Path,
+        registry: Registry,
+        id: str,
+        *,
+        key_pair: KeyPair | None = None,
+        start: WorkerCommand | None = None,
+        kernel_kills: Callable[[], int | None] = exits.kernel_kills,
+        artifacts: Localizer | None = None,
+        directories: Directories | None = None,
+    ) -> None:
+        """`state`: a directory of the supervisor's own; `directories`: its layout, where workers get working directories of
+        their own. `key_pair`: opens the keys that Nimbus sealed for the supervisor `id`."""
+        self.directories = directories or Directories(state)
+        self.start = start or WorkerCommand()
+        self.kernel_kills = exits.KernelKills(kernel_kills)
+        self.keys = LinkKeys(registry, id, key_pair)
+        self._artifacts = artifacts or Artifacts(state, registry.store)
+
+    def mark(self) -> str:
+        """See `ProcessHost`."""
+        return self.directories.mark()
+
+    def container(self, key: Key) -> WorkerContainer:
+        """See `ProcessHost`."""
+        return WorkerContainer(self, key, self.directories.worker(*key))
+
+    def clear(self, key: Key) -> None:
+        """See `ProcessHost`."""
+        self.directories.clear_worker(*key)
+
+    def provision(self, record: TopologyRecord, now: float) -> State:
+        """See `ProcessHost`."""
+        return self._artifacts.state(record, now)
+
+    def retain(self, used: Mapping[str, TopologyRecord], hosted: Iterable[str]) -> None:
+        """See `ProcessHost`."""
+        ids = set(hosted)
+        self.directories.remove_topologies({*used, *ids})
+        self._artifacts.keep(used.values(), ids)
+
+    def tick(self, now: float) -> None:
+        """See `ProcessHost`."""
+        self.kernel_kills.forget_old(now)
+
+    def sweep(self) -> None:
+        """See `ProcessHost`."""
+        same_host.sweep()
+
+    def recover(self) -> Iterator[Recovered]:
+        """See `ProcessHost`."""
+        for directory in self.directories.workers():
+            found = self._recover(directory)
+            if found is not None:
+                yield found
+
+    def _recover(self, directory: Path) -> Recovered | None:
+        started = directories.read_started(directory)
+        try:
+            orders = worker_files.read_orders(directory)
+        except BadFile as error:
+            _log.warning("%s; its process is ended", error)
+            orders = None
+        if orders is None:
+            _end_unknown(directory, started)
+            return None
+        container = WorkerContainer(self, (orders.topology_id, orders.worker), directory)
+        slot = _slot_of(orders) if started is None else started.slot
+        life = "none" if started is None else container.recover(started, orders.incarnation, slot)
+        return Recovered(container, orders, slot, life, _lease_in(directory))
+
+
+class WorkerContainer:
+    """Implements `supervisor.process_host.Container`: a process and its worker directory."""
+
+    def __init__(self, host: WorkerProcesses, key: Key, directory: Path) -> None:
+        self.directory = directory
+        self._host = host
+        self._key = key
+        self._process: WorkerProcess | None = None
+        self._heartbeat_file = str(directory / worker_files.HEARTBEAT)
+        # Inode and time of the heartbeat that was read last.
+        self._read: tuple[int, int] | None = None
+        self._output_begin = 0
+
+    @property
+    def pid(self) -> int | None:
+        """See `Container`."""
+        return None if self._process is None else self._process.pid
+
+    # Life of the process
+
+    def prepare(self, lease: int) -> None:
+        """See `Container`."""
+        self._host.directories.make_worker(*self._key)
+        keys = self._host.keys.of(self._key[0], self.directory)
+        if keys is not None:
+            worker_files.write(self.directory, worker_files.KEYS, keys, 0o600)
+        self.write_lease(lease)
+
+    def launch(self, provision: Provision, incarnation: Incarnation, slot: int) -> None:
+        """See `Container`."""
+        self._read = None
+        start = self._host.start
+        # An environment finds our modules after its own packages; ours on the path would come before them.
+        python_path = sys.path if start.python_path is None else start.python_path
+        folders = (*provision.folders, *(python_path if provision.python is None else ()))
+        command = list(start.command(self.directory))
+        if provision.python is not None:
+            command[0] = provision.python
+        work = self._host.directories.work(self.directory)
+        environment = processes.worker_environment(self.directory, folders, environ, work, start.ports)
+        self._output_begin = exits.output_size(self.directory)
+        # First that it is about to be: should we die in between, the next supervisor looks for the process.
+        directories.write_started(self.directory, Started(0, 0, incarnation, slot))
+        self._process = WorkerProcess.start(command, self.directory, environment, work)
+        self._write_started(self._process, incarnation, slot)
+
+    def _write_started(self, process: WorkerProcess, incarnation: Incarnation, slot: int) -> None:
+        """Note which process runs, for the next supervisor."""
+        try:
+            directories.write_started(
+                self.directory, Started(process.pid, process.started, incarnation, slot)
+            )
+        except OSError as error:  # it runs, and should; the next supervisor finds it by its mark
+            _log.warning("%s: its process cannot be recorded: %s", self.directory, error)
+
+    def recover(self, started: Started, incarnation: Incarnation, slot: int) -> str:
+        """Find the process that an earlier supervisor started here; return `Recovered.life`."""
+        process = self._process = _process_of(self.directory, started)
+        if process is not None:
+            if (
+                not started.pid
+            ):  # found by its mark: its end is reported also if this supervisor does not see it
+                self._write_started(process, incarnation, slot)
+            return "found"
+        if not started.pid:
+            return "none"
+        kill_left_over(started.pid, self.directory)
+        self._process = WorkerProcess(started.pid, started.started, child=False)
+        return "dead"
+
+    def reset(self) -> None:
+        """See `Container`."""
+        self._process = self._read = None
+
+    def wake(self) -> None:
+        """See `Container`."""
+        if self._process is not None:
+            self._process.signal(signal.SIGUSR1)
+
+    def terminate(self) -> None:
+        """See `Container`."""
+        if self._process is not None:
+            self._process.signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """See `Container`."""
+        if self._process is not None:
+            self._process.kill()
+
+    def ended(self) -> bool:
+        """See `Container`."""
+        return self._process is None or self._process.ended()
+
+    def gone(self) -> bool:
+        """See `Container`."""
+        return self._process is None or self._process.gone()
+
+    def exit(self, killed_because: str | None) -> Exit:
+        """See `Container`. Also removes the sockets that the process left outside of its directory."""
+        same_host.sweep()
+        assert self._process is not None
+        exit = Exit(
+            status=self._process.status,
+            killed_because=killed_because,
+            end=exits.read_end(self.directory, self._process.pid),
+            tail=exits.output_tail(self.directory, self._output_begin),
+        )
+        return self._host.kernel_kills.explain(exit)
+
+    # Files
+
+    def write_orders(self, orders: Orders) -> None:
+        """See `Container`."""
+        worker_files.write(self.directory, worker_files.ORDERS, orders, 0o600)
+
+    def write_lease(self, number: int) -> None:
+        """See `Container`."""
+        worker_files.write(self.directory, worker_files.LEASE, {"number": number}, 0o600)
+
+    def read_heartbeat(self) -> WorkerHeartbeat | None:
+        """See `Container`."""
+        try:
+            stat = os.stat(self._heartbeat_file)
+        except OSError:
+            return None
+        found = (stat.st_ino, stat.st_mtime_ns)
+        if found == self._read:
+            return None
+        self._read = found
+        return worker_files.read_heartbeat(self.directory)
+
+    def read_counters(self) -> bytes | None:
+        """See `Container`."""
+        try:
+            return (self.directory / worker_files.COUNTERS).read_bytes()
+        except OSError:
+            return None
+
+
+def _lease_in(directory: Path) -> int:
+    """The number of the last lease in a worker's directory, 0 without one."""
+    try:
+        body = worker_files.read(directory, worker_files.LEASE)
+        return int(body["number"]) if body is not None else 0
+    except (BadFile, KeyError, TypeError, ValueError):
+        return 0
+
+
+def _process_of(directory: Path, started: Started) -> WorkerProcess | None:
+    """The living process that was, or may have been, started in a directory."""
+    if not started.pid:
+        return WorkerProcess.find(directory)
+    return WorkerProcess.adopt(started.pid, started.started)
+
+
+def _slot_of(orders: Orders) -> int:
+    places = [place.slot for place in orders.placements if place.worker == orders.worker]
+    return places[0] if places else 0
+
+
+def _end_unknown(directory: Path, started: Started | None) -> None:
+    """End what runs in a directory without readable orders, before something else is started there."""
+    process = None if started is None else _process_of(directory, started)
+    if process is None:
+        return
+    process.kill()
+    end = time.monotonic() + _KILL_PATIENCE
+    while not process.gone() and time.monotonic() < end:
+        time.sleep(0.002)  # the kernel needs a moment
+    same_host.sweep()

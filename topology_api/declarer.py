@@ -1,0 +1,155 @@
+"""What `set_spout` and `set_bolt` return: handles, and the grouping calls by which a bolt says what it reads.
+
+The methods of `BoltDeclarer` are the table of built-in groupings: `KINDS` follows from them, and a worker has a route for each
+(`worker/routing/router.py`). They only record the calls; `TopologyBuilder.build` judges them.
+Must not know: the rules of a topology, how tuples travel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from inspect import signature
+from typing import Final
+
+from topology_api.fields import DEFAULT_STREAM, Fields
+from topology_api.groupings import Grouping
+from topology_api.topology import DEAD_LETTERS
+from topology_api.wording import shown
+
+__all__ = ["KEYED_KINDS", "KINDS", "BoltDeclarer", "Declaration", "Handle", "Input"]
+
+
+@dataclass(eq=False)
+class Input:
+    """A grouping call as it was made."""
+
+    source: object
+    stream: object
+    kind: str
+    fields: tuple[str, ...] = ()
+    grouping: object = None
+
+    @property
+    def call(self) -> str:
+        source = self.source.id if isinstance(self.source, Handle) else self.source
+        name = self.kind if self.kind == "dead_letters" else f"{self.kind}_grouping"
+        return f"{name}({shown(source)})"
+
+
+@dataclass(eq=False)
+class Declaration:
+    """A set_spout or set_bolt call as it was made, and the grouping calls that followed."""
+
+    builder: object
+    kind: str
+    id: str
+    component: object
+    parallelism: int
+    conf: object
+    inputs: list[Input] = field(default_factory=list)
+
+    @property
+    def place(self) -> str:
+        return f"{self.kind} {shown(self.id)}"
+
+
+class Handle:
+    """What `set_spout` returns; accepted wherever the id of a source is."""
+
+    __slots__ = ("_declaration",)
+
+    def __init__(self, declaration: Declaration) -> None:
+        self._declaration = declaration
+
+    @property
+    def id(self) -> str:
+        """The component's id."""
+        return self._declaration.id
+
+    def __repr__(self) -> str:
+        return f"<{self._declaration.place}>"
+
+
+class BoltDeclarer(Handle):
+    """What `set_bolt` returns: a Handle whose grouping calls declare the bolt's inputs; calls chain.
+
+    `source` is the id of a spout or bolt, or its handle. It may be declared later, and may be the bolt itself (cycles
+    are allowed). `stream` is one of the source's output streams; a bolt reads a stream once. `build()` reports mistakes.
+    """
+
+    __slots__ = ()
+
+    def _add(self, entry: Input) -> BoltDeclarer:
+        self._declaration.inputs.append(entry)
+        return self
+
+    def shuffle_grouping(self, source: str | Handle, *, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
+        """Send each tuple to one task, in turn: the tasks' shares of one sender differ by at most 1."""
+        return self._add(Input(source, stream, "shuffle"))
+
+    def fields_grouping(
+        self, source: str | Handle, *fields: str | Sequence[str], stream: str = DEFAULT_STREAM
+    ) -> BoltDeclarer:
+        """Send tuples with equal values of these fields to one task, whichever task or host sends them.
+
+        Keys may be None, bool, numbers, str, bytes, date/time/datetime/timedelta, Decimal, Enum, UUID,
+        dataclasses, numpy scalars, and tuples, lists and frozensets of these; anything else is a
+        GroupingError in the emit.
+        """
+        return self._add(Input(source, stream, "fields", tuple(Fields(*fields))))
+
+    def partial_key_grouping(
+        self, source: str | Handle, *fields: str | Sequence[str], stream: str = DEFAULT_STREAM
+    ) -> BoltDeclarer:
+        """Group by fields, but with two candidate tasks per key; the less used one gets the tuple."""
+        return self._add(Input(source, stream, "partial_key", tuple(Fields(*fields))))
+
+    def all_grouping(self, source: str | Handle, *, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
+        """Send each tuple to every task; its tree waits for all of them."""
+        return self._add(Input(source, stream, "all"))
+
+    def global_grouping(self, source: str | Handle, *, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
+        """Send all tuples to the task with the lowest id."""
+        return self._add(Input(source, stream, "global"))
+
+    def none_grouping(self, source: str | Handle, *, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
+        """Leave the choice of the task to Squall; currently the same as shuffle."""
+        return self._add(Input(source, stream, "none"))
+
+    def direct_grouping(self, source: str | Handle, *, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
+        """Let the emitter name the task by `emit_direct`; the stream must be a `Stream(fields, direct=True)`."""
+        return self._add(Input(source, stream, "direct"))
+
+    def local_or_shuffle_grouping(
+        self, source: str | Handle, *, stream: str = DEFAULT_STREAM
+    ) -> BoltDeclarer:
+        """Shuffle among the tasks in the sender's worker if it has any, else among all."""
+        return self._add(Input(source, stream, "local_or_shuffle"))
+
+    def custom_grouping(
+        self, source: str | Handle, grouping: Grouping, *, stream: str = DEFAULT_STREAM
+    ) -> BoltDeclarer:
+        """Let an instance of a subclass of Grouping choose; each sending task has its own copy."""
+        return self._add(Input(source, stream, "custom", grouping=grouping))
+
+    def dead_letters(self, spout: str | Handle) -> BoltDeclarer:
+        """Receive the emissions of a spout that used up their replays.
+
+        The fields are `message_id`, `values`, `stream` and `failure` (a Failure), shuffled over the bolt's tasks. Not
+        possible for a spout whose `replay` is None, because the runtime does not keep its values.
+        """
+        return self._add(Input(spout, DEAD_LETTERS, "dead_letters"))
+
+
+_METHODS: Final = {
+    name.removesuffix("_grouping"): method
+    for name, method in vars(BoltDeclarer).items()
+    if name.endswith("_grouping")
+}
+#: What GroupingSpec.kind may be: the method of that name with "_grouping" behind it says what it means.
+KINDS: Final = tuple(_METHODS)
+#: The groupings by fields.
+KEYED_KINDS: Final = tuple(
+    kind for kind, method in _METHODS.items() if "fields" in signature(method).parameters
+)

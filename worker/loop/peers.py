@@ -1,0 +1,95 @@
+"""What a worker does when the transport reports on other workers: they come, they go, tuples on the way to them are lost.
+
+Implements `squall.transport.exchange.PeerListener`.
+Must not know: sockets, user code.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+
+from squall.transport.frames import Batch, Frame
+from squall.transport.in_flight import SentBatch
+from topology_api import Failure
+from worker.loop.ack_router import AckRouter
+from worker.loop.completion import Completion
+from worker.loop.cycles import CycleWatch
+from worker.loop.links import Links
+from worker.tasks.task import Task
+
+
+class Peers:
+    """The other workers, as the transport reports on them."""
+
+    def __init__(
+        self,
+        component_of: Mapping[int, str],
+        arrived: deque[Frame],
+        links: Links,
+        cycles: CycleWatch,
+        ack_router: AckRouter,
+        completion: Completion,
+    ) -> None:
+        self.component_of = component_of
+        self.arrived = arrived
+        self.links = links
+        self.cycles = cycles
+        self.ack_router = ack_router
+        self.completion = completion
+
+    def deliver(self, frame: Frame) -> None:
+        """Queue a frame for the next step."""
+        self.arrived.append(frame)
+
+    def lost(self, frames: Sequence[SentBatch], why: str) -> None:
+        """Fail the trees of batches that were sent from here and never executed: at once, instead of by timeout."""
+        failed: set[int] = set()
+        for sent in frames:
+            if sent.cycle >= 0:
+                self.cycles.unsent(sent.cycle, self.links.worker_of.get(sent.target, ""), sent.size)
+            failure = Failure("lost", self.component_of.get(sent.target), sent.target, why, 0)
+            for root in sent.trees() - failed:
+                failed.add(root)
+                self.ack_router.route_failure(root, failure)
+
+    def superseded(self, name: str) -> None:
+        """The process of another worker is over."""
+        self.links.superseded(name)
+        self.cycles.forget(name)
+        self.ack_router.forget(name)
+
+    def linked(self, name: str) -> None:
+        """A process of another worker takes tuples: it also gets the end marks that were sent before it came."""
+        self.links.linked(name)
+        self.cycles.greet(name)
+        self.completion.repeat_ends(lambda target: self.links.worker_of[target] == name)
+
+    def overflow(self, batch: Batch) -> None:
+        """Too many tuples of a cycle are on their way to another worker."""
+        dropped = self.links.drop_untracked(self.component_of[batch.target], batch)
+        self.cycles.unsent(batch.cycle, self.links.worker_of[batch.target], dropped)
+
+    def closing(self, name: str) -> None:
+        """Another worker takes no more tuples."""
+        self.links.closing(name)
+
+
+def unexecuted(task: Task) -> list[SentBatch]:
+    """Return what waits in the inbox of a task that is closed, as lost batches."""
+    return [
+        SentBatch(
+            0, batch.source, batch.target, 0, -1, 0, False, sorted(batch.waiting_roots(batch.position)), {}
+        )
+        for batch in task.inbox
+        if batch.rows
+    ]
+
+
+def waiting_in(tasks: Iterable[Task], arrived: Iterable[Frame]) -> list[SentBatch]:
+    """Return what waits in a worker that has stopped: in inboxes, in outboxes, and in frames that it has not processed."""
+    lost = [SentBatch.of(frame) for frame in arrived if isinstance(frame, Batch) and frame.rows]
+    for task in tasks:
+        lost += unexecuted(task)
+        lost += [SentBatch.of(box.dequeue(len(box.rows))) for box in task.emitter.dirty]
+    return lost

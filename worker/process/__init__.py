@@ -1,0 +1,1 @@
+"""A worker process: assembly, heartbeat, lease, log, exit."""

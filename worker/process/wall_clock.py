@@ -1,0 +1,46 @@
+"""Turns the times of a worker's clock into wall-clock time, so that errors of several hosts sort in their order.
+
+Must not know: how counters are read, where they go.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from squall.cluster.counters import WorkerCounters
+
+#: Re-read the wall clock when it differs from the predicted time by more than these seconds: someone changed it.
+_CHANGED_SECONDS: Final = 0.5
+
+
+class WallClock:
+    """Converts times of a worker's clock. The same time gives the same result until someone changes the wall clock."""
+
+    def __init__(self, clock: Callable[[], float], wall_clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._ahead = wall_clock() - clock()
+
+    def refresh(self) -> None:
+        """Check whether the wall clock was changed."""
+        ahead = self._wall_clock() - self._clock()
+        if abs(ahead - self._ahead) > _CHANGED_SECONDS:
+            self._ahead = ahead
+
+    def time_of(self, moment: float) -> float:
+        """Return the wall-clock time of a moment."""
+        return moment + self._ahead
+
+
+def with_wall_clock(counters: WorkerCounters, clock: WallClock) -> WorkerCounters:
+    """Return the same counters, with the times of errors and of first failures as wall-clock time."""
+    clock.refresh()
+    for component in counters.components.values():
+        if component.first_failure is not None:
+            when, why = component.first_failure
+            component.first_failure = clock.time_of(when), why
+    reports = tuple(replace(report, time=clock.time_of(report.time)) for report in counters.reports)
+    return replace(counters, reports=reports)

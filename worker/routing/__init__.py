@@ -1,0 +1,1 @@
+"""From one emission to its destination tasks: groupings, key hashes, outboxes."""

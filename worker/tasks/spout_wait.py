@@ -1,0 +1,98 @@
+"""When `next_tuple` is called again: after an empty call, after an error, after the wait that it asked for.
+
+Must not know: trees, emitters, user code.
+"""
+
+from __future__ import annotations
+
+from numbers import Real
+
+try:
+    import cython
+except ImportError:
+    from topology_api import plain_cython as cython
+
+#: Waits after empty calls double up to this many seconds (an idle topology must take next to no CPU).
+LONGEST_EMPTY_WAIT = 0.02
+#: The wait after a `next_tuple` that raised, doubling up to the longest.
+FIRST_ERROR_WAIT, LONGEST_ERROR_WAIT = 0.1, 10.0
+
+
+def seconds_of(wait: object) -> float | None:
+    """Return the seconds that next_tuple asked for as its wait (numbers of numpy too), or None if they are no wait."""
+    if isinstance(wait, bool) or not isinstance(wait, Real):
+        return None
+    try:
+        seconds = float(wait)
+    except BaseException:  # an int beyond all floats, or a number class of the user's
+        return None
+    return seconds if 0 <= seconds < float("inf") else None
+
+
+class SpoutWait:
+    """The wait of one spout task."""
+
+    __slots__ = (
+        "asked_until",
+        "calls_an_instant",
+        "empties",
+        "empty_wait",
+        "errors_in_a_row",
+        "instant",
+        "instant_calls",
+        "not_before",
+        "woken",
+    )
+
+    def __init__(self, empty_wait: float) -> None:
+        self.empty_wait = empty_wait
+        #: No call of next_tuple before this time.
+        self.not_before = 0.0
+        #: The end of the wait that next_tuple last asked for.
+        self.asked_until = 0.0
+        self.empties = 0
+        self.errors_in_a_row = 0
+        #: `wake` was called since the last run of next_tuple began.
+        self.woken = False
+        #: In simulated time: calls of next_tuple allowed and made at this instant.
+        self.calls_an_instant: int | None = None
+        self.instant = -1.0
+        self.instant_calls = 0
+
+    def wake(self) -> None:
+        """Call next_tuple at the next opportunity. From any thread, so in this order: a run that is just ending either sees the
+        flag, or has set its wait already."""
+        self.woken = True
+        self.not_before = 0.0
+        self.empties = 0
+
+    def ask(self, seconds: float, empty: bool, now: float) -> None:
+        """Wait as next_tuple asked."""
+        self.not_before = self.asked_until = now + seconds
+        self.empties = 1 if seconds > 0 and empty else 0
+
+    @cython.locals(now=cython.double)
+    def emitted(self, empty: bool, finished: bool, now: float) -> None:
+        """next_tuple asked for no wait: wait a little after an `empty` call, longer each time."""
+        if not empty:
+            self.empties = 0
+        elif not finished and self.not_before <= now:
+            wait = self.empty_wait * 2 ** min(self.empties // 8, 20)
+            self.not_before = now + min(wait, max(LONGEST_EMPTY_WAIT, self.empty_wait))
+            self.empties += 1
+
+    def fail(self, now: float) -> None:
+        """Wait after a call that raised, longer each time."""
+        wait = min(LONGEST_ERROR_WAIT, FIRST_ERROR_WAIT * 2 ** min(self.errors_in_a_row, 20))
+        self.errors_in_a_row += 1
+        self.not_before = now + wait
+
+    def count_calls(self, calls: int, now: float) -> None:
+        """In simulated time calls take no time: after a number of them the spout goes on a millisecond later."""
+        if self.calls_an_instant is None:
+            return
+        if now != self.instant:
+            self.instant, self.instant_calls = now, 0
+        self.instant_calls += calls
+        if self.instant_calls >= self.calls_an_instant:
+            self.not_before = max(self.not_before, now + 0.001)
