@@ -212,21 +212,19 @@ def options() -> str:
 
 
 def states() -> str:
-    from nimbus import lifecycle
+    from nimbus.lifecycle import states
 
-    meaning = (lifecycle.__doc__ or "").partition("| state")
-    meanings = (meaning[1] + meaning[2]).partition("\n\n")[0]
     return (
         WRITTEN
         + "# The life of a topology\n\nA topology is in one of these states:\n\n"
-        + meanings
-        + "\n\nWhat happens to it is an event. A cell says which state follows; an empty one is refused and changes"
+        + states.meanings_as_markdown()
+        + "\nWhat happens to it is an event. A cell says which state follows; an empty one is refused and changes"
         + " nothing.\n`activate`, `deactivate`, `rebalance` and `kill` are yours, and so is `replace`: it comes with"
         + " `squall submit --replace`.\nThe others are the cluster's own: all tasks placed anew, the version before comes"
         + " back, every source ended and worked off,\na crash, the last worker gone. A topology that had to run in fewer"
         + " workers than it wants, for want of slots, is also\nrebalanced by the cluster once there are more, and so is one"
         + " that has workers on a drained supervisor.\n\n"
-        + lifecycle.as_markdown()
+        + states.as_markdown()
         + "\n`GONE` is no state: the name is free again. `(previous)` is the state before the rebalance or the"
         + " replacement.\nA version that takes a name over is another topology with a life of its own, which begins as"
         + " ACTIVE or INACTIVE. Until all\nits workers are up it takes no `rebalance` and no `replace`; if it fails before"

@@ -10,11 +10,13 @@ from __future__ import annotations
 import os
 import signal
 from typing import Any
+from zlib import crc32
 
 import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
+from tests.gate_times import pytest_runtest_logreport, pytest_terminal_summary
 from tests.spark_session import spark
 from tests.zookeeper_servers import zookeeper, zookeeper_root, zookeeper_store
 
@@ -27,7 +29,17 @@ ONE_AT_A_TIME = {
     "tests/spark": "Spark",
 }
 
-__all__ = ["spark", "zookeeper", "zookeeper_root", "zookeeper_store"]
+#: Of these two files at a time: their clusters share no port, and wait more than they work.
+TWO_AT_A_TIME = {"tests/cluster_faults"}
+
+__all__ = [
+    "pytest_runtest_logreport",
+    "pytest_terminal_summary",
+    "spark",
+    "zookeeper",
+    "zookeeper_root",
+    "zookeeper_store",
+]
 
 settings.register_profile("ci", derandomize=True, print_blob=True, deadline=None)
 settings.register_profile("home", print_blob=True, deadline=None)
@@ -54,4 +66,5 @@ class _ByFile(LoadScopeScheduling):  # type: ignore[misc]
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
         folder = "/".join(file.split("/")[:2])
-        return ONE_AT_A_TIME.get(folder, file)
+        group = ONE_AT_A_TIME.get(folder, file)
+        return f"{group} {crc32(file.encode()) % 2}" if folder in TWO_AT_A_TIME else group

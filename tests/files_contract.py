@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import pytest
 
-from squall_io.spark.manifest.files import FileMissing, Files, FilesRefused
+from squall_io.spark.manifest.files import AbsentFile, Files, FilesRefused
 from squall_io.spark.manifest.layout import TMP
 
 T = TypeVar("T")
@@ -68,7 +68,7 @@ class FilesContract:
         assert not files.exists("a") and not files.exists("a/b")
         files.delete("a/b")
         for call in (files.read, files.digest, lambda path: files.move_if_absent(path, "a/c")):
-            with pytest.raises(FileMissing, match=f"{files.root}/a/b"):
+            with pytest.raises(AbsentFile, match=f"{files.root}/a/b"):
                 call("a/b")
 
     def test_a_file_is_put_once_with_its_folders(self, files: Files, other: Files) -> None:
@@ -116,7 +116,7 @@ class FilesContract:
     def test_what_moved_has_no_source_any_more(self, files: Files) -> None:
         files.put_if_absent("staging/one", b"one")
         files.move_if_absent("staging/one", "place/one")
-        with pytest.raises(FileMissing):
+        with pytest.raises(AbsentFile):
             files.move_if_absent("staging/one", "place/one")
         assert files.read("place/one") == b"one"
 
@@ -145,7 +145,7 @@ class FilesContract:
             for _ in range(20):
                 try:
                     found.add(len(other.read("a/big")))
-                except FileMissing:
+                except AbsentFile:
                     found.add(-1)
                 found |= {status.size for status in other.list("a")}
             return found

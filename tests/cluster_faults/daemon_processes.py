@@ -20,8 +20,8 @@ from typing import Any
 import pytest
 import yaml
 
-from squall.http_client import Client, Unreachable
-from squall.tokens import find_token
+from squall.http.client import Client, Unreachable
+from squall.security.tokens import find_token
 from supervisor.directories import PROCESS, Started, read_started
 from tests.faults import leaks
 from tests.zookeeper_servers import free_ports

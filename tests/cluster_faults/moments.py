@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from squall.worker_files import PULSE
+from squall.worker_files import HEARTBEAT
 from supervisor.directories import PROCESS
 from supervisor.environments import LOG, READY
 
@@ -41,7 +41,7 @@ def building(state: Path, name: str) -> bool:
 def starting(state: Path, name: str) -> bool:
     """A worker is about to be started, or was and has not said anything yet."""
     noted = there(state.glob(f"topologies/{name}-*/workers/*/{PROCESS}"))
-    return any(not path.with_name(PULSE).exists() for path in noted)
+    return any(not path.with_name(HEARTBEAT).exists() for path in noted)
 
 
 def there(paths: Iterator[Path]) -> list[Path]:

@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(180)]
 #: What takes a moment to be unpacked.
 MANY_FILES = 4000
 #: How often a moment may pass by unseen.
-ATTEMPTS = 5
+ATTEMPTS = 15
 #: In the name of what is not whole: it is being made, or removed.
 NOT_WHOLE = (".new-", ".gone-")
 

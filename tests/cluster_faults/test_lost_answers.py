@@ -12,7 +12,7 @@ import pytest
 
 from squall.cluster import paths
 from squall.cluster.zookeeper import ZooKeeperStore
-from squall.http_client import Refused, Unreachable
+from squall.http.client import Refused, Unreachable
 from tests.cluster_faults.cluster_run import ClusterRun, store_of
 from tests.cluster_faults.cluster_topology import topology
 from tests.cluster_faults.proxied_cluster import proxied_cluster

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from squall.worker_files import PULSE
+from squall.worker_files import HEARTBEAT
 from tests.cluster_faults.cluster_run import ClusterRun, ledger_cluster
 from tests.cluster_faults.daemon_processes import QUICK
 from tests.cluster_faults.moments import PACE, Moment, starting
@@ -162,7 +162,7 @@ def placed(state: Path, name: str) -> bool:
 
 def running(state: Path, name: str) -> bool:
     """A worker has said something."""
-    return any(state.glob(f"topologies/{name}-*/workers/*/{PULSE}"))
+    return any(state.glob(f"topologies/{name}-*/workers/*/{HEARTBEAT}"))
 
 
 def test_killing_while_it_starts_leaves_nothing(tmp_path: Path, zookeeper: ZooKeeperServer) -> None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from local_cluster import LocalCluster, process_host
+from local_cluster import LocalCluster, process_engine
 from tests.faults import leaks
 from tests.faults.ledger_topology import ledger_topology
 from tests.faults.running import CAP, PACE, QUICK, Tally
@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def main(books: str, lease: str) -> None:
     """Run the topology to its end."""
-    process_host.LEASE_SECS = float(lease)
+    process_engine.LEASE_SECS = float(lease)
     site = {"nimbus.supervisor.timeout.secs": max(30.0, float(lease) + 10.0)}
     with LocalCluster(processes=True, supervisors=2, slots=2, settings=(site, {})) as cluster:
         cluster.submit(ledger_topology(books, conf=dict(QUICK)))

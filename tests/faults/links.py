@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from squall.worker_files import Address
+from squall.values import Address
 from tests.faults.proxy import BACKWARD, FORWARD, Proxy
 
 #: What is done to the proxies of a direction, for those that are made later as well.

@@ -14,14 +14,15 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from local_cluster import LocalCluster, TopologyStatus, process_host
-from local_cluster.process_host import WorkerView
+from local_cluster import LocalCluster, TopologyStatus, process_engine
+from local_cluster.process_engine import WorkerView
 from squall.worker_files import OUTPUT, Orders, read_orders
 from supervisor.orders import orders_for
 from tests.faults import leaks
@@ -197,7 +198,7 @@ class Surroundings:
     def apply(self, patch: pytest.MonkeyPatch) -> None:
         """Have the next cluster made so."""
         if self.lease is not None:
-            patch.setattr(process_host, "LEASE_SECS", self.lease)
+            patch.setattr(process_engine, "LEASE_SECS", self.lease)
         if self.links is not None:
             patch.setattr("supervisor.agent.orders_for", rewriting(orders_for, self.links))
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from local_cluster.process_host import ProcessEngine, WorkerView
+from local_cluster.process_engine import ProcessEngine, WorkerView
 from tests.faults import leaks
 from tests.faults.ledger import SINK, SPOUT, Life, lives_of, read
 from tests.faults.running import QUICK, Run, Surroundings, ledger_run

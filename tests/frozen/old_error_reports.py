@@ -1,8 +1,7 @@
-"""Error reports as values: what is known of an error of the user's code, its text for people, its way through JSON.
+"""`squall/error_reports.py` as commit 6407a8e had it, word for word but for this text and its imports.
 
-A worker makes them (`worker/reports.py`), the counters carry them, a status shows them. At most 15 lines, with the user's
-own file and line among them, and those of a message of ours that has several.
-Must not know: how a report is made of an exception, terminals.
+It is run beside the current code, which must read and refuse the same (`test_old_and_current_readers.py`). It goes when the
+refactoring is done: then the tables in `data/` say it alone. Must not know: the product.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""Latencies as a histogram: a few hundred integers whatever the number of values, percentiles within 2 %.
+"""`squall/telemetry.py` as commit 6407a8e had it, word for word but for this text and its imports.
 
-Buckets are log-linear, as in HdrHistogram: each power of two is cut into 32 buckets of equal width, so that
-a bucket's middle is within 1/64 (1.6 %) of every value in it. All histograms have the same buckets: to merge
-them is to add. Counters of workers are cumulative, and so is this: nothing is forgotten and nothing decays.
-It must not know the clock, tasks, or who shows the numbers.
+It is run beside the current code, which must read and refuse the same (`test_old_and_current_readers.py`). It goes when the
+refactoring is done: then the tables in `data/` say it alone. Must not know: the product.
 """
 
 from __future__ import annotations

@@ -27,9 +27,9 @@ from squall_io.spark import SparkSink, read_committed
 from squall_io.spark.manifest.layout import DATA_PREFIX, FOLDER, STAGING, TMP
 from squall_io.spark.manifest.state import read_state, require_readable
 from squall_io.spark.sink import bolt as sink
-from squall_io.spark.sink import life as sink_life
+from squall_io.spark.sink import sink_writer as sink_life
 from squall_io.spark.sink.writing import TableWriter
-from squall_io.spark.stores import Store, open_files
+from squall_io.spark.stores import OpenStore, open_files
 from tests.squall_io.lost_answers import Loses, LosingFiles, none
 from topology_api import Context
 from topology_api.tuples import UNTRACKED, Source, Tuple
@@ -131,7 +131,7 @@ class Metrics:
 class WatchedStore(LosingFiles):
     """A store that tells its task of each call before it is made, and loses answers to it."""
 
-    def __init__(self, store: Store, task: Task) -> None:
+    def __init__(self, store: OpenStore, task: Task) -> None:
         super().__init__(store, self._told)
         self._task = task
         self.lost = task.lost
@@ -152,7 +152,7 @@ def watched() -> Iterator[None]:
             lambda *args, **more: WatchedStore(open_files(*args, **more), _of_thread.task),
         )
         patch.setattr(TableWriter, "warm_up", lambda writer, folder: None)
-        patch.setattr(sink_life.SinkLife, "_require_found", lambda life, name: None)
+        patch.setattr(sink_life.SinkWriter, "_require_found", lambda life, name: None)
         yield
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from squall_io.spark.manifest.files import Files, FilesError, FilesRefused, FilesUnavailable
 from squall_io.spark.manifest.layout import TMP
-from squall_io.spark.stores import Store, open_files
+from squall_io.spark.stores import OpenStore, open_files
 from squall_io.spark.stores.gateway import Jvm
 from squall_io.spark.stores.hadoop import HadoopFiles
 from squall_io.spark.stores.webhdfs import WebHdfsFiles
@@ -30,7 +30,7 @@ def jvm(hdfs: HdfsServer) -> Iterator[Jvm]:
     own.close()
 
 
-def by_webhdfs(hdfs: HdfsServer, path: str) -> Store:
+def by_webhdfs(hdfs: HdfsServer, path: str) -> OpenStore:
     return open_files(path, conf={"squall.webhdfs.address": hdfs.webhdfs})
 
 
@@ -75,7 +75,7 @@ def test_a_long_folder_is_listed_whole(hdfs: HdfsServer, hdfs_path: str, jvm: Jv
     assert by_webhdfs(hdfs, hdfs_path).list("many") == files.list("many")
 
 
-def test_a_table_at_whose_path_a_file_lies_is_refused_by_its_path(
+def test_a_table_whose_path_is_a_file_is_refused_by_its_path(
     hdfs: HdfsServer, hdfs_path: str, jvm: Jvm
 ) -> None:
     by_webhdfs(hdfs, hdfs_path).put_if_absent("a", b"1")
@@ -158,12 +158,12 @@ def test_where_a_rename_has_no_single_winner_nothing_is_written_without_consent(
         ):
             with pytest.raises(FilesRefused, match=r"no rename on webhdfs://.*squall\.unsafe\.store=true"):
                 call()
-    assert "may be there twice" not in caplog.text
+    assert "may be duplicated or" not in caplog.text
     with open_files(other, jvm=jvm.lent(), conf={"squall.unsafe.store": "true"}) as writer:
         with pytest.raises(FilesRefused) as raised:
             writer.delete("a")
         assert "jersey" in str(raised.value)  # it was tried: PySpark lacks a jar for it
-    assert "may be there twice" in caplog.text
+    assert "may be duplicated or" in caplog.text
 
 
 def test_the_jvm_of_a_session_stays_and_one_of_our_own_ends(hdfs_path: str, jvm: Jvm) -> None:
@@ -184,7 +184,7 @@ def test_the_jvm_of_a_session_stays_and_one_of_our_own_ends(hdfs_path: str, jvm:
     first.close()
 
 
-def test_a_jvm_that_was_killed_is_told_from_an_hdfs_that_is_gone(hdfs_path: str) -> None:
+def test_a_killed_jvm_is_distinguished_from_an_unreachable_hdfs(hdfs_path: str) -> None:
     own = Jvm.own({})
     with HadoopFiles(hdfs_path, own) as files:
         files.put_if_absent("a", b"1")

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from local_cluster.testing import complete_topology
-from squall.process_stat import all_processes
+from squall.daemon.process_stat import all_processes
 from squall_io.spark.results.versions import kept_versions
 from squall_io.spark.stores import open_files
 from tests.hdfs_servers import HdfsServer

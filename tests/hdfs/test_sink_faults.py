@@ -14,9 +14,9 @@ import pytest
 
 from squall_io.spark import read_committed
 from squall_io.spark.manifest.files import FilesUnavailable
-from squall_io.spark.manifest.layout import BatchName, Seat
-from squall_io.spark.sink import life as sink_life
+from squall_io.spark.manifest.layout import BatchName, WriterId
 from squall_io.spark.sink import retries
+from squall_io.spark.sink import sink_writer as sink_life
 from squall_io.spark.sink.errors import NotCommitted
 from squall_io.spark.stores.gateway import Jvm
 from tests.hdfs.sink_tasks import ROWS, Killed, Task, check, watched
@@ -262,7 +262,7 @@ def test_files_that_a_dead_writer_had_open_are_swept_by_its_successor(
     Task(hdfs_path).prepare().write(1)
     jvm = Jvm.own({"spark.hadoop.dfs.replication": "2"})
     paths = jvm.java.org.apache.hadoop.fs
-    name = BatchName(Seat.of("words-1", "store", 0), 1, 2)
+    name = BatchName(WriterId.of("words-1", "store", 0), 1, 2)
     path = paths.Path(f"{hdfs_path}/{name.attempt(1)}/part=a/part-00000.parquet")
     stream = path.getFileSystem(jvm.configuration).create(path, True)
     stream.write(b"half a fil")

@@ -15,7 +15,7 @@ from local_cluster import LocalCluster
 from squall_io.spark.manifest.files import FilesError
 from squall_io.spark.manifest.layout import STAGING
 from squall_io.spark.manifest.state import read_state, require_readable
-from squall_io.spark.stores import Store, open_files
+from squall_io.spark.stores import OpenStore, open_files
 from tests.hdfs.line_pipeline import topology
 from tests.hdfs_servers import HdfsServer
 from tests.spark_classes import small_java
@@ -31,7 +31,7 @@ FLOW_SECS = 150.0
 class Tour:
     """The pipeline that runs, and its faults."""
 
-    def __init__(self, cluster: LocalCluster, hdfs: HdfsServer, files: Store) -> None:
+    def __init__(self, cluster: LocalCluster, hdfs: HdfsServer, files: OpenStore) -> None:
         self.cluster = cluster
         self.hdfs = hdfs
         self.files = files
@@ -98,7 +98,7 @@ def name_of(pid: int) -> str:
     return Path(f"/proc/{pid}/comm").read_text().strip()
 
 
-def numbers_in(files: Store) -> list[int]:
+def numbers_in(files: OpenStore) -> list[int]:
     """The rows that are committed, read without Spark; each batch has as many as its entry says."""
     import pyarrow.parquet as pq
 

@@ -18,12 +18,12 @@ from tests.squall_cli.run_process import environment
 pytestmark = pytest.mark.slow
 
 
-def test_a_table_on_hdfs_is_told_of_swept_and_its_files_are_verified(
+def test_a_table_on_hdfs_is_reported_swept_and_its_files_are_verified(
     hdfs: HdfsServer, hdfs_path: str
 ) -> None:
     with open_files(hdfs_path) as files:
         files.put_if_absent("day=1/theirs.txt", b"of others")
-        with pytest.raises(FolderTaken, match=r"has files already \(day=1/theirs\.txt\)"):
+        with pytest.raises(FolderTaken, match=r"already has files \(day=1/theirs\.txt\)"):
             SinkTask(files, "word string, day string", partition_by=["day"])
         assert not files.exists(TABLE)
         files.delete("day=1")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from local_cluster import LocalCluster
-from squall import inside
+from squall.daemon import inside
 from topology_api import SquallError
 
 

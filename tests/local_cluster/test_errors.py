@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from local_cluster import LocalCluster, TopologyStatus
-from squall.error_reports import ErrorReport
+from squall.reports.error_reports import ErrorReport
 from tests.local_cluster.recording import JOURNAL, Journal, Numbers, Pass, chain, run_to_the_end, verdicts
 from topology_api import (
     BatchBolt,
@@ -253,7 +253,7 @@ def test_what_a_bolts_calls_raise_is_reported_and_the_topology_completes(
     spout = BadSpout(5, "nothing", finishes=False)
     cluster.submit(blown(BadBolt(call), spout=spout))
     cluster.advance(1.5)
-    spouts = cluster._host.hosted["errors"].workers["w1"].spouts
+    spouts = cluster._host.workers("errors")[0].spouts
     spouts[0].finished = True  # the source has ended after the first tick
     status = run_to_the_end(cluster, "errors")
     assert status.state == "COMPLETED"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from local_cluster import LocalCluster
-from nimbus.lifecycle import IllegalTransition
+from nimbus.lifecycle.states import IllegalTransition
 from squall.settings import Overrides
 from topology_api import (
     Bolt,

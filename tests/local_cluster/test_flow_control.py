@@ -23,8 +23,8 @@ from topology_api import (
     TopologyBuilder,
     Tuple,
 )
-from worker.task import Task
-from worker.worker import Worker
+from worker.loop.worker import Worker
+from worker.tasks.task import Task
 
 
 class QueueWatch:

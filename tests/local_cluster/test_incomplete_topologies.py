@@ -30,7 +30,7 @@ def test_a_spout_that_is_idle_for_ever_times_out_and_says_why_it_is_idle() -> No
     with pytest.raises(
         TimeoutError, match=r"has not called finish\(\), 0 emitted so far, idle: source empty"
     ):
-        complete_topology(word_count(Idle()), timeout=0.3)
+        complete_topology(word_count(Idle()), timeout=2.0)
 
 
 class Echoes(Bolt):

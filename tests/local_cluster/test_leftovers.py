@@ -13,7 +13,8 @@ import pytest
 
 from local_cluster import LocalCluster
 from local_cluster.leftovers import OWNER, PREFIX, note_owner, sweep
-from squall.process_stat import stat_of
+from squall.daemon.process_stat import stat_of
+from squall.values import Incarnation
 from supervisor.directories import Started, write_started
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -93,10 +94,10 @@ def test_one_in_which_a_worker_runs_stays_until_it_has_ended(tmp_path: Path) -> 
     worker.mkdir(parents=True)
     this = stat_of(os.getpid())
     assert this is not None
-    write_started(worker, Started(this.pid, this.started, (1, 0), 0))
+    write_started(worker, Started(this.pid, this.started, Incarnation(1, 0), 0))
     sweep(tmp_path)
     assert directory.exists()
-    write_started(worker, Started(this.pid, 1, (1, 0), 0))
+    write_started(worker, Started(this.pid, 1, Incarnation(1, 0), 0))
     sweep(tmp_path)
     assert not directory.exists()
 

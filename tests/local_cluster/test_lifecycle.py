@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from local_cluster import LocalCluster
-from nimbus.lifecycle import IllegalTransition
+from nimbus.lifecycle.states import IllegalTransition
 from tests.local_cluster.recording import (
     JOURNAL,
     Journal,

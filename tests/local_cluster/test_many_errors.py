@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from local_cluster import LocalCluster, TopologyStatus
-from squall.error_reports import ErrorReport
+from squall.reports.error_reports import ErrorReport
 from tests.local_cluster.recording import JOURNAL, Journal, Numbers, Pass, chain, run_to_the_end
 from topology_api import Bolt, Tuple
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from local_cluster import LocalCluster, process_host
-from squall.process_stat import stat_of
+from local_cluster import LocalCluster, process_engine
+from squall.daemon.process_stat import stat_of
 from supervisor.agent import Supervisor
 from tests.local_cluster.process_topologies import (
     Hangs,
@@ -267,7 +267,7 @@ def test_wait_says_how_far_it_is_when_its_time_is_over(cluster: LocalCluster) ->
 def test_what_the_disk_refuses_is_tried_again(
     cluster: LocalCluster, folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(process_host, "RETRY_SECS", 0.01)
+    monkeypatch.setattr(process_engine, "RETRY_SECS", 0.01)
     sync, refusals = Supervisor.sync, iter([True, True, True])
 
     def refused_at_first(supervisor: Supervisor, now: float) -> None:
@@ -278,7 +278,7 @@ def test_what_the_disk_refuses_is_tried_again(
     monkeypatch.setattr(Supervisor, "sync", refused_at_first)
     cluster.submit(line("words", Numbers(20), Notes(folder)))
     cluster.wait("words", CAP)
-    assert caplog.text.count("cannot look after its workers at the moment: [Errno 28]") == 3
+    assert caplog.text.count("cannot supervise its workers at the moment: [Errno 28]") == 3
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")

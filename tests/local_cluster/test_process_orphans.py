@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from local_cluster.process_host import LEASE_SECS
-from squall.process_stat import stat_of
+from local_cluster.process_engine import LEASE_SECS
+from squall.daemon.process_stat import stat_of
 from tests.local_cluster.process_topologies import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]

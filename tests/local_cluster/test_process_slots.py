@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from local_cluster import LocalCluster, process_host
-from local_cluster.process_host import ProcessEngine
+from local_cluster import LocalCluster, process_engine
+from local_cluster.process_engine import ProcessEngine
 from supervisor.agent import Supervisor
 from tests.local_cluster.process_topologies import Keeps, Notes, Numbers, line, noted, wait_until
 from topology_api import InvalidConfig
@@ -53,7 +53,7 @@ def engine_of(cluster: LocalCluster) -> ProcessEngine:
 
 def supervisors_of(cluster: LocalCluster) -> list[str]:
     """Those that Nimbus counts on."""
-    return sorted(record.id for record in engine_of(cluster).registry.supervisors())
+    return sorted(record.id for record in engine_of(cluster).registry.all_supervisors())
 
 
 @contextmanager
@@ -101,7 +101,7 @@ def test_a_squeezed_topology_is_spread_when_another_is_killed_and_loses_nothing(
 def test_a_squeezed_topology_is_spread_when_a_silent_supervisor_comes_back(
     state: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process_host, "LEASE_SECS", 3.0)
+    monkeypatch.setattr(process_engine, "LEASE_SECS", 3.0)
     settings: tuple[dict[str, object], dict[str, object]] = ({TIMEOUT: 5}, {})
     with LocalCluster(processes=True, supervisors=2, slots=1, settings=settings) as cluster:
         with silent(engine_of(cluster).supervisors[1]):
@@ -124,7 +124,7 @@ def test_a_squeezed_topology_is_spread_when_a_silent_supervisor_comes_back(
 def test_a_supervisor_is_given_up_after_the_time_that_the_site_or_the_environment_says(
     state: Path, settings: tuple[dict[str, object], dict[str, object]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process_host, "LEASE_SECS", 0.5)  # nothing runs that would have one
+    monkeypatch.setattr(process_engine, "LEASE_SECS", 0.5)  # nothing runs that would have one
     with LocalCluster(processes=True, supervisors=2, slots=1, settings=settings) as cluster:
         wait_until(lambda: supervisors_of(cluster) == ["local-1", "local-2"])
         with silent(engine_of(cluster).supervisors[1]):

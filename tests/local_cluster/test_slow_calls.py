@@ -11,7 +11,7 @@ import pytest
 
 from local_cluster import LocalCluster
 from local_cluster.testing import ScriptedSpout
-from squall import rounds
+from squall.daemon import command_loop
 from topology_api import Bolt, SquallError, Topology, TopologyBuilder, Tuple
 
 ENTERED, GO_ON = threading.Event(), threading.Event()
@@ -31,7 +31,7 @@ def topology() -> Topology:
 
 
 def test_a_call_on_the_cluster_waits_for_a_slow_execute(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rounds, "LONGEST_SLEEP", 0.01)
+    monkeypatch.setattr(command_loop, "LONGEST_SLEEP", 0.01)
     ENTERED.clear()
     GO_ON.clear()
     with LocalCluster() as cluster:
@@ -47,7 +47,7 @@ def test_a_call_on_the_cluster_waits_for_a_slow_execute(monkeypatch: pytest.Monk
 def test_shutdown_says_that_a_call_has_not_returned_and_ends_the_thread_when_it_does(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(rounds, "STOP_SECONDS", 0.05)
+    monkeypatch.setattr(command_loop, "STOP_SECONDS", 0.05)
     ENTERED.clear()
     GO_ON.clear()
     cluster = LocalCluster()

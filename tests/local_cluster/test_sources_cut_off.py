@@ -4,13 +4,10 @@ other tasks of the same spout have something left that is shared out anew, and o
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import pytest
 
 from local_cluster import LocalCluster
-from local_cluster.virtual_host import Hosted, still_finished
-from squall.cluster.records import Assignment, TopologyRecord
 from tests.local_cluster.recording import (
     JOURNAL,
     Journal,
@@ -167,15 +164,14 @@ def test_what_tasks_of_a_spout_had_left_is_shared_out_to_those_too_that_had_noth
     assert verdicts(JOURNAL.of("emit")) == verdicts(JOURNAL.of("ack")) == list(range(20))
 
 
-@pytest.mark.parametrize("hosted_version, finished", [(4, {2, 3}), (5, {1, 2, 3})])
-def test_a_host_forgets_what_had_finished_of_spouts_whose_tasks_are_others_since(
-    hosted_version: int, finished: set[int]
-) -> None:
-    tasks = ((1, "anew", 0), (2, "as before", 0), (3, "anew", 1))
-    record = TopologyRecord(
-        "t-1-0", "t", "ACTIVE", None, {}, {}, tasks, 5, None, None, 0.0, finished=(3,), renumbered={"anew": 4}
-    )
-    nothing: Any = None
-    hosted = Hosted(record, nothing, nothing, Assignment("t-1-0", hosted_version, ()))
-    hosted.finished = frozenset({1, 2, 9})
-    assert still_finished(hosted) == finished
+def test_workers_that_other_supervisors_start_later_learn_which_sources_had_ended() -> None:
+    builder = TopologyBuilder("spread")
+    builder.set_spout("finite", Numbers(5))
+    builder.set_spout("shared", Shared(20))
+    builder.set_bolt("pass", Pass(), parallelism=3).shuffle_grouping("finite").shuffle_grouping("shared")
+    with LocalCluster(simulated_time=True, supervisors=3) as cluster:
+        cluster.submit(builder.build(), {"topology.workers": 1})
+        cluster.advance(2.0)
+        cluster.rebalance("spread", workers=3)
+        assert run_to_the_end(cluster, "spread").state == "COMPLETED"
+    assert len(JOURNAL.of("open")) >= 2

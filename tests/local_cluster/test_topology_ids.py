@@ -53,7 +53,7 @@ def one_second(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def in_a_cluster(simulated_time: bool, processes: bool = False) -> None:
     with LocalCluster(simulated_time=simulated_time, processes=processes) as cluster:
         cluster.submit(topology())
-        record = cluster._engine.registry.topology(NAME)
+        record = cluster._engine.registry.topologies.get(NAME)
         assert record is not None
         JOURNAL.note("id", record.id)
 
@@ -98,7 +98,7 @@ def test_what_is_submitted_again_in_one_cluster_has_another_id() -> None:
         ids = set()
         for _ in range(3):
             cluster.submit(topology())
-            record = cluster._engine.registry.topology(NAME)
+            record = cluster._engine.registry.topologies.get(NAME)
             assert record is not None
             ids.add((number_of(record.id), record.id))
             cluster.kill(NAME, wait_secs=0)

@@ -11,15 +11,14 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
-from nimbus.assigning import workers_of
-from nimbus.housekeeping import needed_files
-from nimbus.master import Nimbus
+from nimbus.files.housekeeping import needed_files
+from nimbus.leader.master import Nimbus
+from nimbus.lifecycle.assigning import workers_of
 from squall.clock import ManualClock
 from squall.cluster.memory import InMemoryStore
 from squall.cluster.records import Placement, SupervisorRecord, TopologyRecord, WorkerReport
 from squall.cluster.registry import Registry
 from squall.cluster.store import Unavailable
-from squall.worker_files import WHAT_A_STATE_ASKS
 from tests.flaky_store import AFTER, BEFORE, Death, FlakyStore
 from topology_api.errors import SquallError
 from topology_api.options import defaults
@@ -70,7 +69,7 @@ class Life:
         self.inner = InMemoryStore()
         self.registry = Registry(self.inner)  # of those who look on, and of the hosts
         for name in ("s1", "s2"):
-            self.registry.save_supervisor(SupervisorRecord(name, name, 3))
+            self.registry.supervisors.put(SupervisorRecord(name, name, 3))
         self.clock = ManualClock()
         self.store = FlakyStore(self.inner)
         self.store.error, how = WAYS[way]
@@ -133,7 +132,7 @@ class Life:
         after = self.everything()
         for _ in range(30):
             before = after
-            for record in self.registry.topologies():
+            for record in self.registry.all_topologies():
                 self._hosts_report(record)
             self.does(self.nimbus.tick)
             after = self.everything()
@@ -142,7 +141,7 @@ class Life:
         raise AssertionError("the cluster does not come to rest")
 
     def _hosts_report(self, record: TopologyRecord) -> None:
-        asked = WHAT_A_STATE_ASKS[record.state]
+        asked = record.state.asks
         for placed in self._placements(record.id, leaving=False):
             self._say(record, placed, drained=asked == "drain")
         for placed in self._placements(record.id, leaving=True):
@@ -171,7 +170,7 @@ class Life:
 
     def record(self) -> TopologyRecord:
         """The record that has the name."""
-        record = self.registry.topology("words")
+        record = self.registry.topologies.get("words")
         assert record is not None
         return record
 
@@ -181,8 +180,8 @@ class Life:
         return sorted(task for placed in placements for task in placed.tasks)
 
     def _placements(self, topology_id: str, leaving: bool) -> list[Placement]:
-        read = self.registry.leaving if leaving else self.registry.assignment
-        return list(workers_of(read(topology_id)))
+        placed = self.registry.leaving if leaving else self.registry.assignments
+        return list(workers_of(placed.get(topology_id)))
 
     def runs(self, topology_id: str, state: str = "ACTIVE") -> None:
         """The topology of that id has the name, runs in whole, and no other is known."""
@@ -222,9 +221,9 @@ def rebalanced(life: Life) -> None:
     life.does(lambda: life.nimbus.activate("words"))
     life.does(lambda: life.nimbus.rebalance("words", workers=2))
     life.runs(first)
-    life.does(lambda: life.registry.remove_supervisor("s2"))
+    life.does(lambda: life.registry.supervisors.drop("s2"))
     life.runs(first)
-    life.registry.save_supervisor(SupervisorRecord("s2", "s2", 3))
+    life.registry.supervisors.put(SupervisorRecord("s2", "s2", 3))
     life.ends()
 
 

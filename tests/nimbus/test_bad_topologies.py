@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
-from nimbus.clearing import BadTopology
-from nimbus.counting import Statuses
-from nimbus.housekeeping import needed_files
-from nimbus.master import Nimbus
+from nimbus.counters.counting import Statuses
+from nimbus.files.housekeeping import needed_files
+from nimbus.leader.master import Nimbus
+from nimbus.lifecycle.cleanup import BadTopology
 from squall.cluster import paths
 from squall.cluster.records import Assignment, Placement, SupervisorRecord, WorkerReport
 from squall.cluster.registry import Registry
-from supervisor.outlook import Outlook
+from squall.values import Incarnation, TopologyState
+from supervisor.store_view import StoreView
 from tests.nimbus.transcripts import Scenario, a_topology
 from topology_api.errors import NameTaken
 from topology_api.options import defaults
@@ -33,11 +34,11 @@ def two(scenario: Scenario) -> Scenario:
 
 
 def the_report(worker: str, version: int, stopped: bool = False) -> WorkerReport:
-    return WorkerReport(worker, (version, 0), True, False, False, stopped, None)
+    return WorkerReport(worker, Incarnation(version, 0), True, False, False, stopped, None)
 
 
 @pytest.mark.parametrize("bad", BAD)
-def test_the_others_go_on_and_it_is_told_of_once(
+def test_the_others_go_on_and_it_is_logged_once(
     bad: bytes, two: Scenario, caplog: pytest.LogCaptureFixture
 ) -> None:
     two.store.put(paths.topology("one"), bad)
@@ -48,7 +49,7 @@ def test_the_others_go_on_and_it_is_told_of_once(
     assert len(told) == 1 and told[0].startswith("one: its record cannot be read, it is left alone:")
     two.say("@ 5 kill two wait=0; report two w1 stopped")
     assert two.nimbus.topologies() == []
-    assert two.registry.assignment("one-1-0") is not None
+    assert two.registry.assignments.get("one-1-0") is not None
 
 
 @pytest.mark.parametrize("odd", ODD, ids=lambda odd: next(iter(odd)))
@@ -61,9 +62,11 @@ def test_a_record_that_says_what_cannot_be_is_bad_for_every_daemon(
     two.nimbus.tick()
     assert [record.name for record in two.nimbus.topologies()] == ["two"]
     supervisor = SupervisorRecord("s1", "s1", 3)
-    outlook = Outlook(Registry(two.store), supervisor, lambda: None, lambda: None)
-    assert outlook.look(1.0, {}) and {topology_id for topology_id, _ in outlook.wanted} == {"two-2-0"}
-    assert list(outlook.unsure) == ["one"], "its workers go on"
+    store_view = StoreView(Registry(two.store), supervisor, lambda: None, lambda: None)
+    assert store_view.refresh(1.0, {}) and {topology_id for topology_id, _ in store_view.wanted} == {
+        "two-2-0"
+    }
+    assert list(store_view.unsure) == ["one"], "its workers go on"
     Nimbus(two.store, two.clock)
     two.nimbus.kill("one", wait_secs=0)
     two.say("@ 1 report one w1 stopped")
@@ -88,15 +91,15 @@ def test_a_bad_assignment_is_as_bad_as_a_bad_record(what: str, two: Scenario) ->
 @pytest.mark.parametrize("bad", BAD)
 def test_kill_waits_for_its_workers_and_leaves_nothing(bad: bytes, two: Scenario) -> None:
     two.store.put(paths.topology("one"), bad)
-    earlier = Assignment("one-0-0", 0, (Placement("w1", "s1", 2, (0, 0), (1,)),))
-    two.registry.save_assignment(earlier)  # of the topology, or of none: nobody knows
+    earlier = Assignment("one-0-0", 0, (Placement("w1", "s1", 2, Incarnation(0, 0), (1,)),))
+    two.registry.assignments.write(earlier)  # of the topology, or of none: nobody knows
     two.nimbus.tick()
     with pytest.raises((BadTopology, NameTaken)):
         two.nimbus.submit(a_topology("one", 1), defaults(), {})
     two.nimbus.kill("one")
     record = two.nimbus.topology("one")
     assert (record.id, record.state, record.version) == ("one-1-0", "KILLED", 1)
-    assert two.registry.assignment(record.id) is None
+    assert two.registry.assignments.get(record.id) is None
     assert two.nimbus.report("one", "w1", the_report("w1", 1, stopped=True))
     assert two.registry.known_ids() == {"two-2-0"}
     assert two.nimbus.submit(a_topology("one", 1), defaults(), {}).id == "one-3-0"
@@ -127,11 +130,11 @@ def test_what_it_has_is_no_orphan_for_the_next_nimbus_either(two: Scenario) -> N
     assert needed_files(two.registry)[1] == {"one"}, "and so no file is removed"
 
 
-def test_the_slots_of_its_workers_are_given_to_nobody(two: Scenario) -> None:
+def test_the_slots_of_its_workers_are_not_given_away(two: Scenario) -> None:
     two.store.put(paths.topology("one"), b"nonsense")
     two.say("@ 1 submit more tasks=3 workers=3")
     record = two.nimbus.topology("more")
-    placed = two.registry.assignment(record.id)
+    placed = two.registry.assignments.get(record.id)
     assert placed is not None
     assert [placement.slot for placement in placed.placements] == [2]
 
@@ -170,14 +173,14 @@ def test_one_that_is_repaired_goes_on(two: Scenario) -> None:
 def test_a_step_that_fails_for_one_topology_is_tried_again_and_keeps_nothing_from_the_others(
     two: Scenario, caplog: pytest.LogCaptureFixture
 ) -> None:
-    record = two.registry.topology("one")
+    record = two.registry.topologies.get("one")
     assert record is not None
-    nowhere = replace(record, state="REBALANCING", previous=None, deadline=0.0)
-    two.registry.update_topology(record, nowhere)
+    nowhere = replace(record, state=TopologyState.REBALANCING, previous=None, deadline=0.0)
+    two.registry.topologies.update(record, nowhere)
     two.say("@ 1 lose s1")
     two.say("@ 2 supervisor s2 slots=3")
     two.say("@ 10 ticks")
-    placed = two.registry.assignment("two-2-0")
+    placed = two.registry.assignments.get("two-2-0")
     assert placed is not None and placed.placements[0].supervisor == "s2"
     told = [each.getMessage() for each in caplog.records if each.levelname == "ERROR"]
     assert len(told) == 1 and told[0].startswith("one: a step failed and is tried again: IllegalTransition: ")

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from nimbus.control import REBUILD_SECS, RETRY_SECS, Control, NotLeading
-from nimbus.master import Nimbus
+from nimbus.leader.control import REBUILD_SECS, RETRY_SECS, LeaderLoop, NotLeading
+from nimbus.leader.master import Nimbus
 from squall.clock import ManualClock
 from squall.cluster import paths
 from squall.cluster.memory import InMemoryStore
@@ -32,7 +32,7 @@ class Office:
     def begin(self, store: Store) -> None:
         self.told.append("begin")
 
-    def look(self, now: float) -> None:
+    def tick(self, now: float) -> None:
         pass
 
     def end(self) -> None:
@@ -59,7 +59,7 @@ class Desk:
         self.aside: str | None = None
         self.woken = 0
         self.eager = False
-        self.control = Control(
+        self.control = LeaderLoop(
             self.store,
             NimbusRecord(nimbus_id, f"http://{nimbus_id}", nimbus_id),
             clock,
@@ -106,12 +106,14 @@ def start(clock: ManualClock) -> Callable[[str], Desk]:
     return lambda nimbus_id: Desk(store, clock, nimbus_id)
 
 
-def test_the_first_one_leads_the_second_stands_by_and_both_are_there(start: Callable[[str], Desk]) -> None:
+def test_the_first_nimbus_leads_the_second_is_standby_and_both_are_present(
+    start: Callable[[str], Desk],
+) -> None:
     first, second = start("n1"), start("n2")
     first.rounds()
     second.rounds()
     assert first.control.leading and not second.control.leading
-    assert [record.id for record in Registry(first.session).nimbuses()] == ["n1", "n2"]
+    assert [record.id for record in Registry(first.session).all_nimbuses()] == ["n1", "n2"]
     assert first.control.lead(lambda nimbus: nimbus.topologies()) == []
     with pytest.raises(NotLeading):
         second.control.lead(lambda nimbus: nimbus.topologies())
@@ -127,7 +129,7 @@ def test_who_stops_lets_the_other_lead_at_once(start: Callable[[str], Desk]) -> 
     second.rounds()
     assert second.control.leading and not first.control.leading
     assert first.office.told == ["begin", "end", "close"]
-    assert [record.id for record in Registry(second.session).nimbuses()] == ["n2"]
+    assert [record.id for record in Registry(second.session).all_nimbuses()] == ["n2"]
 
 
 def test_a_leader_whose_term_is_over_by_its_clock_runs_no_command(start: Callable[[str], Desk]) -> None:
@@ -140,7 +142,7 @@ def test_a_leader_whose_term_is_over_by_its_clock_runs_no_command(start: Callabl
     assert ran == []
 
 
-def test_a_term_that_begins_anew_within_one_round_has_a_master_of_its_own(
+def test_a_second_term_within_one_round_has_a_master_of_its_own(
     start: Callable[[str], Desk],
 ) -> None:
     first = start("n1")
@@ -223,20 +225,20 @@ def test_who_steps_aside_lets_another_lead(start: Callable[[str], Desk]) -> None
 def test_it_wakes_when_the_master_has_something_to_do(start: Callable[[str], Desk]) -> None:
     first = start("n1")
     first.rounds()
-    Registry(first.session).save_supervisor(SupervisorRecord("s1", "s1", 1))
+    Registry(first.session).supervisors.put(SupervisorRecord("s1", "s1", 1))
     first.control.lead(lambda nimbus: nimbus.submit(a_topology("words", 1), defaults(), {}))
     first.control.lead(lambda nimbus: nimbus.kill("words", 0.25))
     assert first.control.next_time() == first.clock.now() + 0.25
 
 
-def test_who_is_woken_finds_what_the_master_was_told_of(start: Callable[[str], Desk]) -> None:
+def test_a_woken_thread_finds_the_changes_that_the_master_marked(start: Callable[[str], Desk]) -> None:
     first, second = start("n1"), start("n2")
     first.rounds()
     record = first.control.lead(lambda nimbus: nimbus.submit(a_topology("words", 1), defaults(), {}))
     registry = Registry(second.session)
     first.eager = True  # the thread is there before whoever wrote goes on
-    registry.save_supervisor(SupervisorRecord("s1", "s1", 1))
-    assert not first.eager and registry.assignment(record.id) is not None
+    registry.supervisors.put(SupervisorRecord("s1", "s1", 1))
+    assert not first.eager and registry.assignments.get(record.id) is not None
 
 
 def test_a_store_that_is_away_is_asked_twice_a_second_however_often_it_is_woken(
@@ -245,7 +247,7 @@ def test_a_store_that_is_away_is_asked_twice_a_second_however_often_it_is_woken(
     first = start("n1")
     first.rounds()
     first.store.away = True
-    first.made[-1]._changes.all = True
+    first.made[-1]._dirty.all = True
     for _ in range(10):
         first.control.round()
     assert len(first.store.failed) == 1
@@ -255,12 +257,12 @@ def test_a_store_that_is_away_is_asked_twice_a_second_however_often_it_is_woken(
 def test_while_the_store_is_away_it_waits_and_says_so_once(
     start: Callable[[str], Desk], caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "nimbus.control")
+    caplog.set_level(logging.INFO, "nimbus.leader.control")
     first = start("n1")
     first.rounds()
     master = first.made[-1]
     first.store.away = True
-    master._changes.all = True
+    master._dirty.all = True
     first.rounds(2.0)
     first.store.away = False
     first.rounds(2.0)
@@ -269,20 +271,20 @@ def test_while_the_store_is_away_it_waits_and_says_so_once(
     assert len([text for text in told if "is away" in text]) == 1 and "the store answers again" in told
 
 
-def test_a_store_that_was_never_there_is_told_of_once_and_not_said_to_answer_again(
+def test_a_store_that_never_answered_is_logged_once_and_not_as_back(
     start: Callable[[str], Desk], caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "nimbus.control")
+    caplog.set_level(logging.INFO, "nimbus.leader.control")
     first = start("n1")
     first.store.away = True
     # Whoever is in office rests between two looks: a round that asked the store nothing has no answer.
     looks = iter(range(1000))
 
-    def look(now: float) -> None:
+    def tick(now: float) -> None:
         if next(looks) % 2 == 0:
             raise Unavailable("/keys/operator: ZooKeeper does not answer")
 
-    first.office.look = look  # type: ignore[method-assign]
+    first.office.tick = tick  # type: ignore[method-assign]
     first.office.next_time = lambda now: now + 0.5  # type: ignore[method-assign]
     first.rounds(5.0)
     assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
@@ -311,7 +313,7 @@ def test_a_store_that_is_away_for_long_ends_the_term_before_another_one_can_begi
     assert first.control.leading and len(first.made) == 2
 
 
-def test_an_error_in_the_master_is_logged_and_the_master_is_built_anew(
+def test_an_error_in_the_master_is_logged_and_the_master_is_rebuilt(
     start: Callable[[str], Desk], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = start("n1")
@@ -329,7 +331,7 @@ def test_an_error_in_the_master_is_logged_and_the_master_is_built_anew(
     assert first.control.leading and len(first.made) == 2
 
 
-def test_one_that_has_a_reason_not_to_lead_stands_by(start: Callable[[str], Desk]) -> None:
+def test_a_nimbus_with_a_reason_not_to_lead_stays_standby(start: Callable[[str], Desk]) -> None:
     first = start("n1")
     first.reason = "lacks a file"
     first.rounds(60.0)

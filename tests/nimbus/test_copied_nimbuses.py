@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from nimbus.control import Control
 from nimbus.daemon import NimbusDaemon
-from nimbus.master import Nimbus
+from nimbus.leader.control import LeaderLoop
+from nimbus.leader.master import Nimbus
 from squall.clock import ManualClock
 from squall.cluster import paths
 from squall.cluster.memory import InMemoryStore
@@ -28,7 +28,7 @@ class Office:
     """Has nothing to do."""
 
     def begin(self, store: Store) -> None: ...
-    def look(self, now: float) -> None: ...
+    def tick(self, now: float) -> None: ...
     def end(self) -> None: ...
     def close(self) -> None: ...
     def next_time(self, now: float) -> float:
@@ -43,7 +43,7 @@ class One:
         self.session.session_secs = SESSION
         self.store = FlakyStore(self.session)
         self.clock = clock
-        self.control = Control(
+        self.control = LeaderLoop(
             self.store,
             NimbusRecord("n1", f"http://{host}", host),
             clock,
@@ -78,7 +78,7 @@ def start() -> Callable[[str, str], One]:
 
 
 def hosts(one: One) -> list[str]:
-    return [record.host for record in Registry(one.session).nimbuses()]
+    return [record.host for record in Registry(one.session).all_nimbuses()]
 
 
 def test_the_second_of_one_id_neither_leads_nor_ends_the_term_of_the_first(
@@ -94,7 +94,7 @@ def test_the_second_of_one_id_neither_leads_nor_ends_the_term_of_the_first(
     told = [
         each.getMessage() for each in caplog.records if "remove the files `id` and `key`" in each.getMessage()
     ]
-    assert len(told) == 1 and "the id n1 is that of another Nimbus" in told[0]
+    assert len(told) == 1 and "the id n1 is that of another running Nimbus" in told[0]
 
 
 def test_it_takes_over_when_the_first_is_gone(start: Callable[[str, str], One]) -> None:
@@ -113,7 +113,7 @@ def test_one_that_stops_makes_room_at_once(start: Callable[[str, str], One]) -> 
     assert copy.leads and copy.session.children(paths.PRESENCE) == ["n1"]
 
 
-def test_a_nimbus_that_is_started_anew_leads_though_its_session_has_not_ended(
+def test_a_restarted_nimbus_leads_although_its_old_session_has_not_ended(
     start: Callable[[str, str], One],
 ) -> None:
     before = start("boot/1:1", "alpha")

@@ -9,19 +9,20 @@ from typing import Any
 
 import pytest
 
-from nimbus.counting import Counters
+from nimbus.counters.counting import Counters
 from squall.cluster.counters import ComponentCounters, WorkerCounters
 from squall.cluster.records import TopologyRecord
-from squall.error_reports import ErrorReport
+from squall.reports.error_reports import ErrorReport
 from squall.status import TopologyStatus
+from squall.values import Incarnation, TaskRow, TopologyState
 
-TASKS = ((1, "lines", 0), (2, "count", 0))
+TASKS = (TaskRow(1, "lines", 0), TaskRow(2, "count", 0))
 COMPONENTS = (("lines", "spout"), ("count", "bolt"))
 ERROR = ErrorReport("words", "count", 2, "execute", "ValueError: no", "a.py:3", ("one",), "(1,)", 5.0, 2)
 
 
 def record(topology_id: str = "words-1-0", state: str = "ACTIVE") -> TopologyRecord:
-    return TopologyRecord(topology_id, "words", state, None, {}, {}, TASKS, 1, None, None, 0.0)
+    return TopologyRecord(topology_id, "words", TopologyState[state], None, {}, {}, TASKS, 1, None, None, 0.0)
 
 
 def counted(emitted: int, number: int = 0, **gauges: Any) -> WorkerCounters:
@@ -34,11 +35,11 @@ def counted(emitted: int, number: int = 0, **gauges: Any) -> WorkerCounters:
 def counters() -> Counters:
     """Of two topologies, one of which has lost a worker."""
     counters = Counters()
-    counters.count("words-1-0", "w1", (1, 0), counted(10))
-    counters.count("words-1-0", "w1", (1, 1), counted(20, lag=7))
-    counters.count("words-1-0", "w2", (1, 0), counted(40))
+    counters.count("words-1-0", "w1", Incarnation(1, 0), counted(10))
+    counters.count("words-1-0", "w1", Incarnation(1, 1), counted(20, lag=7))
+    counters.count("words-1-0", "w2", Incarnation(1, 0), counted(40))
     counters.replaced("words-1-0", "w2", 1)
-    counters.count("a b/c-2-0", "w1", (2, 0), counted(5))
+    counters.count("a b/c-2-0", "w1", Incarnation(2, 0), counted(5))
     return counters
 
 
@@ -48,7 +49,7 @@ def loaded(directory: Path) -> Counters:
     return again
 
 
-def status(counters: Counters, of: TopologyRecord | None = None, **living: tuple[int, int]) -> TopologyStatus:
+def status(counters: Counters, of: TopologyRecord | None = None, **living: Incarnation) -> TopologyStatus:
     return counters.status(of or record(), COMPONENTS, living, 1.0)
 
 
@@ -57,26 +58,26 @@ def test_what_was_saved_is_what_is_loaded(counters: Counters, tmp_path: Path) ->
     counters.save(directory)
     again = loaded(directory)
     for of in (record(), record("a b/c-2-0")):
-        for living in ({}, {"w1": (1, 1)}, {"w1": (2, 0)}):
+        for living in ({}, {"w1": Incarnation(1, 1)}, {"w1": Incarnation(2, 0)}):
             assert status(again, of, **living) == status(counters, of, **living)
     assert status(again).components["lines"].emitted == 70
-    assert status(again, w1=(1, 1)).components["lines"].metrics == {"lag": 7}
+    assert status(again, w1=Incarnation(1, 1)).components["lines"].metrics == {"lag": 7}
     assert [error.times for error in status(again).errors] == [6]  # three times two, of one error
 
 
 def test_counting_goes_on_where_it_was_saved(counters: Counters, tmp_path: Path) -> None:
     counters.save(tmp_path)
     again = loaded(tmp_path)
-    again.count("words-1-0", "w1", (1, 0), counted(1000))  # that incarnation is over, and counted
-    again.count("words-1-0", "w2", (1, 0), counted(1000))
-    again.count("words-1-0", "w1", (1, 1), counted(25, number=1))
+    again.count("words-1-0", "w1", Incarnation(1, 0), counted(1000))  # that incarnation is over, and counted
+    again.count("words-1-0", "w2", Incarnation(1, 0), counted(1000))
+    again.count("words-1-0", "w1", Incarnation(1, 1), counted(25, number=1))
     assert status(again).components["lines"].emitted == 75
 
 
 def test_what_was_heard_since_counts_more_than_what_was_saved(counters: Counters, tmp_path: Path) -> None:
     counters.save(tmp_path)
     again = Counters()
-    again.count("words-1-0", "w1", (1, 1), counted(33, number=9))
+    again.count("words-1-0", "w1", Incarnation(1, 1), counted(33, number=9))
     again.load(tmp_path)
     assert status(again).components["lines"].emitted == 33
     assert status(again, record("a b/c-2-0")).components["lines"].emitted == 5
@@ -92,7 +93,7 @@ def test_only_what_has_changed_is_written(counters: Counters, tmp_path: Path) ->
     before = {path.name: path.stat().st_ino for path in tmp_path.iterdir()}
     counters.save(tmp_path)
     assert {path.name: path.stat().st_ino for path in tmp_path.iterdir()} == before
-    counters.count("words-1-0", "w1", (1, 1), counted(21, number=1))
+    counters.count("words-1-0", "w1", Incarnation(1, 1), counted(21, number=1))
     counters.save(tmp_path)
     after = {path.name: path.stat().st_ino for path in tmp_path.iterdir()}
     assert [name for name in before if after[name] != before[name]] == ["words-1-0.json"]

@@ -6,15 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nimbus.counting import PAST, Counters, Statuses, component_status
-from nimbus.master import Nimbus
+from nimbus.counters.counting import PAST, Counters, Statuses, component_status
+from nimbus.leader.master import Nimbus
 from squall.clock import ManualClock
 from squall.cluster.counters import ComponentCounters, WorkerCounters
 from squall.cluster.memory import InMemoryStore
 from squall.cluster.records import SupervisorRecord, WorkerReport
 from squall.cluster.registry import Registry
-from squall.error_reports import ErrorReport
+from squall.reports.error_reports import ErrorReport
 from squall.status import ComponentStatus, TopologyStatus
+from squall.values import Incarnation
 from topology_api.errors import NoSuchTopology
 from topology_api.options import defaults
 from topology_api.topology import ComponentSpec, StreamSpec, Topology
@@ -28,7 +29,7 @@ class Cluster:
         self.store = InMemoryStore()
         self.nimbus = Nimbus(self.store, self.clock)
         self.registry = Registry(self.store)
-        self.registry.save_supervisor(SupervisorRecord("s1", "s1", slots))
+        self.registry.supervisors.put(SupervisorRecord("s1", "s1", slots))
         self.statuses = Statuses(self.store, self.nimbus.counters, self.clock.now)
 
     def submit(self, name: str = "words", workers: int = 2) -> str:
@@ -42,11 +43,11 @@ class Cluster:
         reports = counts.pop("reports", ())
         counters = ComponentCounters(**counts)  # type: ignore[arg-type]
         data = WorkerCounters({"lines": counters}, reports, number).to_bytes()  # type: ignore[arg-type]
-        self.nimbus.count(topology_id, worker, incarnation, data)
+        self.nimbus.count(topology_id, worker, Incarnation(*incarnation), data)
 
     def report(self, name: str, worker: str, incarnation: tuple[int, int], stopped: bool = False) -> None:
         self.nimbus.report(
-            name, worker, WorkerReport(worker, incarnation, True, False, stopped, stopped, None)
+            name, worker, WorkerReport(worker, Incarnation(*incarnation), True, False, stopped, stopped, None)
         )
 
     def status(self, name: str = "words") -> TopologyStatus:
@@ -118,8 +119,10 @@ def test_totals_go_on_over_a_rebalance(cluster: Cluster) -> None:
     id = cluster.submit(workers=1)
     cluster.count(id, "w1", (1, 0), emitted=10, gauges={"depth": 1})
     cluster.nimbus.rebalance("words", workers=2)
-    cluster.nimbus.report("words", "w1", WorkerReport("w1", (1, 0), True, False, True, False, None))
-    assignment = cluster.registry.assignment(id)
+    cluster.nimbus.report(
+        "words", "w1", WorkerReport("w1", Incarnation(1, 0), True, False, True, False, None)
+    )
+    assignment = cluster.registry.assignments.get(id)
     assert assignment is not None
     assert [placed.worker for placed in assignment.placements] == ["w2", "w3"]
     assert cluster.status().workers == 3, "the old one is on its way out"
@@ -135,7 +138,7 @@ def test_totals_go_on_over_a_rebalance(cluster: Cluster) -> None:
 def test_the_final_counters_of_the_latest_topologies_that_are_gone_are_kept(cluster: Cluster) -> None:
     for number in range(PAST + 1):
         id = cluster.submit(f"words-{number}", workers=1)
-        (placed,) = cluster.registry.assignment(id).placements  # type: ignore[union-attr]
+        (placed,) = cluster.registry.assignments.get(id).placements  # type: ignore[union-attr]
         cluster.count(id, placed.worker, placed.incarnation, emitted=number, failed=1)
         cluster.nimbus.kill(f"words-{number}", wait_secs=0)
         cluster.report(f"words-{number}", placed.worker, placed.incarnation, stopped=True)
@@ -160,7 +163,7 @@ def test_counters_that_are_none_leave_the_last_ones(
 ) -> None:
     id = cluster.submit()
     cluster.count(id, "w1", (1, 0), emitted=10)
-    cluster.nimbus.count(id, "w1", (1, 0), b"no counters")
+    cluster.nimbus.count(id, "w1", Incarnation(1, 0), b"no counters")
     assert cluster.spout().emitted == 10
     assert f"{id}: the counters of worker w1 cannot be read" in caplog.text
 
@@ -216,14 +219,14 @@ def test_a_total_never_falls(readings: list[tuple[str, int, int]]) -> None:
     counters = Counters()
     cluster = Cluster()
     id = cluster.submit()
-    record = cluster.registry.topology("words")
+    record = cluster.registry.topologies.get("words")
     assert record is not None
     counts: dict[tuple[str, int], int] = {}
     last = 0
     for number, (worker, restart, more) in enumerate(readings):
         counts[worker, restart] = counts.get((worker, restart), 0) + more
         done = ComponentCounters(emitted=counts[worker, restart])
-        counters.count(id, worker, (1, restart), WorkerCounters({"lines": done}, number=number))
+        counters.count(id, worker, Incarnation(1, restart), WorkerCounters({"lines": done}, number=number))
         total = counters.status(record, (("lines", "spout"),), {}, 0.0).components["lines"].emitted
         assert last <= total <= sum(counts.values())
         last = total

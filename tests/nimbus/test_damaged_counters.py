@@ -18,7 +18,7 @@ def test_a_submission_and_a_move_go_on_above_all_numbers(scenario: Scenario, how
         else:
             scenario.store.delete(paths.counter(name))
     scenario.say("@ 1 submit two tasks=1")
-    assert [record.id for record in scenario.registry.topologies()] == ["one-1-0", "two-2-1"]
+    assert [record.id for record in scenario.registry.all_topologies()] == ["one-1-0", "two-2-1"]
     scenario.say("@ 2 lose s1")
     assert scenario.show() == [
         "one ACTIVE",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nimbus.draining import NoSuchSupervisor
+from nimbus.placement.draining import NoSuchSupervisor
 from tests.nimbus.transcripts import Play, Scenario
 
 
@@ -77,7 +77,7 @@ def test_what_has_no_other_place_stays_on_a_drained_supervisor_until_there_is_on
     """)
 
 
-def test_what_runs_on_a_drained_supervisor_stays_until_its_turn_when_other_tasks_are_placed_anew(
+def test_workers_on_a_drained_supervisor_stay_until_their_turn_when_other_tasks_are_placed(
     play: Play,
 ) -> None:
     play("""
@@ -156,7 +156,7 @@ def test_a_topology_whose_other_host_is_lost_keeps_its_workers_on_the_drained_on
 
 
 @pytest.mark.parametrize("on", [True, False])
-def test_a_supervisor_that_nobody_knows_is_refused(scenario: Scenario, on: bool) -> None:
+def test_an_unknown_supervisor_is_refused(scenario: Scenario, on: bool) -> None:
     with pytest.raises(NoSuchSupervisor, match="there is no supervisor 's9': `squall supervisors` lists"):
         scenario.nimbus.drain("s9", on)
     assert scenario.nimbus.drained() == set()

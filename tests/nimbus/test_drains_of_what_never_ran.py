@@ -8,19 +8,20 @@ from __future__ import annotations
 import pytest
 
 from squall.cluster.counters import ComponentCounters, WorkerCounters
+from squall.values import Incarnation
 from tests.nimbus.transcripts import Play, Scenario
 
 
 def count(scenario: Scenario, worker: str, emitted: int, incarnation: tuple[int, int] = (1, 0)) -> None:
     """Its supervisor tells what a worker of "words" has counted."""
-    (record,) = scenario.registry.topologies()
+    (record,) = scenario.registry.all_topologies()
     counters = WorkerCounters({"lines": ComponentCounters(emitted=emitted)}, number=1)
-    scenario.nimbus.count(record.id, worker, incarnation, counters.to_bytes())
+    scenario.nimbus.count(record.id, worker, Incarnation(*incarnation), counters.to_bytes())
 
 
 def has_workers(scenario: Scenario) -> bool:
     """Whether the workers of "words" have not been told to go."""
-    (record,) = scenario.registry.topologies()
+    (record,) = scenario.registry.all_topologies()
     return bool(scenario.workers(record.id))
 
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from nimbus import housekeeping
 from nimbus.daemon import NimbusDaemon
-from squall.archives import pack
+from nimbus.files import housekeeping
 from squall.cluster.memory import InMemoryStore
 from squall.cluster.records import NimbusRecord
 from squall.cluster.registry import Registry
-from squall.sealing import KeyPair
+from squall.packages.archives import pack
+from squall.security.sealing import KeyPair
 from tests.nimbus_http.nimbuses import Cluster, client_of, closing, submission, until
 
 pytestmark = pytest.mark.slow
@@ -96,7 +96,7 @@ def test_a_nimbus_that_does_not_answer_may_have_the_file(
     leader.stop()
     (leader.files.directory / name).unlink()
     silent = NimbusRecord("silent", "http://127.0.0.1:9", "gone", KeyPair.make().public)
-    Registry(store).save_nimbus(silent)
+    Registry(store).nimbuses.put(silent)
     again = cluster.start("first", store.session())
     until(lambda: "not answered so far: silent" in caplog.text, "that it waits for an answer")
     until(lambda: again.leading, "the lead all the same, after a while")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nimbus.files import FileMissing, FileStore
+from nimbus.files.stored_files import FileStore, NoSuchFile
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def test_a_file_that_was_asked_for_is_not_removed_at_that_moment(
     def ask() -> None:
         try:
             answers.append(files.path(name).exists())
-        except FileMissing:
+        except NoSuchFile:
             answers.append(False)
 
     asker = threading.Thread(target=ask)

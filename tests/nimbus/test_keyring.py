@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
-from nimbus.keyring import KeyRing, NoKeys
+from nimbus.security.keyring import KeyRing, NoKeys
 from squall.cluster import paths
 from squall.cluster.memory import InMemoryStore
 from squall.cluster.records import NimbusRecord, SupervisorRecord, encode
 from squall.cluster.registry import Registry
 from squall.cluster.store import Unavailable
-from squall.sealing import BadSeal, KeyPair
+from squall.security.sealing import BadSeal, KeyPair
 from tests.flaky_store import AFTER, BEFORE, FlakyStore
 
 TOPOLOGY = "words-1-0"

@@ -29,7 +29,7 @@ def test_a_topology_is_placed_at_once_and_gone_when_its_workers_have_drained_and
     """)
 
 
-def test_a_kill_waits_no_longer_than_it_was_told(play: Play) -> None:
+def test_a_kill_ends_at_its_deadline(play: Play) -> None:
     play("""
         @ 0 supervisor s1 slots=1; submit words tasks=1
         words ACTIVE
@@ -127,10 +127,9 @@ def test_activate_and_deactivate_may_be_said_twice(play: Play) -> None:
 
 
 def test_a_name_is_taken_until_its_topology_is_gone(play: Play) -> None:
-    taken = "a topology named 'words' is there already: kill it first, or submit under another name"
+    taken = "a topology named 'words' exists already: kill it first, or submit under another name"
     being_killed = (
-        "a topology named 'words' is being killed: the name is free as soon as it is gone; submit again then,"
-        " or under another name"
+        "a topology named 'words' is being killed: submit again when it is gone, or under another name"
     )
     play(f"""
         @ 0 supervisor s1 slots=2; submit words tasks=1
@@ -229,7 +228,7 @@ def test_completion_is_not_taken_back(play: Play) -> None:
     """)
 
 
-def test_a_source_that_ended_before_its_topology_was_told_to_rest_still_completes_it(play: Play) -> None:
+def test_a_source_that_ended_before_its_topology_was_deactivated_still_completes_it(play: Play) -> None:
     play("""
         @ 0 supervisor s1 slots=1; submit words tasks=1
         words ACTIVE
@@ -296,7 +295,7 @@ def test_a_crash_fails_the_topology_and_its_error_is_kept_until_kill(play: Play)
         @ 2 report words w2 stopped crash=ValueError
         words FAILED (ValueError)
         @ 3 submit words tasks=1
-        ! NameTaken: a topology named 'words' is there already: kill it first, or submit under another name
+        ! NameTaken: a topology named 'words' exists already: kill it first, or submit under another name
         @ 4 activate words
         ! IllegalTransition: cannot activate topology 'words': it is FAILED; possible now: kill
         @ 5 kill words

@@ -8,15 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nimbus.lifecycle import (
+from nimbus.lifecycle.states import (
     ACTIVE,
     COMPLETED,
     EVENTS,
     FAILED,
-    GONE,
     INACTIVE,
     KILLED,
-    PREVIOUS,
     REBALANCING,
     REPLACING,
     STATES,
@@ -26,6 +24,7 @@ from nimbus.lifecycle import (
     as_markdown,
     step,
 )
+from squall.values import GONE, PREVIOUS
 
 EVERY_PAIR = [(state, event) for state in (*STATES, GONE) for event in EVENTS]
 

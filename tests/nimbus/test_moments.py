@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from nimbus.counting import Counters
-from nimbus.master import Nimbus
-from nimbus.views import Views
+from nimbus.counters.counting import Counters
+from nimbus.http.views import Views
+from nimbus.leader.master import Nimbus
 from squall.clock import ManualClock
 from tests.nimbus.transcripts import Scenario
 
@@ -29,7 +29,7 @@ def calendar(scenario: Scenario) -> Calendar:
     """The scenario's Nimbus has a clock that began when its host did, and the calendar beside it."""
     calendar = Calendar(scenario)
     scenario.nimbus.close()
-    scenario.nimbus = Nimbus(scenario.store, scenario.clock, calendar=calendar.now)
+    scenario.nimbus = Nimbus(scenario.store, scenario.clock, wall_clock=calendar.now)
     return calendar
 
 
@@ -42,9 +42,12 @@ def views(scenario: Scenario, calendar: Calendar) -> Views:
 def in_state(views: Views, name: str = "words") -> tuple[str, float, float]:
     """(state, seconds in it, seconds since it was submitted), as both answers tell them."""
     one, (summary,) = views.topology(name), views.topologies()
-    for field in ("state", "state_secs", "uptime_secs"):
-        assert one[field] == summary[field]
-    return one["state"], one["state_secs"], one["uptime_secs"]
+    assert (one.state, one.state_secs, one.uptime_secs) == (
+        summary.state,
+        summary.state_secs,
+        summary.uptime_secs,
+    )
+    return summary.state, summary.state_secs, summary.uptime_secs
 
 
 def two_versions(scenario: Scenario) -> None:
@@ -58,14 +61,12 @@ def two_versions(scenario: Scenario) -> None:
 
 def stands_by(views: Views) -> float:
     """The seconds that are left."""
-    told = views.topology("words")["stands_by"]
-    assert told["id"] == "words-1-1790000000" and views.topologies()[0]["stands_by"] == told
-    return float(told["secs"])
+    told = views.topology("words").stands_by
+    assert told is not None and told.id == "words-1-1790000000" and views.topologies()[0].stands_by == told
+    return told.secs
 
 
-def test_who_does_not_lead_tells_how_long_the_version_before_stands_by(
-    scenario: Scenario, views: Views
-) -> None:
+def test_a_standby_nimbus_shows_how_long_the_version_before_is_kept(scenario: Scenario, views: Views) -> None:
     two_versions(scenario)
     assert stands_by(views) == 60.0
     scenario.clock.move_to(14.0)
@@ -74,19 +75,19 @@ def test_who_does_not_lead_tells_how_long_the_version_before_stands_by(
     assert stands_by(views) == 0.0
 
 
-def test_it_is_told_rightly_while_another_nimbus_leads_by_a_clock_of_its_own(
+def test_it_is_right_while_another_nimbus_leads_by_a_clock_of_its_own(
     scenario: Scenario, calendar: Calendar, views: Views
 ) -> None:
     two_versions(scenario)
     scenario.clock.move_to(24.0)
     scenario.nimbus.close()
-    scenario.nimbus = Nimbus(scenario.store, ManualClock(77_000.0), calendar=calendar.now)
+    scenario.nimbus = Nimbus(scenario.store, ManualClock(77_000.0), wall_clock=calendar.now)
     assert stands_by(views) == 60.0, "it waits for the whole time again"
     scenario.clock.move_to(34.0)
     assert stands_by(views) == 50.0
 
 
-def test_it_is_told_rightly_when_the_time_is_given_anew_for_what_is_prepared(
+def test_it_is_right_when_the_deadline_is_postponed_for_preparations(
     scenario: Scenario, views: Views
 ) -> None:
     two_versions(scenario)
@@ -95,7 +96,7 @@ def test_it_is_told_rightly_when_the_time_is_given_anew_for_what_is_prepared(
     assert stands_by(views) == 60.0
 
 
-def test_while_it_is_told_to_rest_its_time_goes_on(scenario: Scenario, views: Views) -> None:
+def test_its_time_goes_on_while_the_topology_is_inactive(scenario: Scenario, views: Views) -> None:
     two_versions(scenario)
     scenario.say("@ 10 deactivate words")
     assert stands_by(views) == 54.0
@@ -126,7 +127,7 @@ def test_a_crash_and_a_completion_begin_a_state(scenario: Scenario, views: Views
     scenario.say("@ 0 supervisor s1 slots=2; submit words tasks=1; submit others tasks=1")
     scenario.say("@ 20 report words w1 crash=Boom; report others w1 ended")
     scenario.clock.move_to(23.0)
-    told = {each["name"]: (each["state"], each["state_secs"]) for each in views.topologies()}
+    told = {each.name: (each.state, each.state_secs) for each in views.topologies()}
     assert told == {"words": ("FAILED", 3.0), "others": ("COMPLETED", 3.0)}
 
 
@@ -146,7 +147,7 @@ def test_a_note_has_the_moment_at_which_it_was_said(scenario: Scenario, views: V
     scenario.say("@ 7 report words w1 note=SIGKILL")
     scenario.say("@ 9 report words w1 note=SIGSEGV incarnation=1,1")
     told = views.topology("words")
-    assert dict(zip(told["notes"], told["note_times"], strict=True)) == {
+    assert dict(zip(told.notes, told.note_times, strict=True)) == {
         "SIGKILL": TODAY + 7,
         "SIGSEGV": TODAY + 9,
     }

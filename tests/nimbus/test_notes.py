@@ -4,27 +4,42 @@ from __future__ import annotations
 
 from typing import Any
 
-from nimbus.counting import Counters
-from nimbus.notes import NOTES, with_news, with_notes
-from nimbus.views import Views
-from squall.cluster.records import Note, TopologyRecord, WorkerReport
-from supervisor.plan import Backoff
-from supervisor.wording import death_note, not_started_note, waiting_note
+from msgspec.structs import replace
+
+from nimbus.counters.counting import Counters
+from nimbus.http.views import Views
+from nimbus.lifecycle.notes import NOTES, with_events, with_news
+from squall.cluster.records import TopologyRecord, WorkerReport
+from squall.reports.event_text import sentence
+from squall.reports.events import Cause, Event
+from squall.values import Incarnation, TopologyState
 from tests.nimbus.transcripts import Scenario
 
-RECORD = TopologyRecord("words-1-0", "words", "ACTIVE", None, {}, {}, (), 1, None, None, 0.0)
-WAITS = waiting_note("worker w1 of topology 'words'", "its environment is being built")
+RECORD = TopologyRecord("words-1-0", "words", TopologyState.ACTIVE, None, {}, {}, (), 1, None, None, 0.0)
+WAITS = Event("waits", topology="words", worker="w1", part="environment")
+KILLED = Cause("signal", signal=9)
 
 
 def report(worker: str = "w1", restart: int = 0, **fields: Any) -> WorkerReport:
     said = {"opened": False, "ended": False, "drained": False, "stopped": False, "crash": None, **fields}
-    return WorkerReport(worker, (1, restart), **said)
+    return WorkerReport(worker, Incarnation(1, restart), **said)
 
 
-def death(number: int, cause: str = "was killed by SIGKILL", tail: str = "") -> str:
-    """What is said of the death of that number."""
-    backoff = Backoff(deaths=number, since=0.0, not_before=10.0 + 2.0 ** (number - 1))
-    return death_note(f"worker w1 (pid {100 + number}) of topology 'words'", cause + tail, backoff, 10.0)
+def death(number: int, cause: Cause = KILLED, worker: str = "w1") -> Event:
+    """The event of the death of that number."""
+    return Event(
+        "died", topology="words", worker=worker, pid=100 + number, cause=cause, attempt=number, within_secs=10.0,
+        retry_in_secs=2.0 ** (number - 1),
+    )  # fmt: skip
+
+
+def kept(record: TopologyRecord) -> list[Event]:
+    assert all(note.text == sentence(note.fact) for note in record.notes), "what an older daemon reads"
+    return [note.fact for note in record.notes]
+
+
+def at(time: float, event: Event) -> Event:
+    return replace(event, time=time)
 
 
 def after(*reports: WorkerReport, record: TopologyRecord = RECORD) -> TopologyRecord:
@@ -37,39 +52,46 @@ def after(*reports: WorkerReport, record: TopologyRecord = RECORD) -> TopologyRe
 
 
 def test_of_deaths_for_one_reason_the_last_is_kept_with_its_moment() -> None:
-    record = after(*(report(restart=number, note=death(number)) for number in (1, 2, 3, 4, 5)))
-    assert record.notes == (Note(death(5), 5.0, "w1"),)
+    record = after(*(report(restart=number, event=death(number)) for number in (1, 2, 3, 4, 5)))
+    assert kept(record) == [at(5.0, death(5))]
 
 
 def test_other_reasons_and_other_workers_stay_in_a_bounded_number() -> None:
     record = after(
-        report(note=death(1)),
-        report(restart=1, note=death(2, "ended with status 3")),
-        report("w2", note=death(1)),
+        report(event=death(1)),
+        report(restart=1, event=death(2, Cause("status", status=3))),
+        report("w2", event=death(1, worker="w2")),
     )
     assert [(note.worker, note.time) for note in record.notes] == [("w1", 1.0), ("w1", 2.0), ("w2", 3.0)]
-    record = after(*(report(f"w{number}", note=death(1)) for number in range(NOTES + 2)))
+    record = after(
+        *(report(f"w{number}", event=death(1, worker=f"w{number}")) for number in range(NOTES + 2))
+    )
     assert [note.worker for note in record.notes] == [f"w{number}" for number in range(2, NOTES + 2)]
 
 
 def test_what_a_worker_waits_for_is_forgotten_when_it_is_started() -> None:
-    waits = report(note=WAITS, waits=True)
-    assert after(waits).notes == (Note(WAITS, 1.0, "w1", True),)
+    waits = report(event=WAITS, waits=True)
+    assert kept(after(waits)) == [at(1.0, WAITS)]
     assert after(waits, report()).notes == ()
     assert after(waits, report("w2")).notes == after(waits).notes
-    died = report(restart=1, note=death(1))
-    assert [note.text for note in after(waits, died).notes] == [death(1)]
+    died = report(restart=1, event=death(1))
+    assert kept(after(waits, died)) == [at(2.0, death(1))]
 
 
-def test_a_worker_that_runs_has_no_note_that_promises_its_start() -> None:
-    failed = not_started_note(
-        "worker w1 of topology 'words'", "the disk is full", Backoff(2, 0.0, 12.0, 2), 10.0
+def test_a_worker_that_runs_has_no_event_that_promises_its_start() -> None:
+    failed = Event(
+        "not_started",
+        topology="words",
+        worker="w1",
+        error="the disk is full",
+        attempt=2,
+        within_secs=10.0,
+        retry_in_secs=2.0,
     )
-    assert "tried again" in failed and "started again in" in death(3)
-    record = after(report(note=failed), report(note=death(3)))
-    up = after(report(restart=1, opened=True, note=death(3)), record=record)
-    ends = [note.text.partition("; its ")[2] for note in up.notes]
-    assert ends == [
+    assert "tried again in" in sentence(failed) and "started again in" in sentence(death(3))
+    record = after(report(event=failed), report(event=death(3)))
+    up = after(report(restart=1, opened=True, event=death(3)), record=record)
+    assert [sentence(event).partition("; its ")[2] for event in kept(up)] == [
         "2nd failed preparation in 10 s; it was started later",
         "3rd death in 10 s; it was started again",
     ]
@@ -79,36 +101,44 @@ def test_a_worker_that_runs_has_no_note_that_promises_its_start() -> None:
 
 
 def test_lines_of_output_stay_as_they_were_written() -> None:
-    note = death(1, tail="\n  | and it is started again in 4 s")
-    (kept,) = after(report(note=note), report(restart=1, opened=True, note=note)).notes
-    first, output = kept.text.split("\n")
+    event = death(1, Cause("status", status=3, output=("and it is started again in 4 s",)))
+    (up,) = kept(after(report(event=event), report(restart=1, opened=True, event=event)))
+    first, output = sentence(up).split("\n")
     assert first.endswith("; it was started again")
-    assert output == note.split("\n")[1]
+    assert output == "  | and it is started again in 4 s"
 
 
 def test_one_that_dies_again_replaces_what_was_over() -> None:
     record = after(
-        report(restart=1, note=death(1)),
-        report(restart=1, opened=True, note=death(1)),
-        report(restart=2, note=death(2)),
+        report(restart=1, event=death(1)),
+        report(restart=1, opened=True, event=death(1)),
+        report(restart=2, event=death(2)),
     )
-    assert record.notes == (Note(death(2), 3.0, "w1"),)
+    assert kept(record) == [at(3.0, death(2))]
 
 
-def test_what_is_said_of_the_topology_itself_stands_beside_its_workers_notes() -> None:
-    record = with_notes(after(report(note=death(1))), ["one", "two", "one"], 9.0)
-    assert [(note.text, note.worker) for note in record.notes[1:]] == [("two", ""), ("one", "")]
+def test_events_of_the_topology_itself_are_kept_beside_its_workers_events() -> None:
+    one, two = (Event("replacement_gone", version=version) for version in ("one", "two"))
+    record = with_events(after(report(event=death(1))), [one, two, one], 9.0)
+    assert kept(record)[1:] == [at(9.0, two), at(9.0, one)]
+
+
+def test_notes_of_an_earlier_release_are_kept_as_texts() -> None:
+    record = after(
+        report(note="it died"), report(note="it died"), report(restart=1, opened=True, note="it died")
+    )
+    assert kept(record) == [Event("text", 1.0, worker="w1", error="it died")]
 
 
 def test_a_worker_that_is_gone_waits_for_nothing(scenario: Scenario) -> None:
     views = Views(scenario.store, Counters(), scenario.clock.now)
     scenario.say("@ 0 supervisor s1 slots=1; supervisor s2 slots=1; submit words tasks=2 workers=2")
     scenario.say("@ 1 report words w2 waits note=builds")
-    assert views.topology("words")["notes"] == ["builds"]
+    assert views.topology("words").notes == ["builds"]
     scenario.say("@ 2 lose s2")
     told = views.topology("words")
-    assert [each["worker"] for each in told["workers"]] == ["w1"]
-    assert (told["notes"], told["note_times"]) == ([], [])
+    assert [each.worker for each in told.workers] == ["w1"]
+    assert (told.notes, told.note_times) == ([], [])
 
 
 def fails_on_trial(scenario: Scenario, *said: str) -> str:
@@ -128,6 +158,6 @@ def test_a_version_is_rolled_back_for_what_was_said_of_workers_that_are_not_up(s
     assert error.endswith("; its workers w1 had not opened their tasks; first")
 
 
-def test_of_several_that_are_not_up_one_that_said_why_is_told(scenario: Scenario) -> None:
+def test_of_several_workers_that_are_not_up_one_with_a_reason_is_named(scenario: Scenario) -> None:
     error = fails_on_trial(scenario, "w2 note=boom")
     assert error.endswith("; its workers w1, w2 had not opened their tasks; boom")

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from nimbus.secrets import LOOK_SECS, Secrets
+from nimbus.security.secrets import LOOK_SECS, Secrets
 from squall.clock import ManualClock
 from squall.cluster import paths
 from squall.cluster.memory import InMemoryStore
 from squall.cluster.records import NimbusRecord, encode
 from squall.cluster.store import Unavailable
-from squall.sealing import KeyPair
-from squall.tokens import find_token, read_token, write_token
+from squall.security.sealing import KeyPair
+from squall.security.tokens import find_token, read_token, write_token
 from tests.flaky_store import FlakyStore
 
 
@@ -46,10 +46,10 @@ class Office:
         assert found == find_token(self.url(name), self.environ(name), {})
         return found
 
-    def look(self, *all_of_them: Secrets) -> None:
+    def tick(self, *all_of_them: Secrets) -> None:
         self.clock.move_to(self.clock.now() + LOOK_SECS)
         for secrets in all_of_them:
-            secrets.look(self.clock.now())
+            secrets.tick(self.clock.now())
 
 
 @pytest.fixture
@@ -60,18 +60,18 @@ def office(tmp_path: Path) -> Office:
 def test_the_first_leader_makes_a_token_and_all_write_it_where_commands_find_it(office: Office) -> None:
     one, two = office.of("n1"), office.of("n2")
     one.begin(office.store)
-    office.look(one, two)
+    office.tick(one, two)
     assert one.token == two.token == office.token_file("n1") == office.token_file("n2") is not None
 
 
 def test_the_next_leader_keeps_the_token(office: Office) -> None:
     one, two = office.of("n1"), office.of("n2")
     one.begin(office.store)
-    office.look(one, two)
+    office.tick(one, two)
     token = one.token
     one.end()
     two.begin(office.store)
-    office.look(two, one)
+    office.tick(two, one)
     assert one.token == two.token == token
 
 
@@ -108,12 +108,12 @@ def test_a_token_file_that_others_could_read_is_not_trusted(
 def test_a_renewed_token_is_written_everywhere_once(office: Office) -> None:
     one, two = office.of("n1"), office.of("n2")
     one.begin(office.store)
-    office.look(one, two)
+    office.tick(one, two)
     old = one.token
     one.end()
     again = office.of("n1", new_token=True)
     again.begin(office.store)
-    office.look(again, two)
+    office.tick(again, two)
     new = again.token
     assert new != old and two.token == office.token_file("n1") == office.token_file("n2") == new
     again.end()
@@ -137,5 +137,5 @@ def test_a_store_that_does_not_answer_the_first_look_of_a_term_is_asked_again(of
     store.away = True
     office.clock.move_to(office.clock.now() + LOOK_SECS)
     with pytest.raises(Unavailable):
-        one.look(office.clock.now())
+        one.tick(office.clock.now())
     assert one.steps_aside() is None

@@ -63,7 +63,7 @@ def test_without_another_slot_the_workers_that_are_left_take_over_and_keep_their
     """)
 
 
-def test_nobody_waits_for_the_workers_of_a_supervisor_that_is_gone(play: Play) -> None:
+def test_workers_of_a_supervisor_that_is_gone_are_not_waited_for(play: Play) -> None:
     play("""
         @ 0 supervisor s1 slots=1; submit words tasks=1
         words ACTIVE
@@ -117,7 +117,7 @@ def test_a_restart_by_the_supervisor_is_the_same_worker_and_silences_the_one_bef
     """)
 
 
-def test_a_rebalance_waits_for_the_drain_and_spreads_anew_over_the_workers_wanted(play: Play) -> None:
+def test_a_rebalance_waits_for_the_drain_and_spreads_over_the_workers_wanted(play: Play) -> None:
     play("""
         @ 0 supervisor s1 slots=2; submit words tasks=2 workers=1
         words ACTIVE
@@ -172,7 +172,7 @@ def test_a_worker_that_keeps_its_tasks_in_a_rebalance_stays_and_drains_again_for
     """)
 
 
-def test_a_rebalance_is_done_at_its_deadline_whoever_has_not_drained(play: Play) -> None:
+def test_a_rebalance_is_done_at_its_deadline_even_if_workers_have_not_drained(play: Play) -> None:
     play("""
         @ 0 supervisor s1 slots=2; submit words tasks=2
         words ACTIVE

@@ -239,7 +239,7 @@ def test_whatever_the_history_an_id_names_one_task_for_ever_and_each_task_runs_o
             assert before.get((component, index), task) == task
             assert meaning.setdefault(task, (component, index)) == (component, index)
             assert (component, index) in before or task not in before.values()
-        assignment = cluster.registry.assignment(record.id)
+        assignment = cluster.registry.assignments.get(record.id)
         assert assignment is not None
         assert assignment.version == record.version
         assert sorted(task for placed in assignment.placements for task in placed.tasks) == sorted(
@@ -263,9 +263,9 @@ def test_hosts_that_look_between_two_writes_can_tell_that_the_numbers_do_not_bel
 
     def look(path: str) -> None:
         registry = Registry(cluster.store)
-        record = registry.topology("words")
+        record = registry.topologies.get("words")
         assert record is not None
-        assignment = registry.assignment(record.id)
+        assignment = registry.assignments.get(record.id)
         assert assignment is not None
         placed = {task for placement in assignment.placements for task in placement.tasks}
         belong = placed == {task for task, _, _ in record.tasks}
@@ -295,14 +295,14 @@ def test_another_nimbus_ends_a_renumbering_that_was_cut_short_anywhere(last: str
     assert record.state == "ACTIVE"
     assert record.tasks == ((1, "lines", 0), (2, "count", 0), (3, "count", 1))
     assert record.highest_task == 4
-    assignment = cluster.registry.assignment(record.id)
+    assignment = cluster.registry.assignments.get(record.id)
     assert assignment is not None
     assert [placed.tasks for placed in assignment.placements] == [(1, 2, 3)]
     assert assignment.version == record.version
-    assert cluster.registry.leaving(record.id) is None
+    assert cluster.registry.leaving.get(record.id) is None
 
 
-def test_a_topology_that_has_used_up_its_ids_is_told_so() -> None:
+def test_a_rebalance_is_refused_when_the_ids_are_used_up() -> None:
     cluster = Cluster(count=30_000)
     for count in (1, 30_000, 1):
         cluster.nimbus.rebalance("words", parallelism={"count": count})
@@ -320,7 +320,7 @@ def test_a_topology_that_has_used_up_its_ids_is_told_so() -> None:
 @pytest.mark.parametrize("parallelism", [{}, {"count": 2}, None])
 def test_a_rebalance_to_the_numbers_that_there_are_moves_nothing(parallelism: dict[str, int] | None) -> None:
     cluster = Cluster()
-    before = cluster.registry.assignment(cluster.record.id)
+    before = cluster.registry.assignments.get(cluster.record.id)
     cluster.nimbus.rebalance("words", parallelism=parallelism)
     cluster.drain()
-    assert cluster.registry.assignment(cluster.record.id) == before
+    assert cluster.registry.assignments.get(cluster.record.id) == before

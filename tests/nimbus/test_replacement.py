@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
-from nimbus.counting import Counters
-from nimbus.housekeeping import needed_files
-from nimbus.replacing import step_due
-from nimbus.views import Views
+from nimbus.counters.counting import Counters
+from nimbus.files.housekeeping import needed_files
+from nimbus.http.views import Views
+from nimbus.lifecycle.replacing import step_due
+from squall.api.answers import StandbyVersion
 from squall.cluster import paths
 from squall.cluster.records import TopologyRecord
 from squall.cluster.registry import Registry
+from squall.values import TopologyState
 from tests.nimbus.transcripts import Play, Scenario, a_topology
 from topology_api.options import defaults
 
@@ -56,9 +57,9 @@ def test_the_version_before_is_kept_before_another_has_its_name(scenario: Scenar
 
     def look(path: str) -> None:
         registry = Registry(scenario.store)
-        record = registry.topology("words")
+        record = registry.topologies.get("words")
         if record is not None and record.replaces is not None:
-            kept.append(registry.replaced("words") is not None)
+            kept.append(registry.replaced.get("words") is not None)
 
     scenario.store.watch(paths.topology("words"), look)
     scenario.play(TWO_VERSIONS)
@@ -159,7 +160,7 @@ def test_an_inactive_version_has_proved_itself_when_its_workers_are_there(play: 
     """)
 
 
-def test_what_drains_for_a_replacement_waits_no_longer_than_it_was_told(play: Play) -> None:
+def test_a_drain_for_a_replacement_ends_at_its_deadline(play: Play) -> None:
     play("""
     @ 0 supervisor s1 slots=1; submit words tasks=1
     words ACTIVE
@@ -210,9 +211,9 @@ def test_what_cannot_be_replaced_now_says_so_and_nothing_is_left_of_the_attempt(
         TWO_VERSIONS
         + """
     @ 5 submit words tasks=1 replace
-    ! NotProved: cannot replace topology 'words': it has just replaced the version before and is to prove that it runs; unless its workers are up before, it is rolled back in 59 s: try again when it is up, or rolled back (a kill would remove the version before as well)
+    ! NotProved: cannot replace topology 'words': it has just replaced the version before and has to prove that it runs; unless its workers are up before, it is rolled back in 59 s: try again when it is up, or rolled back (a kill would remove the version before as well)
     @ 5 rebalance words workers=2
-    ! NotProved: cannot rebalance topology 'words': it has just replaced the version before and is to prove that it runs; unless its workers are up before, it is rolled back in 59 s: try again when it is up, or rolled back (a kill would remove the version before as well)
+    ! NotProved: cannot rebalance topology 'words': it has just replaced the version before and has to prove that it runs; unless its workers are up before, it is rolled back in 59 s: try again when it is up, or rolled back (a kill would remove the version before as well)
     @ 5 deactivate words
     words INACTIVE until 64
       w1 s1/0 (2,0): 1 2 3
@@ -228,7 +229,7 @@ def test_what_cannot_be_replaced_now_says_so_and_nothing_is_left_of_the_attempt(
     @ 8 submit words tasks=1 replace
     ! IllegalTransition: cannot replace topology 'words': it is REPLACING; possible now: kill
     @ 8 submit words tasks=1
-    ! NameTaken: a topology named 'words' is there already: kill it first, or submit under another name
+    ! NameTaken: a topology named 'words' exists already: kill it first, or submit under another name
     @ 9 kill words
     words KILLED until 39
       w1 s1/0 (2,0): 1 2 3
@@ -254,7 +255,7 @@ def test_another_nimbus_waits_for_the_proof_as_long_again(play: Play) -> None:
 
 
 @pytest.mark.parametrize("where", ["replacement", "replaced"])
-def test_a_version_that_cannot_be_read_stops_nobody(where: str, scenario: Scenario) -> None:
+def test_a_version_that_cannot_be_read_does_not_stop_other_topologies(where: str, scenario: Scenario) -> None:
     scenario.say("@ 0 supervisor s1 slots=1; submit words tasks=1")
     if where == "replacement":
         scenario.say("@ 1 submit words tasks=2 replace")
@@ -272,7 +273,7 @@ def test_a_version_that_cannot_be_read_stops_nobody(where: str, scenario: Scenar
     assert scenario.store.children("/") == ["cluster", "counters", "supervisors"]
 
 
-def test_each_version_that_cannot_be_read_is_told_of_once(scenario: Scenario) -> None:
+def test_each_version_that_cannot_be_read_is_reported_once(scenario: Scenario) -> None:
     scenario.say("@ 0 supervisor s1 slots=1; submit words tasks=1")
     for told, path in enumerate((paths.replacement("words"), paths.replaced("words")), 1):
         scenario.store.put(path, b"nonsense")
@@ -284,7 +285,7 @@ def test_each_version_that_cannot_be_read_is_told_of_once(scenario: Scenario) ->
 def test_what_had_drained_for_a_version_that_is_gone_drains_again_when_it_has_to(scenario: Scenario) -> None:
     scenario.say("@ 0 supervisor s1 slots=2; submit words tasks=2 workers=2; submit words tasks=1 replace")
     scenario.say("@ 1 report words w1 drained")
-    scenario.registry.remove_replacement("words")
+    scenario.registry.replacements.drop("words")
     scenario.play("""
     @ 2 tick
     words ACTIVE
@@ -376,15 +377,15 @@ def test_a_version_waits_while_the_one_before_is_being_rebalanced(scenario: Scen
     scenario.say("@ 0 supervisor s1 slots=1; submit words tasks=1; rebalance words workers=1")
     record = scenario.nimbus.topology("words")
     assert record.state == "REBALANCING"
-    waiting = TopologyRecord("words-9-0", "words", "ACTIVE", None, {}, {}, (), 0, None, None, 0.0)
-    assert step_due(scenario.nimbus._view(record), waiting, None, 0.0) is None
+    waiting = TopologyRecord("words-9-0", "words", TopologyState.ACTIVE, None, {}, {}, (), 0, None, None, 0.0)
+    assert step_due(scenario.nimbus._steps.view(record), waiting, None, 0.0) is None
 
 
 def test_a_version_that_is_to_prove_itself_makes_room_for_no_other(scenario: Scenario) -> None:
     scenario.play(TWO_VERSIONS)
     waiting = replace(scenario.nimbus.topology("words"), id="words-9-0", replaces=None)
-    view = scenario.nimbus._view(scenario.nimbus.topology("words"))
-    assert step_due(view, waiting, None, 5.0) == "drop waiting"
+    view = scenario.nimbus._steps.view(scenario.nimbus.topology("words"))
+    assert step_due(view, waiting, None, 5.0) == "drop_waiting"
 
 
 def test_a_version_that_failed_on_trial_takes_no_other_which_would_be_dropped_unseen(
@@ -402,15 +403,15 @@ def test_a_version_that_failed_on_trial_takes_no_other_which_would_be_dropped_un
     )
 
 
-def test_a_status_says_that_the_version_before_stands_by_and_how_many_workers_are_wanted(
+def test_a_status_shows_the_version_before_and_how_many_workers_are_wanted(
     scenario: Scenario,
 ) -> None:
     views = Views(scenario.store, Counters(), scenario.clock.now)
     scenario.play(TWO_VERSIONS)
     scenario.clock.move_to(14)
-    assert views.topology("words")["stands_by"] == {"id": "words-1-0", "secs": 50.0}
-    assert views.topologies()[0]["stands_by"] == {"id": "words-1-0", "secs": 50.0}
+    assert views.topology("words").stands_by == StandbyVersion("words-1-0", 50.0)
+    assert views.topologies()[0].stands_by == StandbyVersion("words-1-0", 50.0)
     scenario.say("@ 15 report words w1 opened")
-    assert views.topology("words")["stands_by"] is None
+    assert views.topology("words").stands_by is None
     scenario.say("@ 16 rebalance words workers=9")
-    assert views.topology("words")["workers_wanted"] == 9
+    assert views.topology("words").workers_wanted == 9

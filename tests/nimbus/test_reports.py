@@ -6,23 +6,26 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from nimbus.master import Nimbus
-from nimbus.notes import NOTES, with_news
+from nimbus.leader.master import Nimbus
+from nimbus.lifecycle.notes import NOTES, with_news
 from squall.clock import ManualClock
 from squall.cluster.memory import InMemoryStore
 from squall.cluster.records import SupervisorRecord, TopologyRecord, WorkerReport
 from squall.cluster.registry import Registry
-from squall.said import said_key
+from squall.reports.events import Event, subject
+from squall.values import Incarnation, TaskRow, TopologyState
 from tests.flaky_store import AFTER, Death, FlakyStore
 from tests.nimbus.transcripts import Play, a_topology
 from topology_api.options import defaults
 
-TASKS = ((1, "lines", 0), (2, "lines", 1), (3, "count", 0))
-RECORD = TopologyRecord("words-1-0", "words", "ACTIVE", None, {}, {}, TASKS, 1, None, None, 0.0)
+TASKS = (TaskRow(1, "lines", 0), TaskRow(2, "lines", 1), TaskRow(3, "count", 0))
+RECORD = TopologyRecord("words-1-0", "words", TopologyState.ACTIVE, None, {}, {}, TASKS, 1, None, None, 0.0)
 
 
 def report(finished: tuple[int, ...] = (), note: str | None = None) -> WorkerReport:
-    return WorkerReport("w1", (1, 0), True, False, False, False, None, finished=finished, note=note)
+    return WorkerReport(
+        "w1", Incarnation(1, 0), True, False, False, False, None, finished=finished, note=note
+    )
 
 
 def test_a_worker_that_had_ended_before_it_was_given_more_tasks_has_not_ended(play: Play) -> None:
@@ -66,7 +69,7 @@ def test_a_worker_that_has_drained_without_the_tasks_that_it_was_given_is_waited
     """)
 
 
-def test_drained_that_is_said_after_the_rebalance_does_not_count_for_the_next_one(play: Play) -> None:
+def test_a_drained_report_after_the_rebalance_does_not_count_for_the_next_one(play: Play) -> None:
     play("""
         @ 0 supervisor s1 slots=1; submit words tasks=1
         words ACTIVE
@@ -90,7 +93,7 @@ def test_drained_that_is_said_after_the_rebalance_does_not_count_for_the_next_on
     """)
 
 
-def test_what_is_said_of_workers_that_died_stands_in_the_record_the_latest_at_the_end(play: Play) -> None:
+def test_deaths_of_workers_are_in_the_record_the_latest_last(play: Play) -> None:
     play("""
         @ 0 supervisor s1 slots=1; submit words tasks=1
         words ACTIVE
@@ -111,6 +114,10 @@ def test_what_is_said_of_workers_that_died_stands_in_the_record_the_latest_at_th
     """)
 
 
+def key(note: str) -> Event:
+    return subject(Event("text", error=note))
+
+
 @example([str(number) for number in range(NOTES + 2)])
 @given(st.lists(st.none() | st.text(max_size=3), max_size=20))
 def test_only_the_latest_notes_are_kept(said: list[str | None]) -> None:
@@ -119,7 +126,7 @@ def test_only_the_latest_notes_are_kept(said: list[str | None]) -> None:
     for note in said:
         now = report(note=note)
         if note is not None and (last is None or last.note != note):
-            expected = [each for each in expected if said_key(each) != said_key(note)] + [note]
+            expected = [each for each in expected if key(each) != key(note)] + [note]
         record, last = with_news(record, now, last, 7.0), now
         expected = expected[-NOTES:]
     assert [note.text for note in record.notes] == expected
@@ -144,7 +151,7 @@ def test_a_report_that_adds_nothing_leaves_the_record_as_it_is() -> None:
 def test_what_has_finished_is_recorded_though_nimbus_died_over_the_report() -> None:
     store, clock = FlakyStore(InMemoryStore()), ManualClock()
     registry, nimbus = Registry(store), Nimbus(store, clock)
-    registry.save_supervisor(SupervisorRecord("s1", "s1", 1))
+    registry.supervisors.put(SupervisorRecord("s1", "s1", 1))
     topology_id = nimbus.submit(a_topology("words", 2), defaults(), {}).id
     store.error = Death
     store.fail_write(1, AFTER)

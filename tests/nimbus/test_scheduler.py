@@ -7,14 +7,15 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nimbus.scheduler import Slot, TaskSpec, schedule
+from nimbus.placement.scheduler import Slot, schedule
+from squall.values import TaskRow
 
 Chosen = dict[Slot, tuple[int, ...]]
 
 
-def tasks_of(counts: list[int]) -> list[TaskSpec]:
+def tasks_of(counts: list[int]) -> list[TaskRow]:
     copies = [(f"c{number}", index) for number, count in enumerate(counts) for index in range(count)]
-    return [TaskSpec(task, component, index) for task, (component, index) in enumerate(copies, 1)]
+    return [TaskRow(task, component, index) for task, (component, index) in enumerate(copies, 1)]
 
 
 def slots_of(rooms: list[int]) -> list[Slot]:
@@ -25,10 +26,10 @@ def by_task(chosen: Chosen) -> dict[int, Slot]:
     return {task: slot for slot, tasks in chosen.items() for task in tasks}
 
 
-def counts_of(tasks: list[TaskSpec], where: dict[int, Slot]) -> dict[str, Counter[str]]:
+def counts_of(tasks: list[TaskRow], where: dict[int, Slot]) -> dict[str, Counter[str]]:
     counts: dict[str, Counter[str]] = {}
     for spec in tasks:
-        counts.setdefault(spec.component, Counter())[where[spec.task].machine] += 1
+        counts.setdefault(spec.component, Counter())[where[spec.task].host_name] += 1
     return counts
 
 
@@ -40,7 +41,7 @@ WORKERS = st.integers(1, 12)
 
 @given(TASKS, WORKERS, SOME_ROOMS)
 def test_where_there_is_a_slot_every_task_is_placed_exactly_once(
-    tasks: list[TaskSpec], workers: int, rooms: list[int]
+    tasks: list[TaskRow], workers: int, rooms: list[int]
 ) -> None:
     chosen = schedule(tasks, workers, slots_of(rooms), {})
     placed = [task for slot_tasks in chosen.values() for task in slot_tasks]
@@ -49,14 +50,14 @@ def test_where_there_is_a_slot_every_task_is_placed_exactly_once(
 
 
 @given(TASKS, WORKERS)
-def test_without_a_slot_nothing_is_placed(tasks: list[TaskSpec], workers: int) -> None:
+def test_without_a_slot_nothing_is_placed(tasks: list[TaskRow], workers: int) -> None:
     assert schedule(tasks, workers, [], {}) == {}
     assert schedule(tasks, workers, [], {1: Slot("s0", 0)}) == {}
 
 
 @given(TASKS, WORKERS, ROOMS, st.randoms(use_true_random=False))
 def test_the_order_in_which_slots_are_given_does_not_matter(
-    tasks: list[TaskSpec], workers: int, rooms: list[int], random: object
+    tasks: list[TaskRow], workers: int, rooms: list[int], random: object
 ) -> None:
     slots = slots_of(rooms)
     mixed = sorted(slots, key=lambda slot: random.random())  # type: ignore[attr-defined]
@@ -66,7 +67,7 @@ def test_the_order_in_which_slots_are_given_does_not_matter(
 
 @given(TASKS, WORKERS, SOME_ROOMS)
 def test_no_more_slots_are_used_than_workers_wanted_slots_there_or_tasks(
-    tasks: list[TaskSpec], workers: int, rooms: list[int]
+    tasks: list[TaskRow], workers: int, rooms: list[int]
 ) -> None:
     chosen = schedule(tasks, workers, slots_of(rooms), {})
     assert 1 <= len(chosen) <= min(workers, sum(rooms), len(tasks))
@@ -75,12 +76,12 @@ def test_no_more_slots_are_used_than_workers_wanted_slots_there_or_tasks(
 
 @given(TASKS, WORKERS, SOME_ROOMS)
 def test_without_history_each_component_is_even_over_the_workers_of_a_host(
-    tasks: list[TaskSpec], workers: int, rooms: list[int]
+    tasks: list[TaskRow], workers: int, rooms: list[int]
 ) -> None:
     chosen = schedule(tasks, workers, slots_of(rooms), {})
     component = {spec.task: spec.component for spec in tasks}
-    for machine in {slot.machine for slot in chosen}:
-        mates = [slot_tasks for slot, slot_tasks in chosen.items() if slot.machine == machine]
+    for machine in {slot.host_name for slot in chosen}:
+        mates = [slot_tasks for slot, slot_tasks in chosen.items() if slot.host_name == machine]
         for name in set(component.values()):
             counts = [sum(component[task] == name for task in slot_tasks) for slot_tasks in mates]
             assert max(counts) - min(counts) <= 1
@@ -88,7 +89,7 @@ def test_without_history_each_component_is_even_over_the_workers_of_a_host(
 
 @given(TASKS, WORKERS, SOME_ROOMS, st.data())
 def test_a_task_whose_slot_is_still_there_stays_in_it(
-    tasks: list[TaskSpec], workers: int, rooms: list[int], data: st.DataObject
+    tasks: list[TaskRow], workers: int, rooms: list[int], data: st.DataObject
 ) -> None:
     before = by_task(schedule(tasks, workers, slots_of(rooms), {}))
     rooms_after = data.draw(st.lists(st.integers(0, 4), min_size=len(rooms), max_size=len(rooms) + 2))
@@ -102,7 +103,7 @@ def test_a_task_whose_slot_is_still_there_stays_in_it(
 
 @given(TASKS, WORKERS, SOME_ROOMS, WORKERS)
 def test_while_all_run_nothing_changes_whatever_else_is_free(
-    tasks: list[TaskSpec], workers: int, rooms: list[int], wanted: int
+    tasks: list[TaskRow], workers: int, rooms: list[int], wanted: int
 ) -> None:
     before = schedule(tasks, workers, slots_of(rooms), {})
     more = [*slots_of(rooms), Slot("another", 0), Slot("another", 1)]
@@ -111,23 +112,23 @@ def test_while_all_run_nothing_changes_whatever_else_is_free(
 
 @given(TASKS, WORKERS, SOME_ROOMS, st.data())
 def test_what_a_lost_host_ran_goes_where_the_component_has_fewest(
-    tasks: list[TaskSpec], workers: int, rooms: list[int], data: st.DataObject
+    tasks: list[TaskRow], workers: int, rooms: list[int], data: st.DataObject
 ) -> None:
     before = by_task(schedule(tasks, workers, slots_of(rooms), {}))
-    lost = data.draw(st.sampled_from(sorted({slot.machine for slot in before.values()})))
-    left = [slot for slot in slots_of(rooms) if slot.machine != lost]
+    lost = data.draw(st.sampled_from(sorted({slot.host_name for slot in before.values()})))
+    left = [slot for slot in slots_of(rooms) if slot.host_name != lost]
     after = by_task(schedule(tasks, workers, left, before))
     if not after:
         assert not left
         return
-    stayed = {task: slot for task, slot in before.items() if slot.machine != lost}
-    in_use = {slot.machine for slot in after.values()}
+    stayed = {task: slot for task, slot in before.items() if slot.host_name != lost}
+    in_use = {slot.host_name for slot in after.values()}
     filled = set(after.values()) - set(stayed.values())
     for component in {spec.component for spec in tasks}:
         mine = [spec.task for spec in tasks if spec.component == component]
-        moved = {after[task].machine for task in mine if task not in stayed}
-        totals = Counter(after[task].machine for task in mine)
-        for host in moved - {slot.machine for slot in filled}:
+        moved = {after[task].host_name for task in mine if task not in stayed}
+        totals = Counter(after[task].host_name for task in mine)
+        for host in moved - {slot.host_name for slot in filled}:
             # Without what it was given, it has no more of the component than any other in use: it is not there to fill
             # an empty worker.
             assert all(totals[host] - 1 <= totals[other] for other in in_use)
@@ -135,7 +136,7 @@ def test_what_a_lost_host_ran_goes_where_the_component_has_fewest(
 
 @given(TASKS, st.lists(st.tuples(WORKERS, ROOMS), min_size=2, max_size=8))
 def test_over_any_history_a_task_moves_only_when_its_slot_goes(
-    tasks: list[TaskSpec], history: list[tuple[int, list[int]]]
+    tasks: list[TaskRow], history: list[tuple[int, list[int]]]
 ) -> None:
     where: dict[int, Slot] = {}
     for workers, rooms in history:
@@ -151,10 +152,10 @@ def test_over_any_history_a_task_moves_only_when_its_slot_goes(
 
 @given(TASKS, WORKERS, SOME_ROOMS, TASKS)
 def test_tasks_that_come_move_none_that_are_there(
-    tasks: list[TaskSpec], workers: int, rooms: list[int], others: list[TaskSpec]
+    tasks: list[TaskRow], workers: int, rooms: list[int], others: list[TaskRow]
 ) -> None:
     where = by_task(schedule(tasks, workers, slots_of(rooms), {}))
-    new = [TaskSpec(1000 + spec.task, spec.component, 1000 + spec.index) for spec in others]
+    new = [TaskRow(1000 + spec.task, spec.component, 1000 + spec.component_index) for spec in others]
     now = by_task(schedule([*tasks, *new], workers, slots_of(rooms), where))
     assert {task: slot for task, slot in now.items() if task < 1000} == where
     assert len(now) == len(tasks) + len(new)
@@ -179,7 +180,7 @@ def test_two_supervisors_on_one_host_count_as_one_host() -> None:
     slots = [Slot("a1", 0, "a"), Slot("a2", 0, "a"), Slot("b1", 0, "b")]
     tasks = tasks_of([4])
     where = by_task(schedule(tasks, 3, slots, {}))
-    assert Counter(slot.machine for slot in where.values()) == {"a": 2, "b": 2}
+    assert Counter(slot.host_name for slot in where.values()) == {"a": 2, "b": 2}
 
 
 def test_a_slot_is_the_same_slot_whether_or_not_its_host_is_known() -> None:

@@ -6,11 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from nimbus.master import Nimbus
-from nimbus.placing import disputed
-from nimbus.scheduler import Slot
+from nimbus.leader.master import Nimbus
+from nimbus.placement.placing import disputed
+from nimbus.placement.scheduler import Slot
 from squall.cluster import paths
 from squall.cluster.records import Placement
+from squall.values import Incarnation
 from tests.nimbus.transcripts import Scenario
 
 NONSENSE = b"\x00\xff nonsense"
@@ -102,15 +103,15 @@ def test_the_older_keeps_its_slot_also_when_others_of_its_tasks_have_to_move(one
     a_nimbus_that_never_read_it(one)
     one.say("@ 1 submit two tasks=1")
     assert slots_of(one, "two-2-1") == {"w1": ("s1", 0)}
-    one.registry.remove_supervisor("s2")
+    one.registry.supervisors.drop("s2")
     repair()
     assert slots_of(one, "one-1-0") == {"w1": ("s1", 0), "w3": ("s1", 1)}
     assert slots_of(one, "two-2-1") == {}
 
 
-def test_a_dispute_is_told_of_all_but_the_first() -> None:
+def test_all_but_the_first_owner_of_a_slot_have_to_leave() -> None:
     def at(*slots: int) -> list[Placement]:
-        return [Placement(f"w{slot}", "s1", slot, (1, 0), (slot,)) for slot in slots]
+        return [Placement(f"w{slot}", "s1", slot, Incarnation(1, 0), (slot,)) for slot in slots]
 
     assert disputed([("a", at(0, 1)), ("b", at(1, 2)), ("c", at(1, 2, 3))]) == {
         "b": {Slot("s1", 1)},
@@ -143,7 +144,7 @@ def test_a_supervisor_whose_damaged_record_is_removed_is_gone(one: Scenario) -> 
     assert slots_of(one, "one-1-0") == {"w2": ("s2", 0), "w3": ("s2", 1)}
     one.store.create(paths.supervisor("s1"), NONSENSE)  # what was known before it went counts no more
     one.say("@ 3 tick")
-    assert [record.id for record in one.registry.supervisors()] == ["s2"]
+    assert [record.id for record in one.registry.all_supervisors()] == ["s2"]
 
 
 def test_a_supervisor_with_a_damaged_record_is_given_up_for_its_silence(scenario: Scenario) -> None:

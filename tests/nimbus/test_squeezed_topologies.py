@@ -172,14 +172,14 @@ def test_however_slots_come_and_go_the_spreading_ends_with_as_many_workers_as_a_
     registry = scenario.registry
     for slots in changes:
         for supervisor, number in slots.items():
-            registry.save_supervisor(SupervisorRecord(supervisor, supervisor, number))
+            registry.supervisors.put(SupervisorRecord(supervisor, supervisor, number))
         scenario.say("@ 0 tick")
-        versions = [record.version for record in registry.topologies()]
+        versions = [record.version for record in registry.all_topologies()]
         rounds = 0
         while _drain(scenario):
             rounds += 1
             assert rounds <= len(topologies), "a topology was rebalanced twice after one change"
-        after = [record.version for record in registry.topologies()]
+        after = [record.version for record in registry.all_topologies()]
         assert sum(now != was for now, was in zip(after, versions, strict=True)) <= rounds
         _check_nothing_is_squeezed_without_need(scenario)
 
@@ -187,7 +187,7 @@ def test_however_slots_come_and_go_the_spreading_ends_with_as_many_workers_as_a_
 def _drain(scenario: Scenario) -> bool:
     """Let every worker of the topologies that are rebalanced drain, and those that are to go be gone."""
     found = False
-    for record in scenario.registry.topologies():
+    for record in scenario.registry.all_topologies():
         if record.state == "REBALANCING":
             found = True
             scenario.workers_drain(record)
@@ -198,14 +198,14 @@ def _drain(scenario: Scenario) -> bool:
 def _check_nothing_is_squeezed_without_need(scenario: Scenario) -> None:
     """A rebalance by hand would give no topology more workers than it has."""
     registry = scenario.registry
-    slots = {(record.id, slot) for record in registry.supervisors() for slot in range(record.slots)}
+    slots = {(record.id, slot) for record in registry.all_supervisors() for slot in range(record.slots)}
     used = []
-    for record in registry.topologies():
+    for record in registry.all_topologies():
         used += [(placed.supervisor, placed.slot) for placed in scenario.workers(record.id)]
         assert record.state == "ACTIVE"
     assert len(used) == len(set(used))
     assert set(used) <= slots
-    for record in registry.topologies():
+    for record in registry.all_topologies():
         before = scenario.workers(record.id)
         if not before:
             continue

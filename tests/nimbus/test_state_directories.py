@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nimbus.daemon import NimbusDaemon, NimbusSettings
-from nimbus.state import BadState, State
+from nimbus.security.state_directory import BadStateDirectory, StateDirectory
 from squall.cluster.memory import InMemoryStore
 
 
@@ -32,16 +32,16 @@ def test_what_is_wrong_with_it_is_said_and_it_can_be_used_once_that_is_repaired(
     state.mkdir()
     spoil(state)
     settings = NimbusSettings(state, environ={"HOME": str(tmp_path)})
-    with pytest.raises(BadState, match=str(state)):
+    with pytest.raises(BadStateDirectory, match=str(state)):
         NimbusDaemon(InMemoryStore(), settings)
     for path in state.iterdir():
         if path.name in ("files", "id"):
             path.rmdir() if path.is_dir() else path.unlink()
-    State(state).close()  # nobody holds its lock any more
+    StateDirectory(state).close()  # nobody holds its lock any more
 
 
 def test_a_remembered_cluster_that_is_no_text_is_another_one(tmp_path: Path) -> None:
-    state = State(tmp_path)
+    state = StateDirectory(tmp_path)
     (tmp_path / "cluster").write_bytes(b"\xff\xfe")
     assert state.cluster not in (None, "")
     state.close()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from nimbus.master import SWEEP_AFTER, Nimbus
-from nimbus.progress import ANSWER_SECS
-from nimbus.replacing import ReplacementWaits
+from nimbus.leader.master import Nimbus
+from nimbus.leader.orphans import SWEEP_AFTER
+from nimbus.lifecycle.progress import ANSWER_SECS
+from nimbus.lifecycle.replacing import ReplacementWaits
 from squall.clock import ManualClock
 from squall.cluster import paths
 from squall.cluster.blobs import put_bundle
@@ -14,6 +15,7 @@ from squall.cluster.memory import InMemoryStore
 from squall.cluster.records import Assignment, Placement, SupervisorRecord, TopologyRecord, encode
 from squall.cluster.registry import Registry
 from squall.cluster.store import Unavailable
+from squall.values import Incarnation, TopologyState
 from tests.flaky_store import AFTER, BEFORE, FlakyStore, nothing_fails
 from tests.nimbus.transcripts import a_topology
 from topology_api.errors import InvalidConfig, NameTaken
@@ -26,7 +28,7 @@ class Desk:
     def __init__(self) -> None:
         self.store = FlakyStore(InMemoryStore())
         self.clock = ManualClock()
-        self.nimbus = Nimbus(self.store, self.clock, calendar=lambda: 1_000_000.0 + self.clock.now())
+        self.nimbus = Nimbus(self.store, self.clock, wall_clock=lambda: 1_000_000.0 + self.clock.now())
 
     def submit(self, key: str, name: str = "words", replace: bool = False) -> TopologyRecord:
         return self.nimbus.submit(
@@ -55,12 +57,12 @@ def test_it_comes_again_and_makes_one_topology(desk: Desk) -> None:
 
 def test_one_that_waits_to_replace_another_comes_again_too(desk: Desk) -> None:
     registry = Registry(desk.store)
-    registry.save_supervisor(SupervisorRecord("s1", "s1", 1))
+    registry.supervisors.put(SupervisorRecord("s1", "s1", 1))
     first = desk.submit("one")
     second = desk.submit("two", replace=True)
     assert desk.nimbus.topology("words").id == first.id
     assert desk.submit("two", replace=True).id == second.id != first.id
-    assert desk.nimbus.submitted("two") == registry.replacement("words")
+    assert desk.nimbus.submitted("two") == registry.replacements.get("words")
     assert registry.known_ids() == {first.id, second.id}
 
 
@@ -68,27 +70,29 @@ def test_what_a_submission_leads_to_is_done_when_it_comes_again_though_its_answe
     desk: Desk,
 ) -> None:
     registry = Registry(desk.store.store)
-    registry.save_supervisor(SupervisorRecord("s1", "s1", 1))
+    registry.supervisors.put(SupervisorRecord("s1", "s1", 1))
     desk.store.chooses = lambda call: AFTER if call.path == paths.topology("words") and call.write else None
     with pytest.raises(Unavailable):
         desk.submit("key")
     desk.store.chooses = nothing_fails
-    assert registry.assignment(desk.submit("key").id) is not None
+    assert registry.assignments.get(desk.submit("key").id) is not None
 
 
 def test_another_version_cannot_wait_where_one_waits_already(desk: Desk) -> None:
-    Registry(desk.store).save_supervisor(SupervisorRecord("s1", "s1", 1))
+    Registry(desk.store).supervisors.put(SupervisorRecord("s1", "s1", 1))
     first = desk.submit("one")
     desk.store.chooses = lambda call: BEFORE if call.path == paths.topology("words") and call.write else None
     second = desk.submit("two", replace=True)
     desk.store.chooses = nothing_fails
-    with pytest.raises(ReplacementWaits, match="another version waits to replace topology 'words' already"):
+    with pytest.raises(
+        ReplacementWaits, match="another version is already waiting to replace topology 'words'"
+    ):
         desk.submit("three", replace=True)
     assert Registry(desk.store).known_ids() == {first.id, second.id}
 
 
 def test_a_submission_that_fails_puts_off_nothing_that_is_due_before_it_is_swept(desk: Desk) -> None:
-    Registry(desk.store).save_supervisor(SupervisorRecord("s1", "s1", 1))
+    Registry(desk.store).supervisors.put(SupervisorRecord("s1", "s1", 1))
     desk.submit("key")
     # The second kill gives it more time than what the first failure left has until it is swept.
     for wait_secs, due in ((SWEEP_AFTER - 5, SWEEP_AFTER - 5), (SWEEP_AFTER + 5, SWEEP_AFTER + ANSWER_SECS)):
@@ -142,18 +146,21 @@ def test_a_command_that_was_written_is_done_though_the_store_goes_away_right_aft
     assert desk.nimbus.topology("words").state == "INACTIVE"
 
 
-def test_a_nimbus_that_takes_over_sweeps_what_belongs_to_nobody() -> None:
+def test_a_nimbus_that_takes_over_sweeps_orphans() -> None:
     store = InMemoryStore()
     registry = Registry(store)
     put_bundle(store, "words-7-0", a_topology("words", 1))
     registry.save_sealed_keys("words-7-0", "s1", b"sealed")
     registry.save_sealed_keys(paths.OPERATOR, "n1", b"sealed")
-    registry.save_assignment(Assignment("old-3-0", 2, (Placement("w1", "s1", 0, (2, 0), (1,)),)))
-    registry.save_leaving(Assignment("old-3-0", 2, (Placement("w2", "s1", 0, (2, 0), (1,)),)))
+    registry.assignments.write(Assignment("old-3-0", 2, (Placement("w1", "s1", 0, Incarnation(2, 0), (1,)),)))
+    registry.leaving.write(Assignment("old-3-0", 2, (Placement("w2", "s1", 0, Incarnation(2, 0), (1,)),)))
     store.put(paths.report("old-3-0", "w1"), b"whatever")
     for path in (paths.replacement("nobody"), paths.replaced("nobody")):
         store.put(
-            path, encode(TopologyRecord("x-1-0", "x", "ACTIVE", None, defaults(), {}, (), 0, None, None, 0))
+            path,
+            encode(
+                TopologyRecord("x-1-0", "x", TopologyState.ACTIVE, None, defaults(), {}, (), 0, None, None, 0)
+            ),
         )
     Nimbus(store, ManualClock())
     assert store.children("/") == ["cluster", "keys"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nimbus.liveness import SignsOfLife
-from nimbus.master import Nimbus
+from nimbus.leader.master import Nimbus
+from nimbus.placement.supervisors import SupervisorHeartbeats
 from squall.clock import ManualClock
 from squall.cluster.memory import InMemoryStore
 from squall.cluster.records import SupervisorRecord
@@ -48,7 +48,7 @@ def test_the_workers_of_a_silent_supervisor_are_superseded_and_the_others_stay(p
         words ACTIVE
           w1 s1/0 (1,0): 1 3
           w3 s1/1 (2,0): 2 4
-          note: s2 was given up: no sign of life for 30 s; what ran there (w2) is placed anew
+          note: s2 was given up: no heartbeat for 30 s; its workers (w2) are placed elsewhere
         @ 36 report words w2 opened
         ! refused
     """)
@@ -70,9 +70,9 @@ def test_only_topologies_that_had_workers_on_a_silent_host_say_that_it_was_given
           w1 s1/0 (4,0): 1
         @ 30 ticks
         first ACTIVE
-          note: s2 was given up: no sign of life for 30 s; what ran there (w1) is placed anew
+          note: s2 was given up: no heartbeat for 30 s; its workers (w1) are placed elsewhere
         second ACTIVE
-          note: s2 was given up: no sign of life for 30 s; what ran there (w1) is placed anew
+          note: s2 was given up: no heartbeat for 30 s; its workers (w1) are placed elsewhere
         third ACTIVE
           w1 s1/0 (4,0): 1
     """)
@@ -85,11 +85,11 @@ def test_a_supervisor_that_is_heard_again_has_its_slots_back(play: Play) -> None
           w1 s1/0 (1,0): 1
         @ 30 ticks
         words ACTIVE
-          note: s1 was given up: no sign of life for 30 s; what ran there (w1) is placed anew
+          note: s1 was given up: no heartbeat for 30 s; its workers (w1) are placed elsewhere
         @ 40 heard s1
         words ACTIVE
           w1 s1/0 (2,0): 1
-          note: s1 was given up: no sign of life for 30 s; what ran there (w1) is placed anew
+          note: s1 was given up: no heartbeat for 30 s; its workers (w1) are placed elsewhere
         @ 69.5 ticks
         = nothing changes
         @ 69.5 heard s1
@@ -98,7 +98,7 @@ def test_a_supervisor_that_is_heard_again_has_its_slots_back(play: Play) -> None
         = nothing changes
         @ 100 tick
         words ACTIVE
-          note: s1 was given up: no sign of life for 30 s; what ran there (w1) is placed anew
+          note: s1 was given up: no heartbeat for 30 s; its workers (w1) are placed elsewhere
     """)
 
 
@@ -109,20 +109,20 @@ def test_a_late_sign_of_life_brings_back_no_supervisor_that_went_in_good_order(p
           w1 s1/0 (1,0): 1
         @ 30 ticks
         words ACTIVE
-          note: s1 was given up: no sign of life for 30 s; what ran there (w1) is placed anew
+          note: s1 was given up: no heartbeat for 30 s; its workers (w1) are placed elsewhere
         @ 31 heard s1
         words ACTIVE
           w1 s1/0 (2,0): 1
-          note: s1 was given up: no sign of life for 30 s; what ran there (w1) is placed anew
+          note: s1 was given up: no heartbeat for 30 s; its workers (w1) are placed elsewhere
         @ 32 lose s1
         words ACTIVE
-          note: s1 was given up: no sign of life for 30 s; what ran there (w1) is placed anew
+          note: s1 was given up: no heartbeat for 30 s; its workers (w1) are placed elsewhere
         @ 33 heard s1
         = nothing changes
     """)
 
 
-def test_nobody_waits_for_the_workers_of_a_silent_supervisor_when_a_topology_is_to_go(play: Play) -> None:
+def test_a_kill_does_not_wait_for_workers_of_a_silent_supervisor(play: Play) -> None:
     play("""
         @ 0 supervisor s1 slots=1; heard s1; submit words tasks=1
         words ACTIVE
@@ -148,11 +148,11 @@ def test_a_new_nimbus_gives_those_that_beat_the_whole_time_to_be_heard_by_it(pla
         = nothing changes
         @ 55 tick
         words ACTIVE
-          note: s1 was given up: no sign of life for 30 s; what ran there (w1) is placed anew
+          note: s1 was given up: no heartbeat for 30 s; its workers (w1) are placed elsewhere
     """)
 
 
-def test_a_nimbus_that_slept_gives_up_nobody_before_they_had_a_moment_to_be_heard(play: Play) -> None:
+def test_a_nimbus_that_slept_lets_supervisors_be_heard_before_it_gives_up_any(play: Play) -> None:
     play("""
         @ 0 supervisor s1 slots=1; heard s1; submit words tasks=1
         words ACTIVE
@@ -167,16 +167,16 @@ def test_a_nimbus_that_slept_gives_up_nobody_before_they_had_a_moment_to_be_hear
         = nothing changes
         @ 1037 tick
         words ACTIVE
-          note: s1 was given up: no sign of life for 30 s; what ran there (w1) is placed anew
+          note: s1 was given up: no heartbeat for 30 s; its workers (w1) are placed elsewhere
         @ 1038 heard s1
         words ACTIVE
           w1 s1/0 (2,0): 1
-          note: s1 was given up: no sign of life for 30 s; what ran there (w1) is placed anew
+          note: s1 was given up: no heartbeat for 30 s; its workers (w1) are placed elsewhere
         @ 2000 tick
         = nothing changes
         @ 2008 ticks
         words ACTIVE
-          note: s1 was given up: no sign of life for 30 s; what ran there (w1) is placed anew
+          note: s1 was given up: no heartbeat for 30 s; its workers (w1) are placed elsewhere
     """)
 
 
@@ -184,29 +184,29 @@ def test_a_supervisor_that_registered_again_meanwhile_keeps_what_it_said() -> No
     clock = ManualClock()
     registry = Registry(InMemoryStore())
     nimbus = Nimbus(registry.store, clock, supervisor_timeout_secs=4)
-    registry.save_supervisor(SupervisorRecord("s1", "host", 1))
+    registry.supervisors.put(SupervisorRecord("s1", "host", 1))
     nimbus.heard("s1")
     for second in range(1, 5):
         clock.move_to(second)
         nimbus.tick()
-    assert registry.supervisors() == []
+    assert registry.all_supervisors() == []
     bigger = SupervisorRecord("s1", "host", 8)
-    registry.save_supervisor(bigger)
+    registry.supervisors.put(bigger)
     nimbus.heard("s1")
-    assert registry.supervisors() == [bigger]
+    assert registry.all_supervisors() == [bigger]
 
 
 def test_nimbus_knows_when_to_look_next_and_finds_a_dead_supervisor_if_it_looks_only_then() -> None:
     clock = ManualClock()
     registry = Registry(InMemoryStore())
     nimbus = Nimbus(registry.store, clock)
-    registry.save_supervisor(SupervisorRecord("s1", "host", 1))
+    registry.supervisors.put(SupervisorRecord("s1", "host", 1))
     nimbus.tick()
     assert nimbus.due is None
     nimbus.heard("s1")
     nimbus.tick()
     looks = 0
-    while registry.supervisors():
+    while registry.all_supervisors():
         assert nimbus.due is not None
         clock.move_to(nimbus.due)
         nimbus.tick()
@@ -227,19 +227,19 @@ def test_who_was_heard_is_never_given_up_and_who_was_not_is_as_long_as_nimbus_li
 ) -> None:
     there = [SupervisorRecord(name, name, 1, beats=True) for name in IDS]
     now = 0.0
-    signs = SignsOfLife(10, now)
+    heartbeats = SupervisorHeartbeats(10, now)
     listened = dict.fromkeys(
         IDS, 0.0
     )  # for how long Nimbus has listened since it heard one, absences not counted
     heard = dict.fromkeys(IDS, now)
-    assert signs.silent(there, now) == []
+    assert heartbeats.silent(there, now) == []
     for pause, names in moments:
         now += pause
-        signs.awake(now)
+        heartbeats.tick(now)
         for name in IDS:
             # After an absence everybody has a quarter of the time-out at least.
             listened[name] = listened[name] + pause if pause <= 2.5 else min(listened[name], 7.5)
-        silent = {record.id for record in signs.silent(there, now)}
+        silent = {record.id for record in heartbeats.silent(there, now)}
         for name in IDS:
             if now - heard[name] < 10:
                 assert name not in silent
@@ -248,13 +248,13 @@ def test_who_was_heard_is_never_given_up_and_who_was_not_is_as_long_as_nimbus_li
             if listened[name] >= 10:
                 assert name in silent
         for name in names:
-            signs.heard(name, now)
+            heartbeats.heard(name, now)
             heard[name], listened[name] = now, 0.0
 
 
 def test_signs_of_life_of_a_supervisor_that_is_no_more_are_forgotten() -> None:
-    signs = SignsOfLife(30, 0)
-    signs.heard("s1", 0)
-    assert signs.due == 30
-    assert signs.silent([], 1) == []
-    assert signs.due is None
+    heartbeats = SupervisorHeartbeats(30, 0)
+    heartbeats.heard("s1", 0)
+    assert heartbeats.due == 30
+    assert heartbeats.silent([], 1) == []
+    assert heartbeats.due is None

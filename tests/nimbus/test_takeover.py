@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from squall.cluster import paths
 from tests.nimbus.lives import LIVES, WAYS, Life
@@ -12,7 +11,7 @@ from tests.nimbus.transcripts import Scenario
 
 
 @pytest.mark.parametrize("name", LIVES)
-def test_a_life_without_faults_goes_as_it_is_told(name: str) -> None:
+def test_a_life_without_faults_goes_as_written(name: str) -> None:
     life = Life()
     LIVES[name](life)
     assert life.store.failed == []
@@ -36,11 +35,11 @@ def test_whichever_write_fails_every_topology_comes_to_its_end_with_nothing_left
 
 def test_a_change_of_workers_that_was_begun_and_is_not_wanted_any_more_is_undone(scenario: Scenario) -> None:
     scenario.say("@ 0 supervisor s1 slots=2; submit words tasks=2 workers=2; report words w1 opened")
-    (record,), before = scenario.registry.topologies(), scenario.show()
-    assignment = scenario.registry.assignment(record.id)
+    (record,), before = scenario.registry.all_topologies(), scenario.show()
+    assignment = scenario.registry.assignments.get(record.id)
     assert assignment is not None
     # Nimbus was about to move its workers, and died after the first write.
-    scenario.registry.save_leaving(assignment)
+    scenario.registry.leaving.write(assignment)
     scenario.say("@ 3 another nimbus")
     assert scenario.show() == before
     assert scenario.registry.report(record.id, "w1") is not None
@@ -48,12 +47,12 @@ def test_a_change_of_workers_that_was_begun_and_is_not_wanted_any_more_is_undone
 
 def test_a_record_that_is_ahead_of_its_assignment_gets_one_though_no_task_moves(scenario: Scenario) -> None:
     scenario.say("@ 0 supervisor s1 slots=2; submit words tasks=2 workers=2")
-    (record,), before = scenario.registry.topologies(), scenario.show()
+    (record,), before = scenario.registry.all_topologies(), scenario.show()
     # Nimbus was about to move its workers, and died after the second write.
     ahead = scenario.registry.next_number("assignments")
-    scenario.registry.update_topology(record, replace(record, version=ahead))
+    scenario.registry.topologies.update(record, replace(record, version=ahead))
     scenario.say("@ 3 another nimbus")
-    (after,), assignment = scenario.registry.topologies(), scenario.registry.assignment(record.id)
+    (after,), assignment = scenario.registry.all_topologies(), scenario.registry.assignments.get(record.id)
     assert assignment is not None and assignment.version == after.version > ahead
     assert scenario.show() == before, "the same workers, incarnations and tasks"
 
@@ -72,4 +71,4 @@ def test_what_a_topology_left_that_could_not_be_read_for_a_while_is_swept_afterw
     scenario.store.put(path, found[0])
     scenario.say("@ 100 ticks")
     assert scenario.store.get(orphan) is None
-    assert scenario.store.children(paths.bundle(scenario.registry.topologies()[0].id)) != []
+    assert scenario.store.children(paths.bundle(scenario.registry.all_topologies()[0].id)) != []

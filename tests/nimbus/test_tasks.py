@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nimbus.tasks import TaskSpec, number_tasks
+from nimbus.placement.tasks import number_tasks
+from squall.values import TaskRow
 from topology_api.topology import ComponentSpec, Topology
 
 COUNTS = st.lists(st.integers(1, 6), min_size=1, max_size=5)
@@ -18,12 +19,8 @@ def topology(counts: list[int]) -> Topology:
     return Topology("numbers", {}, components, {})
 
 
-def rows(specs: tuple[TaskSpec, ...]) -> list[tuple[int, str, int]]:
-    return [(spec.task, spec.component, spec.index) for spec in specs]
-
-
 def test_ids_begin_at_1_and_follow_declaration_and_index() -> None:
-    assert rows(number_tasks(topology([2, 1]))) == [(1, "c0", 0), (2, "c0", 1), (3, "c1", 0)]
+    assert number_tasks(topology([2, 1])) == ((1, "c0", 0), (2, "c0", 1), (3, "c1", 0))
 
 
 @given(COUNTS)
@@ -31,27 +28,27 @@ def test_every_copy_of_every_component_has_one_id_and_the_ids_have_no_gap(counts
     specs = number_tasks(topology(counts))
     assert [spec.task for spec in specs] == list(range(1, sum(counts) + 1))
     wanted = [(f"c{number}", index) for number, count in enumerate(counts) for index in range(count)]
-    assert [(spec.component, spec.index) for spec in specs] == wanted
+    assert [(spec.component, spec.component_index) for spec in specs] == wanted
 
 
 @given(COUNTS)
 def test_numbering_again_changes_nothing(counts: list[int]) -> None:
     first = number_tasks(topology(counts))
     assert number_tasks(topology(counts)) == first
-    assert number_tasks(topology(counts), rows(first)) == first
+    assert number_tasks(topology(counts), first) == first
 
 
 @given(st.lists(st.lists(st.integers(1, 6), min_size=3, max_size=3), min_size=2, max_size=6))
 def test_however_parallelism_changes_an_id_means_one_task_for_ever(history: list[list[int]]) -> None:
     meaning: dict[int, tuple[str, int]] = {}
-    existing: list[tuple[int, str, int]] = []
+    existing: tuple[TaskRow, ...] = ()
     for counts in history:
         before = {(component, index): task for task, component, index in existing}
         specs = number_tasks(topology(counts), existing, highest=max(meaning, default=0))
         for spec in specs:
-            copy = (spec.component, spec.index)
+            copy = (spec.component, spec.component_index)
             assert before.get(copy, spec.task) == spec.task, "a task that stays keeps its id"
             assert copy in before or spec.task not in meaning, "a new task gets a new id"
             meaning[spec.task] = copy
-        existing = rows(specs)
+        existing = specs
         assert len({spec.task for spec in specs}) == sum(counts)

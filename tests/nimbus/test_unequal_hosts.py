@@ -9,14 +9,15 @@ from itertools import combinations_with_replacement, product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nimbus.scheduler import Slot, TaskSpec, schedule
+from nimbus.placement.scheduler import Slot, schedule
+from squall.values import TaskRow
 
 Chosen = dict[Slot, tuple[int, ...]]
 
 
-def tasks_of(counts: tuple[int, ...]) -> list[TaskSpec]:
+def tasks_of(counts: tuple[int, ...]) -> list[TaskRow]:
     copies = [(f"c{number}", index) for number, count in enumerate(counts) for index in range(count)]
-    return [TaskSpec(task, component, index) for task, (component, index) in enumerate(copies, 1)]
+    return [TaskRow(task, component, index) for task, (component, index) in enumerate(copies, 1)]
 
 
 def slots_of(rooms: tuple[int, ...]) -> list[Slot]:
@@ -36,12 +37,12 @@ def small_cases() -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
                     yield counts, rooms
 
 
-def unevenness(tasks: list[TaskSpec], chosen: Chosen) -> int:
+def unevenness(tasks: list[TaskRow], chosen: Chosen) -> int:
     """The less evenly the components are spread over hosts, the more."""
     where = by_task(chosen)
     return sum(
         count * count
-        for count in Counter((spec.component, where[spec.task].machine) for spec in tasks).values()
+        for count in Counter((spec.component, where[spec.task].host_name) for spec in tasks).values()
     )
 
 
@@ -109,10 +110,10 @@ def test_a_component_is_uneven_over_hosts_only_where_every_worker_of_the_fuller_
     chosen = schedule(tasks, wanted, slots_of(rooms), {})
     assert len(chosen) == min(wanted, sum(rooms), len(tasks))
     component = {spec.task: spec.component for spec in tasks}
-    on: dict[str, Counter[str]] = {slot.machine: Counter() for slot in chosen}
+    on: dict[str, Counter[str]] = {slot.host_name: Counter() for slot in chosen}
     for slot, theirs in chosen.items():
-        on[slot.machine].update(component[task] for task in theirs)
-    with_more = {slot.machine for slot, theirs in chosen.items() if len(theirs) > 1}
+        on[slot.host_name].update(component[task] for task in theirs)
+    with_more = {slot.host_name for slot, theirs in chosen.items() if len(theirs) > 1}
     for name in set(component.values()):
         for host in with_more:
             assert on[host][name] <= min(of[name] for of in on.values()) + 1
@@ -144,7 +145,7 @@ def test_the_tasks_that_fill_a_big_host_are_those_of_all_components() -> None:
     tasks = tasks_of((10, 10, 10))
     chosen = schedule(tasks, 21, slots_of((1, 20)), {})
     component = {spec.task: spec.component for spec in tasks}
-    assert {len(theirs) for slot, theirs in chosen.items() if slot.machine == "s1"} == {1}
+    assert {len(theirs) for slot, theirs in chosen.items() if slot.host_name == "s1"} == {1}
     left = Counter(component[task] for task in chosen[Slot("s0", 0)])
     assert sorted(left.values()) == [3, 3, 4]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nimbus.counting import Counters
-from nimbus.views import Views
+from nimbus.counters.counting import Counters
+from nimbus.http.views import Views
 from squall.cluster import paths
 from squall.cluster.records import SupervisorRecord
 from tests.nimbus.transcripts import Scenario
@@ -58,19 +58,19 @@ def test_one_that_is_heard_keeps_its_workers(one: Scenario) -> None:
 
 
 def test_when_it_can_be_read_again_it_is_as_before(one: Scenario) -> None:
-    one.registry.save_supervisor(SupervisorRecord("s1", "s1", 2, beats=True))
+    one.registry.supervisors.put(SupervisorRecord("s1", "s1", 2, beats=True))
     one.say("@ 2 submit two tasks=2 workers=2")
     assert one.show() == [*RUNS, "two ACTIVE", "  w1 s1/1 (2,0): 1", "  w2 s2/1 (2,0): 2"]
 
 
 def test_a_supervisor_that_goes_while_it_is_read_is_gone(scenario: Scenario) -> None:
     scenario.store.put(paths.supervisor("s1"), NONSENSE)
-    scenario.registry.supervisors()
+    scenario.registry.all_supervisors()
     assert scenario.registry.unread_supervisors == {"s1"}
     scenario.store.delete(paths.supervisor("s1"))
     children = scenario.store.children
     scenario.store.children = lambda path: ["s1"] if path == paths.SUPERVISORS else children(path)  # type: ignore[method-assign]
-    assert scenario.registry.supervisors() == []
+    assert scenario.registry.all_supervisors() == []
     assert scenario.registry.unread_supervisors == set()
 
 
@@ -78,7 +78,7 @@ def test_its_workers_are_shown_as_they_are_and_it_may_be_drained(one: Scenario) 
     one.say("@ 2 report one w1 opened")
     one.say("@ 2 report one w2 opened")
     views = Views(one.store, Counters(), one.clock.now)
-    assert [worker["state"] for worker in views.workers("one")] == ["RUNNING", "RUNNING"]
+    assert [worker.state for worker in views.workers("one")] == ["RUNNING", "RUNNING"]
     assert views.status("one").workers == 2
     one.say("@ 3 drain s1")
     assert one.registry.drained_supervisors() == {"s1"}

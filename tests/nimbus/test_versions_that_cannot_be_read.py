@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from nimbus.counting import Counters
-from nimbus.files import FileStore
-from nimbus.housekeeping import Housekeeping
-from nimbus.replacing import UnreadableVersion
+from nimbus.counters.counting import Counters
+from nimbus.files.housekeeping import Housekeeping
+from nimbus.files.stored_files import FileStore
+from nimbus.lifecycle.replacing import UnreadableVersion
 from squall.cluster import paths
 from squall.cluster.counters import ComponentCounters, WorkerCounters
 from squall.cluster.records import NimbusRecord
-from squall.http_client import Client
+from squall.http.client import Client
+from squall.values import Incarnation
 from tests.nimbus.transcripts import Scenario, a_topology
 from topology_api.errors import NoSuchTopology
 from topology_api.options import defaults
@@ -41,7 +42,7 @@ def waits(words: Scenario) -> Scenario:
 
 @pytest.fixture
 def on_trial(words: Scenario) -> Scenario:
-    """A second version has the name and is to prove that it runs."""
+    """A second version has the name and is on trial."""
     words.say("@ 1 submit words tasks=2 replace wait=0")
     words.say("@ 1 report words w1 stopped")
     assert words.nimbus.topology("words").replaces == "words-1-0"
@@ -151,7 +152,7 @@ def test_kill_removes_it_with_the_topology(words: Scenario, path: str) -> None:
 
 
 @pytest.mark.parametrize("path", [WAITING, BEFORE])
-def test_one_of_a_name_that_nobody_has_stays_until_it_is_killed(
+def test_one_of_a_name_without_a_topology_stays_until_it_is_killed(
     scenario: Scenario, path: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     scenario.store.put(path, NEWER)
@@ -176,7 +177,9 @@ def test_kill_of_a_topology_that_cannot_be_read_removes_its_versions_too(scenari
 
 def test_what_it_has_counted_is_kept(on_trial: Scenario, tmp_path: Path) -> None:
     counters = Counters()
-    counters.count("words-1-0", "w1", (1, 0), WorkerCounters({"lines": ComponentCounters(emitted=7)}))
+    counters.count(
+        "words-1-0", "w1", Incarnation(1, 0), WorkerCounters({"lines": ComponentCounters(emitted=7)})
+    )
     damage(on_trial, BEFORE)
     files = FileStore(tmp_path / "files", 100, 100)
     me = NimbusRecord("n1", "http://n1", "n1")

@@ -8,16 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from nimbus.counting import Counters
-from nimbus.files import FileStore
-from nimbus.housekeeping import UNUSED_SECS, Housekeeping
-from nimbus.master import Nimbus
+from nimbus.counters.counting import Counters
+from nimbus.files.housekeeping import UNUSED_SECS, Housekeeping
+from nimbus.files.stored_files import FileStore
+from nimbus.leader.master import Nimbus
 from squall.clock import ManualClock
 from squall.cluster import paths
 from squall.cluster.counters import ComponentCounters, WorkerCounters
 from squall.cluster.memory import InMemoryStore
 from squall.cluster.records import NimbusRecord, TopologyRecord
-from squall.http_client import Client
+from squall.http.client import Client
+from squall.values import Incarnation
 from tests.nimbus.transcripts import a_topology
 from topology_api.options import defaults
 
@@ -51,7 +52,9 @@ class House:
 
     def submit(self, name: str, **files: str) -> TopologyRecord:
         record = self.nimbus.submit(a_topology(name, 1), defaults(), {}, files=files)
-        self.counters.count(record.id, "w1", (1, 0), WorkerCounters({"lines": ComponentCounters(emitted=7)}))
+        self.counters.count(
+            record.id, "w1", Incarnation(1, 0), WorkerCounters({"lines": ComponentCounters(emitted=7)})
+        )
         return record
 
     def emitted(self, of: TopologyRecord) -> int:

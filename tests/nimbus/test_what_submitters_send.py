@@ -6,7 +6,7 @@ from base64 import b64encode
 
 import pytest
 
-from nimbus.submission import BadRequest, read_submission
+from nimbus.submission.parse import BadRequest, read_submission
 from tests.nimbus.transcripts import a_topology
 
 

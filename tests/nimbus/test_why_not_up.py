@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from nimbus.counting import Counters
-from nimbus.views import Views
+from nimbus.counters.counting import Counters
+from nimbus.http.views import Views
+from squall.api.answers import HeldUp
 from squall.cluster.records import WorkerReport
+from squall.values import Incarnation
 from tests.nimbus.transcripts import Scenario
 
 DIED = "note=it-died-of-signal-9"
@@ -23,7 +25,7 @@ def scenario() -> Scenario:
 def held_up(scenario: Scenario) -> object:
     """What the list says of the topology."""
     (listed,) = Views(scenario.store, Counters(), scenario.clock.now).topologies()
-    return listed["held_up"]
+    return listed.held_up
 
 
 def test_one_that_starts_is_not_held_up(scenario: Scenario) -> None:
@@ -34,9 +36,9 @@ def test_one_that_starts_is_not_held_up(scenario: Scenario) -> None:
 
 def test_workers_that_die_or_wait_are_counted_and_the_first_says_why(scenario: Scenario) -> None:
     scenario.say("@ 1 report words w2 waits note=its-environment-is-being-built")
-    assert held_up(scenario) == {"workers": 1, "why": "its-environment-is-being-built"}
+    assert held_up(scenario) == HeldUp(1, "its-environment-is-being-built")
     scenario.say(f"@ 2 report words w1 incarnation=1,1 {DIED}")
-    assert held_up(scenario) == {"workers": 2, "why": "it-died-of-signal-9"}
+    assert held_up(scenario) == HeldUp(2, "it-died-of-signal-9")
 
 
 def test_one_that_is_up_again_is_not_held_up_by_what_was_said_of_it(scenario: Scenario) -> None:
@@ -46,9 +48,9 @@ def test_one_that_is_up_again_is_not_held_up_by_what_was_said_of_it(scenario: Sc
 
 
 def test_what_was_said_of_an_earlier_worker_of_that_name_holds_nothing_up(scenario: Scenario) -> None:
-    (record,) = scenario.registry.topologies()
-    for version, why in ((0, None), (1, {"workers": 1, "why": "it died"})):
-        report = WorkerReport("w2", (version, 5), False, False, False, False, None, note="it died")
+    (record,) = scenario.registry.all_topologies()
+    for version, why in ((0, None), (1, HeldUp(1, "it died"))):
+        report = WorkerReport("w2", Incarnation(version, 5), False, False, False, False, None, note="it died")
         scenario.registry.save_report(record.id, report)
         assert held_up(scenario) == why
 

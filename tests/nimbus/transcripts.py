@@ -26,13 +26,14 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable
 
-from nimbus.assigning import workers_of
-from nimbus.master import Nimbus
+from nimbus.leader.master import Nimbus
+from nimbus.lifecycle.assigning import workers_of
 from squall.clock import ManualClock
 from squall.cluster.memory import InMemoryStore
 from squall.cluster.records import Placement, SupervisorRecord, TopologyRecord, WorkerReport
 from squall.cluster.registry import Registry
 from squall.cluster.store import Store
+from squall.values import Incarnation
 from topology_api.errors import SquallError
 from topology_api.options import defaults
 from topology_api.topology import ComponentSpec, GroupingSpec, StreamSpec, Subscription, Topology
@@ -105,7 +106,7 @@ class Scenario:
     def show(self) -> list[str]:
         """What stands in the store."""
         lines = []
-        for record in self.registry.topologies():
+        for record in self.registry.all_topologies():
             until = "" if record.deadline is None else f" until {record.deadline:g}"
             error = "" if record.error is None else f" ({record.error})"
             lines.append(f"{record.name} {record.state}{until}{error}")
@@ -118,11 +119,11 @@ class Scenario:
 
     def do_supervisor(self, words: list[str], options: Options) -> None:
         record = SupervisorRecord(words[0], words[0], int(options["slots"]), "beats" in words)
-        self.registry.save_supervisor(record)
+        self.registry.supervisors.put(record)
         self.nimbus.tick()
 
     def do_lose(self, words: list[str], options: Options) -> None:
-        self.registry.remove_supervisor(words[0])
+        self.registry.supervisors.drop(words[0])
         self.nimbus.tick()
 
     def do_heard(self, words: list[str], options: Options) -> None:
@@ -164,7 +165,7 @@ class Scenario:
 
     def do_report(self, words: list[str], options: Options) -> str | None:
         name, worker, *flags = words
-        record = self.registry.topology(name)
+        record = self.registry.topologies.get(name)
         known = () if record is None else (*self.workers(record.id), *self.leaving(record.id))
         incarnation = next((placed.incarnation for placed in known if placed.worker == worker), (0, 0))
         if "incarnation" in options:
@@ -174,7 +175,7 @@ class Scenario:
         finished = tuple(map(int, options["finished"].split(","))) if "finished" in options else ()
         report = WorkerReport(
             worker,
-            incarnation,
+            Incarnation(*incarnation),
             opened,
             ended,
             drained,
@@ -202,11 +203,11 @@ class Scenario:
 
     def workers(self, topology_id: str) -> tuple[Placement, ...]:
         """The workers that a topology has."""
-        return workers_of(self.registry.assignment(topology_id))
+        return workers_of(self.registry.assignments.get(topology_id))
 
     def leaving(self, topology_id: str) -> tuple[Placement, ...]:
         """The workers that are told to go."""
-        return workers_of(self.registry.leaving(topology_id))
+        return workers_of(self.registry.leaving.get(topology_id))
 
     def workers_drain(self, record: TopologyRecord) -> None:
         """Every worker that a topology has says that it has drained."""
@@ -224,6 +225,6 @@ class Scenario:
 def _lines_of(indent: str, placements: tuple[Placement, ...]) -> list[str]:
     return [
         f"{indent}{placed.worker} {placed.supervisor}/{placed.slot} "
-        f"({placed.incarnation[0]},{placed.incarnation[1]}): {' '.join(map(str, placed.tasks))}"
+        f"({placed.incarnation.version},{placed.incarnation.restart}): {' '.join(map(str, placed.tasks))}"
         for placed in placements
     ]

@@ -9,7 +9,7 @@ import pytest
 
 from nimbus.daemon import NimbusDaemon
 from squall.cluster.memory import InMemoryStore
-from squall.http_client import Client
+from squall.http.client import Client
 from tests.nimbus_http.nimbuses import Cluster, PlayedSupervisor, client_of
 
 

@@ -20,11 +20,11 @@ from squall.cluster.counters import ComponentCounters, WorkerCounters
 from squall.cluster.records import Assignment, SupervisorRecord, WorkerReport, encode
 from squall.cluster.registry import Registry
 from squall.cluster.store import Store
-from squall.error_reports import ErrorReport
-from squall.http_client import Client, at
-from squall.sealing import SUPERVISOR_TO_NIMBUS, KeyPair, daemon_header
-from squall.tokens import bearer
-from squall.versions import own_versions
+from squall.http.client import Client, at
+from squall.packages.versions import own_versions
+from squall.reports.error_reports import ErrorReport
+from squall.security.sealing import SUPERVISOR_TO_NIMBUS, KeyPair, daemon_header
+from squall.security.tokens import bearer
 from topology_api.topology import ComponentSpec, GroupingSpec, StreamSpec, Subscription, Topology
 
 CAP_SECS = 30.0
@@ -133,13 +133,13 @@ class PlayedSupervisor:
             versions=OWN,
             **fields,
         )
-        self.registry.save_supervisor(record)
+        self.registry.supervisors.put(record)
         self.daemon = daemon
 
     def client(self, daemon: NimbusDaemon | None = None) -> Client:
         """Its client."""
         nimbus = self.daemon if daemon is None else daemon
-        keys = {record.url: record.public_key for record in self.registry.nimbuses()}
+        keys = {record.url: record.public_key for record in self.registry.all_nimbuses()}
         return Client(
             [nimbus.url],
             lambda url: daemon_header(self.id, self.pair.token_with(keys[url], SUPERVISOR_TO_NIMBUS)),
@@ -149,8 +149,8 @@ class PlayedSupervisor:
         """The workers of a topology, once it has any."""
 
         def found() -> Assignment | None:
-            record = self.registry.topology(name)
-            return None if record is None else self.registry.assignment(record.id)
+            record = self.registry.topologies.get(name)
+            return None if record is None else self.registry.assignments.get(record.id)
 
         assignment = until(found, f"an assignment of {name}")
         assert isinstance(assignment, Assignment)
@@ -177,11 +177,11 @@ class PlayedSupervisor:
 
     def say(self, name: str = "words", **flags: Any) -> list[dict[str, Any]]:
         """The same of all workers that are wanted, those that are to go included."""
-        record = self.registry.topology(name)
+        record = self.registry.topologies.get(name)
         assert record is not None
         placements = [
             placement
-            for assignment in (self.registry.assignment(record.id), self.registry.leaving(record.id))
+            for assignment in (self.registry.assignments.get(record.id), self.registry.leaving.get(record.id))
             if assignment is not None
             for placement in assignment.placements
         ]

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from nimbus.daemon import NimbusDaemon
-from squall import http_connections
-from squall.http_addresses import Address
-from squall.http_client import Client, Refused, at
-from squall.http_connections import PATIENCE, Awaited, Patience
-from squall.tls import client_context
-from squall.tokens import bearer
+from squall.http import connections as http_connections
+from squall.http.addresses import Address
+from squall.http.client import Client, Refused, at
+from squall.http.connections import PATIENCE, Awaited, Patience
+from squall.security.tls import client_context
+from squall.security.tokens import bearer
 from tests.certificates import make_certificates
 from tests.nimbus_http.nimbuses import Cluster, closing, until
 

@@ -9,7 +9,8 @@ import pytest
 from nimbus.daemon import NimbusDaemon
 from squall.cluster.memory import InMemoryStore
 from squall.cluster.records import WorkerReport
-from squall.http_client import Client, Refused, at
+from squall.http.client import Client, Refused, at
+from squall.values import Incarnation
 from tests.nimbus_http.nimbuses import PlayedSupervisor, closing, counters_of, submission, until
 
 
@@ -121,8 +122,8 @@ def test_counters_of_a_worker_are_counted_once_however_often_they_are_sent(
 def test_reports_of_workers_that_nobody_wants_are_refused_by_name(
     running: PlayedSupervisor,
 ) -> None:
-    stray = WorkerReport("w99", (1, 0), True, False, False, False, None)
-    gone = WorkerReport("w1", (1, 0), True, False, False, False, None)
+    stray = WorkerReport("w99", Incarnation(1, 0), True, False, False, False, None)
+    gone = WorkerReport("w1", Incarnation(1, 0), True, False, False, False, None)
     refused = running.send({"words": [stray], "nobody": [gone]})
     assert {(each["topology"], each["worker"]) for each in refused} == {("words", "w99"), ("nobody", "w1")}
 
@@ -162,9 +163,9 @@ def test_a_silent_supervisor_is_given_up_and_there_again_when_it_is_heard(
 ) -> None:
     leader = cluster.start_leader(conf={"nimbus.supervisor.timeout.secs": 0.3})
     supervisor = PlayedSupervisor(store, leader)
-    until(lambda: supervisor.registry.supervisors() == [], "the end of patience")
+    until(lambda: supervisor.registry.all_supervisors() == [], "the end of patience")
     supervisor.send()
-    assert [record.id for record in supervisor.registry.supervisors()] == ["s1"]
+    assert [record.id for record in supervisor.registry.all_supervisors()] == ["s1"]
 
 
 def test_a_log_is_had_from_the_supervisor_of_its_worker(client: Client, running: PlayedSupervisor) -> None:

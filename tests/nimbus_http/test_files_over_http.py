@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from nimbus import housekeeping
 from nimbus.daemon import NimbusDaemon
-from nimbus.files import FileStore
-from squall.archives import pack
+from nimbus.files import housekeeping
+from nimbus.files.stored_files import FileStore
 from squall.cluster.memory import InMemoryStore
-from squall.http_client import Client, Refused, at
+from squall.http.client import Client, Refused, at
+from squall.packages.archives import pack
 from tests.nimbus_http.nimbuses import Cluster, PlayedSupervisor, client_of, closing, submission, until
 
 

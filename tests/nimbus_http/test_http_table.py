@@ -9,14 +9,15 @@ import pytest
 
 from nimbus.daemon import NimbusDaemon
 from nimbus.http import errors
-from nimbus.http.app import read_query
 from nimbus.http.errors import MEANINGS, answer_of
 from nimbus.http.openapi import as_markdown, document, statuses
-from nimbus.http.table import API, TABLE, Endpoint
-from nimbus.submission import BadRequest
+from nimbus.http.requests import read_query
+from nimbus.http.table import API, TABLE, AnyEndpoint
+from nimbus.submission.parse import BadRequest
+from squall.api.requests import LogQuery
 from squall.cluster.store import Conflict, Deposed, TooBig, Unavailable
-from squall.http_client import Refused
-from squall.rounds import NotInTime, Stopped
+from squall.daemon.command_loop import NotInTime, Stopped
+from squall.http.client import Refused
 from tests.certificates import make_certificates
 from tests.nimbus_http.nimbuses import Cluster, client_of, closing
 from tests.nimbus_http.test_reads_over_http import raw
@@ -27,7 +28,7 @@ ENDPOINTS = [pytest.param(endpoint, id=f"{endpoint.method} {endpoint.path}") for
 
 @pytest.mark.parametrize("endpoint", ENDPOINTS)
 def test_every_row_of_the_table_leads_somewhere_and_answers_as_it_says(
-    shared_leader: NimbusDaemon, endpoint: Endpoint
+    shared_leader: NimbusDaemon, endpoint: AnyEndpoint
 ) -> None:
     names = {"name": "nobody", "component": "c", "worker": "w1", "id": "s1", "sha256": "0" * 64}
     path = re.sub(r"\{(\w+)\}", lambda found: names[found[1]], endpoint.path)
@@ -90,27 +91,26 @@ def test_the_page_for_people_has_every_row_and_every_error() -> None:
 )
 def test_each_error_has_its_status(error: Exception, status: int, kind: str) -> None:
     found, body = answer_of(error)
-    assert (found, body["error"]["kind"]) == (status, kind)
-    assert str(error) in body["error"]["message"]
-    assert body["error"]["problems"] == list(getattr(error, "problems", ()))
+    assert (found, body.error.kind) == (status, kind)
+    assert str(error) in body.error.message
+    assert body.error.problems == list(getattr(error, "problems", ()))
 
 
 def test_what_the_store_is_is_said_by_the_store() -> None:
     _, body = answer_of(Unavailable("the store in store.sqlite fails: database or disk is full"))
-    assert "disk is full" in body["error"]["message"] and "ZooKeeper" not in body["error"]["message"]
+    assert "disk is full" in body.error.message and "ZooKeeper" not in body.error.message
 
 
 def test_of_an_error_of_nimbus_itself_nothing_is_told() -> None:
     status, body = answer_of(ValueError("the password is hunter2"))
-    assert status == 500 and "hunter2" not in str(body) and "log" in body["error"]["message"]
+    assert status == 500 and "hunter2" not in str(body) and "log" in body.error.message
 
 
 def test_a_query_is_read_as_the_table_says() -> None:
-    log = next(endpoint for endpoint in TABLE if endpoint.path.endswith("/log"))
-    assert read_query(log, []) == {"file": "worker", "offset": 0, "limit": 65_536}
-    assert read_query(log, [("offset", "-10"), ("file", "build")])["offset"] == -10
+    assert read_query(LogQuery, []) == LogQuery("worker", 0, 65_536)
+    assert read_query(LogQuery, [("offset", "-10"), ("file", "build")]) == LogQuery("build", -10, 65_536)
     with pytest.raises(BadRequest) as error:
-        read_query(log, [("offset", "1.5"), ("file", "x"), ("y", "z")])
+        read_query(LogQuery, [("offset", "1.5"), ("file", "x"), ("y", "z")])
     assert len(error.value.problems) == 3
 
 
@@ -125,7 +125,7 @@ def test_everything_works_over_https(cluster: Cluster, tmp_path: Any) -> None:
     standby = cluster.start_standby("second", cluster.store.session(), conf=conf)  # type: ignore[attr-defined]
     assert leader.url.startswith("https://")
     with closing(client_of(standby)) as client:
-        client._ca = made.ca
+        client._pool.ca = made.ca
         assert client.get("topologies") == {"topologies": []}
         with pytest.raises(Refused) as refused:  # redirected to the leader
             client.post("topologies/nobody/activate")

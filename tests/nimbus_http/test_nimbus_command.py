@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from squall.http_client import Client, Refused, Unreachable
-from squall.tokens import bearer, find_token
+from squall.http.client import Client, Refused, Unreachable
+from squall.security.tokens import bearer, find_token
 from tests.nimbus_http.nimbuses import CAP_SECS, submission, until
 from tests.zookeeper_servers import ZooKeeperServer
 

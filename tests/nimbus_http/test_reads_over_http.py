@@ -11,10 +11,10 @@ import pytest
 from nimbus.daemon import NimbusDaemon
 from squall.cluster import paths
 from squall.cluster.memory import InMemoryStore
-from squall.error_reports import ErrorReport
-from squall.http_client import Client, Refused, at
-from squall.telemetry import Histogram
-from squall.versions import own_versions
+from squall.http.client import Client, Refused, at
+from squall.packages.versions import own_versions
+from squall.reports.error_reports import ErrorReport
+from squall.reports.histogram import LatencyHistogram
 from tests.nimbus_http.nimbuses import PlayedSupervisor, counters_of, submission, words
 
 BOOM = ErrorReport("words", "count", 2, "execute", "ValueError: boom", "words.py:7", (), None, 1.0)
@@ -121,12 +121,16 @@ def test_prometheus_gets_counters_of_each_component(client: Client, running: obj
 
 
 def test_prometheus_gets_the_users_own_metrics(client: Client, running: PlayedSupervisor) -> None:
-    histogram = Histogram()
+    histogram = LatencyHistogram()
     for value in (1.0, 1.0, 3.0):
         histogram.add(value)
     [row] = counters_of(running, 8, number=2)
     lines = row["counters"]["components"]["lines"]
-    lines["metrics"] = {'read "twice"': 3, "sizes": histogram.as_dict(), "none yet": Histogram().as_dict()}
+    lines["metrics"] = {
+        'read "twice"': 3,
+        "sizes": histogram.as_dict(),
+        "none yet": LatencyHistogram().as_dict(),
+    }
     lines["gauges"] = {"lag": 0.5, "full": True, "broken": "ValueError: no"}
     running.send(counters=[row])
     page = client.get_text("/metrics").splitlines()

@@ -9,10 +9,10 @@ import time
 import pytest
 
 from nimbus.daemon import NimbusDaemon
-from nimbus.http.server import listen
 from squall.cluster.memory import InMemoryStore
 from squall.cluster.registry import Registry
-from squall.http_client import Refused
+from squall.http.client import Refused
+from squall.http.server import listen
 from tests.flaky_store import FlakyStore
 from tests.nimbus_http.nimbuses import (
     Cluster,
@@ -111,7 +111,7 @@ def test_when_the_leader_stops_the_standby_leads_at_once_and_goes_on(
     supervisor.daemon = standby
     supervisor.say(drained=True)
     supervisor.say(stopped=True)
-    assert Registry(store).topologies() == []
+    assert Registry(store).all_topologies() == []
 
 
 def test_a_leader_whose_session_is_over_leads_no_more_and_writes_nothing(
@@ -125,7 +125,7 @@ def test_a_leader_whose_session_is_over_leads_no_more_and_writes_nothing(
     with closing(client_of(leader)) as client, pytest.raises(Refused) as refused:
         client.post("topologies", submission())
     assert refused.value.status == 503
-    assert Registry(store).topologies() == []
+    assert Registry(store).all_topologies() == []
 
 
 def test_leader_and_standby_tell_alike_how_long_the_version_before_stands_by_and_when_notes_were_said(
@@ -142,7 +142,7 @@ def test_leader_and_standby_tell_alike_how_long_the_version_before_stands_by_and
         supervisor.assignment()
         supervisor.say(note="it died")
         second = client.post("topologies", submission(submission="again", replace=True, wait_secs=0))
-        until(lambda: Registry(store).topology("words").state == "REPLACING")  # type: ignore[union-attr]
+        until(lambda: Registry(store).topologies.get("words").state == "REPLACING")  # type: ignore[union-attr]
         supervisor.say(stopped=True)
         until(lambda: client.get("topologies/words")["id"] == second["id"], "the second version")
         supervisor.assignment()
@@ -169,7 +169,7 @@ def test_a_submission_that_is_retried_with_the_next_leader_is_the_same(
         leader.stop()
         until(lambda: standby.leading, "the lead")
         assert client.post("topologies", body) == first
-    assert len(Registry(store).topologies()) == 1
+    assert len(Registry(store).all_topologies()) == 1
 
 
 def test_without_a_leader_changes_are_503_and_reads_go_on(cluster: Cluster, store: InMemoryStore) -> None:

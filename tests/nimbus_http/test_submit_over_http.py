@@ -10,14 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from nimbus.daemon import NimbusDaemon
-from nimbus.submission import BODY_LIMIT, PACKAGE_LIMIT
-from squall.archives import pack
+from nimbus.submission.parse import BODY_LIMIT, PACKAGE_LIMIT
 from squall.cluster.memory import InMemoryStore
 from squall.cluster.registry import Registry
-from squall.http_client import Client, Refused, at
-from squall.versions import minor
+from squall.http.client import Client, Refused, at
+from squall.packages.archives import pack
+from squall.packages.versions import minor
 from tests.nimbus_http.nimbuses import OWN, PlayedSupervisor, submission, until, words
 from tests.nimbus_http.test_reads_over_http import raw
 
@@ -46,7 +47,7 @@ def test_a_retried_submission_makes_one_topology(
     data, token = json.dumps(body).encode(), f"Bearer {leader.token}"
     status, _, again = raw(leader, "POST", "/api/v1/topologies", data, Authorization=token)
     assert (status, again) == (200, first)
-    assert len(Registry(store).topologies()) == 1
+    assert len(Registry(store).all_topologies()) == 1
 
 
 def test_the_first_submission_is_201(leader: NimbusDaemon) -> None:
@@ -96,8 +97,8 @@ def test_another_version_than_that_of_a_supervisor_is_refused_and_it_is_named(
     client: Client, supervisor: PlayedSupervisor, leader: NimbusDaemon, store: InMemoryStore
 ) -> None:
     old = PlayedSupervisor(store, leader, "old")
-    record = next(each for each in old.registry.supervisors() if each.id == "old")
-    old.registry.save_supervisor(type(record)(**{**vars(record), "versions": {**OWN, "python": "3.9.1"}}))
+    record = next(each for each in old.registry.all_supervisors() if each.id == "old")
+    old.registry.supervisors.put(structs.replace(record, versions={**OWN, "python": "3.9.1"}))
     error = refused(client, submission())
     assert error.kind == "VersionMismatch"
     assert "supervisor old on host-old has Python 3.9" in error.message and len(error.problems) == 1
@@ -127,7 +128,7 @@ def test_what_the_submitters_site_says_of_its_daemons_is_not_taken_over(
     client: Client, store: InMemoryStore
 ) -> None:
     client.post("topologies", submission(conf={"topology.workers": 1, "nimbus.supervisor.timeout.secs": 5}))
-    record = Registry(store).topology("words")
+    record = Registry(store).topologies.get("words")
     assert record is not None and "nimbus.supervisor.timeout.secs" not in record.conf
 
 
@@ -175,7 +176,7 @@ def test_pickles_over_the_limit_are_refused_and_the_largest_is_named(shared_clie
 
 def test_pickles_below_the_limit_are_taken(client: Client, store: InMemoryStore) -> None:
     client.post("topologies", submission(words(padding=PACKAGE_LIMIT - 10_000)))
-    assert Registry(store).topology("words") is not None
+    assert Registry(store).topologies.get("words") is not None
 
 
 def test_a_request_over_the_limit_is_refused_before_it_is_read(shared_leader: NimbusDaemon) -> None:
@@ -200,7 +201,7 @@ def test_a_submission_that_names_files_is_taken_when_they_are_there_and_sound(
     assert (error.status, error.kind) == (422, "FileMissing") and sha256 in error.message
     upload(client, code, sha256)
     client.post("topologies", submission(files={"code": sha256}))
-    record = Registry(store).topology("words")
+    record = Registry(store).topologies.get("words")
     assert record is not None and record.files == {"code": sha256} and record.python == minor(OWN["python"])
 
 

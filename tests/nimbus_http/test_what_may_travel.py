@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from squall import archives
-from squall.http_client import Client, Refused
-from squall_cli.packing import check_names, read_requirements
-from squall_cli.user_modules import CannotShip
+from squall.http.client import Client, Refused
+from squall.packages import archives
+from squall_cli.packing.packing import check_names, read_requirements
+from squall_cli.packing.user_modules import CannotShip
 from tests.nimbus_http.nimbuses import submission
 
 

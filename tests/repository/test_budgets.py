@@ -10,6 +10,13 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 MAX_FILE_LINES = 500
 MAX_FUNCTION_LINES = 60
+MAX_METHODS = 30
+MAX_CONSTRUCTOR_PARAMETERS = 10
+#: Composition roots may take more: all that they put together comes in there.
+COMPOSITION_ROOTS = {
+    # The runtime hands a component's whole surroundings to it here, by keyword; users never call it.
+    "topology_api/context.py: Context",
+}
 CATCH_ALL = {
     "base", "common", "helper", "helpers", "misc", "shared", "stuff", "tools", "util", "utilities", "utils",
 }  # fmt: skip
@@ -28,7 +35,7 @@ def modules(*folders: str) -> Iterator[tuple[str, ast.Module, str]]:
 
 
 def test_every_package_of_the_design_is_there_and_says_that_it_is_squalls() -> None:
-    # squall/distributions.py takes these words for the sign that a package is ours.
+    # squall/packages/distributions.py takes these words for the sign that a package is ours.
     missing = []
     for package in PACKAGES:
         init = ROOT / package / "__init__.py"
@@ -55,6 +62,33 @@ def test_no_function_is_longer_than_its_budget() -> None:
                 if lines > MAX_FUNCTION_LINES:
                     too_long.append(f"{path}:{node.lineno}: {node.name} has {lines} lines")
     assert not too_long, f"over {MAX_FUNCTION_LINES} lines: {too_long}"
+
+
+def methods_by_class() -> Iterator[tuple[str, list[ast.FunctionDef | ast.AsyncFunctionDef]]]:
+    """("path: class", methods with properties) of every class of the product."""
+    for path, tree, _ in modules(*PACKAGES):
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                methods = [m for m in node.body if isinstance(m, ast.FunctionDef | ast.AsyncFunctionDef)]
+                yield f"{path}: {node.name}", methods
+
+
+def test_no_class_has_more_methods_than_its_budget() -> None:
+    too_many = {name: len(methods) for name, methods in methods_by_class() if len(methods) > MAX_METHODS}
+    assert not too_many, f"over {MAX_METHODS} methods; which two things are they? {too_many}"
+
+
+def test_no_constructor_takes_more_parameters_than_its_budget() -> None:
+    # Written constructors: a record's fields are its contents, not what it is made from.
+    too_many = {}
+    for name, methods in methods_by_class():
+        for method in methods:
+            if method.name in ("__init__", "__new__"):
+                arguments = method.args
+                taken = len(arguments.posonlyargs + arguments.args + arguments.kwonlyargs) - 1
+                if taken > MAX_CONSTRUCTOR_PARAMETERS:
+                    too_many[name] = taken
+    assert too_many.keys() == COMPOSITION_ROOTS, f"over {MAX_CONSTRUCTOR_PARAMETERS} parameters: {too_many}"
 
 
 def test_no_module_or_folder_has_a_catch_all_name() -> None:

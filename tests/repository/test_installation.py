@@ -49,6 +49,7 @@ def topology():
     return builder.build()
 """
 
+PLAIN = "plain (not compiled for this Python; see docs/compiled-core.md)"
 #: Seconds for one command: the longest ones install 600 MB, or run the whole demo.
 CAP = 900.0
 
@@ -83,65 +84,86 @@ def skip_without_index(result: subprocess.CompletedProcess[str]) -> None:
         pytest.skip(f"the package index cannot be reached: {text.strip().splitlines()[-1]}")
 
 
-def install(tmp_path: Path, *how: str, **variables: str) -> tuple[Path, Path]:
-    """(the environment's bin, the copy of this checkout that was installed)"""
-    source = tmp_path / "checkout"
-    shutil.copytree(ROOT, source, ignore=NOT_COPIED)
-    made = command(sys.executable, "-m", "venv", tmp_path / "venv", cwd=tmp_path)
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of this checkout. What one installation compiled, the next one finds in build/."""
+    folder = tmp_path_factory.mktemp("installation") / "checkout"
+    shutil.copytree(ROOT, folder, ignore=NOT_COPIED)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def bin_folder(source: Path) -> Path:
+    """The `bin` of an environment into which a user has installed Squall with `pip install .`."""
+    folder = source.parent
+    made = command(sys.executable, "-m", "venv", folder / "venv", cwd=folder)
     assert made.returncode == 0, made.stderr
-    bin_folder = tmp_path / "venv" / "bin"
-    installed = command(
-        bin_folder / "python", "-m", "pip", "install", "--quiet", *how, source, cwd=tmp_path, **variables
-    )
+    install(folder / "venv" / "bin", source)
+    return folder / "venv" / "bin"
+
+
+def install(bin_folder: Path, source: Path, *how: str, **variables: str) -> None:
+    """Run `pip install` with these options and environment variables, which must succeed."""
+    pip: list[str | Path] = [bin_folder / "pip", "install", "--quiet", *how, source]
+    installed = command(*pip, cwd=source.parent, **variables)
     no_index = (
         "No matching distribution found" in installed.stderr or "connection" in installed.stderr.lower()
     )
     if installed.returncode != 0 and no_index and os.environ.get("CI") != "true":
         pytest.skip(f"the package index cannot be reached: {installed.stderr.strip().splitlines()[-1]}")
     assert installed.returncode == 0, installed.stderr
-    return bin_folder, source
 
 
-@pytest.mark.parametrize("how", [(), ("--editable",)], ids=["copy", "editable"])
-def test_an_installation_gives_a_working_squall(tmp_path: Path, how: tuple[str, ...]) -> None:
-    bin_folder, source = install(tmp_path, *how)
+def uninstall(bin_folder: Path) -> list[str]:
+    """Run `pip uninstall`: what it left of Squall in site-packages."""
+    removed = command(bin_folder / "pip", "uninstall", "--quiet", "--yes", "squall", cwd=bin_folder.parent)
+    assert removed.returncode == 0, removed.stderr
+    packages = next(bin_folder.parent.glob("lib/python*/site-packages"))
+    ours = ("squall", "topology_api", "worker", "nimbus", "local_cluster", "__editable__")
+    return [path.name for path in packages.iterdir() if path.name.startswith(ours)]
 
-    version = command(bin_folder / "squall", "version", cwd=tmp_path)
+
+def check_works(bin_folder: Path, home: Path, folder: Path) -> None:
+    """`squall version` and `squall run` work, and the packages are below `home`."""
+    version = command(bin_folder / "squall", "version", cwd=folder)
     assert (version.returncode, version.stderr) == (0, "")
     assert version.stdout.startswith("squall 0.")
     # Compiled where a compiler is there: the stamp of an installation is of the files that were installed.
-    core = (
-        "compiled"
-        if shutil.which("cc")
-        else "plain (not compiled for this Python; see docs/compiled-core.md)"
-    )
+    core = "compiled" if shutil.which("cc") else PLAIN
     assert version.stdout.splitlines()[1:] == [f"core: {core}"]
-
-    # The packages are where this way of installing puts them, and nothing but packages was installed.
-    where = command(
-        bin_folder / "python",
-        "-c",
-        "import topology_api, local_cluster, importlib.util as u;"
-        "print(topology_api.__file__); print([u.find_spec(n) for n in ('tests', 'examples', 'benchmarks')])",
-        cwd=tmp_path,
-    )
-    home = source if how else bin_folder.parent
-    assert where.stdout.splitlines()[0].startswith(str(home)), where
-    assert how or where.stdout.splitlines()[1] == "[None, None, None]"
-
-    (tmp_path / "mine.py").write_text(TOPOLOGY)
-    run = command(bin_folder / "squall", "run", "mine.py", "--json", cwd=tmp_path)
+    code = "import topology_api, local_cluster; print(topology_api.__file__)"
+    where = command(bin_folder / "python", "-c", code, cwd=folder)
+    assert where.stdout.startswith(str(home)), where
+    (folder / "mine.py").write_text(TOPOLOGY)
+    run = command(bin_folder / "squall", "run", "mine.py", "--json", cwd=folder)
     assert run.returncode == 0, run.stderr
     assert isinstance(json.loads(run.stdout), dict)
 
 
-def test_without_a_compiler_a_plain_squall_is_installed_and_uninstalled_without_a_trace(
-    tmp_path: Path,
+def test_an_installation_gives_a_working_squall_and_nothing_but_its_packages(
+    bin_folder: Path, tmp_path: Path
 ) -> None:
-    bin_folder, source = install(tmp_path, CC="/bin/false")
+    check_works(bin_folder, bin_folder.parent, tmp_path)
+    code = "import importlib.util as u; print([u.find_spec(n) for n in ('tests', 'examples', 'benchmarks')])"
+    assert command(bin_folder / "python", "-c", code, cwd=tmp_path).stdout == "[None, None, None]\n"
+    assert uninstall(bin_folder) == []
+
+
+def test_an_editable_installation_works_from_the_checkout(
+    bin_folder: Path, source: Path, tmp_path: Path
+) -> None:
+    install(bin_folder, source, "--no-deps", "--editable")
+    check_works(bin_folder, source, tmp_path)
+    assert uninstall(bin_folder) == []
+
+
+def test_without_a_compiler_a_plain_squall_is_installed(
+    bin_folder: Path, source: Path, tmp_path: Path
+) -> None:
+    install(bin_folder, source, "--no-deps", CC="/bin/false")
     version = command(bin_folder / "squall", "version", cwd=tmp_path)
-    said = "core: plain (not compiled for this Python; see docs/compiled-core.md)"
-    assert version.stdout.splitlines()[1:] == [said]
+    assert version.stdout.splitlines()[1:] == [f"core: {PLAIN}"]
+    assert uninstall(bin_folder) == []
 
     verbose = command(
         bin_folder / "pip", "wheel", "-v", "--no-deps", "-w", "wheels", source, cwd=tmp_path, CC="/bin/false"
@@ -149,12 +171,6 @@ def test_without_a_compiler_a_plain_squall_is_installed_and_uninstalled_without_
     skip_without_index(verbose)
     assert "squall: the core is installed as plain Python, not compiled (" in verbose.stdout + verbose.stderr
     assert [path.name.endswith("-py3-none-any.whl") for path in (tmp_path / "wheels").iterdir()] == [True]
-
-    removed = command(bin_folder / "pip", "uninstall", "--quiet", "--yes", "squall", cwd=tmp_path)
-    assert removed.returncode == 0, removed.stderr
-    packages = next((tmp_path / "venv").glob("lib/python*/site-packages"))
-    ours = ("squall", "topology_api", "worker", "nimbus", "local_cluster")
-    assert [path.name for path in packages.iterdir() if path.name.startswith(ours)] == []
 
 
 def flights_and_hours(library: Path) -> tuple[int, int]:
@@ -166,10 +182,9 @@ def flights_and_hours(library: Path) -> tuple[int, int]:
 
 
 def test_the_demo_counts_words_and_where_java_is_there_flights_and_leaves_nothing_running(
-    tmp_path: Path,
+    source: Path, tmp_path: Path
 ) -> None:
-    source, folder = tmp_path / "checkout", tmp_path / "tmp"
-    shutil.copytree(ROOT, source, ignore=NOT_COPIED)
+    folder = tmp_path / "tmp"
     folder.mkdir()
     mark = str(tmp_path)
     demo = command(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import callgrind, instructions
-from benchmarks.child import environment
+from benchmarks.child import command_of, environment
 from topology_api.core_choice import CHOICE
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -23,9 +23,14 @@ def test_a_word_takes_at_most_a_tenth_more_instructions_than_recorded() -> None:
         pytest.skip(f"only the compiled core's instructions are counted; here it is {CHOICE}")
     if not callgrind.available():
         pytest.skip("valgrind is missing, in CI too: it is nothing that a CI machine must have")
-    script = str(ROOT / "benchmarks" / "instructions.py")
+
     done = subprocess.run(
-        [sys.executable, script], cwd=ROOT, env=environment(), text=True, capture_output=True, check=False
+        [sys.executable, *command_of(instructions.__name__)],
+        cwd=ROOT,
+        env=environment(),
+        text=True,
+        capture_output=True,
+        check=False,
     )
     if done.returncode == instructions.NO_RECORD:
         pytest.skip(done.stdout.splitlines()[-1])
@@ -39,7 +44,7 @@ def recorded(own: float, others: float, build: str = "") -> dict[str, object]:
 
 def parts(own: float, others: float) -> dict[str, float]:
     """Instructions in one of Squall's extensions, and in the interpreter."""
-    return {"worker.emitter": own, instructions.INTERPRETER: others}
+    return {"worker.tasks.emitter": own, instructions.INTERPRETER: others}
 
 
 @pytest.mark.parametrize(

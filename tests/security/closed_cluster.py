@@ -13,8 +13,8 @@ from pathlib import Path
 
 from kazoo.client import KazooClient
 
-from squall.http_client import Client
-from squall.private_files import write_private
+from squall.http.client import Client
+from squall.security.private_files import write_private
 from tests.certificates import make_certificates
 from tests.cluster_faults.daemon_processes import Daemons
 

@@ -18,9 +18,9 @@ from kazoo.exceptions import NoAuthError, NoNodeError
 from kazoo.security import make_digest_acl_credential
 
 from nimbus.http.table import TABLE
-from squall.http_client import Client, Refused, Unreachable
-from squall.redaction import HIDDEN
-from squall.versions import own_versions
+from squall.http.client import Client, Refused, Unreachable
+from squall.packages.versions import own_versions
+from squall.security.redaction import HIDDEN
 from tests.security.canaries import as_submitted, canary, full_of_canaries, heard
 from tests.security.closed_cluster import USER, ClosedCluster
 from tests.zookeeper_servers import ZooKeeperServer

@@ -9,20 +9,20 @@ from typing import Any, cast
 import pytest
 
 from nimbus.http.app import make_app
-from nimbus.http.desk import Desk
-from nimbus.http.gate import NIMBUS, OPERATOR, SUPERVISOR, Gate
-from nimbus.http.table import TABLE, Endpoint
+from nimbus.http.auth import NIMBUS, OPERATOR, SUPERVISOR, Authenticator
+from nimbus.http.services import Services
+from nimbus.http.table import TABLE, AnyEndpoint
 from squall.cluster import paths
 from squall.cluster.memory import InMemoryStore
 from squall.cluster.records import NimbusRecord, SupervisorRecord, encode
-from squall.sealing import (
+from squall.security.sealing import (
     NIMBUS_TO_NIMBUS,
     NIMBUS_TO_SUPERVISOR,
     SUPERVISOR_TO_NIMBUS,
     KeyPair,
     daemon_header,
 )
-from squall.tokens import bearer, make_token
+from squall.security.tokens import bearer, make_token
 from tests.security.asking import Answer, ask
 
 TOKEN, EARLIER_TOKEN = make_token(), make_token()
@@ -34,11 +34,11 @@ CLOSED = [
 
 
 class Touched(AssertionError):
-    """Somebody went past the gate."""
+    """Somebody went past the authenticator."""
 
 
 class Untouchable:
-    """A desk that nobody may look at."""
+    """A services that nobody may look at."""
 
     def __getattr__(self, name: str) -> Any:
         raise Touched(name)
@@ -58,14 +58,14 @@ def store() -> InMemoryStore:
 
 @pytest.fixture
 def app(store: InMemoryStore) -> Any:
-    return make_app(cast(Desk, Untouchable()), Gate(lambda: TOKEN, ME, store))
+    return make_app(cast(Services, Untouchable()), Authenticator(lambda: TOKEN, ME, store))
 
 
-def path_of(endpoint: Endpoint) -> str:
+def path_of(endpoint: AnyEndpoint) -> str:
     return re.sub(r"\{(\w+)\}", lambda found: "0" * 64 if found[1] == "sha256" else "s1", endpoint.path)
 
 
-def asked(app: Any, endpoint: Endpoint, authorization: str | None) -> Answer:
+def asked(app: Any, endpoint: AnyEndpoint, authorization: str | None) -> Answer:
     return ask(
         app, endpoint.method, path_of(endpoint), authorization, b"{}" if endpoint.method == "POST" else b""
     )
@@ -105,7 +105,7 @@ FALSE = {
 
 @pytest.mark.parametrize("kind", FALSE)
 @pytest.mark.parametrize("endpoint", CLOSED)
-def test_no_route_is_open_to_who_has_no_right(app: Any, endpoint: Endpoint, kind: str) -> None:
+def test_no_route_is_open_to_who_has_no_right(app: Any, endpoint: AnyEndpoint, kind: str) -> None:
     answer = asked(app, endpoint, FALSE[kind])
     assert answer.status == 401
     assert answer.headers["www-authenticate"] == "Bearer"
@@ -115,7 +115,7 @@ def test_no_route_is_open_to_who_has_no_right(app: Any, endpoint: Endpoint, kind
 
 
 @pytest.mark.parametrize("endpoint", CLOSED)
-def test_a_daemon_may_only_what_is_for_daemons(app: Any, endpoint: Endpoint) -> None:
+def test_a_daemon_may_only_what_is_for_daemons(app: Any, endpoint: AnyEndpoint) -> None:
     of_nimbus = daemon_header("n2", NIMBUS_PAIR.token_with(ME.public, NIMBUS_TO_NIMBUS))
     for kind, header in ((SUPERVISOR, of_supervisor()), (NIMBUS, of_nimbus)):
         answer = asked(app, endpoint, header)
@@ -123,15 +123,15 @@ def test_a_daemon_may_only_what_is_for_daemons(app: Any, endpoint: Endpoint) -> 
 
 
 @pytest.mark.parametrize("endpoint", CLOSED)
-def test_an_operator_may_everything_but_speak_for_a_supervisor(app: Any, endpoint: Endpoint) -> None:
+def test_an_operator_may_everything_but_speak_for_a_supervisor(app: Any, endpoint: AnyEndpoint) -> None:
     answer = asked(app, endpoint, bearer(TOKEN))
     assert (answer.status != 401) == (OPERATOR in endpoint.who)
     assert (OPERATOR in endpoint.who) or endpoint.path.endswith("/reports")
 
 
 def test_a_supervisor_does_not_speak_for_another_one(store: InMemoryStore) -> None:
-    desk = SimpleNamespace(control=SimpleNamespace(leading=True))
-    app = make_app(cast(Desk, desk), Gate(lambda: TOKEN, ME, store))
+    services = SimpleNamespace(control=SimpleNamespace(leading=True))
+    app = make_app(cast(Services, services), Authenticator(lambda: TOKEN, ME, store))
     answer = ask(app, "POST", "/api/v1/supervisors/s2/reports", of_supervisor(), b"{}")
     assert (answer.status, answer.error["message"]) == (401, "only supervisor 's2' sends its reports")
 
@@ -144,7 +144,7 @@ def test_what_is_open_to_anybody_is_known_by_name() -> None:
     "method", ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT"]
 )
 @pytest.mark.parametrize("endpoint", ROUTES)
-def test_no_other_method_of_a_route_goes_past_the_gate(app: Any, endpoint: Endpoint, method: str) -> None:
+def test_no_other_method_of_a_route_goes_past_the_gate(app: Any, endpoint: AnyEndpoint, method: str) -> None:
     answer = ask(app, method, path_of(endpoint))
     open_to_all = {each.method for each in TABLE if each.path == endpoint.path and not each.who}
     assert answer.status in (401, 405) or method in {*open_to_all, "HEAD"}
@@ -160,14 +160,14 @@ def test_no_other_spelling_of_a_path_goes_past_the_gate(app: Any, path: str) -> 
 
 
 def test_a_nimbus_that_does_not_know_the_token_yet_lets_nobody_in(store: InMemoryStore) -> None:
-    app = make_app(cast(Desk, Untouchable()), Gate(lambda: None, ME, store))
+    app = make_app(cast(Services, Untouchable()), Authenticator(lambda: None, ME, store))
     for given in ("", "None", TOKEN):
         assert ask(app, "GET", "/api/v1/topologies", f"Bearer {given}").status in (401, 503)
 
 
 @pytest.mark.parametrize("route", CLOSED)
-def test_who_shows_nothing_hears_that_there_is_no_token_yet(store: InMemoryStore, route: Endpoint) -> None:
-    app = make_app(cast(Desk, Untouchable()), Gate(lambda: None, ME, store))
+def test_who_shows_nothing_hears_that_there_is_no_token_yet(store: InMemoryStore, route: AnyEndpoint) -> None:
+    app = make_app(cast(Services, Untouchable()), Authenticator(lambda: None, ME, store))
     answer = ask(app, route.method, path_of(route))
     assert answer.status == 503
     if route.method != "HEAD":

@@ -14,7 +14,7 @@ import pytest
 from squall.cluster import paths
 from squall.cluster.memory import InMemoryStore
 from squall.cluster.records import NimbusRecord, SupervisorRecord, encode
-from squall.sealing import (
+from squall.security.sealing import (
     NIMBUS_TO_NIMBUS,
     NIMBUS_TO_SUPERVISOR,
     SUPERVISOR_TO_NIMBUS,

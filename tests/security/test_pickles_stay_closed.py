@@ -24,7 +24,7 @@ from squall.cluster.records import (
     WorkerReport,
     decode,
 )
-from squall.worker_files import BadFile, read_end, read_orders, read_pulse
+from squall.worker_files import BadFile, read_end, read_heartbeat, read_orders
 from tests.security.canaries import canary, full_of_canaries, heard
 from tests.supervisor.hosts import Hosts
 from topology_api.options import defaults
@@ -148,7 +148,11 @@ def test_pickles_in_place_of_records_and_reports_are_refused_closed(tmp_path: Pa
             decode(kind, data)
     with pytest.raises(BadCounters):
         WorkerCounters.from_bytes(data)
-    for name, read in {"orders.json": read_orders, "pulse.json": read_pulse, "end.json": read_end}.items():
+    for name, read in {
+        "orders.json": read_orders,
+        "pulse.json": read_heartbeat,
+        "end.json": read_end,
+    }.items():
         (tmp_path / name).write_bytes(data)
         with pytest.raises(BadFile):
             read(tmp_path)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from squall.redaction import HIDDEN
+from squall.security.redaction import HIDDEN
 from squall_cli.main import squall
 
 CANARY = "c4n4ry"

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Final
 
-from nimbus.lifecycle import TABLE
+from nimbus.lifecycle.states import TABLE
 from squall import worker_files
 from squall.cluster import paths
 from squall.cluster.records import Assignment, BadRecord, Placement, TopologyRecord, decode
 from squall.cluster.registry import Registry
 from squall.cluster.store import Guard, below
-from squall.worker_files import WHAT_A_STATE_ASKS
+from squall.values import Incarnation
 from tests.simulation.daemons import Agent, Candidate
 from tests.simulation.machines import VirtualProcess
 from tests.simulation.sessions import Observer
@@ -68,7 +68,7 @@ class Watcher(Observer):
         self.writes = 0
         self.first: Broken | None = None
         #: The process of each incarnation (topology id, worker, incarnation) that there ever was.
-        self.incarnations: dict[tuple[str, str, tuple[int, int]], str] = {}
+        self.incarnations: dict[tuple[str, str, Incarnation], str] = {}
         #: Places (topology id, worker, version) that were withdrawn, and where they were; and those of them that nobody can
         #: wait for: their supervisor was not there by then, or was given up later. What runs there ends when it is back.
         self.withdrawn: dict[tuple[str, str, int], str] = {}
@@ -155,12 +155,12 @@ class Watcher(Observer):
         if before is None or self.unreadable & {before.id, before.name}:
             return
         # A registry that remembers nothing: whose record is damaged counts as not there, as for a new leader.
-        there = {record.id for record in Registry(self.world.server.store).supervisors()}
+        there = {record.id for record in Registry(self.world.server.store).all_supervisors()}
         for process in self.world.processes.all():
             orders = process.orders
             if orders is None or orders.topology_id != before.id or process.machine.name not in there:
                 continue
-            if (orders.topology_id, orders.worker, orders.incarnation[0]) not in self.unawaited:
+            if (orders.topology_id, orders.worker, orders.incarnation.version) not in self.unawaited:
                 raise self.broken(f"{before.name} is gone, and {process.name} of it still runs")
 
     def check_drained(self, actor: Actor, topology_id: str) -> None:
@@ -175,7 +175,7 @@ class Watcher(Observer):
         reports = Registry(self.world.server.store).reports(topology_id)
         for place in self.workers.get(topology_id, ()):
             report = reports.get(place.worker)
-            if report is None or report.incarnation[0] != place.incarnation[0] or not report.opened:
+            if report is None or report.incarnation.version != place.incarnation.version or not report.opened:
                 continue  # it never ran, and may be passed over
             done = report.drained or report.ended or report.stopped or report.crash
             if not done and place.supervisor in actor.supervisors:  # nobody waits for the others
@@ -185,16 +185,16 @@ class Watcher(Observer):
         self, topology_id: str, before: tuple[Placement, ...], placements: tuple[Placement, ...]
     ) -> None:
         """Processes whose tasks are others' from now on, and places that are nobody's."""
-        there = {(place.worker, place.incarnation[0]) for place in placements}
+        there = {(place.worker, place.incarnation.version) for place in placements}
         for process in self.world.processes.all():
             if process.identity is None or process.identity[0] != topology_id:
                 continue
             _, worker, incarnation = process.identity
-            if (worker, incarnation[0]) not in there:
+            if (worker, incarnation.version) not in there:
                 self.world.superseded(process)
         for place in before:
-            if (place.worker, place.incarnation[0]) not in there:
-                key = topology_id, place.worker, place.incarnation[0]
+            if (place.worker, place.incarnation.version) not in there:
+                key = topology_id, place.worker, place.incarnation.version
                 self.withdrawn[key] = place.supervisor
                 if self.world.server.store.get(paths.supervisor(place.supervisor)) is None:
                     self.unawaited.add(key)
@@ -288,16 +288,16 @@ def problems_at_rest(world: World) -> list[str]:
     if leader is None or not leader.control.leading:
         return ["nobody leads"]
     registry = world.registry
-    there = {record.id for record in registry.supervisors()}
+    there = {record.id for record in registry.all_supervisors()}
     problems += [f"{name} is not registered" for name in world.agents if name not in there]
     wanted: dict[tuple[str, str, int], int] = {}
-    for record in registry.topologies():
+    for record in registry.all_topologies():
         problems += problems_of_topology(world, record, wanted)
     for process in world.processes.all():
         if process.identity is None:
             continue
         topology_id, worker, incarnation = process.identity
-        if wanted.pop((topology_id, worker, incarnation[0]), None) is None:
+        if wanted.pop((topology_id, worker, incarnation.version), None) is None:
             problems.append(f"{process.name} {process.identity} runs and is wanted nowhere")
     problems += [f"{key} is wanted and does not run" for key in wanted]
     return problems
@@ -308,7 +308,7 @@ def problems_of_topology(
 ) -> list[str]:
     """Those of one topology; its workers go into `wanted`."""
     registry = world.registry
-    assignment, leaving = registry.assignment(record.id), registry.leaving(record.id)
+    assignment, leaving = registry.assignments.get(record.id), registry.leaving.get(record.id)
     name = f"{record.name} ({record.id}, {record.state})"
     if record.state not in ("ACTIVE", "INACTIVE", "COMPLETED", "FAILED"):
         return [f"{name} is still {record.state}"]
@@ -325,14 +325,14 @@ def problems_of_topology(
         problems.append(f"{name}: assignment {assignment.version} is not one of its tasks")
     processes = {process.identity: process for process in world.processes.all()}
     for place in assignment.placements:
-        wanted[record.id, place.worker, place.incarnation[0]] = place.slot
+        wanted[record.id, place.worker, place.incarnation.version] = place.slot
         report = registry.report(record.id, place.worker)
         process = None if report is None else processes.get((record.id, place.worker, report.incarnation))
         if report is None or process is None:
             problems.append(f"{name}: worker {place.worker} has not reported: {report}")
         elif process.orders is None or process.orders.version != assignment.version:
             problems.append(f"{name}: worker {place.worker} does not know assignment {assignment.version}")
-        elif process.orders.asked != WHAT_A_STATE_ASKS[record.state]:
+        elif process.orders.asked != record.state.asks:
             problems.append(f"{name}: worker {place.worker} is asked to {process.orders.asked}")
         elif record.state == "ACTIVE" and not report.opened:
             problems.append(f"{name}: worker {place.worker} is not open")
@@ -363,8 +363,8 @@ def problems_of_peers(world: World, name: str, process: VirtualProcess) -> list[
 def slots_in_use(world: World) -> int:
     """Slots that some topology has."""
     found = 0
-    for record in world.registry.topologies():
-        for assignment in (world.registry.assignment(record.id), world.registry.leaving(record.id)):
+    for record in world.registry.all_topologies():
+        for assignment in (world.registry.assignments.get(record.id), world.registry.leaving.get(record.id)):
             found += 0 if assignment is None else len(assignment.placements)
     return found
 
@@ -378,7 +378,7 @@ def left_over(world: World) -> list[str]:
     ]
     problems += [f"process {process.name} is left" for process in world.processes.all()]
     for name, agent in world.agents.items():
-        root = agent.supervisor.directories.root
+        root = agent.directories.root
         if root.exists():
             problems += [f"{folder} is left on {name}" for folder in sorted(root.iterdir())]
     return problems

@@ -1,6 +1,6 @@
 """The daemons of the simulated cluster: their real cores, each in an actor of its own.
 
-A `Candidate` is a Nimbus daemon: its `Control`, which stands in elections and runs the master while it leads. An `Agent` is a
+A `Candidate` is a Nimbus daemon: its `LeaderLoop`, which runs the master while it leads. An `Agent` is a
 supervisor daemon: a `Supervisor` over the disk of its machine. A supervisor reaches Nimbus by a `Link`, which may lose,
 double and delay what it carries, and answers nothing.
 Must not know: which faults there are, what is checked.
@@ -15,22 +15,23 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from nimbus.control import Control
-from nimbus.master import Nimbus
-from nimbus.secrets import Secrets
+from nimbus.leader.control import LeaderLoop
+from nimbus.leader.master import Nimbus
+from nimbus.security.secrets import Secrets
 from squall.cluster import identity, paths
-from squall.cluster.records import NimbusRecord, WorkerReport
+from squall.cluster.records import NimbusRecord, SupervisorRecord, WorkerReport
 from squall.cluster.registry import Registry
 from squall.cluster.store import Store
-from squall.rounds import LONGEST_SLEEP
-from squall.sealing import KeyPair
-from squall.worker_files import Incarnation
-from supervisor import agent
-from supervisor.agent import Supervisor
+from squall.daemon.command_loop import LONGEST_SLEEP
+from squall.security.sealing import KeyPair
+from squall.values import Incarnation
+from supervisor.agent import LoopPace, Supervisor, WorkerTerms
+from supervisor.artifacts import Artifacts
+from supervisor.directories import Directories
 from supervisor.environments import Environments
 from supervisor.identity import KnownCluster
-from supervisor.plan import Limits
-from supervisor.provisions import Provisions
+from supervisor.plan import Timeouts
+from supervisor.worker_processes import WorkerCommand, WorkerProcesses
 from tests.simulation.machines import Machine
 from tests.simulation.sessions import Chances, Server, SimulatedSession
 from tests.simulation.timeline import Actor, Timeline
@@ -51,6 +52,10 @@ SEEN_SECS: Final = (0.0, 0.2)
 #: (a little more than a second, in which time it has something to do of itself).
 LIMITS_SECS: Final = 0.5
 REST_SECS: Final = 1.001
+#: A supervisor reads the store again though nothing was told (in earnest after one second), and sends heartbeats to Nimbus and
+#: its workers, a fifth of a lease apart, as in earnest at most. Between looks that nobody asked for a session knows what it
+#: found before (`sessions.CACHE_SECS`).
+PACE: Final = LoopPace(reread=3.0, heartbeat=2.0)
 
 
 class Memory:
@@ -86,7 +91,7 @@ class Candidate(Actor):
         self.secrets = Secrets(
             self.session, memory.pair, id, link_keys, self, memory.disk, (), {"HOME": str(memory.disk)}, {}
         )
-        self.control = Control(
+        self.control = LeaderLoop(
             self.session,
             NimbusRecord(id, f"http://{id}", id, memory.pair.public),
             self,
@@ -106,8 +111,8 @@ class Candidate(Actor):
             keyring=self.secrets.ring,
             supervisor_timeout_secs=SUPERVISOR_TIMEOUT_SECS,
             replace_timeout_secs=REPLACE_TIMEOUT_SECS,
-            calendar=lambda: self.line.now,
-            look_every_secs=LOOK_SECS,
+            wall_clock=lambda: self.line.now,
+            poll_secs=LOOK_SECS,
         )
         self.memory.cluster = master.cluster_id
         return master
@@ -256,25 +261,29 @@ class Agent(Actor):
         self._random = random
         self.session = SimulatedSession(server, self, chances, random)
         known = KnownCluster(machine.disk)
-        self.supervisor = Supervisor(
-            machine.name,
-            machine.name,
-            slots,
-            Registry(self.session),
-            Link(self, candidates, link_chances, random),
+        registry, pair = Registry(self.session), pair_of(machine.name)
+        self.directories = Directories(machine.disk)
+        processes = WorkerProcesses(
             machine.disk,
-            self,
-            python_path=[],
-            lease_secs=LEASE_SECS,
-            limits=Limits(start=20.0, stop=5.0),
-            command=no_command,
+            registry,
+            machine.name,
+            key_pair=pair,
+            start=WorkerCommand([], command=no_command),
             kernel_kills=lambda: None,
-            key_pair=pair_of(machine.name),
-            admit=lambda: known.admit(self.session),
-            wake=lambda: self.wake_in(SOON_SECS),
-            provisions=Provisions(
+            artifacts=Artifacts(
                 machine.disk, self.session, environments=Environments(machine.disk / "environments", uv="")
             ),
+            directories=self.directories,
+        )
+        self.supervisor = Supervisor(
+            SupervisorRecord(machine.name, machine.name, slots, beats=True, public_key=pair.public),
+            registry,
+            Link(self, candidates, link_chances, random),
+            processes,
+            self,
+            WorkerTerms(lease_secs=LEASE_SECS, timeouts=Timeouts(start=20.0, stop=5.0), pace=PACE),
+            admit=lambda: known.admit(self.session),
+            wake=lambda: self.wake_in(SOON_SECS),
         )
         self._wakes_at: float | None = None
         self.wake_in(random.uniform(0, 0.5))
@@ -302,8 +311,8 @@ class Agent(Actor):
         now = self.now()
         if supervisor.next_time(now) <= now:
             return self.wake_in(SOON_SECS)
-        seconds = LIMITS_SECS if supervisor.next_time(now) - now <= agent.SOON else REST_SECS
-        outlook = supervisor._outlook
-        if outlook is not None:  # what could not be read is read again before long
-            seconds = min(seconds, max(outlook.next_time(now) - now, SOON_SECS))
+        seconds = LIMITS_SECS if supervisor.next_time(now) - now <= PACE.soon else REST_SECS
+        store_view = supervisor._store_view
+        if store_view is not None:  # what could not be read is read again before long
+            seconds = min(seconds, max(store_view.next_time(now) - now, SOON_SECS))
         self.wake_in(seconds)

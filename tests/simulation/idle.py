@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from squall.worker_files import EXIT_STOPPED, Orders
 from tests.simulation.machines import Ended, Flags, Habits, VirtualProcess
-from worker.startup import own_place
+from worker.process.startup import own_place
 
 
 class IdleProgram:

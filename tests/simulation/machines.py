@@ -2,7 +2,7 @@
 
 A machine has a disk, which outlives everything, and a table of processes. What a supervisor sees of them is in
 `tests.simulation.process_table`. What it starts is a `VirtualProcess`, an actor of the simulated time that reads
-its orders, writes its pulse and keeps to its lease, by the real files of `squall.worker_files`. What it does beyond that is
+its orders, writes its heartbeat and keeps to its lease, by the real files of `squall.worker_files`. What it does beyond that is
 its `Program`: that of `tests.simulation.idle` pretends to run tasks; `tests.simulation.tuples` runs real ones.
 Must not know: the store, Nimbus.
 """
@@ -19,6 +19,7 @@ from random import Random
 from typing import Final, NoReturn, Protocol
 
 from squall import worker_files
+from squall.values import Incarnation
 from squall.worker_files import (
     EXIT_BAD_ORDERS,
     EXIT_LEASE,
@@ -26,13 +27,13 @@ from squall.worker_files import (
     EXIT_SUPERSEDED,
     End,
     Orders,
-    Pulse,
+    WorkerHeartbeat,
 )
 from tests.simulation.timeline import Actor, Timeline
-from worker.lease import Lease
-from worker.startup import own_place
+from worker.process.lease import Lease
+from worker.process.startup import own_place
 
-#: Seconds between two pulses of a process that has no news: more than in earnest, where it is one.
+#: Seconds between two heartbeats of a process that has no news: more than in earnest, where it is one.
 BEAT_SECS: Final = 2.5
 #: Bytes of orders at most.
 MOST_ORDERS: Final = 1024 * 1024
@@ -49,7 +50,7 @@ class Ended(BaseException):
 
 @dataclass
 class Flags:
-    """What a program says of itself; see `squall.worker_files.Pulse`."""
+    """What a program says of itself; see `squall.worker_files.WorkerHeartbeat`."""
 
     asked: str
     version: int
@@ -94,7 +95,7 @@ class Habits:
     drain: tuple[float, float] = (0.05, 3.0)
     stop: tuple[float, float] = (0.01, 1.0)
     kill: tuple[float, float] = (0.001, 0.2)
-    #: The chance of a start that fails: the process ends before its first pulse.
+    #: The chance of a start that fails: the process ends before its first heartbeat.
     stillborn: float = 0.0
 
 
@@ -138,14 +139,14 @@ class VirtualProcess(Actor):
         self.program: Program | None = None
         self.lease: Lease | None = None
         #: (topology id, worker, incarnation) and slot, for those who check who owns what.
-        self.identity: tuple[str, str, tuple[int, int]] | None = None
+        self.identity: tuple[str, str, Incarnation] | None = None
         self.slot = -1
         self.topology: str | None = None
         self.number = 0
         self._orders_file = str(directory / worker_files.ORDERS)
         #: What stood there when it looked last.
         self._read: bytes | None = None
-        self._pulse_file = str(directory / worker_files.PULSE)
+        self._heartbeat_file = str(directory / worker_files.HEARTBEAT)
         self._told: Flags | None = None
         self._beats = False
         self._dying = False
@@ -202,7 +203,7 @@ class VirtualProcess(Actor):
 
     def _look(self) -> None:
         assert self.lease is not None and self.program is not None
-        self.lease.look()
+        self.lease.renew()
         self._take_orders()
         self.program.look()
         self._beats = True
@@ -232,7 +233,7 @@ class VirtualProcess(Actor):
         self.program.take_orders(orders)
 
     def _tell(self) -> None:
-        """Write the pulse if it is due; and see to it that the program is woken in time."""
+        """Write the heartbeat if it is due; and see to it that the program is woken in time."""
         program = self.program
         if program is None or self.orders is None:
             return
@@ -240,7 +241,7 @@ class VirtualProcess(Actor):
         news = flags != self._told
         if news or self._beats:
             self._told, self._beats = flags, False
-            self._write_pulse(flags)
+            self._write_heartbeat(flags)
         if news:
             self.machine.news()
         wakes_at = program.next_time()
@@ -248,12 +249,12 @@ class VirtualProcess(Actor):
             self._wakes_at = wakes_at
             self.line.at(wakes_at, self, self.wake)
 
-    def _write_pulse(self, flags: Flags) -> None:
+    def _write_heartbeat(self, flags: Flags) -> None:
         assert self.orders is not None
         if self.machine.full:
             return
         self.number += 1
-        pulse = Pulse(
+        heartbeat = WorkerHeartbeat(
             pid=self.pid,
             started=self.pid,
             incarnation=self.orders.incarnation,
@@ -270,9 +271,9 @@ class VirtualProcess(Actor):
             address=flags.address,
         )
         with suppress(OSError):
-            worker_files.write(self.directory, worker_files.PULSE, pulse)
-            # Many pulses are written within one tick of the file system's clock here.
-            os.utime(self._pulse_file, ns=(self.number, self.number))
+            worker_files.write(self.directory, worker_files.HEARTBEAT, heartbeat)
+            # Many heartbeats are written within one tick of the file system's clock here.
+            os.utime(self._heartbeat_file, ns=(self.number, self.number))
 
     def _exit(self, status: int, reason: str) -> None:
         if not self.alive:
@@ -283,7 +284,7 @@ class VirtualProcess(Actor):
                 if status == EXIT_STOPPED and self.program is not None:
                     flags = self.program.flags()
                     flags.stopped = True
-                    self._write_pulse(flags)
+                    self._write_heartbeat(flags)
                 end = End(self.pid, self.orders.incarnation, status, reason)
                 worker_files.write(self.directory, worker_files.END, end)
         self.status = status << 8

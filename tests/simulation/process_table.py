@@ -17,10 +17,8 @@ from squall.worker_files import Orders
 from tests.simulation.machines import Habits, Machine, Program, VirtualProcess
 from tests.simulation.timeline import Killed, Timeline
 
-#: Seconds between two looks of a daemon at the store though nothing was told; in earnest it is one.
+#: Seconds between two looks of a Nimbus at its secrets though nothing was told; in earnest it is one.
 LOOK_SECS: Final = 3.0
-#: Seconds between two signs of life of a supervisor, to Nimbus and its workers: a fifth of a lease, as in earnest at most.
-BEAT_SECS: Final = 2.0
 
 
 class Processes:
@@ -164,14 +162,12 @@ def in_place_of_real_ones(processes: Processes) -> Iterator[None]:
     """Supervisors start virtual processes in this block."""
     random = processes.random
     with (
-        mock.patch("supervisor.hosted.WorkerProcess", processes),
-        mock.patch("supervisor.hosted.kill_left_over", lambda session, directory: None),
-        mock.patch("supervisor.hosted._KILL_PATIENCE", 0.0),
+        mock.patch("supervisor.worker_processes.WorkerProcess", processes),
+        mock.patch("supervisor.worker_processes.kill_left_over", lambda session, directory: None),
+        mock.patch("supervisor.worker_processes._KILL_PATIENCE", 0.0),
         mock.patch("supervisor.agent.secrets.randbits", random.getrandbits),
         mock.patch("supervisor.environments.constraints", tuple),  # no topology brings requirements
         # Of what nobody has told a session knows for CACHE_SECS, so that looks in between find what they found before.
-        mock.patch("supervisor.outlook.EVERY", LOOK_SECS),
-        mock.patch("nimbus.secrets.LOOK_SECS", LOOK_SECS),
-        mock.patch("supervisor.agent.BEAT", BEAT_SECS),
+        mock.patch("nimbus.security.secrets.LOOK_SECS", LOOK_SECS),
     ):
         yield

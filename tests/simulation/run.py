@@ -122,7 +122,7 @@ def tell(world: World, steps: list[Step]) -> None:
     if world.settings.tuples:
         check_books(world)
     world.give_up_asking()
-    for record in world.registry.topologies():
+    for record in world.registry.all_topologies():
         story.kill(world, record.name, 1.0)
     wait_for(world, REMOVAL_SECS, lambda: left_over(world), "is left when everything was killed", GONE_SECS)
 
@@ -153,7 +153,7 @@ def wait_for(
 
 def check_books(world: World) -> None:
     """Have every topology come to its end, and see whether what its tasks wrote down adds up."""
-    for record in world.registry.topologies():
+    for record in world.registry.all_topologies():
         BOOKS[world.book_of(record.name)].stopping = True
         if record.state == "INACTIVE":
             story.activate(world, record.name)
@@ -162,12 +162,12 @@ def check_books(world: World) -> None:
     def incomplete() -> list[str]:
         return [
             f"{record.name} is {record.state}"
-            for record in world.registry.topologies()
-            if record.state != "COMPLETED" and (free or world.registry.assignment(record.id) is not None)
+            for record in world.registry.all_topologies()
+            if record.state != "COMPLETED" and (free or world.registry.assignments.get(record.id) is not None)
         ]
 
     wait_for(world, COMPLETION_SECS, incomplete, "is not complete")
-    for record in world.registry.topologies():
+    for record in world.registry.all_topologies():
         indexes = {index for _, component, index in record.tasks if component == "lines"}
         book = BOOKS[world.book_of(record.name)]
         problems = problems_of_book(book, record.state == "COMPLETED", indexes)
@@ -177,7 +177,7 @@ def check_books(world: World) -> None:
 
 def check_submissions(world: World) -> None:
     """What was submitted, and never killed, is there."""
-    there = {record.name: record.id for record in world.registry.topologies()}
+    there = {record.name: record.id for record in world.registry.all_topologies()}
     for asked in world.asked:
         if asked.what != "submit" or asked.answer is None:
             continue

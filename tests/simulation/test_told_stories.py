@@ -44,7 +44,7 @@ def test_a_store_that_comes_back_empty_ends_no_worker_and_makes_no_leader(world:
     world.server.lose_everything()
     world.line.run(100)
     assert pids(world) == there
-    assert world.server.store.get(paths.LEADER) is None and world.registry.topologies() == []
+    assert world.server.store.get(paths.LEADER) is None and world.registry.all_topologies() == []
     world.server.find_everything()
     world.line.run(130)
     assert pids(world) == there
@@ -146,7 +146,7 @@ def test_a_slot_that_a_new_leader_gives_away_while_it_cannot_know_is_one_topolog
     world.line.run(40)
     beta = world.submit("beta", 2, 2, 4)
     world.line.run(60)
-    assert world.registry.assignment(beta.answer.id) is not None
+    assert world.registry.assignments.get(beta.answer.id) is not None
     repair()
     world.line.run(120)
     assert problems_at_rest(world) == []

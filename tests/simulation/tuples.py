@@ -1,4 +1,4 @@
-"""Runs with tuples: virtual processes that run the real worker (`worker.daemon.Daemon` over `worker.Worker` and `Exchange`),
+"""Runs with tuples: virtual processes that run the real worker (`worker.process.daemon` over `Worker` and `Exchange`),
 joined by a network in memory, and a ledger of all that was emitted, seen and told.
 
 The loop of the real worker is its own here too; what is pretended is its process: the heartbeat's thread, the sleep between
@@ -18,23 +18,25 @@ from unittest import mock
 
 from squall.cluster.blobs import read_bundle
 from squall.transport.carrier import Parts
+from squall.transport.carriers.loopback import LoopbackCarrier, LoopbackNetwork
 from squall.transport.exchange import Exchange
-from squall.transport.loopback import LoopbackCarrier, LoopbackNetwork
 from squall.transport.streams import Streams
-from squall.worker_files import Address, Orders
+from squall.values import Address
+from squall.worker_files import Orders
 from tests.faults import ledger
 from tests.faults.ledger import Entry, Life
 from tests.simulation.machines import Ended, Flags, VirtualProcess
 from tests.simulation.timeline import Timeline
 from tests.worker.lossy_carrier import Faults, LossyCarrier
 from topology_api import Bolt, Context, Failure, Spout, Topology, TopologyBuilder, Tuple
-from worker.daemon import Daemon
-from worker.heartbeat import Flags as WorkerFlags
-from worker.plan import WorkerPlan
-from worker.runners import InlineRunner
-from worker.simulated_async import SimulatedAsync
-from worker.startup import orders_topology, plan_of
-from worker.worker import Worker
+from worker.loop.plan import WorkerPlan
+from worker.loop.worker import Worker
+from worker.process.daemon import Daemon
+from worker.process.heartbeat import Flags as WorkerFlags
+from worker.process.startup import orders_topology, plan_of
+from worker.tasks.runners import InlineRunner
+from worker.tasks.scratch import ScratchOnDisk
+from worker.tasks.simulated_async import SimulatedAsync
 
 #: Rounds of a worker's loop in one event; one that has more to do goes on in the next.
 ROUNDS: Final = 200
@@ -242,18 +244,18 @@ class Beat:
     def __init__(self, flags: WorkerFlags) -> None:
         self.flags = flags
 
-    def tell(self, flags: WorkerFlags) -> None:
+    def update(self, flags: WorkerFlags) -> None:
         """See `Heartbeat`."""
         self.flags = flags
 
-    stop = tell
+    stop = update
 
 
 class Words:
-    """Stands in for `LastWords`."""
+    """Stands in for `ProcessExit`."""
 
     def end(self, status: int, reason: str, details: str = "", orderly: bool = False) -> NoReturn:
-        """See `LastWords`."""
+        """See `ProcessExit`."""
         raise Ended(status, reason)
 
 
@@ -287,6 +289,7 @@ class TupleProgram:
             InlineRunner(),
             SimulatedAsync(lease.now),
             waiter.wake,
+            ScratchOnDisk(),
             inline=True,
         )
         exchange = Exchange(
@@ -300,9 +303,9 @@ class TupleProgram:
             worker.peers,
             int(plan.conf["topology.cycle.buffer"]),
         )
-        last_words: Any = Words()
+        process_exit: Any = Words()
         self.daemon = Daemon(
-            directory, orders, topology, worker, exchange, waiter, lease, last_words, lambda held: None
+            directory, orders, topology, worker, exchange, waiter, lease, process_exit, lambda held: None
         )
         beat: Any = Beat(WorkerFlags(orders.number, "pause", orders.version))
         self.daemon.heartbeat = beat
@@ -315,7 +318,7 @@ class TupleProgram:
     def take_orders(self, orders: Orders) -> None:
         """See `Program`."""
         self.book.pid = self.process.pid
-        self.daemon.take_orders(orders)
+        self.daemon.follow(orders)
         self.turn_in(0.0)
 
     def look(self) -> None:
@@ -338,7 +341,7 @@ class TupleProgram:
     def _rounds(self) -> None:
         self.book.pid = self.process.pid
         for _ in range(ROUNDS):
-            if not (self.daemon.round() or self.daemon.tell_flags()):
+            if not (self.daemon.round() or self.daemon.publish_flags()):
                 break
         else:
             self.turn_in(TURN_SECS)
@@ -378,8 +381,8 @@ def simulated_plan_of(orders: Orders, topology: Topology, directory: str) -> Wor
 def real_workers() -> Iterator[None]:
     """Workers are real in this block."""
     with (
-        mock.patch("worker.daemon.plan_of", simulated_plan_of),
-        mock.patch("worker.daemon.gc", mock.Mock()),
+        mock.patch("worker.process.daemon.plan_of", simulated_plan_of),
+        mock.patch("worker.process.daemon.gc", mock.Mock()),
     ):
         yield
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from nimbus.lifecycle import IllegalTransition
-from nimbus.master import Nimbus
+from nimbus.leader.master import Nimbus
+from nimbus.lifecycle.states import IllegalTransition
 from squall.cluster import paths
 from squall.cluster.records import TopologyRecord
 from squall.cluster.registry import Registry

@@ -1,4 +1,4 @@
-"""A sink's task as tests want it: it writes what it is told, a batch at a time, by the real commit protocol.
+"""A sink's task as tests want it: it writes given rows, a batch at a time, by the real commit protocol.
 
     task = SinkTask(files, "word string, count bigint")
     task.write(spark, [("a", 1), ("b", 2)], committed=100.0)    # Spark writes it
@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from squall_io.spark.manifest.claims import take_over
 from squall_io.spark.manifest.commit import BatchCommit, Owner
-from squall_io.spark.manifest.entries import Entry
+from squall_io.spark.manifest.entries import BatchEntry
 from squall_io.spark.manifest.files import Files
-from squall_io.spark.manifest.layout import BatchName, Seat
-from squall_io.spark.manifest.tables import ROWS, Table, agree_on_schema, open_table
+from squall_io.spark.manifest.layout import BatchName, WriterId
+from squall_io.spark.manifest.tables import ROWS, TableRecord, agree_on_schema, open_table
 from squall_io.spark.rows.formats import write_options
 from squall_io.spark.rows.schema import parse_schema
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class SinkTask:
-    """The owner of a seat of a table, which it makes when it is not there."""
+    """The owner of a writer id of a table, which it makes when it is not there."""
 
     def __init__(
         self,
@@ -41,25 +41,25 @@ class SinkTask:
         incarnation: tuple[int, int] = (1, 0),
     ) -> None:
         self.files = files
-        self.table = open_table(files, Table(ROWS, file_format, tuple(partition_by)))
+        self.table = open_table(files, TableRecord(ROWS, file_format, tuple(partition_by)))
         self.schema = agree_on_schema(files, parse_schema(schema))
-        seat = Seat.of(f"{topology}-1", component, index)
-        epoch = take_over(files, seat, incarnation, "a test", 0.0)
-        self.owner = Owner(seat, epoch, topology, f"{topology}-1", component, incarnation)
+        writer_id = WriterId.of(f"{topology}-1", component, index)
+        epoch = take_over(files, writer_id, incarnation, "a test", 0.0)
+        self.owner = Owner(writer_id, epoch, topology, f"{topology}-1", component, incarnation)
         self.batches = 0
 
     def next_name(self) -> BatchName:
         """The name of the task's next batch."""
         self.batches += 1
-        return BatchName(self.owner.seat, self.owner.epoch, self.batches)
+        return BatchName(self.owner.writer_id, self.owner.epoch, self.batches)
 
-    def write(self, spark: SparkSession, rows: Sequence[Any], committed: float = 0.0) -> Entry:
+    def write(self, spark: SparkSession, rows: Sequence[Any], committed: float = 0.0) -> BatchEntry:
         """Write rows with Spark and commit them, at a moment in seconds since 1970."""
         name = self.next_name()
         self.stage(spark, name, rows)
         return self._commit(name, len(rows), committed)
 
-    def put(self, content: Mapping[str, bytes], rows: int = 1, committed: float = 0.0) -> Entry:
+    def put(self, content: Mapping[str, bytes], rows: int = 1, committed: float = 0.0) -> BatchEntry:
         """Commit files with this content, by their paths below the folder that Spark would write to."""
         name = self.next_name()
         for path, data in content.items():
@@ -78,7 +78,7 @@ class SinkTask:
         """The commit of a batch that was staged."""
         return BatchCommit(self.files, self.owner, name, rows, self.schema.number, wall=lambda: committed)
 
-    def _commit(self, name: BatchName, rows: int, committed: float) -> Entry:
+    def _commit(self, name: BatchName, rows: int, committed: float) -> BatchEntry:
         commit = self.commit_of(name, rows, committed)
         entry = commit.run()
         commit.clear()

@@ -17,8 +17,8 @@ from local_cluster.testing import run_bolt
 from squall_cli.main import squall
 from squall_io.spark import SparkSink, read_committed
 from squall_io.spark.rows.schema import parse_schema
+from squall_io.spark.session.request import NoConnectServer, NoSession, SessionRequest
 from squall_io.spark.session.sessions import SessionMismatch, shared_session
-from squall_io.spark.session.wishes import NoServer, NoSession, Wish
 from squall_io.spark.sink.writing import WriteAs
 from tests.spark.connect_servers import ConnectServer
 from tests.spark.random_rows import rows_of
@@ -33,14 +33,14 @@ def refusals(url: str) -> dict[str, str]:
     """What is said when no session can be had."""
     said = {}
     wrong = {
-        "address": Wish.of("sc://", {}),
-        "setting": Wish.of(url, {"spark.driver.memory": "1g"}),
-        "server": Wish.of("sc://127.0.0.1:1/;token=hidden", {}),
+        "address": SessionRequest.of("sc://", {}),
+        "setting": SessionRequest.of(url, {"spark.driver.memory": "1g"}),
+        "server": SessionRequest.of("sc://127.0.0.1:1/;token=hidden", {}),
     }
-    for name, wish in wrong.items():
+    for name, request in wrong.items():
         try:
-            shared_session(wish.master, wish.conf)
-        except (NoServer, NoSession) as error:
+            shared_session(request.master, request.conf)
+        except (NoConnectServer, NoSession) as error:
             said[name] = f"{type(error).__name__}: {error}"
     return said
 

@@ -10,8 +10,8 @@ from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal as Number
 from typing import Any, Final
 
-from squall_io.spark.rows.schema import Array, Decimal, Map, Schema, Struct, Type
-from squall_io.spark.rows.types import WHOLE
+from squall_io.spark.rows.schema import Schema
+from squall_io.spark.rows.types import WHOLE, Array, Decimal, Map, Struct, Type
 
 TEXTS: Final = (
     "", "a", " ", " a", "a ", "\n", "\r", "\r\n", "a\nb", "a\rb\n", "\t", '"', '""', 'a"b', '"a"', '\\', "a\\", '\\"', "\\n",

@@ -15,12 +15,12 @@ import pytest
 from squall_io.spark.manifest.checkpoints import write_next
 from squall_io.spark.manifest.files import Files
 from squall_io.spark.manifest.state import UnreadableManifest, read_state
-from squall_io.spark.manifest.tables import RESULTS, NoTable, Table, open_table
+from squall_io.spark.manifest.tables import RESULTS, NoTable, TableRecord, open_table
 from squall_io.spark.reading.committed import CannotRead, KeyCounts, count_keys, read_committed
 from squall_io.spark.reading.moments import WrongMoment
-from squall_io.spark.results.versions import Attempt, Input, Run, begin, publish
+from squall_io.spark.results.versions import Attempt, Run, RunInput, begin, publish
 from squall_io.spark.rows.formats import FORMATS
-from squall_io.spark.stores import Store, open_files
+from squall_io.spark.stores import OpenStore, open_files
 from tests.spark.batches import SinkTask
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ WORDS = "word string, count bigint"
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> Iterator[Store]:
+def files(tmp_path: Path) -> Iterator[OpenStore]:
     with open_files(str(tmp_path / "a table")) as opened:
         yield opened
 
@@ -47,7 +47,7 @@ def on_disk(files: Files, path: str) -> Path:
 
 
 def test_rows_are_seen_once_their_batch_is_committed_and_not_before(
-    spark: SparkSession, files: Store
+    spark: SparkSession, files: OpenStore
 ) -> None:
     task = SinkTask(files, WORDS)
     task.write(spark, [("a", 1), ("b", 2)])
@@ -61,8 +61,8 @@ def test_rows_are_seen_once_their_batch_is_committed_and_not_before(
     assert rows(read_committed(spark, files.root)) == [("a", 1), ("b", 2), ("c", 3)]
 
 
-def test_a_relative_path_is_one_of_this_machine_and_arguments_in_the_wrong_order_are_told(
-    spark: SparkSession, files: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_relative_path_is_one_of_this_machine_and_arguments_in_the_wrong_order_are_reported(
+    spark: SparkSession, files: OpenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     SinkTask(files, WORDS).write(spark, [("a", 1)])
     monkeypatch.chdir(tmp_path)
@@ -79,7 +79,7 @@ def test_a_relative_path_is_one_of_this_machine_and_arguments_in_the_wrong_order
         read_committed(spark, None)  # type: ignore[arg-type]
 
 
-def test_a_frame_shows_the_moment_it_was_made_at(spark: SparkSession, files: Store) -> None:
+def test_a_frame_shows_the_moment_it_was_made_at(spark: SparkSession, files: OpenStore) -> None:
     task = SinkTask(files, WORDS)
     task.write(spark, [("a", 1)])
     before = read_committed(spark, files.root)
@@ -87,7 +87,7 @@ def test_a_frame_shows_the_moment_it_was_made_at(spark: SparkSession, files: Sto
     assert rows(before) == [("a", 1)]
 
 
-def test_entries_in_a_checkpoint_are_read_as_the_others(spark: SparkSession, files: Store) -> None:
+def test_entries_in_a_checkpoint_are_read_as_the_others(spark: SparkSession, files: OpenStore) -> None:
     task = SinkTask(files, WORDS)
     task.write(spark, [("a", 1)])
     state = read_state(files)
@@ -97,7 +97,7 @@ def test_entries_in_a_checkpoint_are_read_as_the_others(spark: SparkSession, fil
 
 
 def test_a_table_without_a_batch_is_an_empty_frame_with_its_columns(
-    spark: SparkSession, files: Store
+    spark: SparkSession, files: OpenStore
 ) -> None:
     SinkTask(files, "word string NOT NULL, day date", partition_by=["day"])
     for key in (None, ["word"]):
@@ -106,17 +106,17 @@ def test_a_table_without_a_batch_is_an_empty_frame_with_its_columns(
     assert count_keys(spark, files.root, ["word"]) == KeyCounts(("word",), 0, 0, 0)
 
 
-def test_where_there_is_no_table_or_none_yet_it_says_so(spark: SparkSession, files: Store) -> None:
+def test_where_there_is_no_table_or_none_yet_it_says_so(spark: SparkSession, files: OpenStore) -> None:
     with pytest.raises(NoTable, match="there is no Squall table at file:///"):
         read_committed(spark, files.root)
-    open_table(files, Table("rows", "parquet", ()))
+    open_table(files, TableRecord("rows", "parquet", ()))
     with pytest.raises(CannotRead, match="has no schema yet"):
         read_committed(spark, files.root)
 
 
 @pytest.mark.parametrize("file_format", FORMATS)
 def test_added_columns_are_null_in_the_rows_before_and_columns_keep_their_order(
-    spark: SparkSession, files: Store, file_format: str
+    spark: SparkSession, files: OpenStore, file_format: str
 ) -> None:
     """Twice, so that the schemas are three; a column of the partition directories stands in the middle."""
 
@@ -141,7 +141,7 @@ def test_added_columns_are_null_in_the_rows_before_and_columns_keep_their_order(
     assert rows(frame.where("late").select("word")) == [("c",)]
 
 
-def test_values_of_partitions_are_those_that_were_written(spark: SparkSession, files: Store) -> None:
+def test_values_of_partitions_are_those_that_were_written(spark: SparkSession, files: OpenStore) -> None:
     """Not what Spark would take them for, if it guessed: numbers and dates."""
     task = SinkTask(files, "n int, name string", partition_by=["name"])
     odd = ["007", "1e3", "2026-03-01", "a/b=c%d", "ä {x} [y]", "null", " ", None]
@@ -149,7 +149,7 @@ def test_values_of_partitions_are_those_that_were_written(spark: SparkSession, f
     assert dict(read_committed(spark, files.root).collect()) == dict(enumerate(odd))
 
 
-def test_a_span_takes_batches_from_since_on_and_before_until(spark: SparkSession, files: Store) -> None:
+def test_a_span_takes_batches_from_since_on_and_before_until(spark: SparkSession, files: OpenStore) -> None:
     task = SinkTask(files, WORDS)
     for number in (100, 200, 300):
         task.write(spark, [("a", number)], committed=float(number))
@@ -168,7 +168,7 @@ def test_a_span_takes_batches_from_since_on_and_before_until(spark: SparkSession
 
 @pytest.mark.parametrize("file_format", ["parquet", "csv"])  # the others find a row's place as CSV does
 def test_of_rows_with_one_key_the_first_committed_stays(
-    spark: SparkSession, files: Store, file_format: str
+    spark: SparkSession, files: OpenStore, file_format: str
 ) -> None:
     """Whatever order the batches' names have, and in one batch the row that was written first."""
     later = SinkTask(files, WORDS, file_format=file_format, index=0)
@@ -181,7 +181,7 @@ def test_of_rows_with_one_key_the_first_committed_stays(
     assert read_committed(spark, files.root, key=["word"]).columns == ["word", "count"]
 
 
-def test_rows_with_a_null_in_the_key_are_all_kept(spark: SparkSession, files: Store) -> None:
+def test_rows_with_a_null_in_the_key_are_all_kept(spark: SparkSession, files: OpenStore) -> None:
     task = SinkTask(files, WORDS)
     task.write(spark, [(None, 1), (None, 1), ("a", None), ("a", 1)], committed=100.0)
     task.write(spark, [(None, 1), ("a", None), ("a", 1)], committed=200.0)
@@ -202,7 +202,7 @@ def test_rows_with_a_null_in_the_key_are_all_kept(spark: SparkSession, files: St
     assert counts.duplicates == 1
 
 
-def test_a_key_that_was_committed_before_since_is_a_replay_too(spark: SparkSession, files: Store) -> None:
+def test_a_key_that_was_committed_before_since_is_a_replay_too(spark: SparkSession, files: OpenStore) -> None:
     task = SinkTask(files, WORDS)
     task.write(spark, [("a", 1)], committed=100.0)
     task.write(spark, [("a", 2), ("b", 2)], committed=200.0)
@@ -217,7 +217,7 @@ def test_a_key_that_was_committed_before_since_is_a_replay_too(spark: SparkSessi
 
 
 def test_replays_are_removed_as_a_plain_loop_over_all_commits_would(
-    spark: SparkSession, files: Store
+    spark: SparkSession, files: OpenStore
 ) -> None:
     """Keys of all odd kinds, from two tasks whose commits are mixed, in every span."""
     draw = random.Random(6)
@@ -243,7 +243,9 @@ def test_replays_are_removed_as_a_plain_loop_over_all_commits_would(
         assert sorted(row.n for row in frame.select("n").collect()) == expected, (since, until)
 
 
-def test_a_key_may_have_a_partition_column_and_one_that_was_added(spark: SparkSession, files: Store) -> None:
+def test_a_key_may_have_a_partition_column_and_one_that_was_added(
+    spark: SparkSession, files: OpenStore
+) -> None:
     SinkTask(files, "n int, day string", partition_by=["day"]).write(spark, [(1, "x")], committed=1.0)
     task = SinkTask(files, "n int, day string, `odd ``name` struct<a: int>", partition_by=["day"])
     task.write(spark, [(2, "x", (7,)), (3, "x", (7,)), (4, "y", (7,)), (5, "x", None)], committed=2.0)
@@ -260,7 +262,7 @@ def test_a_key_may_have_a_partition_column_and_one_that_was_added(spark: SparkSe
     ],
 )
 def test_a_key_that_cannot_be_one_is_refused_by_name(
-    spark: SparkSession, files: Store, key: list[str], said: str
+    spark: SparkSession, files: OpenStore, key: list[str], said: str
 ) -> None:
     SinkTask(files, "word string, tags array<map<string,int>>")
     for ask in (
@@ -273,7 +275,7 @@ def test_a_key_that_cannot_be_one_is_refused_by_name(
 
 
 def test_what_cannot_be_read_is_named_and_the_rest_can_be_had(
-    spark: SparkSession, files: Store, caplog: pytest.LogCaptureFixture
+    spark: SparkSession, files: OpenStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     task = SinkTask(files, WORDS)
     broken = task.write(spark, [("a", 1)])
@@ -289,7 +291,7 @@ def test_what_cannot_be_read_is_named_and_the_rest_can_be_had(
 
 
 def test_a_committed_file_that_is_gone_or_damaged_is_never_left_out_silently(
-    spark: SparkSession, files: Store
+    spark: SparkSession, files: OpenStore
 ) -> None:
     """Whatever the session's own settings say."""
     from py4j.protocol import Py4JJavaError
@@ -315,7 +317,7 @@ def test_a_committed_file_that_is_gone_or_damaged_is_never_left_out_silently(
 
 
 def test_many_files_are_read_whole_and_the_session_keeps_its_settings(
-    spark: SparkSession, files: Store
+    spark: SparkSession, files: OpenStore
 ) -> None:
     setting = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
     before = spark.conf.get(setting)
@@ -331,14 +333,16 @@ def test_many_files_are_read_whole_and_the_session_keeps_its_settings(
     assert spark.conf.get(setting) == before
 
 
-def test_of_a_reprocessed_table_the_newest_version_is_read_whole(spark: SparkSession, files: Store) -> None:
+def test_of_a_reprocessed_table_the_newest_version_is_read_whole(
+    spark: SparkSession, files: OpenStore
+) -> None:
     """Its rows lie in a folder that is hidden from plain readers, in one that the next version does not touch."""
-    open_table(files, Table(RESULTS, "parquet", ("day",)))
+    open_table(files, TableRecord(RESULTS, "parquet", ("day",)))
     with pytest.raises(CannotRead, match="has no version yet"):
         read_committed(spark, files.root)
     for number in (1, 2):
-        by_day = Table(RESULTS, "parquet", ("day",))
-        run = Run("reprocess", "job.py", f"sha256:{number}", (Input("/in", "sha256:0"),), table=by_day)
+        by_day = TableRecord(RESULTS, "parquet", ("day",))
+        run = Run("reprocess", "job.py", f"sha256:{number}", (RunInput("/in", "sha256:0"),), table=by_day)
         attempt = begin(files, run)
         assert isinstance(attempt, Attempt)
         made = spark.createDataFrame([(number, "x"), (number, "y"), (number, None)], "n int, day string")
@@ -352,7 +356,7 @@ def test_of_a_reprocessed_table_the_newest_version_is_read_whole(spark: SparkSes
 
 
 def test_a_table_can_be_registered_and_its_readers_see_files_instead_of_batches(
-    spark: SparkSession, files: Store
+    spark: SparkSession, files: OpenStore
 ) -> None:
     """In Hive's layout: nothing of `_squall` is seen, replays and moved files of a batch that is not committed yet are."""
     task = SinkTask(files, f"{WORDS}, day string", partition_by=["day"])

@@ -76,7 +76,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def run(*arguments: str) -> Result:
-    """The command, with the user's modules imported anew as in a process of its own."""
+    """The command, with the user's modules imported again as in a process of its own."""
     for name in ("replayed", "replayed_bolts"):
         sys.modules.pop(name, None)
     return CliRunner().invoke(squall, ["replay", "replayed.py", *arguments], prog_name="squall")
@@ -177,10 +177,10 @@ def test_the_errors_of_a_replay_are_known_of_its_version_and_judged_again(
     assert "1 error (of at most 1)" in run(*arguments, "--max-errors", "1").stdout
     strict = run(*arguments)
     assert strict.exit_code == 1
-    assert "was made with 1 error, of at most 0 (--max-errors)" in strict.output
+    assert "with 1 error; --max-errors allows 0" in strict.output
 
 
-def test_files_are_read_by_their_names_and_what_is_not_there_is_told(
+def test_files_are_read_by_their_names_and_what_is_not_there_is_reported(
     spark: SparkSession, folder: Path
 ) -> None:
     spark.createDataFrame([("a",), ("a",)], "word string").write.json(str(folder / "words.json"))
@@ -192,7 +192,7 @@ def test_files_are_read_by_their_names_and_what_is_not_there_is_told(
     wrong = run("--source", "split=wrong.json", "--output", "count=wrong")
     assert (wrong.exit_code, "toDF" in wrong.output) == (1, False), wrong.output
     assert "source 'split' has no column 'word'" in wrong.output and "(it has 'wrod')" in wrong.output
-    assert "give files whose columns are called so" in wrong.output
+    assert "give files with such columns" in wrong.output
     from_table = run("--source", "lines=counts", "--output", "count=wrong")
     assert "source 'lines' has no column 'line'" in from_table.output
     assert f"--sql 'select ... as line, ... from rows' --input {folder}/counts" in from_table.output

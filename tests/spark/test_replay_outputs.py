@@ -62,7 +62,7 @@ def test_what_tasks_wrote_by_their_own_types_is_read_by_those_of_all_of_them() -
     assert len(types) == 3 and len(set(types)) == 1
 
 
-def test_values_that_do_not_fit_the_type_of_all_are_told() -> None:
+def test_values_that_do_not_fit_the_type_of_all_are_reported() -> None:
     (blob,) = blobs_of(RowChecker(parse_schema("x string")), [("a",)])
     with pytest.raises(ReplayFailed, match="field 'x': 'a'"):
         list(from_blob(blob, RowChecker(parse_schema("x bigint"))))

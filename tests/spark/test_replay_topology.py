@@ -248,7 +248,7 @@ class Deadly(Bolt):
         os._exit(3)
 
 
-def test_a_worker_that_dies_is_told_with_what_it_ran(spark: SparkSession) -> None:
+def test_a_worker_that_dies_is_reported_with_what_it_ran(spark: SparkSession) -> None:
     numbers = spark.range(2).toDF("n")
     with pytest.raises(ReplayFailed, match="a Python worker of Spark's died: it was killed") as caught:
         replay_topology(spark, one_bolt(Deadly()), {"numbers": numbers}, ["it"])
@@ -256,7 +256,7 @@ def test_a_worker_that_dies_is_told_with_what_it_ran(spark: SparkSession) -> Non
     assert "EOFException" not in str(caught.value)
 
 
-def test_what_is_wrong_with_columns_and_schemas_is_told_before_anything_runs(
+def test_what_is_wrong_with_columns_and_schemas_is_reported_before_anything_runs(
     spark: SparkSession, lines: DataFrame
 ) -> None:
     with pytest.raises(CannotReplay) as caught:
@@ -273,7 +273,7 @@ def test_what_is_wrong_with_columns_and_schemas_is_told_before_anything_runs(
     assert "'split' is no output" in third
 
 
-def test_types_that_do_not_fit_in_one_column_are_told_with_the_way_out(spark: SparkSession) -> None:
+def test_types_that_do_not_fit_in_one_column_are_reported_with_the_way_out(spark: SparkSession) -> None:
     class Mixed(Bolt):
         outputs = Fields("x")
 

@@ -19,8 +19,8 @@ from squall_cli.main import squall
 from squall_io.spark.manifest.tables import NoTable
 from squall_io.spark.reading.committed import read_committed
 from squall_io.spark.results import versions
-from squall_io.spark.results.progress import Progress, watch
-from squall_io.spark.stores import Store, open_files
+from squall_io.spark.results.progress import JobProgress, watch
+from squall_io.spark.stores import OpenStore, open_files
 from tests.spark.batches import SinkTask
 from tests.spark_classes import small_java
 from tests.squall_cli.run_process import environment
@@ -46,8 +46,8 @@ class Place:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.input, self.output = str(folder / "in"), str(folder / "out")
-        self.files: Store = open_files(self.input)
-        self.results: Store = open_files(self.output)
+        self.files: OpenStore = open_files(self.input)
+        self.results: OpenStore = open_files(self.output)
         self.task = SinkTask(self.files, "word string, count bigint", file_format="json")
         self.jobs = 0
 
@@ -143,7 +143,7 @@ def test_results_are_partitioned_in_any_format_and_may_be_reprocessed_too(
     place.outcome("--sql", "select 'c' as word, 1 as other from rows limit 1")  # format and partitions stay
     assert rows(spark, place.output) == [("c", 1)]
     wrong = place.run("--sql", "select 1 as n from rows", "--format", "orc")
-    assert wrong.exit_code == 1 and "is a table already, and another one" in wrong.output
+    assert wrong.exit_code == 1 and "is another table already" in wrong.output
 
     second = str(place.folder / "second")
     arguments = [
@@ -250,7 +250,7 @@ def reprocess(spark, rows):
     ],
     ids=["raises", "returns-none", "returns-a-list", "no-such-column", "in-a-worker", "type", "columns-twice"],
 )  # fmt: skip
-def test_what_is_wrong_with_a_job_is_told_with_its_line_and_nothing_is_published(
+def test_what_is_wrong_with_a_job_is_reported_with_its_line_and_nothing_is_published(
     spark: SparkSession, place: Place, text: str, said: list[str]
 ) -> None:
     job = place.job(text)
@@ -266,7 +266,7 @@ def test_what_is_wrong_with_a_job_is_told_with_its_line_and_nothing_is_published
         read_committed(spark, place.output)
 
 
-def test_sql_that_spark_refuses_is_told_in_its_words(spark: SparkSession, place: Place) -> None:
+def test_sql_that_spark_refuses_is_reported_in_its_words(spark: SparkSession, place: Place) -> None:
     for query in ("selekt 1", "select nothing from rows", "select 1/0 as x from rows"):
         done = place.run("--sql", query)
         assert (done.exit_code, "Traceback" in done.output, "py4j" in done.output) == (1, False, False), (
@@ -288,7 +288,7 @@ def test_after_a_first_run_that_failed_the_next_one_may_take_another_format(
     assert right["version"] == 1
     assert rows(spark, place.output) == [("a", 1), ("a", 3), ("b", 2)]
     refused = place.run("--sql", "select * from rows", "--format", "csv")
-    assert "is a table already, and another one" in refused.stderr, "it is published: that binds"
+    assert "is another table already" in refused.stderr, "it is published: that binds"
 
 
 def test_a_job_that_is_interrupted_leaves_nothing(spark: SparkSession, place: Place) -> None:
@@ -388,18 +388,18 @@ def test_the_progress_is_that_of_sparks_tasks(spark: SparkSession, tmp_path: Pat
             yield number
 
     seen = watch(spark)
-    assert seen.look() == Progress()
+    assert seen.poll() == JobProgress()
     results: list[int] = []
     job = spark.sparkContext.parallelize(range(4), 4).mapPartitions(slowly)
     thread = threading.Thread(target=lambda: results.append(job.count()))
     thread.start()
     try:
-        wait_until(lambda: seen.look().running == 2)
-        assert str(seen.look()) == "stage 1 of 1, 0 of 4 tasks, 2 running"
+        wait_until(lambda: seen.poll().running == 2)
+        assert str(seen.poll()) == "stage 1 of 1, 0 of 4 tasks, 2 running"
     finally:
         Path(go_on).touch()
         thread.join(CAP)
-    wait_until(lambda: seen.look() == Progress(stages=1, stages_done=1, tasks=4, tasks_done=4))
+    wait_until(lambda: seen.poll() == JobProgress(stages=1, stages_done=1, tasks=4, tasks_done=4))
     assert results == [4]
     seen.close()
 

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from squall_io.spark.rows.arrow import arrow_schema
-from squall_io.spark.rows.schema import Schema, SchemaError, parse_schema
+from squall_io.spark.rows.schema import Schema, parse_schema
+from squall_io.spark.rows.types import SchemaError
 from tests.squall_io.spark_schemas import SCHEMAS, as_spark
 
 if TYPE_CHECKING:

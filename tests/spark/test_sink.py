@@ -119,11 +119,11 @@ def test_a_table_of_another_schema_is_refused_at_the_start_with_both_named(
     text = str(raised.value)
     assert "column 'count' is bigint, and string is wanted" in text
     assert "word string, count bigint NOT NULL" in text and "word string, count string" in text
-    with pytest.raises(TopologyFailed, match="is a table already, and another one"):
+    with pytest.raises(TopologyFailed, match="is another table already"):
         run_bolt(SparkSink(str(tmp_path), SCHEMA, "orc"), [("a", 1)], source_fields=FIELDS)
 
 
-def test_a_path_that_cannot_be_written_is_told_at_the_start(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_path_that_cannot_be_written_is_reported_at_the_start(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
     with pytest.raises(TopologyFailed, match="a file lies where a folder must be"):
         run_bolt(SparkSink(str(tmp_path / "file" / "table"), SCHEMA), [("a", 1)], source_fields=FIELDS)
@@ -142,8 +142,8 @@ def test_a_superseded_task_fails_its_batches_and_leaves_nothing(
         if step == "move":
             monkeypatch.setattr(sink, "at_step", lambda step: None)
             with open_files(str(tmp_path)) as files:
-                [seat] = list_claims(files).seats
-                take_over(files, seat, (9, 0), "another", 0.0)
+                [writer_id] = list_claims(files).writer_ids
+                take_over(files, writer_id, (9, 0), "another", 0.0)
 
     monkeypatch.setattr(sink, "at_step", at)
     given = [("a", number) for number in range(4)]
@@ -226,7 +226,7 @@ def test_two_tasks_store_each_tuple_of_a_topology_once(
     found = rows_of(spark, tmp_path)
     assert found == sorted(((number, f"word{number % 7}")[::-1] for number in range(1500)), key=repr)
     with open_files(str(tmp_path)) as files:
-        by_task = Counter(entry.batch.seat.index for entry in read_state(files).entries)
+        by_task = Counter(entry.batch.writer_id.index for entry in read_state(files).entries)
     assert set(by_task) == {0, 1}
     assert leftovers(tmp_path) == []
 

@@ -27,6 +27,8 @@ def test_rows_are_stored_once_by_a_spark_connect_server_that_is_killed_and_start
     refused = found["refused"]
     assert refused["address"].startswith("NoSession: sc:// is no address of a Spark Connect server")
     assert 'Cannot modify the value of the Spark config: "spark.driver.memory"' in refused["setting"]
-    assert refused["server"].startswith("NoServer: the Spark Connect server sc://127.0.0.1:1/;... does not")
+    assert refused["server"].startswith(
+        "NoConnectServer: the Spark Connect server sc://127.0.0.1:1/;... does not"
+    )
     assert "Connection refused" in refused["server"]
     assert "with master sc://127.0.0.1:" in found["mismatch"]

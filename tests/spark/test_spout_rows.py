@@ -16,7 +16,7 @@ from squall_io.spark import CommittedRows
 from squall_io.spark.manifest.tables import agree_on_schema
 from squall_io.spark.rows.schema import parse_schema
 from squall_io.spark.spouts.splits import UnreadableFile
-from squall_io.spark.stores import Store, open_files
+from squall_io.spark.stores import OpenStore, open_files
 from tests.spark.batches import SinkTask
 from topology_api import Bolt, Topology, TopologyBuilder, Tuple
 
@@ -45,7 +45,7 @@ FULL: dict[str, Any] = {
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> Iterator[Store]:
+def files(tmp_path: Path) -> Iterator[OpenStore]:
     with open_files(str(tmp_path / "table")) as store:
         yield store
 
@@ -65,7 +65,7 @@ def topology(spout: CommittedRows, tasks: int = 1) -> Topology:
 
 @pytest.mark.parametrize("file_format", ["parquet", "orc", "json", "csv"])
 def test_rows_come_back_as_they_were_written_in_every_format(
-    spark: SparkSession, files: Store, file_format: str
+    spark: SparkSession, files: OpenStore, file_format: str
 ) -> None:
     ddl = SCHEMAS[file_format]
     names = parse_schema(ddl).names
@@ -84,7 +84,7 @@ def test_rows_come_back_as_they_were_written_in_every_format(
 
 @pytest.mark.parametrize("file_format", ["parquet", "csv"])
 def test_partitions_and_added_columns_come_with_the_rows(
-    spark: SparkSession, files: Store, file_format: str
+    spark: SparkSession, files: OpenStore, file_format: str
 ) -> None:
     ddl = "day date, place string, number int, word string"
     first = SinkTask(files, ddl, file_format=file_format, partition_by=["day", "place", "number"])
@@ -108,7 +108,7 @@ def test_partitions_and_added_columns_come_with_the_rows(
 
 
 def test_several_tasks_share_the_batches_and_a_second_run_goes_on_where_the_first_ended(
-    spark: SparkSession, files: Store, tmp_path: Path
+    spark: SparkSession, files: OpenStore, tmp_path: Path
 ) -> None:
     task = SinkTask(files, "number bigint")
     for batch in range(5):
@@ -121,7 +121,7 @@ def test_several_tasks_share_the_batches_and_a_second_run_goes_on_where_the_firs
 
 
 def test_a_file_that_is_not_what_was_committed_is_named_and_gives_no_row(
-    spark: SparkSession, files: Store
+    spark: SparkSession, files: OpenStore
 ) -> None:
     task = SinkTask(files, "number bigint")
     entry = task.write(spark, [(1,), (2,)])
@@ -134,7 +134,7 @@ def test_a_file_that_is_not_what_was_committed_is_named_and_gives_no_row(
     with pytest.raises(UnreadableFile, match=f"{path} is damaged"):
         list(units.items(unit, 0))
     files.delete(path)
-    with pytest.raises(UnreadableFile, match="not whole any more"):
+    with pytest.raises(UnreadableFile, match="not complete any more"):
         list(units.items(unit, 0))
 
 

@@ -57,7 +57,7 @@ def test_what_fails_in_spark_is_said_in_a_sentence_and_damaged_rows_are_not_coun
     assert said.startswith(
         f"squall table: the keys of {tmp_path} could not be counted: Spark: corrupted file"
     )
-    assert said.endswith("; --verify names files that are damaged")
+    assert said.endswith("; --verify names damaged files")
     result = counted(tmp_path, "--key", "word", "--verify")
     assert result.exit_code == 1
     assert (

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from squall_io.spark.manifest.files import FileMissing, FilesRefused, FilesUnavailable
+from squall_io.spark.manifest.files import AbsentFile, FilesRefused, FilesUnavailable
 from squall_io.spark.session.jvm import _connect
 from squall_io.spark.stores.gateway import Jvm
 from squall_io.spark.stores.hadoop import HadoopFiles
@@ -51,7 +51,7 @@ def test_an_exception_of_one_java_is_not_asked_of_the_other(
     held = [lists.ArrayList() for _ in range(HELD)]
     while number(small.java.java.util.ArrayList()) < number(held[0]):
         pass
-    with pytest.raises(FileMissing, match=r"/t/b.*\(FileNotFoundException\)"):
+    with pytest.raises(AbsentFile, match=r"/t/b.*\(FileNotFoundException\)"):
         files.read("b")
     with pytest.raises(FilesRefused, match="a file lies where a folder must be"):
         files.put_if_absent("a/b", b"1")
@@ -60,7 +60,7 @@ def test_an_exception_of_one_java_is_not_asked_of_the_other(
     # And once there is no session any more, there is nobody whom PySpark could ask.
     monkeypatch.setattr(SparkContext, "_jvm", None)
     monkeypatch.setattr(SparkContext, "_gateway", None)
-    with pytest.raises(FileMissing, match=r"/t/b.*\(FileNotFoundException\)"):
+    with pytest.raises(AbsentFile, match=r"/t/b.*\(FileNotFoundException\)"):
         files.read("b")
 
 

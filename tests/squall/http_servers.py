@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from squall.http_client import Client
+from squall.http.client import Client
 
 Page = Callable[[BaseHTTPRequestHandler], None]
 

@@ -14,8 +14,8 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
-from squall.http_connections import Awaited, Connection
-from squall.tls import client_context
+from squall.http.connections import Awaited, Connection
+from squall.security.tls import client_context
 from tests.certificates import make_certificates
 
 ANSWER = 4_000_000  # more than lies in the buffers of the sockets

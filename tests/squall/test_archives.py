@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from squall import tar_members
-from squall.archives import BadArchive, Contents, check, digest_of, pack, unpack
+from squall.packages import tar_members
+from squall.packages.archives import BadArchive, Contents, check, digest_of, pack, unpack
 
 LIMIT = 1 << 20
 UNPACKED = 4 << 20
@@ -282,7 +282,7 @@ def test_two_members_of_one_name_are_refused(tmp_path: Path, members: tuple[byte
         ((member("h", bytes(20_000), b"x"), member("x")), "a header of 20,000 bytes"),
         ((member("h", b"a" * 20_000, b"L"), member("x")), "a header of 20,000 bytes"),
         ((member("h", b"one", b"L"), member("h", b"two", b"L"), member("x")), "two headers"),
-        ((member("h", b"one", b"L"),), "a header stands without its file"),
+        ((member("h", b"one", b"L"),), "a header is without its file"),
         ((member("x", kind=b"5", size=b"00000000001\0") + bytes(512),), "a folder that has data"),
         ((member("x", size=b"\x80" + b"\xff" * 11),), "no octal number"),
         ((member("x", size=b"-0000000001\0"),), "no octal number"),

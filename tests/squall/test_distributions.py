@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 import squall
-from squall.distributions import TAKEN_NAMES
+from squall.packages.distributions import TAKEN_NAMES
 
-CHECK = "from squall.distributions import check_ours; check_ours(); print('all ours')"
+CHECK = "from squall.packages.distributions import check_ours; check_ours(); print('all ours')"
 BOOM = "raise SystemExit('the code of the other package ran')\n"
 
 
@@ -21,8 +21,8 @@ BOOM = "raise SystemExit('the code of the other package ran')\n"
 def home(tmp_path: Path) -> Path:
     """A small installation of Squall: the real check, and packages with nothing but their first docstring."""
     home = tmp_path / "site"
-    (home / "squall").mkdir(parents=True)
-    for name in ("__init__.py", "distributions.py"):
+    (home / "squall" / "packages").mkdir(parents=True)
+    for name in ("__init__.py", "packages/__init__.py", "packages/distributions.py"):
         shutil.copy(Path(squall.__file__).parent / name, home / "squall" / name)
     for package in TAKEN_NAMES:
         (home / package).mkdir()
@@ -57,7 +57,7 @@ def run_check(*path: Path, code: str = CHECK) -> subprocess.CompletedProcess[str
 def complaint(*path: Path) -> str:
     result = run_check(*path)
     assert result.returncode == 1, result
-    assert "squall.distributions.NotOurs" in result.stderr
+    assert "squall.packages.distributions.NotOurs" in result.stderr
     assert "the code of the other package ran" not in result.stderr
     return result.stderr
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from squall.error_reports import ErrorReport, folded, gist
+from squall.reports.error_reports import ErrorReport, folded, gist
 
 
 def lines_of(frames: tuple[str, ...], place: str = "/home/me/app.py:19, in execute") -> list[str]:
@@ -33,12 +33,14 @@ def test_a_library_below_the_users_line_and_what_caused_it_follow() -> None:
     assert lines_of(frames) == [f"  {line}" for line in frames]
 
 
-def test_a_place_that_is_none_of_the_frames_stands_above_them() -> None:
-    place = "at /home/me/app.py:19, in execute"
-    frames = ('File "/usr/lib/python3.11/json/decoder.py", line 3, in decode', "  raise JSONDecodeError")
-    assert lines_of(("a hint", *frames)) == [f"  {line}" for line in ("a hint", place, *frames)]
-    assert lines_of(()) == [f"  {place}"]
-    assert lines_of(("a hint",), place="") == ["  a hint"]
+@pytest.mark.parametrize(
+    "change", [{"task": "2"}, {"times": True}, {"frames": [1]}, {"more": 1}, {"time": None}]
+)
+def test_what_is_no_report_is_refused(change: dict[str, object]) -> None:
+    values = ErrorReport("t", "count", 2, "execute", "ValueError: no", "", ("a",), None, 0.0).as_dict()
+    assert ErrorReport.from_dict(values).frames == ("a",)
+    with pytest.raises(ValueError, match="this is no error report"):
+        ErrorReport.from_dict({**values, **change})
 
 
 def test_the_lines_of_a_message_stay_lines_and_stand_above_the_frames() -> None:
@@ -76,6 +78,6 @@ def test_numbers_are_passed_over_only_where_they_are_no_part_of_a_name(
     assert (gist(start(one)) == gist(start(other))) is same
 
 
-def test_errors_that_come_in_turn_are_told_once_each_the_newest_last() -> None:
+def test_errors_that_take_turns_are_folded_the_newest_last() -> None:
     reports = [start("ab"[number % 2], float(number)) for number in range(6)]
     assert folded(reports) == [replace(reports[4], times=3), replace(reports[5], times=3)]

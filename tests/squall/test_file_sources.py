@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from squall.clock import ManualClock
-from squall.file_sources import MOST_SECS, SILENT_SECS, WRONG_SECS, FileSources
+from squall.packages.file_sources import MOST_SECS, SILENT_SECS, WRONG_SECS, FileSources
 
 GOOD, BAD = "0" * 64, "f" * 64
 BOTH = ("n1", "n2")

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from squall.host_names import is_local_name, own_host, reached_at
+from squall.http.host_names import is_local_name, own_host, reached_at
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from squall.http_client import Refused, Unreachable, at
+from squall.http.client import Refused, Unreachable, at
 from tests.squall.http_servers import Served, connect, drop, nobody, page
 from topology_api.errors import SquallError
 

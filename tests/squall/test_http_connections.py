@@ -11,8 +11,8 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
-from squall import http_connections
-from squall.http_connections import PATIENCE, Awaited, Connection, Listener
+from squall.http import connections
+from squall.http.connections import PATIENCE, Awaited, Connection, Listener
 
 BODY, TAKING = PATIENCE[Awaited.BODY], PATIENCE[Awaited.TAKING]
 HEAD = b"PUT /file HTTP/1.1\r\nHost: nimbus\r\nContent-Length: 1000000\r\n\r\n"
@@ -207,7 +207,7 @@ def test_who_has_asked_is_not_hurried_while_the_answer_is_made() -> None:
 
 
 def test_a_listener_takes_another_one_when_one_has_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_connections, "most_connections", lambda: 1)
+    monkeypatch.setattr(connections, "most_connections", lambda: 1)
     with Listener.of(socket.create_server(("127.0.0.1", 0))) as listener:
         with (
             socket.create_connection(listener.getsockname()),

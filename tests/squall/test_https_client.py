@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from squall.http_client import Unreachable
+from squall.http.client import Unreachable
 from tests.certificates import Certificates, make_certificates
 from tests.squall.http_servers import Served, connect, page
 from topology_api.errors import SquallError

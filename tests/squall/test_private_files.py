@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from squall.private_files import (
+from squall.security.private_files import (
     BadPrivateFile,
     make_private,
     make_private_folder,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from squall.process_stat import Stat, all_processes, stat_of
+from squall.daemon.process_stat import Stat, all_processes, stat_of
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 #: Renames its program to one that looks like the rest of the line, and waits.

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from squall.redaction import HIDDEN, is_secret, redacted, redacted_text
-from squall.tokens import OPTION
+from squall.security.redaction import HIDDEN, is_secret, redacted, redacted_text
+from squall.security.tokens import OPTION
 from topology_api.options import OPTIONS, defaults
 
 CANARY = "c4n4ry"

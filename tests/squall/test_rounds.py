@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from squall import rounds
-from squall.rounds import Driver, NotInTime, Stopped
+from squall.daemon import command_loop
+from squall.daemon.command_loop import Driver, NotInTime, Stopped
 from topology_api.errors import SquallError
 
 CAP = 30.0
@@ -45,7 +45,7 @@ def loop() -> Loop:
 
 @pytest.fixture
 def driver(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> Driver:
-    monkeypatch.setattr(rounds, "LONGEST_SLEEP", 0.2)
+    monkeypatch.setattr(command_loop, "LONGEST_SLEEP", 0.2)
     driver = Driver("the loop", "test-loop")
     driver.start(loop)
     assert loop.in_round.wait(CAP)

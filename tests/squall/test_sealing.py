@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from squall.private_files import BadPrivateFile
-from squall.sealing import (
+from squall.security.private_files import BadPrivateFile
+from squall.security.sealing import (
     NIMBUS_TO_SUPERVISOR,
     SUPERVISOR_TO_NIMBUS,
     BadKey,

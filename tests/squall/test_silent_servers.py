@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from squall.http_client import Refused, Unreachable
+from squall.http.client import Refused, Unreachable
 from tests.squall.http_servers import Frozen, Served, connect, drop, page
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from squall.tls import (
+from squall.security.tls import (
     CA,
     CERTIFICATE,
     KEY,

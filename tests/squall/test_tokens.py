@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from squall.private_files import BadPrivateFile
-from squall.tokens import (
+from squall.security.private_files import BadPrivateFile
+from squall.security.tokens import (
     bearer,
     find_token,
     is_token,

@@ -7,7 +7,7 @@ from importlib.machinery import EXTENSION_SUFFIXES
 
 import pytest
 
-from squall.travel_rules import MOST_REQUIREMENTS_BYTES, problem_of_requirements, problems_of_code
+from squall.packages.travel_rules import MOST_REQUIREMENTS_BYTES, problem_of_requirements, problems_of_code
 
 POINTS_TO_FILES = [
     "-e .", "-e.", "--editable=.", "--edit .", "-r other.txt", "-rother.txt", "--requirement other.txt", "--req other.txt",

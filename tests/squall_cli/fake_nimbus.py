@@ -15,46 +15,79 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+import msgspec
 from click.testing import Result
+
+from squall.api import answers
+from squall.reports.event_text import sentence
+from squall.reports.events import Event
+from squall.status import ComponentStatus
+from squall.values import Incarnation, TaskRow
+from squall_cli.cluster.events import events_of
 
 #: A command line that is run against it, in words.
 Squall = Callable[..., Result]
 
 
-def component(kind: str = "bolt", **values: Any) -> dict[str, Any]:
+def happened(*events: Event) -> dict[str, Any]:
+    """What a status says of events."""
     return {
-        "kind": kind, "tasks": 1, "emitted": 0, "executed": 0, "acked": 0, "failed": 0, "replayed": 0, "pending": 0,
-        "errors": 0, "dropped": 0, "p50": None, "p99": None, "idle": "", "metrics": {}, "failures": {},
-        "first_failure": "", **values,
-    }  # fmt: skip
+        "events": msgspec.to_builtins(events),
+        "notes": [sentence(event) for event in events],
+        "note_times": [event.time for event in events],
+    }
+
+
+def outline(component: str, task: int, call: str, text: str) -> dict[str, Any]:
+    """An error report as a status lists it."""
+    return as_json(answers.ErrorOutline(component, task, call, text, "", 0.0, 1))
+
+
+def reported(component: str, text: str, time: float, times: int) -> dict[str, Any]:
+    """An error report as `errors` answers."""
+    return as_json(answers.ErrorEntry("word_count", component, 1, "execute", text, "", [], None, time, times))
+
+
+def as_json(answer: object) -> dict[str, Any]:
+    """An answer as JSON that tests may change."""
+    return dict(msgspec.to_builtins(answer))
+
+
+def component(kind: str = "bolt", **values: Any) -> dict[str, Any]:
+    nothing = dict.fromkeys(("emitted", "executed", "acked", "failed", "replayed", "pending", "errors"), 0)
+    return as_json(ComponentStatus(**{"kind": kind, "tasks": 1, **nothing, **values}))
 
 
 def worker(name: str, host: str = "host-1", slot: int = 0, **values: Any) -> dict[str, Any]:
-    return {
-        "worker": name, "supervisor": f"id-of-{host}", "host": host, "slot": slot, "incarnation": [1, 0],
-        "tasks": [[1, "words", 0], [2, "count", 0]], "opened": True, "state": "RUNNING", **values,
-    }  # fmt: skip
+    tasks = [TaskRow(1, "words", 0), TaskRow(2, "count", 0)]
+    entry = answers.WorkerEntry(name, f"id-of-{host}", host, slot, Incarnation(1, 0), tasks, True, "RUNNING")
+    return {**as_json(entry), **values}
 
 
 def topology(name: str, state: str = "ACTIVE", **values: Any) -> dict[str, Any]:
-    return {
-        "name": name, "id": f"{name}-1", "state": state, "uptime_secs": 754.0, "submitted": 1_700_000_000.0,
-        "components": {
-            "words": component("spout", emitted=120_000, acked=119_000, pending=30, p50=0.002, p99=0.04),
-            "count": component("bolt", tasks=2, executed=119_500, acked=119_400),
-        },
-        "workers": [worker(f"{name}-w1"), worker(f"{name}-w2", "host-2", tasks=[[3, "count", 1]])],
-        "errors": [], "error": None, "notes": [], "note_times": [], "state_secs": 754.0, "files": {},
-        "workers_wanted": 2, "stands_by": None, **values,
-    }  # fmt: skip
+    workers = [worker(f"{name}-w1"), worker(f"{name}-w2", "host-2", tasks=[[3, "count", 1]])]
+    components = {
+        "words": component("spout", emitted=120_000, acked=119_000, pending=30, p50=0.002, p99=0.04),
+        "count": component("bolt", tasks=2, executed=119_500, acked=119_400),
+    }
+    status = answers.TopologyAnswer(
+        name=name, state=state, workers=[], uptime_secs=754.0, components={}, errors=[], error=None, notes=[],
+        note_times=[], events=(), state_secs=754.0, error_reports=[], id=f"{name}-1", workers_wanted=2, stands_by=None,
+        submitted=1_700_000_000.0, files={},
+    )  # fmt: skip
+    return {**as_json(status), "workers": workers, "components": components, **values}
+
+
+def status_of(values: dict[str, Any]) -> answers.TopologyAnswer:
+    """The status that a command reads."""
+    return msgspec.convert({**values, "events": events_of(values)}, answers.TopologyAnswer)
 
 
 def supervisor(host: str, **values: Any) -> dict[str, Any]:
-    return {
-        "id": f"id-of-{host}", "host": host, "slots": 4, "used": 1, "drained": False, "connected": True,
-        "versions": {"squall": "0.1.0", "python": "3.11.7"}, "resources": {"cpus": 8, "memory_bytes": 16 * 2**30},
-        "workers": [{"topology": "word_count", "worker": "word_count-w1", "slot": 0, "tasks": 2}], **values,
-    }  # fmt: skip
+    slot = answers.SlotEntry("word_count", "word_count-w1", 0, 2)
+    versions, resources = {"squall": "0.1.0", "python": "3.11.7"}, {"cpus": 8, "memory_bytes": 16 * 2**30}
+    entry = answers.SupervisorEntry(f"id-of-{host}", host, 4, 1, False, True, versions, resources, [slot])
+    return {**as_json(entry), **values}
 
 
 class Refusal(Exception):
@@ -113,19 +146,13 @@ class FakeNimbus:
         raise Refusal(404, "NotFound", f"there is nothing at {path}")
 
     def cluster(self) -> dict[str, Any]:
-        nimbus = {
-            "id": "n1",
-            "url": self.url,
-            "host": "host-0",
-            "leader": True,
-            "versions": {"squall": "0.1.0"},
-        }
-        return {
-            "id": "c1", "version": "0.1.0", "python": "3.11.7", "leader": {"id": "n1", "url": self.url},
-            "nimbuses": [nimbus], "supervisors": len(self.supervisors),
-            "slots": {"total": 8, "used": 2, "free": 6}, "topologies": len(self.topologies), "tasks": 3,
-            "uptime_secs": 5.0, "store": {"kind": "memory", "connected": True},
-        }  # fmt: skip
+        nimbus = answers.NimbusEntry("n1", self.url, "host-0", True, {"squall": "0.1.0"})
+        found = answers.ClusterAnswer(
+            id="c1", python="3.11.7", cloudpickle="3.1", version="0.1.0", leader=answers.LeaderEntry("n1", self.url),
+            nimbuses=[nimbus], supervisors=len(self.supervisors), slots=answers.SlotCounts(8, 2, 6),
+            topologies=len(self.topologies), tasks=3, uptime_secs=5.0, store=answers.StoreState("memory", True),
+        )  # fmt: skip
+        return as_json(found)
 
     def of_supervisors(self, names: list[str]) -> Any:
         if not names:
@@ -133,19 +160,16 @@ class FakeNimbus:
         for each in self.supervisors:
             if each["id"] == names[0]:
                 each["drained"] = names[1] == "drain"
-                return {}
+                return as_json(answers.DrainAnswer(names[0], each["drained"]))
         raise Refusal(404, "NoSuchSupervisor", f"there is no supervisor {names[0]!r}")
 
     def listed(self, status: dict[str, Any]) -> dict[str, Any]:
         components = status["components"].values()
-        totals = {
-            key: sum(each[key] for each in components)
-            for key in ("tasks", "emitted", "acked", "failed", "pending", "errors")
-        }
-        return {
-            **{key: status[key] for key in ("name", "id", "state", "uptime_secs", "error", "stands_by")},
-            **totals, "workers": len(status["workers"]), "components": len(components), "held_up": status.get("held_up"),
-        }  # fmt: skip
+        counts = ("tasks", "emitted", "acked", "failed", "pending", "errors")
+        totals = {key: sum(each[key] for each in components) for key in counts}
+        sizes = {"workers": len(status["workers"]), "components": len(components)}
+        found = {**status, **totals, **sizes, "held_up": status.get("held_up")}
+        return as_json(msgspec.convert(found, answers.TopologySummary))
 
     def of_topology(self, method: str, names: list[str], query: dict[str, str]) -> Any:
         name, what = names[0], names[1:]
@@ -155,7 +179,7 @@ class FakeNimbus:
         states = {"activate": "ACTIVE", "deactivate": "INACTIVE", "rebalance": "REBALANCING"}
         if method == "DELETE" or (what and what[0] in states):
             status["state"] = "KILLED" if method == "DELETE" else states[what[0]]
-            return {"name": name, "state": status["state"]}
+            return as_json(answers.StateAnswer(name, status["state"]))
         if not what:
             return status
         if what == ["workers"]:
@@ -182,10 +206,10 @@ class FakeNimbus:
             for each in status["workers"]
             if each["worker"] == of
         )
-        return {
-            "worker": of, "incarnation": incarnation, "offset": start, "next_offset": start + len(piece),
-            "size": len(data), "text": piece.decode(),
-        }  # fmt: skip
+        end = start + len(piece)
+        return as_json(
+            answers.LogAnswer(of, Incarnation(*incarnation), start, end, len(data), piece.decode())
+        )
 
 
 class Handler(BaseHTTPRequestHandler):

@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from nimbus.files import KINDS
-from nimbus.submission import Submission, read_submission
-from squall import archives
-from squall.versions import own_versions
+from nimbus.files.stored_files import KINDS
+from nimbus.submission.parse import Submission, read_submission
+from squall.packages import archives
+from squall.packages.versions import own_versions
 from tests.squall_cli.fake_nimbus import FakeNimbus, Handler, Refusal, Server, topology, worker
 from topology_api.errors import SquallError
 
@@ -59,7 +59,7 @@ class TakingNimbus(FakeNimbus):
         name = submission.topology.name
         if submission.key not in self.submissions:
             if name in self.topologies and not submission.replace:
-                raise Refusal(409, "NameTaken", f"a topology named {name!r} is there already")
+                raise Refusal(409, "NameTaken", f"a topology named {name!r} exists already")
             self.submissions[submission.key] = submission
             status = topology(name, "ACTIVE" if submission.active else "INACTIVE", workers=[])
             for each in status["components"].values():

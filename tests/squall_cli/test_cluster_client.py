@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from squall import __version__
-from squall_cli.cluster_client import DEFAULT_URL, addresses
+from squall_cli.cluster.cluster_client import DEFAULT_URL, addresses
 from squall_cli.main import squall
 from tests.squall_cli.fake_nimbus import FakeNimbus, Refusal, fake_nimbus, topology
 from tests.squall_cli.run_process import CAP, environment
@@ -119,7 +119,11 @@ def test_something_else_that_listens_there_is_told_apart(nimbus: FakeNimbus) -> 
 
 @pytest.mark.parametrize(
     ("answer", "problem"),
-    [([], "is list, not an object"), (None, "is NoneType, not an object"), ({}, "has no 'topologies'")],
+    [
+        ([], "is list, not an object"),
+        (None, "is NoneType, not an object"),
+        ({}, "does not fit (Object missing required field `topologies`)"),
+    ],
 )
 def test_json_of_something_else_is_told_apart(nimbus: FakeNimbus, answer: object, problem: str) -> None:
     nimbus.answers["topologies"] = answer

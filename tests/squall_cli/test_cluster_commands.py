@@ -6,9 +6,21 @@ import json
 
 import pytest
 
-from squall_cli.figures import moment
-from squall_cli.status import MOST_LINES, wrapped
-from tests.squall_cli.fake_nimbus import FakeNimbus, Refusal, Squall, component, supervisor, topology
+from squall.reports.event_text import sentence
+from squall.reports.events import Event
+from squall_cli.commands.status import MOST_LINES, wrapped
+from squall_cli.terminal.formats import moment
+from tests.squall_cli.fake_nimbus import (
+    FakeNimbus,
+    Refusal,
+    Squall,
+    component,
+    happened,
+    outline,
+    reported,
+    supervisor,
+    topology,
+)
 
 
 def test_list_shows_a_line_for_each_topology_and_why_one_failed(nimbus: FakeNimbus, run: Squall) -> None:
@@ -25,11 +37,10 @@ def test_list_shows_a_line_for_each_topology_and_why_one_failed(nimbus: FakeNimb
 
 
 def test_list_shows_a_topology_whose_record_cannot_be_read(nimbus: FakeNimbus, run: Squall) -> None:
-    nimbus.answers["topologies"] = {
-        "topologies": [{"name": "odd", "id": None, "state": "BAD", "error": "its record is of format 9"}]
-    }
+    nimbus.topologies.clear()
+    nimbus.put(topology("odd", "BAD", id="", components={}, workers=[], error="its record is of format 9"))
     result = run("list")
-    assert result.stdout.splitlines()[1].split() == ["odd", "BAD", *"-" * 8]
+    assert result.stdout.splitlines()[1].split()[:2] == ["odd", "BAD"]
     assert result.stdout.splitlines()[2] == "odd: its record is of format 9"
 
 
@@ -38,8 +49,8 @@ def test_list_and_status_say_that_no_slot_is_free(nimbus: FakeNimbus, run: Squal
     nimbus.put(topology("waits", workers=[]))
     nimbus.put(topology("new", workers=[], uptime_secs=0.5))
     nimbus.put(topology("ended", "COMPLETED", workers=[]))
-    assert run("list").stdout.splitlines()[5:] == ["waits: it has no workers, no slot is free for them"]
-    said = "it has no workers, no slot is free for them; `squall supervisors` shows what there is."
+    assert run("list").stdout.splitlines()[5:] == ["waits: it has no workers: no slot is free"]
+    said = "it has no workers: no slot is free; `squall supervisors` shows what there is."
     assert run("status waits").stdout.splitlines()[-1] == said
     for name in ("new", "ended", "word_count"):
         assert said not in run(f"status {name}").stdout
@@ -96,7 +107,7 @@ def test_json_is_all_that_stdout_holds(nimbus: FakeNimbus, run: Squall, line: st
 def test_status_shows_components_workers_errors_and_notes(nimbus: FakeNimbus, run: Squall) -> None:
     status = nimbus.topologies["word_count"]
     status["components"]["count"]["errors"] = 3
-    status["errors"] = ["count[2] of topology 'word_count': execute() raised ValueError: no\n  at a.py:3"]
+    status["error_reports"] = [outline("count", 2, "execute", "ValueError: no\nof several lines")]
     status["notes"] = ["worker word_count-w2 on host-2 was killed"]
     status["note_times"] = [1_790_000_000.5]
     status["workers"][1].update(opened=False, state="STARTING", incarnation=[1, 2])
@@ -137,15 +148,15 @@ def test_notes_of_a_nimbus_that_has_no_times_are_shown_as_they_are(nimbus: FakeN
 def test_notes_are_wrapped_below_their_time_and_do_not_repeat_the_name(
     nimbus: FakeNimbus, run: Squall, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    note = (
-        "worker w1 of topology 'word_count' cannot be started: its environment cannot be built: no such wheel"
+    event = Event(
+        "not_started", 1_790_000_000.5, "word_count", "w1", part="environment", error="there is no such wheel"
     )
-    nimbus.topologies["word_count"].update(notes=[note], note_times=[1_790_000_000.5])
-    monkeypatch.setattr("squall_cli.status.NO_LIMIT", 80)
+    nimbus.topologies["word_count"].update(happened(event))
+    monkeypatch.setattr("squall_cli.commands.status.NO_LIMIT", 80)
     first, second = run("status word_count").stdout.splitlines()[-2:]
     assert first.startswith(f"{moment(1_790_000_000)}  worker w1 cannot be started: ")
     assert (second[:21].strip(), len(first) <= 80, len(second) <= 80) == ("", True, True)
-    assert f"{first[21:]} {second[21:]}" == note.replace(" of topology 'word_count'", "")
+    assert f"{first[21:]} {second[21:]}" == sentence(event, named=False)
 
 
 def test_a_note_of_many_lines_gets_so_many_and_a_long_word_stays_whole() -> None:
@@ -227,7 +238,7 @@ def test_waiting_outlasts_a_nimbus_that_is_away_for_a_moment(nimbus: FakeNimbus,
 def test_commands_outlast_a_moment_in_which_no_nimbus_leads(
     nimbus: FakeNimbus, run: Squall, monkeypatch: pytest.MonkeyPatch, line: str
 ) -> None:
-    monkeypatch.setattr("squall_cli.waiting.PAUSES", (0.0, 0.0))
+    monkeypatch.setattr("squall_cli.cluster.waiting.PAUSES", (0.0, 0.0))
     nimbus.refused_changes += [Refusal(503, "NoLeader", "no Nimbus leads at this moment")] * 3
     result = run(line)
     assert result.exit_code == 0, result.stderr
@@ -239,8 +250,8 @@ def test_commands_outlast_a_moment_in_which_no_nimbus_leads(
 def test_commands_wait_for_a_leader_only_and_not_for_ever(
     nimbus: FakeNimbus, run: Squall, monkeypatch: pytest.MonkeyPatch, kind: str, secs: float
 ) -> None:
-    monkeypatch.setattr("squall_cli.waiting.TAKEOVER_SECS", secs)
-    monkeypatch.setattr("squall_cli.waiting.PAUSES", (0.0, 0.0))
+    monkeypatch.setattr("squall_cli.cluster.waiting.TAKEOVER_SECS", secs)
+    monkeypatch.setattr("squall_cli.cluster.waiting.PAUSES", (0.0, 0.0))
     nimbus.refusal = Refusal(503, kind, "not at this moment")
     result = run("kill word_count")
     assert (result.exit_code, result.stdout) == (1, "")
@@ -267,10 +278,7 @@ def test_deactivate_says_what_is_in_flight_when_the_time_is_over(nimbus: FakeNim
 
 def test_list_and_status_say_that_the_version_before_stands_by(nimbus: FakeNimbus, run: Squall) -> None:
     nimbus.topologies["word_count"]["stands_by"] = {"id": "word_count-0", "secs": 54.04}
-    said = (
-        "the version before (word_count-0) stands by: it runs again unless the workers of this one are up within"
-        " 54.0 s"
-    )
+    said = "the version before (word_count-0) runs again unless the workers of this one are up within 54.0 s"
     assert run("status word_count").stdout.splitlines()[-1] == said
     assert run("list").stdout.splitlines()[-1] == f"word_count: {said}"
 
@@ -291,8 +299,8 @@ def test_a_state_that_does_not_take_the_command_is_said_by_nimbus(nimbus: FakeNi
 
 def test_errors_are_shown_with_their_times_the_newest_last(nimbus: FakeNimbus, run: Squall) -> None:
     nimbus.errors = [
-        {"component": "count", "time": 1_700_000_060.0, "times": 3, "text": "count[2]: later\n  at a.py:4"},
-        {"component": "words", "time": 1_700_000_000.0, "times": 1, "text": "words[1]: sooner"},
+        reported("count", "count[2]: later\n  at a.py:4", 1_700_000_060.0, 3),
+        reported("words", "words[1]: sooner", 1_700_000_000.0, 1),
     ]
     blocks = run("errors word_count").stdout.split("\n\n")
     assert [block.splitlines()[0].partition(" ")[2].partition(" ")[2] for block in blocks] == [

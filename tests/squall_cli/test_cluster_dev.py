@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from squall.process_stat import all_processes
-from squall.tokens import user_place
-from squall_cli.dev import opening
+from squall.daemon.process_stat import all_processes
+from squall.security.tokens import user_place
+from squall_cli.commands.dev import opening
 from tests.squall_cli.run_process import CAP, ROOT, Running, environment, running_squall
 
 TOPOLOGY = '''

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
-from squall_cli.cluster_client import connect
-from squall_cli.log_tail import FIRST, Entry, Tail, entries, merged
-from squall_cli.logs import LAST_WORDS, Reader
+from squall.api.answers import LogAnswer
+from squall.values import Incarnation
+from squall_cli.cluster.cluster_client import connect
+from squall_cli.cluster.log_tail import FIRST, LogEntry, Tail, entries, merged
+from squall_cli.commands.logs import LAST_WORDS, LogReader
 from squall_cli.main import squall
 from tests.squall_cli.fake_nimbus import FakeNimbus, fake_nimbus, topology, worker
 from tests.squall_cli.run_process import running_squall
@@ -27,15 +28,11 @@ class Log:
     def __init__(self, text: str = "", most: int = 1 << 30) -> None:
         self.data = text.encode()
         self.most = most
-        self.incarnation = [1, 0]
 
-    def ask(self, offset: int, limit: int) -> Mapping[str, Any]:
+    def ask(self, offset: int, limit: int) -> LogAnswer:
         start = max(0, len(self.data) + offset) if offset < 0 else min(offset, len(self.data))
         piece = self.data[start : start + min(limit, self.most)]
-        return {
-            "incarnation": self.incarnation, "offset": start, "next_offset": start + len(piece),
-            "size": len(self.data), "text": piece.decode(),
-        }  # fmt: skip
+        return LogAnswer("w1", Incarnation(1, 0), start, start + len(piece), len(self.data), piece.decode())
 
     def tail(self) -> Tail:
         return Tail("w1", "host-1", self.ask)
@@ -45,7 +42,7 @@ def line(number: int, place: str = "count[2]", text: str = "text") -> str:
     return f"2026-03-01 12:00:00,{number % 1000:03} INFO {place} {text} {number}\n"
 
 
-def texts(found: list[Entry]) -> list[str]:
+def texts(found: list[LogEntry]) -> list[str]:
     return [entry.text for entry in found]
 
 
@@ -114,7 +111,7 @@ def test_a_worker_that_is_started_again_goes_on_in_its_log() -> None:
     log = Log(line(1) + line(2))
     tail = log.tail()
     tail.last(10)
-    log.data, log.incarnation = log.data + line(3).encode(), [1, 1]
+    log.data += line(3).encode()
     assert texts(tail.more()) == ["text 3"]
 
 
@@ -214,7 +211,7 @@ def test_a_worker_that_goes_while_its_log_is_followed_is_told_in_a_word(
     nimbus: FakeNimbus, capsys: pytest.CaptureFixture[str]
 ) -> None:
     client = connect(nimbus.url, None)
-    reader = Reader(client, "word_count", None, None, "worker")
+    reader = LogReader(client, "word_count", None, None, "worker")
     reader.find()
     assert len(reader.last(10, True)) == 3
     workers = nimbus.topologies["word_count"]["workers"]
@@ -271,7 +268,7 @@ def test_following_a_topology_that_is_over_shows_its_logs_and_ends_with_a_word(n
 
 
 def test_what_has_completed_just_now_may_still_log_and_is_followed_on(nimbus: FakeNimbus) -> None:
-    reader = Reader(connect(nimbus.url, None), "word_count", None, None, "worker")
+    reader = LogReader(connect(nimbus.url, None), "word_count", None, None, "worker")
     status = nimbus.topologies["word_count"]
     assert reader.over() == ""
     status.update(state="COMPLETED", state_secs=0.1)

@@ -40,8 +40,8 @@ def test_rebalance_wait_returns_when_the_new_workers_run(nimbus: FakeNimbus, run
 @pytest.mark.parametrize(
     ("tasks", "why"),
     [
-        (1, "it has 2 tasks, and no worker is without one"),
-        (9, "no slot is free for more; its tasks are placed anew when there is one"),
+        (1, "it has only 2 tasks"),
+        (9, "no slot is free for more; its tasks are spread over more workers when one is"),
     ],
 )
 def test_fewer_workers_than_asked_for_are_told_with_the_reason(
@@ -170,14 +170,14 @@ def test_deactivate_outlasts_an_answer_of_before_it(nimbus: FakeNimbus, run: Squ
 
 #: Slots that are free and not on drained hosts, workers of its own, workers asked for, tasks -> what is said.
 ROOM = {
-    "tasks are fewer": (6, 2, 9, 5, "5 of 9 workers: it has 5 tasks, and no worker is without one"),
+    "tasks are fewer": (6, 2, 9, 5, "5 of 9 workers: it has only 5 tasks"),
     "slots are fewer": (
         1,
         2,
         9,
         20,
-        "3 of 9 workers: slots are free only on the drained host host-2, where nothing new is placed; its tasks are placed"
-        " anew when there is another slot",
+        "3 of 9 workers: slots are free only on the drained host host-2, where nothing new is placed; its tasks are spread"
+        " over more workers when another slot is free",
     ),
     "enough": (2, 2, 4, 20, ""),
     "no place at all": (0, 0, 4, 20, ""),

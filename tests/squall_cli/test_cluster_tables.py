@@ -9,15 +9,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from squall_cli.figures import span
-from squall_cli.tables import SHORTEST, Column, Table, fitted, plain_lines, rich_table, table, widths
+from squall_cli.terminal.formats import span
+from squall_cli.terminal.tables import (
+    SHORTEST,
+    Table,
+    TableColumn,
+    fitted,
+    plain_lines,
+    rich_table,
+    table,
+    widths,
+)
 from tests.squall_cli.fake_nimbus import FakeNimbus, fake_nimbus, topology
 from tests.squall_cli.run_process import running_squall
 from tests.squall_cli.terminal import squall_on_terminal
 
 COLUMNS = st.lists(
     st.builds(
-        Column,
+        TableColumn,
         st.text("ABC", min_size=1, max_size=8),
         st.booleans(),
         st.booleans(),
@@ -68,7 +77,7 @@ def test_no_line_on_a_terminal_is_broken(made: Table, width: int) -> None:
 
 def test_columns_go_before_names_are_cut_and_numbers_never_are() -> None:
     made = table(
-        [Column("NAME", elastic=True), Column("ACKED", number=True), Column("UPTIME", rank=1)],
+        [TableColumn("NAME", elastic=True), TableColumn("ACKED", number=True), TableColumn("UPTIME", rank=1)],
         [["a_topology_with_a_long_name", "123,456,789", "12m34s"]],
     )
     assert drawn(made, 48)[1].split() == ["a_topology_with_a_long_name", "123,456,789", "12m34s"]
@@ -77,7 +86,7 @@ def test_columns_go_before_names_are_cut_and_numbers_never_are() -> None:
 
 
 def test_a_cell_is_one_line_and_holds_no_commands_for_the_terminal() -> None:
-    made = table([Column("A"), Column("B")], [["a\nb", "\x1b[31mred\r[bold]"]])
+    made = table([TableColumn("A"), TableColumn("B")], [["a\nb", "\x1b[31mred\r[bold]"]])
     assert plain_lines(made)[1] == "a b  \\x1b[31mred [bold]"
     assert drawn(made, 80)[1].rstrip() == "a b  \\x1b[31mred [bold]"
 

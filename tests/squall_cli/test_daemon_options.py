@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from squall_cli.daemon_options import HOST, check_servers
+from squall_cli.commands.daemon_options import HOST, check_servers
 from squall_cli.main import squall
 from topology_api import SquallError
 

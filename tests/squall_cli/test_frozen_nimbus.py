@@ -13,8 +13,8 @@ from socket import create_connection
 
 import pytest
 
-from squall.http_client import Client
-from squall_cli import cluster_client
+from squall.http.client import Client
+from squall_cli.cluster import cluster_client
 from tests.squall.http_servers import Frozen, frozen
 from tests.squall_cli.fake_nimbus import FakeNimbus, Squall
 from tests.squall_cli.run_process import CAP, environment

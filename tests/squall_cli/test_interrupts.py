@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from squall_cli.interrupts import EndNow, Interrupts
+from squall_cli.terminal.interrupts import EndNow, Interrupts
 
 NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from squall_cli.next_command import to_type
+from squall_cli.cluster.next_command import to_type
 from tests.squall_cli.fake_nimbus import FakeNimbus, Squall, topology
 
 
@@ -35,6 +35,6 @@ def test_a_name_that_was_read_as_an_option_is_answered_with_the_way_out(run: Squ
         result = run(f"{command} -x")
         assert result.exit_code == 2
         assert "No such option" in result.stderr
-        assert "; a name that begins with - stands behind --\n" in result.stderr
+        assert "; put names that begin with - after --\n" in result.stderr
     for line in ("status --jsn", "list -x", "submit -x"):
-        assert "stands behind --" not in run(line).stderr
+        assert "after --" not in run(line).stderr

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
-from squall_cli.placed import fewer_workers, free_slots
-from tests.squall_cli.fake_nimbus import FakeNimbus, Squall, supervisor, topology
+from squall.api.answers import SupervisorEntry
+from squall_cli.cluster.placed import fewer_workers, free_slots
+from tests.squall_cli.fake_nimbus import FakeNimbus, Squall, status_of, supervisor, topology
 
 
 def full(host: str, free: int = 0, **values: Any) -> dict[str, Any]:
     return supervisor(host, slots=2 + free, used=2, **values)
+
+
+def entries(supervisors: list[dict[str, Any]]) -> list[SupervisorEntry]:
+    return msgspec.convert(supervisors, list[SupervisorEntry])
 
 
 PLACES: dict[str, tuple[list[dict[str, Any]], str, str]] = {
@@ -30,32 +36,32 @@ PLACES: dict[str, tuple[list[dict[str, Any]], str, str]] = {
 @pytest.mark.parametrize("case", PLACES)
 def test_free_slots_are_named_by_their_hosts(case: str) -> None:
     supervisors, free, drained = PLACES[case]
-    assert free_slots(supervisors) == (free, drained)
+    assert free_slots(entries(supervisors)) == (free, drained)
 
 
-def test_fewer_workers_than_wanted_are_told_with_the_slots_that_are_free() -> None:
+def test_fewer_workers_than_wanted_are_explained_by_the_free_slots() -> None:
     status = topology("words", workers_wanted=3)
-    anew = "its tasks are placed anew"
+    again = "its tasks are spread over more workers"
     for supervisors, why in (
-        ([full("a")], f"no slot is free for more; {anew} when there is one"),
+        ([full("a")], f"no slot is free for more; {again} when one is"),
         (
             [full("a", 1)],
-            f"1 slot is free on a; {anew} over more workers as soon as no other topology is being moved",
+            f"1 slot is free on a; {again} as soon as no other topology is being moved",
         ),
         (
             [full("a"), full("b", 1, drained=True)],
-            f"slots are free only on the drained host b, where nothing new is placed; {anew} when there is another slot",
+            f"slots are free only on the drained host b, where nothing new is placed; {again} when another slot is free",
         ),
     ):
-        assert fewer_workers(status, supervisors) == f"2 of 3 workers: {why}"
-    assert fewer_workers({**status, "workers_wanted": 2}, [full("a")]) == ""
+        assert fewer_workers(status_of(status), entries(supervisors)) == f"2 of 3 workers: {why}"
+    assert fewer_workers(status_of({**status, "workers_wanted": 2}), entries([full("a")])) == ""
 
 
 @pytest.mark.parametrize(
     ("supervisors", "said"),
     [
-        ([full("a")], "it has no workers, no slot is free for them"),
-        ([full("a", 1)], "it has no workers, though 1 slot is free on a: the log of the Nimbus that leads says why"),
+        ([full("a")], "it has no workers: no slot is free"),
+        ([full("a", 1)], "it has no workers, although 1 slot is free on a: see the log of the leading Nimbus"),
         (
             [full("a", 1, drained=True)],
             "it has no workers: slots are free only on the drained host a, where nothing new is placed",
@@ -84,7 +90,7 @@ def test_list_says_why_a_topology_that_is_active_does_not_run(nimbus: FakeNimbus
     ]
 
 
-def test_list_says_of_a_version_on_trial_both_what_holds_it_up_and_what_stands_by(
+def test_list_shows_for_a_version_on_trial_what_holds_it_up_and_the_version_before(
     nimbus: FakeNimbus, run: Squall
 ) -> None:
     nimbus.put(
@@ -92,7 +98,7 @@ def test_list_says_of_a_version_on_trial_both_what_holds_it_up_and_what_stands_b
     )
     first, second = (line for line in run("list").stdout.splitlines() if line.startswith("two: "))
     assert first == "two: 1 of 2 workers does not run: it died"
-    assert second.startswith("two: the version before (two-0) stands by")
+    assert second.startswith("two: the version before (two-0) runs again unless")
 
 
 def test_list_and_status_ask_for_supervisors_only_when_workers_are_lacking(

@@ -58,7 +58,7 @@ def run(*arguments: object) -> Result:
         (["--parallelism", "split=none"], "N is a whole number from 1 on"),
         (["--schema", "split"], "write OUTPUT=DDL"),
         (["--since", "yesterday"], "yesterday"),
-        (["--output", "split=/data/lines/deeper"], "what is read and what is written must lie apart"),
+        (["--output", "split=/data/lines/deeper"], "what is read and written must be apart"),
         (["--errors", "/data/out"], "both are /data/out"),
     ],
 )
@@ -75,7 +75,7 @@ def test_a_file_that_is_not_there_is_wrong_usage(tmp_path: Path) -> None:
     assert (done.exit_code, "there is no file" in done.output) == (2, True)
 
 
-def test_what_cannot_be_replayed_is_told_before_spark_is_started(file: Path) -> None:
+def test_what_cannot_be_replayed_is_reported_before_spark_is_started(file: Path) -> None:
     done = run(
         file, "--source", "line=/data/lines", "--output", "split=/data/out", "--output", "lines=/data/o"
     )
@@ -85,7 +85,7 @@ def test_what_cannot_be_replayed_is_told_before_spark_is_started(file: Path) -> 
     assert "starting Spark" not in done.output
 
 
-def test_a_number_of_tasks_for_a_component_that_is_not_there_is_told(file: Path) -> None:
+def test_a_number_of_tasks_for_a_component_that_is_not_there_is_reported(file: Path) -> None:
     done = run(file, "--source", "lines=/a", "--output", "split=/b", "--parallelism", "splti=3")
     assert (done.exit_code, "splti" in done.output) == (1, True)
 
@@ -98,7 +98,7 @@ def test_since_is_refused_for_files_that_are_no_table(file: Path, tmp_path: Path
         file, "--source", f"lines={lines}", "--output", f"split={out}", "--since", "2026-01-01T00:00:00Z"
     )
     assert done.exit_code == 1
-    assert f"{lines} is no table of Squall's" in done.output
+    assert f"{lines} is no Squall table" in done.output
     assert not out.exists()
 
 
@@ -109,5 +109,5 @@ def test_when_one_output_has_files_of_others_nothing_is_written_to_any(file: Pat
     (errors / "notes.txt").write_text("theirs")
     done = run(file, "--source", f"lines={lines}", "--output", f"split={out}", "--errors", errors)
     assert done.exit_code == 1
-    assert f"file://{errors} is no Squall table, and has files already (notes.txt)" in done.output
+    assert f"file://{errors} is no Squall table and already has files (notes.txt)" in done.output
     assert not out.exists() and "starting Spark" not in done.output

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from squall_cli.main import squall
-from squall_cli.reprocess_job import load_job
+from squall_cli.packing.reprocess_job import load_job
 from squall_io.spark.reading.committed import choose
 from squall_io.spark.reading.moments import Span
 from squall_io.spark.results.publishing import open_output
@@ -109,7 +109,7 @@ def run_in(table: str, target: str, job: Job) -> tuple[Any, Any]:
         *("master", "key", "keep", "format"),
     ],
 )
-def test_wrong_usage_is_told_in_a_sentence_with_status_2(
+def test_wrong_usage_is_reported_in_a_sentence_with_status_2(
     table: str, tmp_path: Path, arguments: list[str], said: str, no_spark: None
 ) -> None:
     done = reprocess(*arguments, "--input", table, "--output", str(tmp_path / "out"))
@@ -154,7 +154,7 @@ def test_a_table_that_is_none_and_one_of_another_kind_are_named(table: str, tmp_
         SinkTask(files, "n int")
     stream = reprocess("--sql", "select 1", "--input", table, "--output", str(tmp_path / "other"))
     assert stream.exit_code == 1
-    assert "is a table already, and another one" in stream.output
+    assert "is another table already" in stream.output
 
 
 def test_no_result_goes_to_a_folder_with_files_of_others(table: str, tmp_path: Path, no_spark: None) -> None:
@@ -163,8 +163,8 @@ def test_no_result_goes_to_a_folder_with_files_of_others(table: str, tmp_path: P
     done = reprocess("--sql", "select 1", "--input", table, "--output", str(tmp_path / "out"))
     assert (done.exit_code, done.stderr) == (
         1,
-        f"squall reprocess: file://{tmp_path}/out is no Squall table, and has files already (day=1/part-0.parquet), which"
-        " whoever reads the folder would take for rows of the table: give another path, or move them away\n",
+        f"squall reprocess: file://{tmp_path}/out is no Squall table and already has files (day=1/part-0.parquet), which"
+        " readers of the folder would take for rows of the table: give another path, or move them away\n",
     )
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["day=1"]
 
@@ -181,7 +181,7 @@ def test_no_result_goes_to_a_folder_with_files_of_others(table: str, tmp_path: P
     ],
     ids=["none", "misspelt", "no-function", "arguments", "import", "syntax"],
 )
-def test_a_file_without_a_job_is_told_with_its_place(
+def test_a_file_without_a_job_is_reported_with_its_place(
     table: str, tmp_path: Path, job: Callable[..., str], text: str, said: str, no_spark: None
 ) -> None:
     done = reprocess(job(text), "--input", table, "--output", str(tmp_path / "out"))
@@ -211,7 +211,7 @@ def test_an_error_at_the_import_of_a_job_gives_its_line_once(
     ],
     ids=["udf", "column"],
 )
-def test_a_job_that_uses_spark_at_its_import_is_told_that_it_starts_later(
+def test_a_job_that_uses_spark_at_its_import_fails_with_a_hint_that_spark_starts_later(
     table: str, tmp_path: Path, job: Callable[..., str], no_spark: None, line: str
 ) -> None:
     file = job(f"{line}  # as PySpark does there\n")
@@ -224,7 +224,7 @@ def test_a_job_that_uses_spark_at_its_import_is_told_that_it_starts_later(
     assert (done.exit_code, (tmp_path / "out").exists()) == (1, False)
 
 
-def test_an_assertion_of_the_jobs_own_at_its_import_is_told_as_it_is(
+def test_an_assertion_of_the_jobs_own_at_its_import_is_reported_as_it_is(
     table: str, tmp_path: Path, job: Callable[..., str], no_spark: None
 ) -> None:
     done = reprocess(job("assert 1 > 2, 'theirs'\n"), "--input", table, "--output", str(tmp_path / "out"))
@@ -234,7 +234,7 @@ def test_an_assertion_of_the_jobs_own_at_its_import_is_told_as_it_is(
 def test_a_run_that_ends_before_it_has_a_session_leaves_no_file_and_binds_no_format(
     table: str, tmp_path: Path, job: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from squall_cli.started_spark import StartedSpark
+    from squall_cli.spark.started_spark import StartedSpark
 
     def no_session(self: StartedSpark) -> Any:
         raise SquallError("there is no Java")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from squall_cli.loading import CannotLoad, WrongSource, load_topology
+from squall_cli.packing.loading import CannotLoad, WrongSource, load_topology
 from topology_api import Topology
 
 GOOD = """

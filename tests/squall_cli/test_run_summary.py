@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from squall.error_reports import ErrorReport
+from squall.reports.error_reports import ErrorReport
 from squall.status import ComponentStatus, TopologyStatus
-from squall_cli.component_table import plain, rows_of
-from squall_cli.error_feed import ErrorFeed, troubles
-from squall_cli.local_run import Ended, user_place
-from squall_cli.plain_lines import component_text
-from squall_cli.summary import as_json, summary_lines, verdict
+from squall_cli.local.local_run import Ended, user_place
+from squall_cli.local.summary import as_json, summary_lines, verdict
+from squall_cli.terminal.component_table import plain, rows_of
+from squall_cli.terminal.error_feed import ErrorFeed, troubles
+from squall_cli.terminal.plain_lines import component_text
 
 SPOUT = ComponentStatus(
     "spout", 1, emitted=10, executed=0, acked=10, failed=0, replayed=0, pending=0, errors=0
@@ -70,12 +70,12 @@ def test_a_failed_topology_gives_its_report_in_full_unless_it_was_shown() -> Non
     over = replace(over, status=replace(over.status, errors=(REPORT, replace(report, times=3))))
     _, reason = verdict(over, allow_failures=True)
     assert reason == f"topology 't' failed:\n{report.render()}"
-    _, reason = verdict(replace(over, told=True), allow_failures=True)
+    _, reason = verdict(replace(over, reported=True), allow_failures=True)
     head = "b[2] of topology 't': execute() raised ValueError: 4"
-    assert reason == f"topology 't' failed:\n{head}\n  {report.frames[0]}"
+    assert reason == f"topology 't' failed:\n{head}\n  at {report.place}"
 
 
-def test_a_message_of_several_lines_is_told_in_full_once_and_keeps_its_end_when_it_is_said_again() -> None:
+def test_a_message_of_several_lines_is_shown_in_full_once_and_then_with_its_end() -> None:
     text = "TableMismatch: another table:\n- column a\n- column b\nWrite to another folder."
     report = replace(REPORT, call="prepare", text=text, place="", tuple_text=None)
     head = "b[2] of topology 't': prepare() raised TableMismatch: another table:"
@@ -84,7 +84,7 @@ def test_a_message_of_several_lines_is_told_in_full_once_and_keeps_its_end_when_
     over = replace(over, status=replace(over.status, errors=(report,)))
     _, reason = verdict(over, allow_failures=True)
     assert reason == "\n".join(["topology 't' failed:", head, *lines])
-    _, reason = verdict(replace(over, told=True), allow_failures=True)
+    _, reason = verdict(replace(over, reported=True), allow_failures=True)
     assert reason == "\n".join(["topology 't' failed:", head, "    ... (in full above)", lines[-1]])
 
 

@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from squall.status import ComponentStatus, TopologyStatus
-from squall_cli import figures
-from squall_cli.component_table import Line, Row, final_table, live_table, plain, table_without_rates
-from squall_cli.live_table import LiveTable, picture
-from squall_cli.plain_lines import EVERY, PlainLines, progress_line
-from squall_cli.rates import WINDOW, Rates
-from squall_cli.screen import NO_COLOURS, Screen, painted
-from squall_cli.user_output import MOST_WAITING, Gathered
-from squall_cli.views import Moment
+from squall_cli.local.rates import WINDOW, Rates
+from squall_cli.terminal import formats
+from squall_cli.terminal.component_table import Line, Row, final_table, live_table, plain, table_without_rates
+from squall_cli.terminal.live_table import LiveTable, picture
+from squall_cli.terminal.plain_lines import EVERY, PlainLines, progress_line
+from squall_cli.terminal.screen import NO_COLOURS, Screen, painted
+from squall_cli.terminal.user_output import MOST_WAITING, Gathered
+from squall_cli.terminal.views import Moment
 
 SPOUT = ComponentStatus(
     kind="spout", tasks=2, emitted=1_234_567, executed=0, acked=1_234_000, failed=3, replayed=5, pending=564,
@@ -39,41 +39,41 @@ ROWS = st.lists(st.builds(Row, st.text(min_size=1, max_size=60), COMPONENTS, TIM
 
 @given(st.floats(min_value=0, max_value=10**14))
 def test_a_short_figure_takes_six_characters_at_most(number: float) -> None:
-    assert len(figures.short(number)) <= 6 or number >= 10**12
-    assert len(figures.rate(number)) <= 6 or number >= 10**12
+    assert len(formats.short(number)) <= 6 or number >= 10**12
+    assert len(formats.rate(number)) <= 6 or number >= 10**12
 
 
 @given(st.floats(min_value=0, max_value=10**7))
 def test_a_latency_takes_six_characters_at_most(seconds: float) -> None:
-    assert len(figures.latency(seconds)) <= 6
+    assert len(formats.latency(seconds)) <= 6
 
 
 @pytest.mark.parametrize(
     ("written", "meant"),
     [
-        (figures.short(99_999), "99,999"),
-        (figures.short(100_000), "100k"),
-        (figures.short(999_499), "999k"),
-        (figures.short(999_999), "1.00M"),
-        (figures.short(12_345_678), "12.3M"),
-        (figures.rate(None), "-"),
-        (figures.rate(0), "0"),
-        (figures.rate(3.44), "3.4"),
-        (figures.rate(9.99), "10"),
-        (figures.latency(None), "-"),
-        (figures.latency(0.00035), "0.35ms"),
-        (figures.latency(0.0433), "43.3ms"),
-        (figures.latency(0.9999), "1.00s"),
-        (figures.latency(1234.0), "21m"),
-        (figures.latency(7200.0), "120m"),
-        (figures.latency(86_400.0), "24h"),
-        (figures.duration(0.123), "0.12 s"),
-        (figures.duration(12.34), "12.3 s"),
-        (figures.duration(185), "3 min 05 s"),
-        (figures.duration(7380), "2 h 03 min"),
-        (figures.plural(1, "tree"), "1 tree"),
-        (figures.plural(2000, "tree"), "2,000 trees"),
-        (figures.cropped("one two\nthree", 9), "one two …"),
+        (formats.short(99_999), "99,999"),
+        (formats.short(100_000), "100k"),
+        (formats.short(999_499), "999k"),
+        (formats.short(999_999), "1.00M"),
+        (formats.short(12_345_678), "12.3M"),
+        (formats.rate(None), "-"),
+        (formats.rate(0), "0"),
+        (formats.rate(3.44), "3.4"),
+        (formats.rate(9.99), "10"),
+        (formats.latency(None), "-"),
+        (formats.latency(0.00035), "0.35ms"),
+        (formats.latency(0.0433), "43.3ms"),
+        (formats.latency(0.9999), "1.00s"),
+        (formats.latency(1234.0), "21m"),
+        (formats.latency(7200.0), "120m"),
+        (formats.latency(86_400.0), "24h"),
+        (formats.duration(0.123), "0.12 s"),
+        (formats.duration(12.34), "12.3 s"),
+        (formats.duration(185), "3 min 05 s"),
+        (formats.duration(7380), "2 h 03 min"),
+        (formats.plural(1, "tree"), "1 tree"),
+        (formats.plural(2000, "tree"), "2,000 trees"),
+        (formats.cropped("one two\nthree", 9), "one two …"),
     ],
 )
 def test_figures_are_written_for_people(written: str, meant: str) -> None:
@@ -130,10 +130,10 @@ def test_rates_are_taken_over_the_last_seconds_only() -> None:
     rates = Rates(0.0, at(0))
     assert rates.at(0.1, at(5)) == {"lines": None, "split": None}
     for second in range(1, 11):
-        rates.note(float(second), at(100 * second))
+        rates.record(float(second), at(100 * second))
     assert rates.at(10.0, at(1000)) == {"lines": 100.0, "split": 1000.0}
     for second in range(11, 11 + int(WINDOW)):
-        rates.note(float(second), at(1000))
+        rates.record(float(second), at(1000))
     assert rates.at(10.0 + WINDOW, at(1000)) == {"lines": 0.0, "split": 0.0}
 
 
@@ -144,7 +144,7 @@ def test_rates_are_steady_though_counters_come_once_a_second() -> None:
 
     rates = Rates(0.0, at(0))
     for tick in range(1, 400):
-        rates.note(tick / 20, at(tick))
+        rates.record(tick / 20, at(tick))
         found = rates.at(tick / 20, at(tick))
         if tick > 140:  # what came before the first report has left the window
             assert found == {"lines": pytest.approx(1000), "split": pytest.approx(1000)}

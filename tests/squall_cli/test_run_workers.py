@@ -148,7 +148,7 @@ def test_a_call_that_hangs_is_killed_with_its_worker_when_the_drain_is_over() ->
         process.wait_for("hanging")
         process.signal(signal.SIGINT)
         assert process.end() == 1
-        killed = r"it did not stop within 5 s; when last heard of it was in a call of work\[[23]\]"
+        killed = r"it did not stop within 5 s; at its last heartbeat it was in a call of work\[[23]\]"
         assert re.search(killed, process.text)
         assert "1 tree had no verdict yet when the topology was stopped" in process.lines[-1]
 

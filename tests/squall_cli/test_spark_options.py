@@ -76,7 +76,7 @@ def test_a_master_or_setting_that_is_none_is_wrong_usage(
         ("hdfs://h:9000", "the root of a file system"),
     ],
 )
-def test_a_path_that_is_none_is_wrong_usage_wherever_it_stands(command: str, path: str, said: str) -> None:
+def test_an_invalid_path_is_wrong_usage_in_every_option(command: str, path: str, said: str) -> None:
     assert said in told(run(command, source=path))
     if command != "table":
         assert said in told(run(command, target=path))
@@ -109,7 +109,7 @@ def test_files_to_be_replayed_may_lie_anywhere() -> None:
     assert "there is no file 'no_such_file.py'" in told(run("replay", source="/x/_squall/readers"))
 
 
-def test_all_mistakes_are_told_at_once() -> None:
+def test_all_mistakes_are_reported_at_once() -> None:
     said = told(run("reprocess", "--master", "foo", target="s3a://bucket/t"))
     assert "master is 'foo'" in said and "path 's3a://bucket/t' cannot be written to" in said
 

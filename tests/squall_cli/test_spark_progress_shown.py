@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from squall_cli import spark_progress
-from squall_cli.spark_progress import SparkProgress
-from squall_io.spark.results.progress import Progress
+from squall_cli.spark import spark_progress
+from squall_cli.spark.spark_progress import SparkProgress
+from squall_io.spark.results.progress import JobProgress
 
 #: Far more than anything here takes.
 CAP = 60.0
@@ -27,7 +27,7 @@ class Watched:
         self.seen_all = threading.Event()
         self.ended: list[str] = []
 
-    def look(self) -> Progress:
+    def poll(self) -> JobProgress:
         self.looks += 1
         if self.looks >= self.tasks + 2:
             self.seen_all.set()
@@ -35,7 +35,7 @@ class Watched:
             self.seen_all.set()
             raise ConnectionError("the driver is gone")
         done = min(self.looks, self.tasks)
-        return Progress(1, int(done == self.tasks), self.tasks, done)
+        return JobProgress(1, int(done == self.tasks), self.tasks, done)
 
     def cancel(self) -> None:
         self.ended.append("cancelled")
@@ -52,7 +52,7 @@ class Terminal(io.StringIO):
 
 @pytest.fixture(autouse=True)
 def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spark_progress, "_LOOK", 0.001)
+    monkeypatch.setattr(spark_progress, "_POLL_SECS", 0.001)
     monkeypatch.setattr(spark_progress, "watch", lambda session: session)
 
 
@@ -60,7 +60,7 @@ def shown(out: io.StringIO, watched: Any, seconds_a_look: float) -> str:
     """What is written while it is watched to its end; each look at the clock takes so long."""
     times = iter(range(100_000))
     with SparkProgress(out, clock=lambda: next(times) * seconds_a_look) as progress:
-        progress.say("starting Spark")
+        progress.announce("starting Spark")
         progress.follow(watched)
         assert watched.seen_all.wait(CAP)
     assert watched.ended == ["closed"]

@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from squall.archives import check
-from squall.http_client import Client, Unreachable
-from squall.status import CANNOT_BUILD
-from squall_cli import submission as sending
-from tests.squall_cli.fake_nimbus import Refusal, worker
+from squall.http.client import Unreachable
+from squall.packages.archives import check
+from squall.reports.events import Event
+from squall_cli.cluster.nimbus_client import NimbusClient
+from squall_cli.packing import submission as sending
+from tests.squall_cli.fake_nimbus import Refusal, happened, worker
 from tests.squall_cli.run_process import environment
 from tests.squall_cli.taking_nimbus import TakingNimbus, acked, scheduled, taking_nimbus, up
 from tests.squall_cli.terminal import ESCAPE, squall_on_terminal
@@ -201,7 +202,7 @@ def test_while_the_lead_goes_to_another_nimbus_it_is_tried_again(nimbus: TakingN
     assert len([each for each in nimbus.asked if each[0] == "POST"]) == 2
 
 
-class Lost(Client):
+class Lost(NimbusClient):
     """A client whose every submission gets lost."""
 
     def __init__(self) -> None:
@@ -230,7 +231,11 @@ def test_when_no_answer_ever_comes_it_says_that_nobody_knows(monkeypatch: pytest
     client = Lost()
     with pytest.raises(sending.NotSubmitted, match="whether topology 'lost' was submitted is not known"):
         sending.submit(
-            client, sending.Submission("key", builder.build(), {}, {}), print, print, lambda: next(times)
+            client,
+            sending.OutgoingSubmission("key", builder.build(), {}, {}),
+            print,
+            print,
+            lambda: next(times),
         )
     assert client.times > 2
 
@@ -248,19 +253,19 @@ def refused(nimbus: TakingNimbus, project: Path, *arguments: str, status: int = 
 def test_a_name_that_is_taken_is_told_by_nimbus(nimbus: TakingNimbus, project: Path) -> None:
     assert submit(nimbus, project).returncode == 0
     said = refused(nimbus, project)
-    assert "squall submit: a topology named 'words' is there already" in said
+    assert "squall submit: a topology named 'words' exists already" in said
     assert said.rstrip().endswith("(--name NAME), or let this one take over (--replace)")
 
 
 def test_a_name_that_becomes_free_is_told_with_the_option_for_another(
     nimbus: TakingNimbus, project: Path
 ) -> None:
+    assert submit(nimbus, project).returncode == 0
+    nimbus.topologies["words"]["state"] = "KILLED"
     being_killed = str(NameTaken("words", being_killed=True))
     nimbus.faults.append(Refusal(409, "NameTaken", being_killed))
     said = refused(nimbus, project)
-    assert said.endswith("as soon as it is gone; submit again then, or under another name (--name NAME)\n"), (
-        said
-    )
+    assert said.endswith("submit again when it is gone, or under another name (--name NAME)\n"), said
 
 
 def test_an_archive_over_the_limit_is_refused_with_the_largest_files(
@@ -359,16 +364,19 @@ def test_wait_tells_that_a_replacement_was_rolled_back(nimbus: TakingNimbus, pro
     assert submit(nimbus, project).returncode == 0
 
     def rolled_back(status: dict[str, Any]) -> None:
-        back = "the version words-2 was rolled back, and words-1 has the name again: w1 died three times"
-        status.update(id="words-1", notes=[back], workers=[worker("w1")])
+        back = Event("rolled_back", version="words-2", successor="words-1", error="w1 died three times")
+        status.update(happened(back), id="words-1", workers=[worker("w1")])
 
     def cannot_be_built(status: dict[str, Any]) -> None:
-        status.update(stands_by={"id": "words-1", "secs": 50.0}, notes=[f"{CANNOT_BUILD}: no such package"])
+        failed = Event(
+            "not_started", topology="words", worker="w1", part="environment", error="no such package"
+        )
+        status.update(happened(failed), stands_by={"id": "words-1", "secs": 50.0})
 
     nimbus.story.extend([scheduled, cannot_be_built, rolled_back])
     done = submit(nimbus, project, "--wait", "--replace")
     assert done.returncode == 1
-    assert done.stderr.count("the version before (words-1) stands by: it runs again unless") == 1
+    assert done.stderr.count("the version before (words-1) runs again unless") == 1
     assert (
         "the new version of 'words' did not come up, the one before has the name again: w1 died"
         in done.stderr

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from squall.archives import unpack
-from squall_cli.loading import load_topology, parse_source
-from squall_cli.packing import Package, Resource, gather, included, pack_all
-from squall_cli.user_modules import Before, CannotShip
+from squall.packages.archives import unpack
+from squall_cli.packing.loading import load_topology, parse_source
+from squall_cli.packing.packing import Package, Resource, gather, included, pack_all
+from squall_cli.packing.user_modules import Before, CannotShip
 from topology_api import Topology
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -477,7 +477,7 @@ def test_a_resource_that_cannot_go_along_is_refused(tmp_path: Path) -> None:
         ):
             Resource.parse(f"{tmp_path}/x.txt={name}")
     with pytest.raises(
-        CannotShip, match=r"x.txt=: .* nothing stands behind the '=': write PATH=NAME, or PATH"
+        CannotShip, match=r"x.txt=: .* there is no name after the '=': write PATH=NAME, or PATH"
     ):
         Resource.parse(f"{tmp_path}/x.txt=")
     (tmp_path / "x.txt=").touch()

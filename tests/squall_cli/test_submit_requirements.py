@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from squall.archives import unpack
-from squall_cli.packing import Package, find_wheels, pack_all, read_requirements
-from squall_cli.user_modules import CannotShip
+from squall.packages.archives import unpack
+from squall_cli.packing.packing import Package, find_wheels, pack_all, read_requirements
+from squall_cli.packing.user_modules import CannotShip
 
 
 @pytest.mark.parametrize(

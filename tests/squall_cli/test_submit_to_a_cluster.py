@@ -62,7 +62,7 @@ def test_the_example_of_the_readme_is_submitted_as_it_is_written(tmp_path: Path)
         assert done.stdout.startswith("word-count is ")
         again = cluster.squall("submit", "examples/word_count.py", "--wait", cwd=tmp_path)
         assert again.returncode == 1
-        assert "'word-count' is there already" in again.stderr
+        assert "'word-count' exists already" in again.stderr
 
 
 def test_workers_have_what_travelled_and_not_the_folder_that_it_came_from(tmp_path: Path) -> None:

@@ -13,10 +13,10 @@ from click.testing import CliRunner
 
 from squall.cluster.store import Unavailable
 from squall.cluster.zookeeper import NoAccess, ZooKeeperStore
-from squall_cli import daemon_options
-from squall_cli.daemon_options import connect
+from squall_cli.commands import daemon_options
+from squall_cli.commands.daemon_options import connect
+from squall_cli.commands.supervisor import listen_by, unreached
 from squall_cli.main import squall
-from squall_cli.supervisor import listen_by, unreached
 from topology_api import SquallError
 from topology_api.options import problems_of
 

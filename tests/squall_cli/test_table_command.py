@@ -13,9 +13,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from squall_cli.main import squall
-from squall_io.spark.manifest.tables import RESULTS, Table, open_table
-from squall_io.spark.results.versions import Attempt, Input, Run, begin, publish
-from squall_io.spark.stores import Store, open_files
+from squall_io.spark.manifest.tables import RESULTS, TableRecord, open_table
+from squall_io.spark.results.versions import Attempt, Run, RunInput, begin, publish
+from squall_io.spark.stores import OpenStore, open_files
 from tests.spark.batches import SinkTask
 from tests.squall_cli.run_process import environment
 
@@ -24,13 +24,13 @@ MOMENT = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> Iterator[Store]:
+def files(tmp_path: Path) -> Iterator[OpenStore]:
     with open_files(str(tmp_path / "counts")) as opened:
         yield opened
 
 
 @pytest.fixture
-def folder(files: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(files: OpenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of a table with two batches; commands run beside it."""
     task = SinkTask(files, SCHEMA, partition_by=["day"])
     task.put({"day=1/a.txt": b"x" * 1500, "day=2/a.txt": b"x" * 500}, rows=1200, committed=1e9)
@@ -43,7 +43,7 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(squall, ["table", *arguments], prog_name="squall")
 
 
-def test_a_table_is_told_of_with_its_writers_and_partitions(folder: Path) -> None:
+def test_a_table_is_reported_with_its_writers_and_partitions(folder: Path) -> None:
     result = run("counts")
     assert (result.exit_code, result.stderr) == (0, "")
     told = re.sub(r"\d+d ago", "AGO", re.sub(MOMENT, "MOMENT", result.stdout))
@@ -62,7 +62,7 @@ def test_a_table_is_told_of_with_its_writers_and_partitions(folder: Path) -> Non
     ]
 
 
-def test_what_is_not_counted_or_not_done_is_told_of_below(files: Store, folder: Path) -> None:
+def test_what_is_not_counted_or_not_done_is_reported_below(files: OpenStore, folder: Path) -> None:
     old = SinkTask(files, SCHEMA, partition_by=["day"], incarnation=(2, 0))
     files.put_if_absent(f"{old.next_name().attempt(1)}/part", b"left")
     new = SinkTask(files, SCHEMA, partition_by=["day"], incarnation=(3, 0))
@@ -74,7 +74,7 @@ def test_what_is_not_counted_or_not_done_is_told_of_below(files: Store, folder: 
     ]
 
 
-def test_of_many_partitions_the_last_are_shown_and_json_has_all(files: Store, tmp_path: Path) -> None:
+def test_of_many_partitions_the_last_are_shown_and_json_has_all(files: OpenStore, tmp_path: Path) -> None:
     SinkTask(files, SCHEMA, partition_by=["day"]).put({f"day={day:03}/a.txt": b"x" for day in range(30)})
     shown = run(str(tmp_path / "counts")).stdout
     assert "day=029" in shown and "day=010" in shown and "day=009" not in shown
@@ -82,7 +82,7 @@ def test_of_many_partitions_the_last_are_shown_and_json_has_all(files: Store, tm
     assert len(json.loads(run(str(tmp_path / "counts"), "--json").stdout)["partitions"]) == 30
 
 
-def test_a_table_without_rows_is_told_of_too(files: Store, tmp_path: Path) -> None:
+def test_a_table_without_rows_is_reported_too(files: OpenStore, tmp_path: Path) -> None:
     SinkTask(files, SCHEMA)
     result = run(str(tmp_path / "counts"), "--verify")
     assert result.exit_code == 0
@@ -95,12 +95,12 @@ def test_a_table_without_rows_is_told_of_too(files: Store, tmp_path: Path) -> No
     ]
 
 
-def test_a_reprocessed_table_is_told_of_by_its_versions(files: Store, tmp_path: Path) -> None:
-    open_table(files, Table(RESULTS, "orc", ()))
+def test_a_reprocessed_table_is_reported_by_its_versions(files: OpenStore, tmp_path: Path) -> None:
+    open_table(files, TableRecord(RESULTS, "orc", ()))
     assert run(str(tmp_path / "counts")).stdout.endswith("\nNothing has been published yet.\n")
     for number in (1, 2):
-        reads = (Input("/in", "sha256:0"),)
-        as_orc = Table(RESULTS, "orc", ())
+        reads = (RunInput("/in", "sha256:0"),)
+        as_orc = TableRecord(RESULTS, "orc", ())
         run_of = Run("reprocess", f"job{number}.py", f"sha256:{number}", reads, table=as_orc)
         attempt = begin(files, run_of)
         assert isinstance(attempt, Attempt)
@@ -125,7 +125,7 @@ def test_files_as_they_were_committed_are_verified(folder: Path) -> None:
     assert result.stdout.endswith("\n\nverified 3 files, 2.0 kB: all as committed\n")
 
 
-def test_a_file_that_is_not_as_committed_is_named_and_ends_it_with_1(files: Store, folder: Path) -> None:
+def test_a_file_that_is_not_as_committed_is_named_and_ends_it_with_1(files: OpenStore, folder: Path) -> None:
     gone, changed = sorted(folder.glob("day=*/squall-*"))[:2]
     gone.unlink()
     changed.write_bytes(b"y" + changed.read_bytes()[1:])
@@ -148,7 +148,7 @@ def test_a_file_that_is_not_as_committed_is_named_and_ends_it_with_1(files: Stor
     assert run("counts").exit_code == 0
 
 
-def test_of_very_many_problems_the_first_are_named_and_json_has_all(files: Store, tmp_path: Path) -> None:
+def test_of_very_many_problems_the_first_are_named_and_json_has_all(files: OpenStore, tmp_path: Path) -> None:
     SinkTask(files, SCHEMA).put({f"{number:03}.txt": b"x" for number in range(60)})
     for path in (tmp_path / "counts").glob("squall-*"):
         path.unlink()
@@ -158,7 +158,7 @@ def test_of_very_many_problems_the_first_are_named_and_json_has_all(files: Store
     assert (as_json.exit_code, len(json.loads(as_json.stdout)["verified"]["problems"])) == (1, 60)
 
 
-def test_a_record_that_cannot_be_read_is_named_and_the_rest_is_told(folder: Path) -> None:
+def test_a_record_that_cannot_be_read_is_named_and_the_rest_is_reported(folder: Path) -> None:
     broken = sorted((folder / "_squall" / "commits").iterdir())[0]
     broken.write_bytes(broken.read_bytes()[:40])
     result = run("counts")
@@ -189,7 +189,7 @@ def test_where_there_is_no_table_it_says_so(tmp_path: Path) -> None:
     assert not (tmp_path / "nothing").exists()
 
 
-def test_names_that_are_escape_sequences_do_nothing(files: Store, tmp_path: Path) -> None:
+def test_names_that_are_escape_sequences_do_nothing(files: OpenStore, tmp_path: Path) -> None:
     SinkTask(files, "`a\x1b[2J` int", topology="t\x1b[2J").put({"a.txt": b"1"})
     assert "\x1b" not in run(str(tmp_path / "counts"), "--verify").stdout
 

@@ -17,9 +17,9 @@ from squall_cli.main import squall
 from squall_io.spark.manifest.claims import Superseded, read_claim
 from squall_io.spark.manifest.layout import BatchName
 from squall_io.spark.manifest.state import read_state
-from squall_io.spark.manifest.tables import RESULTS, Table, open_table
-from squall_io.spark.sink import life as sink_life
-from squall_io.spark.stores import Store, open_files
+from squall_io.spark.manifest.tables import RESULTS, TableRecord, open_table
+from squall_io.spark.sink import sink_writer as sink_life
+from squall_io.spark.stores import OpenStore, open_files
 from tests.spark.batches import SinkTask
 from tests.squall_io.sink_world import MadeUpWriter, SinkWorld
 
@@ -28,7 +28,7 @@ MOMENT = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
 
 
 @pytest.fixture
-def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenStore]:
     monkeypatch.chdir(tmp_path)
     with open_files(str(tmp_path / "counts")) as opened:
         yield opened
@@ -38,11 +38,11 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(squall, ["table", "counts", *arguments], prog_name="squall")
 
 
-def task(files: Store, topology: str) -> SinkTask:
+def task(files: OpenStore, topology: str) -> SinkTask:
     return SinkTask(files, SCHEMA, partition_by=["day"], topology=topology)
 
 
-def killed(files: Store, topology: str) -> tuple[SinkTask, BatchName]:
+def killed(files: OpenStore, topology: str) -> tuple[SinkTask, BatchName]:
     """A topology that was killed as a batch was moved into place: one of its files is there, one is not."""
     ended = task(files, topology)
     ended.put({"day=1/a.txt": b"counts"})
@@ -65,7 +65,9 @@ def everything(tmp_path: Path) -> dict[str, bytes]:
     return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
-def test_what_a_killed_topology_has_left_is_deleted_and_the_rest_stays(files: Store, tmp_path: Path) -> None:
+def test_what_a_killed_topology_has_left_is_deleted_and_the_rest_stays(
+    files: OpenStore, tmp_path: Path
+) -> None:
     ended, batch = killed(files, "words")
     make_old(tmp_path)
     alive, _ = killed(files, "letters")
@@ -117,7 +119,7 @@ class LocalWriter(MadeUpWriter):
 
 @pytest.mark.parametrize("step", ["list", "move", "publish", "look"])
 def test_a_sink_that_lives_when_it_is_swept_goes_on_and_has_each_batch_there_once(
-    files: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+    files: OpenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     world = SinkWorld(monkeypatch)
     monkeypatch.setattr(sink_life, "open_files", lambda path, **_: open_files(str(tmp_path / "counts")))
@@ -141,7 +143,7 @@ def test_a_sink_that_lives_when_it_is_swept_goes_on_and_has_each_batch_there_onc
     assert sorted(path.name for path in (tmp_path / "counts").glob("*.txt")) == sorted(found)
 
 
-def test_with_an_age_what_is_younger_goes_too_and_json_has_all(files: Store, tmp_path: Path) -> None:
+def test_with_an_age_what_is_younger_goes_too_and_json_has_all(files: OpenStore, tmp_path: Path) -> None:
     _, batch = killed(files, "words")
     make_old(tmp_path, 3600)
     assert run("--sweep").stdout.splitlines()[-2] == "nothing to sweep"
@@ -150,12 +152,12 @@ def test_with_an_age_what_is_younger_goes_too_and_json_has_all(files: Store, tmp
     assert swept == {"dry_run": False, "older_than": 1800.0, "left_alone": [], "temporary_files": 0}
     assert submission["topology_id"] == "words-1" and time.time() - submission["last_sign"] > 3000
     assert submission["batches"] == [{"batch": str(batch), "files": 2, "bytes": 2000, "committed": False}]
-    assert read_claim(files, batch.seat, 2).retired
+    assert read_claim(files, batch.writer_id, 2).retired
     assert json.loads(run("--sweep", "--older-than", "0", "--json").stdout)["swept"]["submissions"] == []
     assert "swept" not in json.loads(run("--json").stdout)
 
 
-def test_nothing_is_swept_while_a_record_cannot_be_read(files: Store, tmp_path: Path) -> None:
+def test_nothing_is_swept_while_a_record_cannot_be_read(files: OpenStore, tmp_path: Path) -> None:
     killed(files, "words")
     [record] = (tmp_path / "counts" / "_squall" / "commits").iterdir()
     record.write_bytes(record.read_bytes()[:40])
@@ -163,7 +165,7 @@ def test_nothing_is_swept_while_a_record_cannot_be_read(files: Store, tmp_path: 
     result = run("--sweep", "--older-than", "0")
     assert (result.exit_code, everything(tmp_path)) == (1, before)
     assert f"_squall/commits/{record.name} is truncated or damaged" in result.stderr
-    assert result.stderr.endswith("Nothing is swept: it may be what says that a batch counts.\n")
+    assert result.stderr.endswith("Nothing is swept: an unreadable record may say that a batch counts.\n")
 
 
 @pytest.mark.parametrize(
@@ -175,8 +177,10 @@ def test_nothing_is_swept_while_a_record_cannot_be_read(files: Store, tmp_path: 
         (["--sweep"], 1, "--sweep is for tables that sinks write"),
     ],
 )
-def test_what_cannot_be_swept_so_is_told(files: Store, options: list[str], status: int, said: str) -> None:
-    open_table(files, Table(RESULTS, "parquet", ()))
+def test_what_cannot_be_swept_is_reported(
+    files: OpenStore, options: list[str], status: int, said: str
+) -> None:
+    open_table(files, TableRecord(RESULTS, "parquet", ()))
     result = run(*options)
     assert result.exit_code == status
     assert said in " ".join(result.stderr.split())

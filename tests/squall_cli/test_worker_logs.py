@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from squall_cli.worker_logs import AT_ONCE, MOST_BEHIND, Followed, WorkerLogs, readable
+from squall_cli.local.worker_logs import AT_ONCE, MOST_BEHIND, Followed, WorkerLogs, readable
 
 WHEN = "2026-03-01 12:00:05,123"
 

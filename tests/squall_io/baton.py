@@ -18,7 +18,7 @@ class Killed(BaseException):
 
 
 class Actor:
-    """Somebody who does something, step by step."""
+    """An actor that works step by step."""
 
     def __init__(self, name: str, work: Callable[[], None]) -> None:
         self.name = name

@@ -15,8 +15,8 @@ from typing import Final, TypeVar
 
 import pytest
 
+from squall_io.spark import concurrently
 from squall_io.spark.manifest import checkpoints, upkeep
-from squall_io.spark.manifest import files as files_module
 from squall_io.spark.manifest.files import FilesError, FilesUnavailable
 from tests.squall_io.baton import Actor, Baton, Killed
 from tests.squall_io.commit_world import World
@@ -37,7 +37,7 @@ def small_and_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     """Calls that are made at once are made one after the other, and names have no luck; checkpoints come early."""
     numbers = itertools.count(1)
     monkeypatch.setattr("secrets.token_hex", lambda size: f"{next(numbers):0{2 * size}x}")
-    monkeypatch.setattr(files_module, "_AT_ONCE", 1)
+    monkeypatch.setattr(concurrently, "_AT_ONCE", 1)
     monkeypatch.setattr(upkeep, "DUE", 1)
     monkeypatch.setattr(checkpoints, "PART", 2)
 
@@ -60,14 +60,14 @@ class Play:
         self.steps[name] = 0
         self._baton.add(name, lambda: work(self._gate))
 
-    def run(self, *turns: tuple[str, int], seats: int = 1) -> Play:
+    def run(self, *turns: tuple[str, int], writer_ids: int = 1) -> Play:
         """Run all actors to their end, and check what must hold then."""
         self._turns = list(turns)
         try:
             self._baton.run()
             for effect in self._late:
                 self._done_late(effect)
-            self.world.settle(seats)
+            self.world.settle(writer_ids)
         except BaseException as error:
             text = "\n".join([f"turns {turns}, fates {self._fates}", *self.story])
             raise AssertionError(f"{type(error).__name__}: {error}\n{text}") from error

@@ -1,4 +1,4 @@
-"""A table in memory with everybody who works on it: owners of seats, Spark's jobs, readers, makers of checkpoints.
+"""A table in memory with everybody who works on it: owners of writer ids, Spark's jobs, readers, makers of checkpoints.
 
 What a run must keep is checked at each look of a reader (`World.checked_look`) and in the end (`World.settle`). The world says
 what happens, not in which order: a `Gate` from outside does (`step`), and may freeze, kill, or lose answers.
@@ -15,11 +15,11 @@ from typing import Final, Protocol, TypeVar
 
 from squall_io.spark.manifest.claims import Superseded, take_over
 from squall_io.spark.manifest.commit import BatchCommit, BatchLost, Owner
-from squall_io.spark.manifest.entries import Entry
+from squall_io.spark.manifest.entries import BatchEntry
 from squall_io.spark.manifest.envelopes import digest_of
 from squall_io.spark.manifest.files import Files, FilesRefused, FilesUnavailable
-from squall_io.spark.manifest.layout import FOLDER, STAGING, TMP, BatchName, Seat, batch_of, claim_of
-from squall_io.spark.manifest.state import State, read_state
+from squall_io.spark.manifest.layout import FOLDER, STAGING, TMP, BatchName, WriterId, batch_of, claim_of
+from squall_io.spark.manifest.state import TableState, read_state
 from squall_io.spark.manifest.sweep import sweep, sweep_gone
 from squall_io.spark.manifest.upkeep import checkpoint_if_due
 from tests.squall_io.memory_files import HDFS, Gate, Manners, MemoryFiles, MemoryStore, Step, straight
@@ -30,7 +30,7 @@ TOPOLOGY: Final = "counts-1-1700000000"
 SINK: Final = "sink"
 #: What a batch's rows are: one file in each of these directories.
 DIRECTORIES: Final = ("day=1", "day=2")
-#: Others' things, which nobody may touch: another topology's, another component's, of names that look alike.
+#: Files that must stay untouched: another topology's, another component's, with similar names.
 OTHERS: Final = {
     f"{STAGING}/counts-2-1700000000.sink.0.1.1/1/day=1/part-00000-x.parquet": b"theirs 1",
     f"{STAGING}/{TOPOLOGY}.sink2.0.1.1/1/day=1/part-00000-x.parquet": b"theirs 2",
@@ -48,9 +48,9 @@ class Broken(AssertionError):
     """The protocol has not kept a promise."""
 
 
-def seat(index: int = 0) -> Seat:
-    """The seat of one of the sink's tasks."""
-    return Seat.of(TOPOLOGY, SINK, index)
+def writer_id(index: int = 0) -> WriterId:
+    """The writer id of one of the sink's tasks."""
+    return WriterId.of(TOPOLOGY, SINK, index)
 
 
 class Store(Protocol):
@@ -78,9 +78,9 @@ class World:
     manners: Manners = HDFS
     store: Store = field(default_factory=MemoryStore)
     #: Batches that were acked, with their entries; batches that a look which is over has counted.
-    acked: dict[BatchName, Entry] = field(default_factory=dict)
+    acked: dict[BatchName, BatchEntry] = field(default_factory=dict)
     seen: set[BatchName] = field(default_factory=set)
-    #: What Spark's jobs that died have still to write: whoever calls one writes one file.
+    #: What dead Spark jobs have still to write: each call writes one file.
     orphans: list[Callable[[], None]] = field(default_factory=list)
     #: How many jobs Spark has had.
     jobs: int = 0
@@ -115,9 +115,9 @@ class World:
         """A sink's task from its start on: takes over, sweeps, commits batches, each until it is acked; or is superseded."""
         files = self.files(gate)
         try:
-            epoch = again(lambda: take_over(files, seat(index), incarnation, "host:1", self.time))
-            again(lambda: sweep(files, seat(index), epoch))
-            again(lambda: sweep_gone(files, seat(index), parallelism, incarnation, "host:1", self.time))
+            epoch = again(lambda: take_over(files, writer_id(index), incarnation, "host:1", self.time))
+            again(lambda: sweep(files, writer_id(index), epoch))
+            again(lambda: sweep_gone(files, writer_id(index), parallelism, incarnation, "host:1", self.time))
             for number in range(1, batches + 1):
                 self.commit(files, index, epoch, number, incarnation, job)
                 if checkpoint:
@@ -133,10 +133,10 @@ class World:
         number: int,
         incarnation: tuple[int, int] = (1, 0),
         job: Callable[[], str] = lambda: "good",
-    ) -> Entry:
+    ) -> BatchEntry:
         """One batch of an owner, until it is acked."""
-        owner = Owner(seat(index), epoch, "counts", TOPOLOGY, SINK, incarnation)
-        name = BatchName(owner.seat, epoch, number)
+        owner = Owner(writer_id(index), epoch, "counts", TOPOLOGY, SINK, incarnation)
+        name = BatchName(owner.writer_id, epoch, number)
         attempt = 0
         while True:
             attempt += 1
@@ -173,11 +173,11 @@ class World:
         return True
 
     def reader(self, gate: Gate, looks: int = 1, may_write: bool = True) -> None:
-        """Somebody who looks at the table."""
+        """A reader of the table."""
         for _ in range(looks):
             self.checked_look(gate if may_write else _read_only(gate))
 
-    def checked_look(self, gate: Gate = straight) -> State:
+    def checked_look(self, gate: Gate = straight) -> TableState:
         """A look at the table, which must show what was acked, and what others have seen, before it began."""
         acked, seen = dict(self.acked), set(self.seen)
         files = self.files(gate)
@@ -187,14 +187,14 @@ class World:
         return state
 
     def checkpoint(self, gate: Gate) -> None:
-        """Somebody who makes a checkpoint."""
+        """A task that makes a checkpoint."""
         files = self.files(gate)
         with suppress(FilesUnavailable):  # the sink logs it, and comes by again
             checkpoint_if_due(files)
 
     # What must hold
 
-    def _check(self, state: State, acked: dict[BatchName, Entry], seen: set[BatchName]) -> None:
+    def _check(self, state: TableState, acked: dict[BatchName, BatchEntry], seen: set[BatchName]) -> None:
         if state.unreadable:
             raise Broken(f"unreadable: {[str(problem) for problem in state.unreadable]}")
         entries = (*state.entries, *state.replaced)
@@ -210,7 +210,7 @@ class World:
             if entry.batch in acked and entry.content != acked[entry.batch].content:
                 raise Broken(f"{entry.batch} is another one than the one that was acked")
 
-    def _check_whole(self, entry: Entry) -> None:
+    def _check_whole(self, entry: BatchEntry) -> None:
         """All rows of the batch are there once."""
         rows: list[str] = []
         attempts: set[int] = set()
@@ -228,12 +228,12 @@ class World:
         if sorted(rows) != sorted(DIRECTORIES) or len(attempts) != 1:
             raise Broken(f"{entry.batch} has rows {rows} of attempts {attempts}")
 
-    def settle(self, seats: int) -> None:
-        """Let new owners take over everything, with nobody else at work; then nothing but the table may be left."""
+    def settle(self, writer_ids: int) -> None:
+        """Let new owners take over everything, undisturbed; then nothing but the table may be left."""
         files = self.files()
-        for index in range(seats):
-            epoch = take_over(files, seat(index), (99, 0), "host:9", self.time)
-            sweep(files, seat(index), epoch)
+        for index in range(writer_ids):
+            epoch = take_over(files, writer_id(index), (99, 0), "host:9", self.time)
+            sweep(files, writer_id(index), epoch)
         self.check_swept()
 
     def check_swept(self) -> None:
@@ -246,7 +246,7 @@ class World:
             raise Broken(f"a checkpoint has changed what is there: {state.entries} {after.entries}")
         self._check_leftovers(after)
 
-    def _check_leftovers(self, state: State) -> None:
+    def _check_leftovers(self, state: TableState) -> None:
         kept = {file.path for entry in state.entries for file in entry.files}
         for path, data in OTHERS.items():
             if self.store.files.get(path) != data:
@@ -256,7 +256,11 @@ class World:
             ours = batch_of(name) if path.startswith((f"{STAGING}/", f"{FOLDER}/commits/")) else None
             if path in self.store.files and not path.startswith(f"{FOLDER}/"):
                 raise Broken(f"{path} is left, and no batch that counts has it")
-            if ours is not None and ours.seat.component == SINK and ours.seat.topology_id == TOPOLOGY:
+            if (
+                ours is not None
+                and ours.writer_id.component == SINK
+                and ours.writer_id.topology_id == TOPOLOGY
+            ):
                 raise Broken(f"{path} is left")
             stem = name.rpartition(".")[0]
             if path.startswith(f"{TMP}/") and (batch_of(stem) or claim_of(stem)):

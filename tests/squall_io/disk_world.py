@@ -66,5 +66,5 @@ class DiskWorld(World):
         super().__init__(store=DiskStore(folder))
 
     def files(self, gate: Gate = straight) -> Files:
-        """The store; nobody interferes but the machine."""
+        """The store; only the machine interferes."""
         return LocalFiles(str(self.folder))

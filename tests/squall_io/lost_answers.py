@@ -22,7 +22,7 @@ _NUMBERS: Final = re.compile(r"[0-9]+|[0-9a-f]{8,}")
 
 
 class LosingFiles:
-    """`Files`, or a `Store`, as somebody sees it to whom some answers do not get through."""
+    """`Files`, or a `OpenStore`, as seen by a caller that some answers do not reach."""
 
     def __init__(self, files: Files, loses: Loses, meanwhile: Callable[[], None] = lambda: None) -> None:
         self._files = files
@@ -63,7 +63,7 @@ def none(call: str, path: str, number: int) -> bool:
 
 
 def nth(first: int, calls: int = 1) -> Loses:
-    """So many answers are lost, one after the other, from that of this call on."""
+    """Lose this many answers in a row, beginning with that of this call."""
     return lambda call, path, number: first <= number < first + calls
 
 

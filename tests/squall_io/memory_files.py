@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, Protocol, TypeVar
 
-from squall_io.spark.manifest.files import FileMissing, FilesRefused, FileStatus, FilesUnavailable
+from squall_io.spark.manifest.files import AbsentFile, FilesRefused, FileStatus, FilesUnavailable
 from squall_io.spark.manifest.layout import TMP
 
 T = TypeVar("T")
@@ -108,7 +108,7 @@ class MemoryStore:
     def rename(self, source: str, target: str, path: str, keep_source: bool = False) -> bool:
         """Give a file another name, unless there is one; `path` is what an error names."""
         if source not in self.files:
-            raise FileMissing(f"rename {ROOT}/{path}: there is no such file")
+            raise AbsentFile(f"rename {ROOT}/{path}: there is no such file")
         self.make_folders(target)
         if target in self.files or target in self.folders:
             return False
@@ -236,12 +236,12 @@ class MemoryFiles:
         try:
             return self.store.files[path]
         except KeyError:
-            raise FileMissing(f"read {ROOT}/{path}: there is no such file") from None
+            raise AbsentFile(f"read {ROOT}/{path}: there is no such file") from None
 
     def _rename_temporary(self, written: str, path: str) -> bool:
         try:
             return self.store.rename(written, path, path)
-        except FileMissing:
+        except AbsentFile:
             raise FilesUnavailable(f"write {ROOT}/{path}: its temporary file is gone") from None
 
     def _do(self, call: str, path: str, effect: Callable[[], T], writes: bool = False) -> T:

@@ -13,7 +13,7 @@ from typing import Any
 from squall_io.spark.replay.component_task import run_tasks
 from squall_io.spark.replay.notes import ErrorNote, Totals, decode_errors, decode_totals
 from squall_io.spark.replay.plan import ReplayPlan, plan_replay
-from squall_io.spark.replay.records import BEGIN, ERRORS, NOBODY, TOTALS, Checked, Record, arrived
+from squall_io.spark.replay.records import BEGIN, ERRORS, NO_TASK, TOTALS, Checked, Record, arrived
 from squall_io.spark.replay.source_rows import route_rows
 from squall_io.spark.rows.checker import RowChecker
 from topology_api import Topology
@@ -73,7 +73,7 @@ def replay_plan(
     done = Replayed(plan, records=every)
     found: dict[int, list[Row]] = defaultdict(list)
     for record in every:
-        assert record.target == NOBODY
+        assert record.target == NO_TASK
         if record.stream == ERRORS:
             done.errors += decode_errors(arrived(record))
         elif record.stream == TOTALS:

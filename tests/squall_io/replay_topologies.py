@@ -233,7 +233,7 @@ class Tagged(Bolt):
 
 
 class ByRemainder(Grouping):
-    """A number goes to the task of its remainder, and zero to nobody."""
+    """A number goes to the task of its remainder, and zero to no task."""
 
     def prepare(self, context: Context, source: str, stream: str, target_tasks: Sequence[int]) -> None:
         self.tasks = target_tasks

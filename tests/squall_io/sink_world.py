@@ -19,12 +19,12 @@ from typing import Any, cast
 import pytest
 
 from squall_io.spark.manifest.files import FilesUnavailable
-from squall_io.spark.manifest.state import State, read_state
+from squall_io.spark.manifest.state import TableState, read_state
 from squall_io.spark.rows.schema import parse_schema
-from squall_io.spark.sink import life as sink_life
-from squall_io.spark.sink.life import SinkLife
+from squall_io.spark.sink import sink_writer as sink_life
 from squall_io.spark.sink.retries import Retries
 from squall_io.spark.sink.settings import SinkSettings
+from squall_io.spark.sink.sink_writer import SinkWriter
 from tests.squall_io.memory_files import ROOT, Gate, MemoryFiles, MemoryStore, Step, straight
 from topology_api import Context
 
@@ -41,7 +41,7 @@ class OpenedFiles(MemoryFiles):
     closed = False
 
     def close(self) -> None:
-        """It is told by the tests."""
+        """Set by the tests."""
         self.closed = True
 
 
@@ -57,7 +57,7 @@ class MadeUpWriter:
         world.writers.append(self)
 
     def close(self) -> None:
-        """It is told by the tests."""
+        """Set by the tests."""
         self.closed = True
 
     def warm_up(self, folder: str) -> None:
@@ -93,7 +93,7 @@ class MadeUpLease:
         return self.session
 
     def release(self) -> None:
-        """It is told by the tests."""
+        """Set by the tests."""
         self.released = True
 
 
@@ -110,7 +110,7 @@ class SinkWorld:
         #: The folders that Spark was to write to.
         self.written: list[str] = []
         self.spark_trouble: list[Exception] = []
-        #: What Spark writes comes to where nobody here sees it.
+        #: What Spark writes goes where this process does not see it.
         self.elsewhere = False
         self.writers: list[MadeUpWriter] = []
         #: What is raised in place of a session.
@@ -135,7 +135,7 @@ class SinkWorld:
         index: int = 0,
         parallelism: int = 1,
         schema: str = SCHEMA,
-    ) -> SinkLife:
+    ) -> SinkWriter:
         """A task of the sink, not opened yet."""
         settings = SinkSettings("/table", parse_schema(schema), "parquet", (), None, None, {})
         self.context = context = SimpleNamespace(
@@ -149,13 +149,13 @@ class SinkWorld:
             progress=self._note_progress,
             stopped=False,
         )
-        return SinkLife(settings, cast(Context, context), self._at)
+        return SinkWriter(settings, cast(Context, context), self._at)
 
     def rows(self, count: int, text: str = "rows") -> Any:
         """What stands for an Arrow table."""
         return SimpleNamespace(num_rows=count, text=text.encode())
 
-    def state(self) -> State:
+    def state(self) -> TableState:
         """What the table holds."""
         return read_state(MemoryFiles(self.store))
 

@@ -6,8 +6,19 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from squall_io.spark.rows.schema import Array, Column, Decimal, Map, Schema, Simple, Struct, Type
-from squall_io.spark.rows.types import SIMPLE, WHOLE, same_name
+from squall_io.spark.rows.schema import Schema
+from squall_io.spark.rows.types import (
+    SIMPLE,
+    WHOLE,
+    Array,
+    Column,
+    Decimal,
+    Map,
+    Simple,
+    Struct,
+    Type,
+    same_name,
+)
 
 _TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 _NAMES = st.one_of(

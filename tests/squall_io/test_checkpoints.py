@@ -11,12 +11,12 @@ import pytest
 from squall_io.spark.manifest import checkpoints, upkeep
 from squall_io.spark.manifest.checkpoints import KEPT, Checkpoint, read_newest, write_next
 from squall_io.spark.manifest.claims import take_over
-from squall_io.spark.manifest.entries import Entry, encode_entry
+from squall_io.spark.manifest.entries import BatchEntry, encode_entry
 from squall_io.spark.manifest.files import Files, FilesUnavailable
 from squall_io.spark.manifest.layout import CHECKPOINTS, COMMITS, BatchName, checkpoint_path
 from squall_io.spark.manifest.state import read_state
 from squall_io.spark.manifest.upkeep import checkpoint_if_due
-from tests.squall_io.commit_world import World, seat
+from tests.squall_io.commit_world import World, writer_id
 from tests.squall_io.memory_files import MemoryFiles, Step
 
 T = TypeVar("T")
@@ -28,10 +28,10 @@ def parts_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoints, "PART", 2)
 
 
-def entry(number: int, committed: float | None = None) -> Entry:
+def entry(number: int, committed: float | None = None) -> BatchEntry:
     """A batch without files."""
     when = float(number) if committed is None else committed
-    return Entry(BatchName(seat(), 1, number), "counts", "counts-1", "sink", (1, 0), 1, 0, (), when)
+    return BatchEntry(BatchName(writer_id(), 1, number), "counts", "counts-1", "sink", (1, 0), 1, 0, (), when)
 
 
 def put(files: Files, *batches: int) -> None:
@@ -89,7 +89,7 @@ def test_a_checkpoint_that_comes_second_changes_nothing() -> None:
 
 def test_a_checkpoint_whose_number_was_given_away_and_deleted_meanwhile_is_none() -> None:
     files = MemoryFiles()
-    frozen = [entry(1)]  # somebody has seen it; the others have looked before it was there
+    frozen = [entry(1)]  # one task has seen it; the others listed before it existed
     put(files, 1)
     newest = Checkpoint()
     for _ in range(KEPT + 1):
@@ -185,9 +185,9 @@ def test_a_checkpoint_is_made_when_enough_entries_lie_open(monkeypatch: pytest.M
 def test_entries_that_do_not_count_are_in_no_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upkeep, "DUE", 2)
     files = MemoryFiles()
-    take_over(files, seat(), (1, 0), "host:1", 0.0)
+    take_over(files, writer_id(), (1, 0), "host:1", 0.0)
     put(files, 1)
-    take_over(files, seat(), (2, 0), "host:2", 0.0)
+    take_over(files, writer_id(), (2, 0), "host:2", 0.0)
     put(files, 2, 3)
     assert not checkpoint_if_due(files)  # one counts
     assert take_in(files)

@@ -1,4 +1,4 @@
-"""Who owns a seat, and what a fence says of the epoch before it."""
+"""Who owns a writer id, and what a fence says of the epoch before it."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ from squall_io.spark.manifest.claims import (
 )
 from squall_io.spark.manifest.envelopes import FORMAT, UnreadableRecord, seal
 from squall_io.spark.manifest.files import Files, FilesUnavailable
-from squall_io.spark.manifest.layout import TMP, BatchName, Seat, claim_path, fence_path
-from tests.squall_io.commit_world import World, seat
+from squall_io.spark.manifest.layout import TMP, BatchName, WriterId, claim_path, fence_path
+from tests.squall_io.commit_world import World, writer_id
 from tests.squall_io.memory_files import MemoryFiles, Step
 
 T = TypeVar("T")
 
-SEAT = seat()
+WRITER_ID = writer_id()
 
 
-def own(files: Files, incarnation: tuple[int, int] = (1, 0), of: Seat = SEAT) -> int:
-    """Take a seat over."""
+def own(files: Files, incarnation: tuple[int, int] = (1, 0), of: WriterId = WRITER_ID) -> int:
+    """Take a writer id over."""
     return take_over(files, of, incarnation, "host:1", 1_700_000_000.0)
 
 
 def put_entry(files: Files, epoch: int, number: int) -> None:
     """An entry; a fence looks at names only."""
-    files.put_if_absent(BatchName(SEAT, epoch, number).commit, b"")
+    files.put_if_absent(BatchName(WRITER_ID, epoch, number).commit, b"")
 
 
-def test_epochs_are_numbered_one_after_the_other_for_each_seat() -> None:
+def test_epochs_are_numbered_one_after_the_other_for_each_writer_id() -> None:
     files = MemoryFiles()
-    assert [own(files), own(files), own(files, of=seat(1)), own(files)] == [1, 2, 1, 3]
-    assert list_claims(files).newest(SEAT) == 3
-    assert list_claims(files).seats == {SEAT, seat(1)}
-    assert read_claim(files, SEAT, 3).owner == "host:1"
+    assert [own(files), own(files), own(files, of=writer_id(1)), own(files)] == [1, 2, 1, 3]
+    assert list_claims(files).newest(WRITER_ID) == 3
+    assert list_claims(files).writer_ids == {WRITER_ID, writer_id(1)}
+    assert read_claim(files, WRITER_ID, 3).owner == "host:1"
 
 
 def test_each_epoch_but_the_first_has_a_fence_that_names_what_was_there() -> None:
@@ -55,17 +55,19 @@ def test_each_epoch_but_the_first_has_a_fence_that_names_what_was_there() -> Non
     put_entry(files, 1, 3)
     put_entry(files, 2, 1)
     own(files)
-    assert read_fence(files, SEAT, 2) == {1, 2}
-    assert read_fence(files, SEAT, 3) == {1}
+    assert read_fence(files, WRITER_ID, 2) == {1, 2}
+    assert read_fence(files, WRITER_ID, 3) == {1}
 
 
 def test_a_fence_that_an_owner_who_died_did_not_make_is_made_by_the_next_one() -> None:
     files = MemoryFiles()
     own(files)
     put_entry(files, 1, 1)
-    files.put_if_absent(claim_path(SEAT, 2), seal("claim", {"incarnation": [1, 1], "owner": "h", "since": 0}))
+    files.put_if_absent(
+        claim_path(WRITER_ID, 2), seal("claim", {"incarnation": [1, 1], "owner": "h", "since": 0})
+    )
     assert own(files, (1, 2)) == 3
-    assert read_fence(files, SEAT, 2) == {1}
+    assert read_fence(files, WRITER_ID, 2) == {1}
 
 
 def test_the_first_fence_that_is_put_is_the_one() -> None:
@@ -73,7 +75,7 @@ def test_the_first_fence_that_is_put_is_the_one() -> None:
     own(files)
     own(files)
     put_entry(files, 1, 1)
-    assert publish_fence(files, SEAT, 2) == frozenset()
+    assert publish_fence(files, WRITER_ID, 2) == frozenset()
 
 
 def test_who_helps_with_a_fence_and_is_swept_away_by_its_owner_finds_the_owners() -> None:
@@ -81,41 +83,43 @@ def test_who_helps_with_a_fence_and_is_swept_away_by_its_owner_finds_the_owners(
     files = world.files()
     own(files)
     put_entry(files, 1, 1)
-    files.put_if_absent(claim_path(SEAT, 2), seal("claim", {"incarnation": [2, 0], "owner": "h", "since": 0}))
+    files.put_if_absent(
+        claim_path(WRITER_ID, 2), seal("claim", {"incarnation": [2, 0], "owner": "h", "since": 0})
+    )
 
     def swept(step: Step, effect: Callable[[], T]) -> T:
-        if step.call == "put_if_absent: rename" and not files.exists(fence_path(SEAT, 3)):
+        if step.call == "put_if_absent: rename" and not files.exists(fence_path(WRITER_ID, 3)):
             own(files, (3, 0))
             files.delete(TMP)
         return effect()
 
     put_entry(files, 1, 2)
-    assert publish_fence(world.files(swept), SEAT, 2) == {1, 2}
-    assert read_fence(files, SEAT, 2) == {1, 2}
+    assert publish_fence(world.files(swept), WRITER_ID, 2) == {1, 2}
+    assert read_fence(files, WRITER_ID, 2) == {1, 2}
 
     def away(step: Step, effect: Callable[[], T]) -> T:
         if step.writes:
             raise FilesUnavailable("no answer")
         return effect()
 
-    with pytest.raises(FilesUnavailable):  # nobody has made this one
-        publish_fence(world.files(away), SEAT, 4)
+    with pytest.raises(FilesUnavailable):  # no task has made this one
+        publish_fence(world.files(away), WRITER_ID, 4)
 
 
-def test_an_older_incarnation_is_refused_and_told_by_whom() -> None:
+def test_an_older_incarnation_is_refused_and_the_error_names_the_owner() -> None:
     files = MemoryFiles()
-    take_over(files, SEAT, (3, 1), "host-b:4711", 0.0)
+    take_over(files, WRITER_ID, (3, 1), "host-b:4711", 0.0)
     with pytest.raises(Superseded, match=r"taken over by host-b:4711, incarnation 3\.1"):
         own(files, (3, 0))
-    assert list_claims(files).newest(SEAT) == 1
+    assert list_claims(files).newest(WRITER_ID) == 1
 
 
-def test_of_two_of_the_same_incarnation_the_later_one_owns_the_seat() -> None:
+def test_of_two_of_the_same_incarnation_the_later_one_owns_the_writer_id() -> None:
     files = MemoryFiles()
     assert (own(files), own(files)) == (1, 2)
     with pytest.raises(Superseded):
-        require_owner(files, SEAT, 1)
-    require_owner(files, SEAT, 2)
+        require_owner(files, WRITER_ID, 1)
+    require_owner(files, WRITER_ID, 2)
 
 
 def test_who_comes_second_to_a_claim_takes_the_one_after_it() -> None:
@@ -123,7 +127,7 @@ def test_who_comes_second_to_a_claim_takes_the_one_after_it() -> None:
     files = world.files()
 
     def faster(step: Step, effect: Callable[[], T]) -> T:
-        if step == Step("put_if_absent: rename", claim_path(SEAT, 1), writes=True) and not others:
+        if step == Step("put_if_absent: rename", claim_path(WRITER_ID, 1), writes=True) and not others:
             others.append(own(files))
         return effect()
 
@@ -132,33 +136,33 @@ def test_who_comes_second_to_a_claim_takes_the_one_after_it() -> None:
     assert others == [1]
 
 
-def test_a_damaged_claim_stops_nobody_since_the_order_of_epochs_decides() -> None:
+def test_a_damaged_claim_stops_no_task_since_the_order_of_epochs_decides() -> None:
     files = MemoryFiles()
     own(files, (9, 0))
-    files.replace(claim_path(SEAT, 1), b"{")
+    files.replace(claim_path(WRITER_ID, 1), b"{")
     assert own(files, (1, 0)) == 2
-    files.replace(claim_path(SEAT, 2), b"{")
+    files.replace(claim_path(WRITER_ID, 2), b"{")
     with pytest.raises(Superseded, match=r"2\.claim\.json is truncated"):
-        require_owner(files, SEAT, 1)
+        require_owner(files, WRITER_ID, 1)
 
 
 def test_a_claim_of_a_newer_squall_is_left_alone() -> None:
     files = MemoryFiles()
     own(files)
-    record = {**json.loads(files.read(claim_path(SEAT, 1))), "format": FORMAT + 1}
-    files.replace(claim_path(SEAT, 1), json.dumps(record).encode())
+    record = {**json.loads(files.read(claim_path(WRITER_ID, 1))), "format": FORMAT + 1}
+    files.replace(claim_path(WRITER_ID, 1), json.dumps(record).encode())
     with pytest.raises(UnreadableRecord, match="newer Squall"):
         own(files, (2, 0))
-    assert not files.exists(claim_path(SEAT, 2))
+    assert not files.exists(claim_path(WRITER_ID, 2))
 
 
-@pytest.mark.parametrize("path", [claim_path(SEAT, 1), fence_path(SEAT, 1)])
+@pytest.mark.parametrize("path", [claim_path(WRITER_ID, 1), fence_path(WRITER_ID, 1)])
 def test_a_record_that_lacks_its_fields_is_named(path: str) -> None:
     files = MemoryFiles()
     kind = path.split(".")[-2]
     files.replace(path, seal(kind, {}))
     with pytest.raises(UnreadableRecord, match=f"{path} is no {kind} of a Squall table"):
-        read_claim(files, SEAT, 1) if kind == "claim" else read_fence(files, SEAT, 1)
+        read_claim(files, WRITER_ID, 1) if kind == "claim" else read_fence(files, WRITER_ID, 1)
 
 
 def test_an_owner_whose_claim_got_no_answer_owns_the_epoch_after_it() -> None:

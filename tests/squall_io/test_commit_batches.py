@@ -14,12 +14,12 @@ from squall_io.spark.manifest.entries import decode_entry, encode_entry
 from squall_io.spark.manifest.files import Files, FilesUnavailable
 from squall_io.spark.manifest.layout import BatchName
 from squall_io.spark.manifest.state import read_state
-from tests.squall_io.commit_world import DIRECTORIES, SINK, TOPOLOGY, World, seat
+from tests.squall_io.commit_world import DIRECTORIES, SINK, TOPOLOGY, World, writer_id
 from tests.squall_io.memory_files import ROOT, Step
 
 T = TypeVar("T")
 
-NAME = BatchName(seat(), 1, 1)
+NAME = BatchName(writer_id(), 1, 1)
 STEPS = ["list", "check", "move", "publish", "look"]
 
 
@@ -28,7 +28,7 @@ class Batch:
 
     def __init__(self, gate: Callable[[Step], None] = lambda step: None) -> None:
         self.world = World()
-        take_over(self.world.files(), seat(), (1, 0), "host:1", 0.0)
+        take_over(self.world.files(), writer_id(), (1, 0), "host:1", 0.0)
         self.world.spark(self.world.files(), NAME, 1, "good")
         self.gate = gate
         self.calls: list[Step] = []
@@ -41,7 +41,7 @@ class Batch:
 
     def commit(self, attempt: int = 1) -> BatchCommit:
         """Its commit."""
-        owner = Owner(seat(), 1, "counts", TOPOLOGY, SINK, (1, 0))
+        owner = Owner(writer_id(), 1, "counts", TOPOLOGY, SINK, (1, 0))
         files = self.world.files(self._gate)
         return BatchCommit(files, owner, NAME, 2, 1, attempt, at=self.steps.append, wall=self.world.wall)
 
@@ -113,12 +113,12 @@ def test_the_time_of_an_entry_is_that_of_the_try_that_put_it() -> None:
 
 def test_a_batch_of_an_owner_that_is_superseded_moves_nothing_and_says_by_whom() -> None:
     batch = Batch()
-    take_over(batch.plain, seat(), (2, 1), "host-b:99", 0.0)
+    take_over(batch.plain, writer_id(), (2, 1), "host-b:99", 0.0)
     with pytest.raises(
-        Superseded, match=rf"{seat()} was taken over by host-b:99, incarnation 2\.1"
+        Superseded, match=rf"{writer_id()} was taken over by host-b:99, incarnation 2\.1"
     ) as caught:
         batch.commit().run()
-    assert (caught.value.seat, caught.value.epoch) == (seat(), 2)
+    assert (caught.value.writer_id, caught.value.epoch) == (writer_id(), 2)
     assert batch.writes == []
     assert batch.steps == ["list", "check"]
 
@@ -152,7 +152,7 @@ def test_a_batch_whose_files_go_away_under_a_new_owner_is_superseded(call: str) 
 
     def swept(step: Step) -> None:
         if step.call == call and batch.plain.exists(NAME.staging):
-            take_over(batch.plain, seat(), (2, 0), "host:2", 0.0)
+            take_over(batch.plain, writer_id(), (2, 0), "host:2", 0.0)
             batch.plain.delete(NAME.staging)
 
     batch.gate = swept

@@ -11,7 +11,7 @@ import pytest
 
 from squall_io.spark.manifest.layout import STAGING, BatchName
 from tests.squall_io.commit_script import ALL, DIES, LOST, Play, small_and_in_order
-from tests.squall_io.commit_world import World, seat
+from tests.squall_io.commit_world import World, writer_id
 from tests.squall_io.memory_files import HDFS, LOCAL, Gate, Manners
 
 MANNERS = (HDFS, LOCAL)
@@ -39,7 +39,7 @@ def look(world: World, may_write: bool = True) -> Callable[[Gate], None]:
 
 
 def alone() -> Play:
-    """An owner that takes over, commits one batch, and meets nobody."""
+    """An owner that takes over and commits one batch, undisturbed."""
     play = Play()
     play.add("old", old(play.world))
     return play.run()
@@ -56,7 +56,7 @@ def steps_of_a_batch() -> range:
     return range(first, len(steps_of_an_owner()))
 
 
-#: A new owner has taken over and swept, at the latest, after so many steps.
+#: Steps after which a new owner has taken over and swept, at the latest.
 TAKEN_OVER = 45
 
 
@@ -191,7 +191,7 @@ def test_a_file_of_spark_is_gone_at_any_step_and_the_batch_is_written_again(dire
     again = 0
     for step in steps_of_a_batch():
         play = Play()
-        folder = f"{STAGING}/{BatchName(seat(), 1, 1)}/1/{directory}"
+        folder = f"{STAGING}/{BatchName(writer_id(), 1, 1)}/1/{directory}"
 
         def vandal(gate: Gate, play: Play = play, folder: str = folder) -> None:
             if any(" exists " in line for line in play.story):  # the files were listed: they were all there

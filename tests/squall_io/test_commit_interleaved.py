@@ -22,7 +22,7 @@ from tests.squall_io.memory_files import Manners, Step
 
 T = TypeVar("T")
 
-SEATS = 2
+WRITER_IDS = 2
 
 
 @pytest.fixture(autouse=True)
@@ -55,7 +55,7 @@ class Run:
         self._deliver()
         for write in self.world.orphans:
             write()
-        self.world.settle(SEATS)
+        self.world.settle(WRITER_IDS)
         return self.world
 
     def _cast(self) -> None:
@@ -67,7 +67,9 @@ class Run:
             work = partial(world.owner, self.gate, 0, incarnation, batches, tasks, self._job, checkpoint)
             self._add(f"owner {number} {incarnation}", work)
         if luck.random() < 0.4:
-            self._add("owner of seat 1", lambda: world.owner(self.gate, 1, (1, 0), 1, SEATS, self._job))
+            self._add(
+                "owner of writer id 1", lambda: world.owner(self.gate, 1, (1, 0), 1, WRITER_IDS, self._job)
+            )
         for number in range(luck.randrange(0, 3)):
             self._add(f"reader {number}", lambda: world.reader(self.gate, 2))
         if luck.random() < 0.2:
@@ -106,7 +108,7 @@ class Run:
         return "orphan" if self.random.random() < 0.15 else "good"
 
     def _sweeper(self) -> None:
-        """Somebody who takes all of it for ended."""
+        """A sweeper that presumes every submission ended."""
         files = self.world.files(self.gate)
         with suppress(FilesUnavailable):  # the command says so, and is typed again
             sweep_ended(files, find_leftovers(files, 0.0), "squall table --sweep", 0.0)
@@ -120,7 +122,7 @@ class Run:
                 self.world.orphans.pop(self.random.randrange(len(self.world.orphans)))()
 
     def _deliver(self, most: int = 1000) -> None:
-        """Do what was asked for long ago, whose answer nobody waits for any more."""
+        """Execute a call of long ago whose answer is no longer awaited."""
         for _ in range(min(most, len(self._late))):
             with suppress(FilesError):
                 self._late.pop(self.random.randrange(len(self._late)))()
@@ -140,7 +142,7 @@ class Run:
 
 
 def check(seed: int) -> World:
-    """A run, whose story is told when it breaks something."""
+    """A run, whose steps are reported when it breaks something."""
     run = Run(seed)
     try:
         return run.play()

@@ -12,13 +12,13 @@ import pytest
 from squall_io.spark.manifest.claims import Superseded, list_claims, read_claim, retire, take_over
 from squall_io.spark.manifest.ended import Leftovers, find_leftovers, sweep_ended
 from squall_io.spark.manifest.files import Files
-from squall_io.spark.manifest.layout import TMP, BatchName, Seat, claim_of, claim_path
+from squall_io.spark.manifest.layout import TMP, BatchName, WriterId, claim_of, claim_path
 from squall_io.spark.manifest.state import UnreadableManifest, read_state
 from squall_io.spark.manifest.sweep import TMP_AGE, sweep_gone
 from squall_io.spark.manifest.upkeep import checkpoint_if_due
 from tests.squall_io.baton import Killed
 from tests.squall_io.commit_script import ALL, Play, small_and_in_order
-from tests.squall_io.commit_world import OTHERS, SINK, TOPOLOGY, World, seat
+from tests.squall_io.commit_world import OTHERS, SINK, TOPOLOGY, World, writer_id
 from tests.squall_io.memory_files import HDFS, LOCAL, Gate, Manners, MemoryFiles, Step
 
 T = TypeVar("T")
@@ -55,7 +55,7 @@ def owner(world: World, incarnation: tuple[int, int] = (1, 0), batches: int = 1)
 
 
 def sweeper(world: World) -> Callable[[Gate], None]:
-    """Somebody who takes all of it for ended."""
+    """A sweeper that presumes every submission ended."""
 
     def work(gate: Gate) -> None:
         sweep_all(world.files(gate))
@@ -64,7 +64,7 @@ def sweeper(world: World) -> Callable[[Gate], None]:
 
 
 def dies_at(steps: int) -> Gate:
-    """A gate at which its actor dies after so many steps."""
+    """A gate at which its actor dies after this many steps."""
     taken = 0
 
     def gate(step: Step, effect: Callable[[], T]) -> T:
@@ -80,7 +80,7 @@ def dies_at(steps: int) -> Gate:
 def staged(world: World, topology: str = TOPOLOGY, index: int = 0) -> BatchName:
     """A batch that a new task of a submission has staged, and not committed."""
     files = world.files()
-    of = Seat.of(topology, SINK, index)
+    of = WriterId.of(topology, SINK, index)
     batch = BatchName(of, take_over(files, of, (1, 0), "host:1", 0.0), 1)
     world.spark(files, batch, 1, "good")
     return batch
@@ -149,16 +149,16 @@ def test_a_submission_with_a_sign_of_life_is_left_alone_whatever_it_has_left() -
     assert [each.topology_id for each in found.ended] == ["words-1-1700000000"]
     assert [(each.topology_id, len(each.leftovers)) for each in found.others] == [(TOPOLOGY, 2)]
     assert (world.files().exists(alive.staging), world.files().exists(ended.staging)) == (True, False)
-    assert list_claims(world.files()).newest(seat()) == 1
-    world.commit(world.files(), 1, 1, 2)  # nobody has superseded it
+    assert list_claims(world.files()).newest(writer_id()) == 1
+    world.commit(world.files(), 1, 1, 2)  # it is not superseded
 
 
 def started(world: World) -> None:
-    take_over(world.files(), seat(7), (1, 0), "host:1", 0.0)
+    take_over(world.files(), writer_id(7), (1, 0), "host:1", 0.0)
 
 
 def writing(world: World) -> None:
-    world.spark(world.files(), BatchName(seat(), 1, 7), 1, "good")
+    world.spark(world.files(), BatchName(writer_id(), 1, 7), 1, "good")
 
 
 def committed(world: World) -> None:
@@ -201,21 +201,21 @@ def test_finding_leftovers_changes_nothing_and_says_what_they_are() -> None:
     assert (leftover.is_open, leftover.entry) == (True, None)
 
 
-def test_a_seat_that_is_retired_goes_to_its_task_again_when_that_is_started_anew() -> None:
+def test_a_retired_writer_id_goes_back_to_its_task_when_that_restarts() -> None:
     world = World()
     files = world.files()
-    take_over(files, seat(), (3, 2), "host:1", 0.0)
-    world.spark(files, BatchName(seat(), 1, 1), 1, "good")
+    take_over(files, writer_id(), (3, 2), "host:1", 0.0)
+    world.spark(files, BatchName(writer_id(), 1, 1), 1, "good")
     sweep_all(files)
-    claim = read_claim(files, seat(), 2)
+    claim = read_claim(files, writer_id(), 2)
     assert (claim.incarnation, claim.retired, claim.owner) == ((3, 2), True, "squall table --sweep")
-    assert take_over(files, seat(), (3, 2), "host:1", 0.0) == 3
+    assert take_over(files, writer_id(), (3, 2), "host:1", 0.0) == 3
     with pytest.raises(Superseded):
-        take_over(files, seat(), (3, 1), "host:1", 0.0)
-    files.replace(claim_path(seat(), 3), b"{")
-    assert retire(files, seat(), 3, "squall table --sweep", 0.0)
-    assert not retire(files, seat(), 3, "squall table --sweep", 0.0)
-    assert read_claim(files, seat(), 4).incarnation == (0, 0)
+        take_over(files, writer_id(), (3, 1), "host:1", 0.0)
+    files.replace(claim_path(writer_id(), 3), b"{")
+    assert retire(files, writer_id(), 3, "squall table --sweep", 0.0)
+    assert not retire(files, writer_id(), 3, "squall table --sweep", 0.0)
+    assert read_claim(files, writer_id(), 4).incarnation == (0, 0)
 
 
 def test_a_sweep_that_was_killed_goes_on_with_the_next_one_since_its_claims_are_no_sign_of_life() -> None:
@@ -225,7 +225,7 @@ def test_a_sweep_that_was_killed_goes_on_with_the_next_one_since_its_claims_are_
     with pytest.raises(Killed):
         found = find_leftovers(world.files(), DAY / 2)
         sweep_ended(world.files(dies_at(8)), found, "squall table --sweep", 0.0)
-    assert list_claims(world.files()).newest(seat()) == 2
+    assert list_claims(world.files()).newest(writer_id()) == 2
     assert len(sweep_all(world.files(), DAY / 2).ended) == 1
     assert not any(world.files().exists(batch.staging) for batch in batches)
 
@@ -233,23 +233,23 @@ def test_a_sweep_that_was_killed_goes_on_with_the_next_one_since_its_claims_are_
 def test_what_a_batch_that_counts_has_left_goes_and_its_task_is_not_superseded() -> None:
     world = World()
     files = world.files()
-    take_over(files, seat(), (1, 0), "host:1", 0.0)
+    take_over(files, writer_id(), (1, 0), "host:1", 0.0)
     entry = world.commit(files, 0, 1, 1)
     world.spark(files, entry.batch, 2, "good")  # as a job that failed, and went on
     [submission] = sweep_all(files).ended
     assert submission.leftovers[0].entry is not None
-    assert list_claims(files).newest(seat()) == 1
+    assert list_claims(files).newest(writer_id()) == 1
     world.commit(files, 0, 1, 2)
     world.check_swept()
 
 
-def test_staging_folders_without_a_claim_are_nobodys_that_we_know_and_stay() -> None:
+def test_staging_folders_without_a_claim_have_no_known_owner_and_stay() -> None:
     world = World()
     assert sweep_all(world.files()) == Leftovers((), ())
     assert {path: world.store.files[path] for path in OTHERS} == OTHERS
 
 
-def test_temporary_files_are_deleted_when_nobody_can_wait_for_them_any_more() -> None:
+def test_temporary_files_are_deleted_when_no_task_can_wait_for_them_any_more() -> None:
     files = MemoryFiles()
     files.put_if_absent(f"{TMP}/table.json.0123", b"")
     files.store.clock += TMP_AGE + 10
@@ -278,11 +278,11 @@ def test_a_gone_task_is_claimed_once_though_something_cannot_be_read_at_start_af
     kept = files.read(entry.batch.commit)
     files.replace(entry.batch.commit, b"{")
     for restart in range(5):
-        assert sweep_gone(files, seat(0), 1, (2, restart), "host:1", 0.0) == 0
+        assert sweep_gone(files, writer_id(0), 1, (2, restart), "host:1", 0.0) == 0
     assert files.exists(gone.staging)
-    assert list_claims(files).newest(seat(3)) == 2
+    assert list_claims(files).newest(writer_id(3)) == 2
     files.replace(entry.batch.commit, kept)
-    sweep_gone(files, seat(0), 1, (3, 0), "host:1", 0.0)
+    sweep_gone(files, writer_id(0), 1, (3, 0), "host:1", 0.0)
     assert not files.exists(gone.staging)
-    assert list_claims(files).newest(seat(3)) == 2
+    assert list_claims(files).newest(writer_id(3)) == 2
     world.check_swept()

@@ -1,4 +1,4 @@
-"""Who wants to write to a folder with files of others is told what lies there, before anything is written; on every store."""
+"""Writing to a folder with foreign files is refused, naming them, before anything is written; on every store."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_a_sink_does_not_start_there_and_tries_only_once(monkeypatch: pytest.Mon
     world = SinkWorld(monkeypatch)
     world.store.write("day=1/part-0.parquet", b"theirs")
     before = dict(world.store.files)
-    with pytest.raises(FolderTaken, match=r"has files already \(day=1/part-0\.parquet\)"):
+    with pytest.raises(FolderTaken, match=r"already has files \(day=1/part-0\.parquet\)"):
         world.life().open()
     assert (world.store.files, world.time) == (before, 1000.0)
     assert world.leases[0].released
@@ -38,6 +38,6 @@ def test_no_result_is_begun_there_and_where_there_is_none_nothing_is_written_yet
     assert files.walk("") == []
     files.put_if_absent("a/b/part-0.parquet", b"theirs")
     before = files.walk("")
-    with pytest.raises(FolderTaken, match=r"has files already \(a/b/part-0\.parquet\)"):
+    with pytest.raises(FolderTaken, match=r"already has files \(a/b/part-0\.parquet\)"):
         open_output(files, None, None)
     assert files.walk("") == before

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import pytest
 
 from squall_io.spark.manifest.files import (
-    FileMissing,
+    AbsentFile,
     FilesError,
     FilesRefused,
     FileStatus,
@@ -34,7 +34,7 @@ def thrown(*classes: str, message: str = "") -> Thrown:
 @pytest.mark.parametrize(
     "chain, kind",
     [
-        ([thrown("java.io.FileNotFoundException")], FileMissing),
+        ([thrown("java.io.FileNotFoundException")], AbsentFile),
         ([thrown("org.apache.hadoop.fs.FileAlreadyExistsException")], FileTaken),
         ([thrown("org.apache.hadoop.security.AccessControlException")], FilesRefused),
         ([thrown("org.apache.hadoop.hdfs.server.namenode.SafeModeException")], FilesUnavailable),

@@ -1,4 +1,4 @@
-"""What a call to Java that failed means, without Java: its exception, whatever came of it on the way, or nobody's word."""
+"""What a call to Java that failed means, without Java: its exception, however it was converted, or no answer."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from squall_io.spark.manifest.files import FileMissing, FilesRefused, FilesUnavailable
-from squall_io.spark.stores.java_calls import told
+from squall_io.spark.manifest.files import AbsentFile, FilesRefused, FilesUnavailable
+from squall_io.spark.stores.java_calls import translated_errors
 
 MISSING = "java.io.FileNotFoundException"
 DENIED = "org.apache.hadoop.security.AccessControlException"
@@ -21,7 +21,7 @@ class Error(Exception):
 
 
 class NoNetwork(Error):
-    """Nobody has answered."""
+    """No answer came."""
 
     __module__ = "py4j.protocol"
 
@@ -75,7 +75,7 @@ class JavaError(Error):
 
 def fails(call: Callable[[], object]) -> Any:
     """The error of `Files` that a failing call gets."""
-    with pytest.raises(Exception) as raised, told("cannot read hdfs://h:1/t/a"):
+    with pytest.raises(Exception) as raised, translated_errors("cannot read hdfs://h:1/t/a"):
         call()
     return raised.value
 
@@ -118,7 +118,7 @@ def converted(first: BaseException, then: BaseException, hidden: bool) -> Callab
 )
 def test_an_exception_of_java_counts_whatever_came_of_its_conversion(then: Exception, hidden: bool) -> None:
     error = fails(converted(JavaError(JavaException(MISSING, "/t/a")), then, hidden))
-    assert type(error) is FileMissing
+    assert type(error) is AbsentFile
     assert str(error) == "cannot read hdfs://h:1/t/a: /t/a (FileNotFoundException)"
 
 
@@ -153,7 +153,7 @@ def test_a_java_that_does_not_answer_may_have_ended(error: Exception) -> None:
     )
 
 
-def test_a_call_that_java_did_not_make_is_told_with_its_trace() -> None:
+def test_a_call_that_java_did_not_make_is_reported_with_its_trace() -> None:
     error = fails(
         raising(
             Error(
@@ -176,7 +176,7 @@ def test_a_call_that_java_did_not_make_is_told_with_its_trace() -> None:
 
 
 def test_errors_that_are_none_of_java_come_through() -> None:
-    for error in (ValueError("ours"), FileMissing("told already"), KeyboardInterrupt()):
-        with pytest.raises(type(error)) as raised, told("cannot read x"):
+    for error in (ValueError("ours"), AbsentFile("told already"), KeyboardInterrupt()):
+        with pytest.raises(type(error)) as raised, translated_errors("cannot read x"):
             raise error
         assert raised.value is error

@@ -1,4 +1,4 @@
-"""What Spark says of a user's job is told in a line or two: its own words, or the user's error with its file and line."""
+"""An error of a user's Spark job is reported in a line or two: Spark's text, or the user's error with its file and line."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ READING = (
     "a.SparkException: [FAILED_READ_FILE.NO_HINT] Encountered error while reading file {}.  SQLSTATE: KD001"
 )
 WRITING = "a.SparkException: [TASK_WRITE_FAILED] Task failed while writing rows to {}. SQLSTATE: 58030"
-NOBODY = "Connection refused (ConnectException); is HDFS running there, and are host and port right?"
+NO_TASK = "Connection refused (ConnectException); is HDFS running there, and are host and port right?"
 
 
 def spark_error(text: str, condition: str | None = None) -> Exception:
@@ -100,7 +100,7 @@ def spark_error(text: str, condition: str | None = None) -> Exception:
     ],
     ids=["not-sparks", "in-a-worker", "of-a-query", "in-a-library", "dead-worker", "dead-worker-and-its-line", "other", "long"],
 )  # fmt: skip
-def test_an_error_of_spark_is_told_without_its_stack(error: Exception, said: str | None) -> None:
+def test_an_error_of_spark_is_reported_without_its_stack(error: Exception, said: str | None) -> None:
     assert reason_in(error) == said
 
 
@@ -118,12 +118,12 @@ def test_an_error_of_spark_is_told_without_its_stack(error: Exception, said: str
     ],
     ids=["reads", "writes", "reads-while-it-writes", "not-said"],
 )
-def test_what_a_job_was_at_when_storage_failed_it_is_told(outer: str, inner: str, call: str) -> None:
+def test_what_a_job_was_at_when_storage_failed_it_is_reported(outer: str, inner: str, call: str) -> None:
     error = spark_error(OF_STORAGE.format(outer=outer, inner=inner))
-    assert reason_in(error) == f"{call}: {NOBODY}"
+    assert reason_in(error) == f"{call}: {NO_TASK}"
 
 
-def test_an_error_whose_java_has_died_is_told_without_it() -> None:
+def test_an_error_whose_java_has_died_is_reported_without_it() -> None:
     def gone(self: object) -> str:
         raise ConnectionRefusedError
 
@@ -173,7 +173,7 @@ def refused(module: str) -> Exception:
     ],
     ids=["no-answer", "to-a-call", "no-such-method", "no-such-class", "again", "refused", "theirs", "made-of-it", "later"],
 )  # fmt: skip
-def test_that_java_has_ended_is_told_whatever_came_of_it(error: Exception, gone: bool) -> None:
+def test_that_java_has_ended_is_reported_whatever_came_of_it(error: Exception, gone: bool) -> None:
     said = reason_in(error) or ""
     assert said.startswith("the Java process that Spark's driver runs in has ended") == gone
     assert ("spark.driver.memory" in said) == gone

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from squall_io.spark.manifest.files import FileMissing, Files, FilesRefused, FilesUnavailable
+from squall_io.spark.manifest.files import AbsentFile, Files, FilesRefused, FilesUnavailable
 from squall_io.spark.manifest.layout import TMP
 from squall_io.spark.stores import InvalidPath, check_path, open_files
 from squall_io.spark.stores.local import LocalFiles
@@ -53,7 +53,7 @@ def test_a_path_without_scheme_is_refused_where_hadoop_has_another_default(tmp_p
     assert open_files(str(tmp_path), conf={"spark.hadoop.fs.defaultFS": "file:///"}).list("") == []
 
 
-def test_a_table_at_whose_path_a_file_lies_is_refused_by_its_path(tmp_path: Path) -> None:
+def test_a_table_whose_path_is_a_file_is_refused_by_its_path(tmp_path: Path) -> None:
     (tmp_path / "t").write_bytes(b"")
     with pytest.raises(
         FilesRefused, match=rf"cannot list file://{tmp_path}/t: .*; a file lies where a folder must be"
@@ -141,7 +141,7 @@ def test_a_file_system_without_hard_links_is_refused_with_what_helps(
         (errno.EIO, FilesUnavailable),
         (errno.EMFILE, FilesUnavailable),
         (errno.ESTALE, FilesUnavailable),
-        (errno.ENOENT, FileMissing),
+        (errno.ENOENT, AbsentFile),
     ],
 )
 def test_the_systems_errors_say_whether_trying_again_helps(
@@ -223,7 +223,7 @@ def test_the_files_are_those_of_a_dictionary_that_takes_the_same_steps(
             files.delete(path)
             model.pop(path, None)
         elif path not in model:
-            with pytest.raises(FileMissing):
+            with pytest.raises(AbsentFile):
                 files.move_if_absent(path, value)
         elif not value.startswith(f"{path}/"):
             assert files.move_if_absent(path, value) == (value not in model)
@@ -303,7 +303,7 @@ def test_a_password_in_a_path_is_refused_and_not_repeated() -> None:
     assert "s3cret" not in str(raised.value) and "s3cret" not in repr(raised.value)
 
 
-def test_the_parts_of_a_path_are_told_apart() -> None:
+def test_the_parts_of_a_path_are_distinguished() -> None:
     path = check_path("hdfs://host:9000/a/b")
     assert (scheme_of(path), authority_of(path), folder_of(path)) == ("hdfs", "host:9000", "/a/b")
     assert (scheme_of("/a"), authority_of("/a"), folder_of("/a")) == ("file", "", "/a")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from squall_io.spark.manifest.layout import (
     BatchName,
-    Seat,
+    WriterId,
     batch_of,
     claim_of,
     claim_path,
@@ -28,8 +28,8 @@ NAMES = st.one_of(
     ),
 )
 NUMBERS = st.integers(0, 10**9)
-SEATS = st.builds(Seat.of, NAMES, NAMES, NUMBERS)
-BATCHES = st.builds(BatchName, SEATS, NUMBERS, NUMBERS)
+WRITER_IDS = st.builds(WriterId.of, NAMES, NAMES, NUMBERS)
+BATCHES = st.builds(BatchName, WRITER_IDS, NUMBERS, NUMBERS)
 
 
 @given(NAMES, NAMES)
@@ -58,18 +58,18 @@ def test_data_files_of_two_batches_do_not_begin_alike(one: BatchName, other: Bat
     assert one.data_file(1, number, ".orc").startswith(other.data_prefix) == (one == other)
 
 
-@given(SEATS, NUMBERS)
-def test_claims_and_fences_are_told_apart(seat: Seat, epoch: int) -> None:
-    assert claim_of(claim_path(seat, epoch).rpartition("/")[2]) == (seat, epoch, "claim")
-    assert claim_of(fence_path(seat, epoch).rpartition("/")[2]) == (seat, epoch, "fence")
-    assert batch_of(claim_path(seat, epoch).rpartition("/")[2]) is None
+@given(WRITER_IDS, NUMBERS)
+def test_claims_and_fences_are_distinguished(writer_id: WriterId, epoch: int) -> None:
+    assert claim_of(claim_path(writer_id, epoch).rpartition("/")[2]) == (writer_id, epoch, "claim")
+    assert claim_of(fence_path(writer_id, epoch).rpartition("/")[2]) == (writer_id, epoch, "fence")
+    assert batch_of(claim_path(writer_id, epoch).rpartition("/")[2]) is None
 
 
 def test_the_longest_name_fits_into_a_file_system_with_room_for_a_temporary_one() -> None:
-    seat = Seat.of("t" * 500, "c" * 500, 99_999)
-    name = BatchName(seat, 99_999, 999_999_999).data_file(999, 99_999, ".snappy.parquet")
+    writer_id = WriterId.of("t" * 500, "c" * 500, 99_999)
+    name = BatchName(writer_id, 99_999, 999_999_999).data_file(999, 99_999, ".snappy.parquet")
     assert len(f".{name}.crc") < 255
-    assert len(f"{BatchName(seat, 99_999, 999_999_999)}.json.{'0' * 32}") < 255
+    assert len(f"{BatchName(writer_id, 99_999, 999_999_999)}.json.{'0' * 32}") < 255
 
 
 @pytest.mark.parametrize(

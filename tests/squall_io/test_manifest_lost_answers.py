@@ -22,13 +22,13 @@ from squall_io.spark.manifest.layout import COMMITS, SCHEMAS
 from squall_io.spark.manifest.tables import (
     RESULTS,
     ROWS,
-    Table,
+    TableRecord,
     agree_on_schema,
     open_table,
     read_table,
 )
 from squall_io.spark.results import publishing, versions
-from squall_io.spark.results.publishing import Output, Result, publish_frame
+from squall_io.spark.results.publishing import OutputTable, Result, publish_frame
 from squall_io.spark.results.versions import Attempt, Run
 from squall_io.spark.rows.schema import parse_schema
 from squall_io.spark.stores.local import LocalFiles
@@ -54,7 +54,7 @@ class Dies(BaseException):
 
 
 def dies_at(fatal: str, times: int) -> Loses:
-    """Who makes this call so many times dies of the last one before it is done."""
+    """The caller dies in the last of this many calls before it takes effect."""
     left = itertools.count(1 - times)
 
     def loses(call: str, path: str, number: int) -> bool:
@@ -75,7 +75,7 @@ class LosingWorld(World):
         return losing or super().files(gate)
 
     def loses(self, loses: Loses, meanwhile: Callable[[], None] = lambda: None) -> LosingFiles:
-        """The store of whoever asks for one next, to whom answers are lost."""
+        """The store of the next caller, to which answers are lost."""
         self.losing = found = LosingFiles(self.files(), loses, meanwhile)
         return found
 
@@ -85,7 +85,8 @@ class LosingDisk(LosingWorld, DiskWorld):
 
 
 def with_leftovers(world: LosingWorld) -> LosingWorld:
-    """A table with what two owners left who died in the middle of a batch: of a seat that stays, and of one that is gone."""
+    """A table with what two owners left who died in the middle of a batch: of a writer id that stays, and of one that is
+    gone."""
     for index in (0, 1):
         world.loses(dies_at("move_if_absent", 4))
         with pytest.raises(Dies):
@@ -96,7 +97,7 @@ def with_leftovers(world: LosingWorld) -> LosingWorld:
 
 
 def successor(world: LosingWorld, loses: Loses, meanwhile: Callable[[], None] = lambda: None) -> LosingFiles:
-    """The next owner of the seat that stays: it clears up, and commits batches."""
+    """The next owner of the writer id that stays: it clears up, and commits batches."""
     files = world.loses(loses, meanwhile)
     world.owner(straight, incarnation=(2, 0), batches=2)
     return files
@@ -180,7 +181,7 @@ def test_a_checkpoint_whose_answer_is_lost_at_any_call_changes_nothing_and_is_fi
 
 @pytest.mark.parametrize("calls", [1, 3])
 def test_a_table_is_made_once_and_has_each_schema_once(folders: Iterator[Path], calls: int) -> None:
-    table = Table(ROWS, "parquet", ("day",))
+    table = TableRecord(ROWS, "parquet", ("day",))
     first, second = (
         parse_schema("word string, day string"),
         parse_schema("word string, day string, count int"),
@@ -209,13 +210,13 @@ def make_old(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("calls", [1, 3, 1_000])
-def test_a_result_is_published_once_whatever_its_command_was_told(
+def test_a_result_is_published_once_whatever_answers_its_command_got(
     folders: Iterator[Path], monkeypatch: pytest.MonkeyPatch, calls: int
 ) -> None:
     """A command does not ask again: it ends with the error, and is typed again."""
     spark = LocalFiles(str(next(folders)))  # its answers are not ours to lose
 
-    def write(frame: Any, schema: Any, output: Output, attempt: Attempt) -> int:
+    def write(frame: Any, schema: Any, output: OutputTable, attempt: Attempt) -> int:
         spark.put_if_absent(f"{attempt.rows}/part-0.parquet", b"rows")
         return 1
 
@@ -227,7 +228,8 @@ def test_a_result_is_published_once_whatever_its_command_was_told(
         spark = LocalFiles(str(folder))
         files = LosingFiles(spark, loses)
         run = Run("reprocess", job, f"sha256:{job}", ())
-        publish_frame(Result(Output(files, Table(RESULTS, "parquet", ())), run, lambda: "frame"))  # type: ignore[arg-type,return-value]
+        output = OutputTable(files, TableRecord(RESULTS, "parquet", ()))
+        publish_frame(Result(output, run, lambda: "frame"))  # type: ignore[arg-type,return-value]
         return files
 
     def ready() -> Path:

@@ -8,16 +8,16 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from squall_io.spark.manifest.entries import DataFile, Entry, decode_entry, encode_entry
+from squall_io.spark.manifest.entries import BatchEntry, DataFile, decode_entry, encode_entry
 from squall_io.spark.manifest.envelopes import FORMAT, UnreadableRecord, seal, unseal
-from squall_io.spark.manifest.layout import BatchName, Seat
+from squall_io.spark.manifest.layout import BatchName, WriterId
 
-SEAT = Seat.of("counts-1-1700000000", "sink", 0)
+WRITER_ID = WriterId.of("counts-1-1700000000", "sink", 0)
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=30)
 FILES = st.builds(DataFile, TEXTS, st.integers(0, 2**60), TEXTS)
 ENTRIES = st.builds(
-    Entry,
-    batch=st.builds(BatchName, st.just(SEAT), st.integers(1, 10**6), st.integers(1, 10**6)),
+    BatchEntry,
+    batch=st.builds(BatchName, st.just(WRITER_ID), st.integers(1, 10**6), st.integers(1, 10**6)),
     topology=TEXTS,
     topology_id=TEXTS,
     component=TEXTS,
@@ -28,8 +28,8 @@ ENTRIES = st.builds(
     committed=st.floats(0, 1e11),
     replaces=st.lists(TEXTS, max_size=2).map(tuple),
 )
-ENTRY = Entry(
-    batch=BatchName(SEAT, 2, 7),
+ENTRY = BatchEntry(
+    batch=BatchName(WRITER_ID, 2, 7),
     topology="counts",
     topology_id="counts-1-1700000000",
     component="sink",
@@ -42,14 +42,14 @@ ENTRY = Entry(
 
 
 @given(ENTRIES)
-def test_an_entry_is_read_as_it_was_written(entry: Entry) -> None:
+def test_an_entry_is_read_as_it_was_written(entry: BatchEntry) -> None:
     assert decode_entry(encode_entry(entry), entry.batch.commit) == entry
 
 
 @given(ENTRIES, st.floats(0, 1e11))
-def test_the_content_of_an_entry_is_all_but_when(entry: Entry, when: float) -> None:
-    later = Entry(**{**entry.__dict__, "committed": when})
-    other = Entry(**{**entry.__dict__, "rows": entry.rows + 1})
+def test_the_content_of_an_entry_is_all_but_when(entry: BatchEntry, when: float) -> None:
+    later = BatchEntry(**{**entry.__dict__, "committed": when})
+    other = BatchEntry(**{**entry.__dict__, "rows": entry.rows + 1})
     assert later.content == entry.content != other.content
 
 
@@ -97,7 +97,7 @@ def test_a_record_of_another_kind_is_named() -> None:
 
 
 def test_an_entry_under_the_name_of_another_batch_is_named() -> None:
-    path = BatchName(SEAT, 2, 8).commit
+    path = BatchName(WRITER_ID, 2, 8).commit
     with pytest.raises(
         UnreadableRecord, match=f"{path} is damaged: it holds the entry of batch {ENTRY.batch}"
     ):

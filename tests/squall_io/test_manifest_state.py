@@ -12,13 +12,13 @@ import pytest
 from squall_io.spark.manifest import checkpoints
 from squall_io.spark.manifest.checkpoints import write_next
 from squall_io.spark.manifest.claims import take_over
-from squall_io.spark.manifest.entries import Entry, decode_entry, encode_entry
+from squall_io.spark.manifest.entries import BatchEntry, decode_entry, encode_entry
 from squall_io.spark.manifest.envelopes import FORMAT, seal
-from squall_io.spark.manifest.files import FileMissing, FilesRefused
-from squall_io.spark.manifest.layout import COMMITS, BatchName, Seat, claim_path, fence_path
-from squall_io.spark.manifest.state import State, UnreadableManifest, read_state, require_readable
+from squall_io.spark.manifest.files import AbsentFile, FilesRefused
+from squall_io.spark.manifest.layout import COMMITS, BatchName, WriterId, claim_path, fence_path
+from squall_io.spark.manifest.state import TableState, UnreadableManifest, read_state, require_readable
 from squall_io.spark.manifest.sweep import sweep
-from tests.squall_io.commit_world import World, seat
+from tests.squall_io.commit_world import World, writer_id
 from tests.squall_io.memory_files import MemoryFiles, Step
 
 T = TypeVar("T")
@@ -28,18 +28,18 @@ def table(batches: int, world: World | None = None) -> World:
     """A table with batches 1, 2, ... of epoch 1."""
     world = world or World()
     files = world.files()
-    epoch = take_over(files, seat(), (1, 0), "host:1", 0.0)
+    epoch = take_over(files, writer_id(), (1, 0), "host:1", 0.0)
     for number in range(1, batches + 1):
         world.commit(files, 0, epoch, number)
     return world
 
 
-def numbers(state: State) -> list[int]:
+def numbers(state: TableState) -> list[int]:
     """The numbers of the batches that count."""
     return [entry.batch.number for entry in state.entries]
 
 
-def named(state: State) -> list[str]:
+def named(state: TableState) -> list[str]:
     """The records that cannot be read."""
     return [problem.path for problem in state.unreadable]
 
@@ -67,7 +67,7 @@ def test_an_entry_that_cannot_be_read_is_named_and_the_others_are_there(
     damage: Callable[[bytes], bytes],
 ) -> None:
     world = table(3)
-    files, path = world.files(), BatchName(seat(), 1, 2).commit
+    files, path = world.files(), BatchName(writer_id(), 1, 2).commit
     files.replace(path, damage(files.read(path)))
     state = read_state(files)
     assert (numbers(state), named(state)) == ([1, 3], [path])
@@ -79,31 +79,31 @@ def test_an_entry_that_cannot_be_read_is_named_and_the_others_are_there(
 def test_a_fence_that_cannot_be_read_is_named_and_other_epochs_are_there() -> None:
     world = table(2)
     files = world.files()
-    epoch = take_over(files, seat(), (2, 0), "host:2", 0.0)
+    epoch = take_over(files, writer_id(), (2, 0), "host:2", 0.0)
     world.commit(files, 0, epoch, 1)
-    files.replace(fence_path(seat(), 2), b"")
+    files.replace(fence_path(writer_id(), 2), b"")
     state = read_state(files)
     assert [(entry.batch.epoch, entry.batch.number) for entry in state.entries] == [(2, 1)]
-    assert named(state) == [fence_path(seat(), 2)]
-    assert state.abandoned == ()  # nobody knows
-    files.delete(fence_path(seat(), 2))  # then it is made anew from what is there
+    assert named(state) == [fence_path(writer_id(), 2)]
+    assert state.abandoned == ()  # unknown
+    files.delete(fence_path(writer_id(), 2))  # then it is made again from the existing entries
     assert len(read_state(files).entries) == 3
 
 
 def test_nothing_is_swept_while_something_cannot_be_read() -> None:
     world = table(2)
     files = world.files()
-    world.spark(files, BatchName(seat(), 1, 3), 1, "good")
-    path = BatchName(seat(), 1, 2).commit
+    world.spark(files, BatchName(writer_id(), 1, 3), 1, "good")
+    path = BatchName(writer_id(), 1, 2).commit
     whole = files.read(path)
     files.replace(path, whole[:-30])
-    epoch = take_over(files, seat(), (2, 0), "host:2", 0.0)
+    epoch = take_over(files, writer_id(), (2, 0), "host:2", 0.0)
     before = dict(world.store.files)
-    assert sweep(files, seat(), epoch) == 0
+    assert sweep(files, writer_id(), epoch) == 0
     assert world.store.files == before
     files.replace(path, whole)
-    sweep(files, seat(), epoch)
-    assert not files.exists(BatchName(seat(), 1, 3).staging)
+    sweep(files, writer_id(), epoch)
+    assert not files.exists(BatchName(writer_id(), 1, 3).staging)
     assert numbers(world.checked_look()) == [1, 2]
 
 
@@ -112,7 +112,7 @@ def with_checkpoints(monkeypatch: pytest.MonkeyPatch, batches: int = 6, each: in
     monkeypatch.setattr(checkpoints, "PART", 2)
     world = World()
     files = world.files()
-    epoch = take_over(files, seat(), (1, 0), "host:1", 0.0)
+    epoch = take_over(files, writer_id(), (1, 0), "host:1", 0.0)
     for number in range(1, batches + 1):
         world.commit(files, 0, epoch, number)
         if number % each == 0:
@@ -180,8 +180,8 @@ def test_files_of_people_in_the_folders_of_the_manifest_are_passed_over() -> Non
 def test_batches_of_a_topology_called_squall_something_are_found() -> None:
     files = MemoryFiles()
     entry = next(iter(table(1).acked.values()))
-    of_another_name = Entry(
-        **{**entry.__dict__, "batch": BatchName(Seat.of("squall-counts-1-1700000000", "sink", 0), 1, 1)}
+    of_another_name = BatchEntry(
+        **{**entry.__dict__, "batch": BatchName(WriterId.of("squall-counts-1-1700000000", "sink", 0), 1, 1)}
     )
     files.put_if_absent(of_another_name.batch.commit, encode_entry(of_another_name))
     assert read_state(files).entries == (of_another_name,)
@@ -190,10 +190,10 @@ def test_batches_of_a_topology_called_squall_something_are_found() -> None:
 def test_batches_that_another_one_has_taken_in_are_apart() -> None:
     world = table(3)
     files = world.files()
-    path = BatchName(seat(), 1, 3).commit
+    path = BatchName(writer_id(), 1, 3).commit
     third = decode_entry(files.read(path), path)
-    taken_in = tuple(str(BatchName(seat(), 1, number)) for number in (1, 2))
-    files.replace(path, encode_entry(Entry(**{**third.__dict__, "replaces": taken_in})))
+    taken_in = tuple(str(BatchName(writer_id(), 1, number)) for number in (1, 2))
+    files.replace(path, encode_entry(BatchEntry(**{**third.__dict__, "replaces": taken_in})))
     state = read_state(files)
     assert numbers(state) == [3]
     assert [entry.batch.number for entry in state.replaced] == [1, 2]
@@ -204,7 +204,7 @@ def test_who_may_only_read_takes_all_for_counted_and_says_so() -> None:
     world = table(2)
     files = world.files()
     files.put_if_absent(
-        claim_path(seat(), 2), seal("claim", {"incarnation": [2, 0], "owner": "h", "since": 0})
+        claim_path(writer_id(), 2), seal("claim", {"incarnation": [2, 0], "owner": "h", "since": 0})
     )
 
     def refusing(step: Step, effect: Callable[[], T]) -> T:
@@ -217,19 +217,19 @@ def test_who_may_only_read_takes_all_for_counted_and_says_so() -> None:
     assert [batch.number for batch in state.uncertain] == [1, 2]
     assert state.uncovered == ()  # a checkpoint takes in only what counts for certain
     assert read_state(files).uncertain == ()
-    assert files.exists(fence_path(seat(), 2))  # whoever may write has made it
+    assert files.exists(fence_path(writer_id(), 2))  # the reader that may write has made it
 
 
 def test_a_fence_that_is_there_and_may_not_be_read_is_an_error_and_makes_nothing_count() -> None:
     world = table(1)
     files = world.files()
-    take_over(files, seat(), (2, 0), "h", 0.0)
-    late = replace(read_state(files).entries[0], batch=BatchName(seat(), 1, 9))
+    take_over(files, writer_id(), (2, 0), "h", 0.0)
+    late = replace(read_state(files).entries[0], batch=BatchName(writer_id(), 1, 9))
     files.put_if_absent(late.batch.commit, encode_entry(late))
     assert numbers(read_state(files)) == [1]
 
     def refusing(step: Step, effect: Callable[[], T]) -> T:
-        if step.call == "read" and step.path == fence_path(seat(), 2):
+        if step.call == "read" and step.path == fence_path(writer_id(), 2):
             raise FilesRefused(f"{step.call}: the host's name is not known at the moment")
         return effect()
 
@@ -242,8 +242,8 @@ def test_an_entry_that_always_goes_away_is_an_error_in_the_end() -> None:
 
     def never_there(step: Step, effect: Callable[[], T]) -> T:
         if step.call == "read":
-            raise FileMissing(step.path)
+            raise AbsentFile(step.path)
         return effect()
 
-    with pytest.raises(FileMissing, match=COMMITS):
+    with pytest.raises(AbsentFile, match=COMMITS):
         read_state(world.files(never_there))

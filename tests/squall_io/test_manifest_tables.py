@@ -1,4 +1,4 @@
-"""A table is made once, and its schemas only grow; who wants another one is told what is there."""
+"""A table is made once, and its schemas only grow; an error names both if another one is wanted."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from squall_io.spark.manifest.tables import (
     ROWS,
     FolderTaken,
     NoTable,
-    Table,
     TableMismatch,
+    TableRecord,
     agree_on_schema,
     latest_schema,
     open_table,
@@ -27,10 +27,10 @@ from tests.squall_io.memory_files import ROOT, MemoryFiles, MemoryStore, Step
 
 T = TypeVar("T")
 
-BY_DAY = Table(ROWS, "parquet", ("day",))
+BY_DAY = TableRecord(ROWS, "parquet", ("day",))
 
 
-def test_a_table_is_made_by_whoever_comes_first_and_found_by_the_others() -> None:
+def test_a_table_is_made_by_the_first_task_and_found_by_the_others() -> None:
     files = MemoryFiles()
     with pytest.raises(NoTable, match=f"no Squall table at {ROOT}: {ROOT}/{TABLE} is missing"):
         read_table(files)
@@ -40,19 +40,19 @@ def test_a_table_is_made_by_whoever_comes_first_and_found_by_the_others() -> Non
 @pytest.mark.parametrize(
     ("wanted", "text"),
     [
-        (Table(ROWS, "orc", ("day",)), "batches of a stream, orc, partitioned by day"),
-        (Table(ROWS, "parquet", ()), "batches of a stream, parquet, not partitioned"),
+        (TableRecord(ROWS, "orc", ("day",)), "batches of a stream, orc, partitioned by day"),
+        (TableRecord(ROWS, "parquet", ()), "batches of a stream, parquet, not partitioned"),
         (
-            Table(RESULTS, "parquet", ("day",)),
+            TableRecord(RESULTS, "parquet", ("day",)),
             "versions of a result, parquet, partitioned by day",
         ),
     ],
 )
-def test_another_table_at_the_path_is_refused_and_both_are_named(wanted: Table, text: str) -> None:
+def test_another_table_at_the_path_is_refused_and_both_are_named(wanted: TableRecord, text: str) -> None:
     files = MemoryFiles()
     open_table(files, BY_DAY)
-    there = "there:  batches of a stream, parquet, partitioned by day"
-    with pytest.raises(TableMismatch, match=rf"(?s){there}\n  wanted: {text}\n"):
+    existing = "existing: batches of a stream, parquet, partitioned by day"
+    with pytest.raises(TableMismatch, match=rf"(?s){existing}\n  wanted:   {text}\n"):
         open_table(files, wanted)
     assert read_table(files) == BY_DAY
 
@@ -68,7 +68,7 @@ def test_of_two_who_make_a_table_at_once_one_makes_it() -> None:
     assert open_table(MemoryFiles(store, slow), BY_DAY) == BY_DAY
     store = MemoryStore()
     with pytest.raises(TableMismatch):
-        open_table(MemoryFiles(store, slow), Table(ROWS, "csv", ()))
+        open_table(MemoryFiles(store, slow), TableRecord(ROWS, "csv", ()))
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_no_table_is_made_among_others_files_and_they_are_named(there: list[str]
     before = dict(files.store.files)
     with pytest.raises(FolderTaken) as raised:
         open_table(files, BY_DAY)
-    assert str(raised.value).startswith(f"{ROOT} is no Squall table, and has files already (")
+    assert str(raised.value).startswith(f"{ROOT} is no Squall table and already has files (")
     assert named in str(raised.value) and "give another path, or move them away" in str(raised.value)
     assert files.store.files == before
 
@@ -114,7 +114,7 @@ def test_what_another_sink_that_made_the_table_meanwhile_has_written_is_not_take
     assert open_table(MemoryFiles(store, slow), BY_DAY) == BY_DAY
     store = MemoryStore()
     with pytest.raises(TableMismatch):
-        open_table(MemoryFiles(store, slow), Table(ROWS, "csv", ()))
+        open_table(MemoryFiles(store, slow), TableRecord(ROWS, "csv", ()))
 
 
 def test_others_files_that_come_into_a_table_later_stop_no_sink() -> None:

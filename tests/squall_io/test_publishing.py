@@ -1,4 +1,4 @@
-"""Several results are written before any is published, and each is published once, whoever else works on the same runs."""
+"""Several results are written before any is published, and each is published once, even if others work on the same runs."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from squall_io.spark.manifest import layout
-from squall_io.spark.manifest.tables import RESULTS, Table
+from squall_io.spark.manifest.tables import RESULTS, TableRecord
 from squall_io.spark.results import publishing
-from squall_io.spark.results.publishing import Output, Result, publish_frames
+from squall_io.spark.results.publishing import OutputTable, Result, publish_frames
 from squall_io.spark.results.versions import Attempt, Published, Run, newest_version
 from tests.squall_io.versions_world import Disk
 
@@ -19,12 +19,12 @@ from tests.squall_io.versions_world import Disk
 def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     """A frame is a text, written as the only file; `cannot` has no schema."""
 
-    def schema_of(frame: Any, table: Table) -> Any:
+    def schema_of(frame: Any, table: TableRecord) -> Any:
         if frame == "cannot":
             raise publishing.CannotPublish("it has no columns")
         return "n int"
 
-    def write(frame: Any, schema: Any, output: Output, attempt: Attempt) -> int:
+    def write(frame: Any, schema: Any, output: OutputTable, attempt: Attempt) -> int:
         output.files.replace(f"{attempt.rows}/part-0.parquet", str(frame).encode())
         return 1
 
@@ -34,7 +34,7 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def result(disk: Disk, make: Any) -> Result:
     run = Run("replay", "job.py", "sha256:0", ())
-    return Result(Output(disk, Table(RESULTS, "parquet", ())), run, make, lambda: {"errors": 3})
+    return Result(OutputTable(disk, TableRecord(RESULTS, "parquet", ())), run, make, lambda: {"errors": 3})
 
 
 def test_all_are_published_with_what_was_counted_and_the_second_time_none_is_made() -> None:
@@ -63,7 +63,7 @@ def test_when_one_cannot_be_written_none_is_published_and_nothing_is_left() -> N
         assert disk.walk(layout.RESULTS) == []
 
 
-def test_one_that_somebody_else_publishes_meanwhile_is_theirs_and_the_others_are_begun_anew() -> None:
+def test_a_result_published_by_another_run_meanwhile_is_kept_and_the_others_start_over() -> None:
     first, second = Disk(), Disk()
     theirs: dict[str, Published] = {}
     made: list[str] = []

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from squall_io.spark.replay.inference import Conflict, kinds_of, merge_all, schema_of
+from squall_io.spark.replay.inference import TypeConflict, kinds_of, merge_all, schema_of
 from squall_io.spark.replay.plan import plan_replay
 from squall_io.spark.rows.checker import RowChecker
 from squall_io.spark.rows.schema import parse_schema
@@ -98,7 +98,7 @@ def test_values_have_a_type_that_takes_them(values: list[Any], found: str) -> No
     ],
 )
 def test_values_without_one_type_are_a_conflict_that_names_the_field(values: list[Any], said: str) -> None:
-    with pytest.raises(Conflict) as caught:
+    with pytest.raises(TypeConflict) as caught:
         ddl(*values)
     assert said in str(caught.value)
 
@@ -107,7 +107,7 @@ def test_what_two_tasks_saw_is_merged_by_field() -> None:
     one = kinds_of(["a", "b"], [(1, None), (2, None)])
     other = kinds_of(["a", "b"], [(None, "x")])
     assert str(schema_of(["a", "b"], merge_all(["a", "b"], one, other))) == "a bigint, b string"
-    with pytest.raises(Conflict, match="field 'a'"):
+    with pytest.raises(TypeConflict, match="field 'a'"):
         merge_all(["a", "b"], one, kinds_of(["a", "b"], [("x", "x")]))
 
 

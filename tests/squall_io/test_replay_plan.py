@@ -31,7 +31,7 @@ def test_only_what_the_outputs_depend_on_is_run_upstream_first() -> None:
     assert set(found.topology.pickles) == {"split"}
 
 
-def test_a_source_in_the_middle_leaves_out_what_lies_before_it() -> None:
+def test_a_source_in_the_middle_leaves_out_what_is_before_it() -> None:
     assert plan(word_count(), ["split"], ["count"]).steps == ("count",)
 
 
@@ -48,7 +48,7 @@ def test_tasks_are_numbered_as_on_a_cluster() -> None:
     )
 
 
-def test_a_name_that_is_not_there_is_told_with_the_nearest() -> None:
+def test_a_name_that_is_not_there_is_reported_with_the_nearest() -> None:
     text = problems(word_count(), ["line"], ["cuont", "split:words"])
     assert "source 'line': there is no component 'line'; did you mean 'lines'?" in text
     assert "output 'cuont': there is no component 'cuont'; did you mean 'count'?" in text
@@ -61,7 +61,7 @@ def test_a_number_of_errors_that_is_none_is_refused(most: Any) -> None:
         plan_replay(word_count(), ["lines"], ["count"], most, 0.0)
 
 
-def test_a_name_that_is_no_text_is_told() -> None:
+def test_a_name_that_is_no_text_is_reported() -> None:
     assert "source 3: write 'component' or 'component:stream'" in problems(word_count(), [3], ["count"])
 
 
@@ -135,7 +135,7 @@ def test_an_output_needs_fields_that_differ_in_more_than_case() -> None:
     assert "stream 'signals' has no fields" in text
 
 
-def test_all_problems_are_told_at_once() -> None:
+def test_all_problems_are_reported_at_once() -> None:
     with pytest.raises(CannotReplay) as caught:
         plan(word_count(sink=True), ["nothing"], ["store", "lines"])
     assert len(caught.value.problems) == 3

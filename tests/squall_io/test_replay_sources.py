@@ -29,7 +29,7 @@ def test_files_are_read_as_their_names_say(tmp_path: Path, name: str, file_forma
     found = meant(tmp_path / name)
     assert isinstance(found, FileSource) and found.file_format == file_format
     assert found.read.snapshot != meant(tmp_path / name).read.snapshot, (
-        "nobody knows whether it is the same file"
+        "whether it is the same file is unknown"
     )
 
 
@@ -52,5 +52,5 @@ def test_where_there_is_nothing_no_spark_has_to_be_started_to_say_so(tmp_path: P
 
 def test_a_span_of_commits_is_for_tables_alone(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("x\n")
-    with pytest.raises(UnreadableSource, match=r"a\.csv is no table .*leave --since and --until away"):
+    with pytest.raises(UnreadableSource, match=r"a\.csv is no Squall table.*leave --since and --until out"):
         meant(tmp_path / "a.csv", Span.of(1.0, None))

@@ -101,7 +101,7 @@ def test_coroutines_give_their_tuples_in_the_order_of_their_input() -> None:
     assert [note.values for note in batch.errors] == ["(9,)", "(19,)", "(29,)", "(39,)"]
 
 
-def test_time_stands_still() -> None:
+def test_time_does_not_advance() -> None:
     class Clock(Bolt):
         outputs = Fields("now")
 

@@ -1,11 +1,11 @@
-"""What an error means for a batch is told from its class and from the classes in Java's stack trace, without asking Java."""
+"""What an error means for a batch follows from its class and the classes in Java's stack trace, without asking Java."""
 
 from __future__ import annotations
 
 import pytest
 
 from squall_io.spark.manifest.commit import BatchConflict, BatchLost
-from squall_io.spark.manifest.files import FileMissing, FilesRefused, FilesUnavailable
+from squall_io.spark.manifest.files import AbsentFile, FilesRefused, FilesUnavailable
 from squall_io.spark.manifest.tables import TableMismatch
 from squall_io.spark.session.java import NotInstalled
 from squall_io.spark.session.jvm import JavaFailed
@@ -80,7 +80,7 @@ def test_the_cause_of_a_spark_job_that_failed_decides(cause: str, verdict: Verdi
     ("error", "verdict"),
     [
         (FilesUnavailable("away"), AGAIN),
-        (FileMissing("gone"), UNKNOWN),
+        (AbsentFile("gone"), UNKNOWN),
         (BatchLost("gone"), UNKNOWN),
         (JavaFailed("ended"), AGAIN),
         (ConnectionRefusedError("nobody listens"), AGAIN),
@@ -126,7 +126,7 @@ def test_causes_are_found_from_the_outermost_to_the_innermost() -> None:
     ]
 
 
-def test_of_a_call_to_a_spark_connect_server_is_told_what_grpc_says() -> None:
+def test_of_a_call_to_a_spark_connect_server_the_message_of_grpc_is_reported() -> None:
     text = """<_InactiveRpcError of RPC that terminated with:
 	status = StatusCode.UNAVAILABLE
 	details = "Failed to connect to remote host: Connection refused"

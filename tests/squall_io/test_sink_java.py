@@ -1,4 +1,4 @@
-"""A machine on which Spark cannot run is told in one sentence that says what to install."""
+"""On a machine where Spark cannot run, one sentence says what to install."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_a_java_that_says_nothing_of_use_is_quoted(tmp_path: Path) -> None:
         java_version(program)
 
 
-def test_a_java_that_does_not_run_is_told(tmp_path: Path) -> None:
+def test_a_java_that_does_not_run_is_reported(tmp_path: Path) -> None:
     program = tmp_path / "java"
     program.write_bytes(b"\x7fELF no program")
     program.chmod(0o755)
@@ -86,7 +86,7 @@ def test_a_java_that_does_not_run_is_told(tmp_path: Path) -> None:
         java_version(program)
 
 
-def test_packages_that_are_missing_or_of_another_version_are_told_together(
+def test_packages_that_are_missing_or_of_another_version_are_reported_together(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def version(name: str) -> str:
@@ -103,7 +103,7 @@ def test_packages_that_are_missing_or_of_another_version_are_told_together(
     )
 
 
-def test_a_spark_home_of_another_version_is_told(tmp_path: Path) -> None:
+def test_a_spark_home_of_another_version_is_reported(tmp_path: Path) -> None:
     problem = java.spark_home_problem({"SPARK_HOME": str(tmp_path)})
     assert problem is not None and "there is no Spark" in problem
     (tmp_path / "jars").mkdir()

@@ -50,7 +50,7 @@ def test_a_column_that_another_sink_has_added_is_null_and_the_tables_order_holds
     assert rows == [(1, None, "a", None)]
 
 
-def test_a_tuple_without_a_field_is_told_apart_and_the_others_go_on() -> None:
+def test_a_tuple_without_a_field_is_distinguished_and_the_others_go_on() -> None:
     good = tuples(("word", "count"), ("a", 1))
     wrong = tuples(("word", "sum"), ("b", 2), ("c", 3))
     rows, kept, bad = RowsOf(FIELDS, FIELDS).rows([wrong[0], *good, wrong[1]])

@@ -1,4 +1,4 @@
-"""What is wrong with a SparkSink is told where the topology is built, all of it at once, without Spark."""
+"""All that is wrong with a SparkSink is reported at once where the topology is built, without Spark."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def problems_of(**wrong: Any) -> tuple[str, ...]:
         ({"conf": {"spark.executor.memory": ["2g"]}}, "'spark.executor.memory' a list"),
     ],
 )
-def test_each_mistake_is_told_with_the_value_and_what_helps(wrong: dict[str, Any], told: str) -> None:
+def test_each_mistake_is_reported_with_the_value_and_what_helps(wrong: dict[str, Any], told: str) -> None:
     (problem,) = problems_of(**wrong)
     assert told in problem
 
@@ -91,7 +91,7 @@ def test_what_spark_takes_is_taken(arguments: dict[str, Any]) -> None:
     SparkSink(**{"path": "/table", "schema": SCHEMA, **arguments})
 
 
-def test_a_token_in_a_master_that_is_none_is_not_told() -> None:
+def test_a_token_in_a_master_that_is_none_is_not_shown() -> None:
     (problem,) = problems_of(master="sc:/host:15002/;token=hunter2")
     assert "'sc:/host:15002/;...'" in problem and "hunter2" not in problem
 
@@ -110,12 +110,12 @@ def test_a_batch_is_as_large_as_a_subclass_says_unless_an_argument_does() -> Non
     assert (again.batch_size, again.batch_interval) == (10_000, 5.0)
 
 
-def test_all_mistakes_are_told_at_once() -> None:
+def test_all_mistakes_are_reported_at_once() -> None:
     found = problems_of(path="x", format="xml", batch_size=-1, batch_interval="5", master=4, conf={"a": "b"})
     assert len(found) == 6
 
 
-def test_a_value_of_conf_that_may_be_secret_is_not_told() -> None:
+def test_a_value_of_conf_that_may_be_secret_is_not_shown() -> None:
     (problem,) = problems_of(conf={"spark.hadoop.fs.s3a.secret.key": ("hunter2",)})
     assert "hunter2" not in problem
 
@@ -143,7 +143,7 @@ class Words(Spout):
         self.finish()
 
 
-def test_a_stream_that_lacks_a_field_of_the_schema_is_told_when_the_topology_is_built() -> None:
+def test_a_stream_that_lacks_a_field_of_the_schema_is_reported_when_the_topology_is_built() -> None:
     builder = TopologyBuilder("words")
     words = builder.set_spout("words", Words())
     sink = builder.set_bolt("store", SparkSink("/table", SCHEMA))

@@ -17,16 +17,16 @@ from squall_io.spark.manifest.claims import Superseded, list_claims, retire, tak
 from squall_io.spark.manifest.ended import find_leftovers, sweep_ended
 from squall_io.spark.manifest.envelopes import UnreadableRecord
 from squall_io.spark.manifest.files import Files, FilesRefused, FilesUnavailable
-from squall_io.spark.manifest.layout import Seat, fence_path
+from squall_io.spark.manifest.layout import WriterId, fence_path
 from squall_io.spark.manifest.state import read_state
 from squall_io.spark.manifest.upkeep import checkpoint_if_due
 from squall_io.spark.sink.errors import NotCommitted
-from squall_io.spark.sink.life import SinkLife
+from squall_io.spark.sink.sink_writer import SinkWriter
 from tests.squall_io.commit_script import ALL, LOST, Play, small_and_in_order
 from tests.squall_io.memory_files import Gate, MemoryFiles, Step, straight
 from tests.squall_io.sink_world import SinkWorld, gated
 
-SEAT = Seat.of("words-1", "store", 0)
+WRITER_ID = WriterId.of("words-1", "store", 0)
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +35,7 @@ def in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     small_and_in_order(monkeypatch)
 
 
-def opened(world: SinkWorld, incarnation: tuple[int, int] = (1, 0)) -> SinkLife:
+def opened(world: SinkWorld, incarnation: tuple[int, int] = (1, 0)) -> SinkWriter:
     life = world.life(incarnation)
     life.open()
     return life
@@ -51,7 +51,7 @@ def sweep_by(world: SinkWorld, gate: Gate) -> None:
 
 
 def newest(world: SinkWorld) -> int:
-    return list_claims(MemoryFiles(world.store)).newest(SEAT)
+    return list_claims(MemoryFiles(world.store)).newest(WRITER_ID)
 
 
 def contents(world: SinkWorld) -> Counter[str]:
@@ -69,7 +69,7 @@ def check_once(world: SinkWorld, *texts: str) -> None:
 
 
 def swept_at(world: SinkWorld, number: int) -> tuple[Callable[..., Any], list[int]]:
-    """A gate at which somebody sweeps everything before the call of this number; and how many calls there were."""
+    """A gate that sweeps everything before the call of this number; and the number of calls."""
     calls = [0]
 
     def gate(step: Step, effect: Callable[[], Any]) -> Any:
@@ -113,7 +113,7 @@ def test_sweeps_checkpoints_and_lost_answers_at_any_moment_change_nothing(
         play = Play(fates)
 
         def task(
-            gate: Gate, world: SinkWorld = world, life: SinkLife = life, texts: list[str] = texts
+            gate: Gate, world: SinkWorld = world, life: SinkWriter = life, texts: list[str] = texts
         ) -> None:
             with gated(world, gate):
                 for text in texts:
@@ -148,7 +148,7 @@ def test_a_task_held_up_between_any_two_steps_of_a_sweep_commits_once(
             life = opened(world)
             play = Play()
 
-            def task(gate: Gate, world: SinkWorld = world, life: SinkLife = life) -> None:
+            def task(gate: Gate, world: SinkWorld = world, life: SinkWriter = life) -> None:
                 with gated(world, gate):
                     life.tidy(life.commit(world.rows(1, "one")))
 
@@ -158,33 +158,35 @@ def test_a_task_held_up_between_any_two_steps_of_a_sweep_commits_once(
             check_once(world, "one")
 
 
-def test_that_a_seat_was_taken_back_is_logged_with_the_reason(
+def test_that_a_writer_id_was_taken_back_is_logged_with_the_reason(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     world = SinkWorld(monkeypatch)
     life = opened(world)
-    retire(MemoryFiles(world.store), SEAT, 1, "squall table --sweep", 0.0)
+    retire(MemoryFiles(world.store), WRITER_ID, 1, "squall table --sweep", 0.0)
     life.commit(world.rows(1))
     [record] = [record for record in caplog.records if "squall table --sweep" in record.message]
     assert record.levelno == logging.WARNING
     assert "epoch 1 of words-1.store.0 was ended" in record.message and "epoch 3" in record.message
 
 
-def test_a_seat_that_another_task_has_had_since_is_not_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_writer_id_that_another_task_has_had_since_is_not_taken_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     for incarnation in ((1, 0), (2, 0)):
         world = SinkWorld(monkeypatch)
         life = opened(world)
         files = MemoryFiles(world.store)
-        retire(files, SEAT, 1, "squall table --sweep", 0.0)
-        epoch = take_over(files, SEAT, incarnation, "another", 0.0)
-        retire(files, SEAT, epoch, "squall table --sweep", 0.0)
+        retire(files, WRITER_ID, 1, "squall table --sweep", 0.0)
+        epoch = take_over(files, WRITER_ID, incarnation, "another", 0.0)
+        retire(files, WRITER_ID, epoch, "squall table --sweep", 0.0)
         for _ in range(2):
             with pytest.raises(Superseded, match="taken over by another, incarnation"):
                 life.commit(world.rows(1))
         assert newest(world) == 4
 
 
-def test_a_store_that_is_away_while_a_seat_is_taken_back_is_waited_for(
+def test_a_store_that_is_away_while_a_writer_id_is_taken_back_is_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for done in (False, True):
@@ -252,7 +254,7 @@ def test_a_store_that_refuses_to_say_for_a_moment_what_counts_is_asked_again(
     assert number > 4
 
 
-def test_a_worker_that_ends_takes_no_seat_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_ends_takes_no_writer_id_back(monkeypatch: pytest.MonkeyPatch) -> None:
     world = SinkWorld(monkeypatch)
     life = opened(world)
 
@@ -267,7 +269,7 @@ def test_a_worker_that_ends_takes_no_seat_back(monkeypatch: pytest.MonkeyPatch) 
     assert newest(world) == 2
 
 
-def test_a_batch_of_which_nobody_can_tell_whether_it_counts_is_not_acked(
+def test_a_batch_that_cannot_be_known_to_count_is_not_acked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world = SinkWorld(monkeypatch)
@@ -277,8 +279,8 @@ def test_a_batch_of_which_nobody_can_tell_whether_it_counts_is_not_acked(
         if step == "look":
             world.at = lambda step: None
             files = MemoryFiles(world.store)
-            retire(files, SEAT, 1, "squall table --sweep", 0.0)
-            files.put_if_absent(fence_path(SEAT, 2), b"{")
+            retire(files, WRITER_ID, 1, "squall table --sweep", 0.0)
+            files.put_if_absent(fence_path(WRITER_ID, 2), b"{")
 
     world.at = at
     with pytest.raises(NotCommitted, match="truncated or damaged") as raised:

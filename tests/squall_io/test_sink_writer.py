@@ -16,10 +16,10 @@ from squall_io.spark.manifest.layout import STAGING
 from squall_io.spark.manifest.tables import TableMismatch
 from squall_io.spark.manifest.upkeep import DUE
 from squall_io.spark.session.jvm import JavaFailed
-from squall_io.spark.session.wishes import NoServer
+from squall_io.spark.session.request import NoConnectServer
 from squall_io.spark.sink.errors import NotCommitted
-from squall_io.spark.sink.life import START_SECONDS, SinkLife
 from squall_io.spark.sink.retries import UNKNOWN_TRIES
+from squall_io.spark.sink.sink_writer import START_SECONDS, SinkWriter
 from tests.squall_io.memory_files import Step
 from tests.squall_io.sink_world import Killed, SinkWorld, gated
 
@@ -32,8 +32,8 @@ def world(monkeypatch: pytest.MonkeyPatch) -> SinkWorld:
     return SinkWorld(monkeypatch)
 
 
-def opened(world: SinkWorld, **wishes: Any) -> SinkLife:
-    life = world.life(**wishes)
+def opened(world: SinkWorld, **requests: Any) -> SinkWriter:
+    life = world.life(**requests)
     life.open()
     world.steps.clear()
     return life
@@ -54,7 +54,7 @@ def away(calls: int, after: int, done: bool, error: type[Exception] = FilesUnava
     return gate
 
 
-def calls_of_a_batch(world: SinkWorld, life: SinkLife) -> int:
+def calls_of_a_batch(world: SinkWorld, life: SinkWriter) -> int:
     count = [0]
 
     def gate(step: Step, effect: Callable[[], Any]) -> Any:
@@ -166,7 +166,7 @@ def test_a_batch_that_may_be_in_the_table_is_never_given_up(
     assert [entry.rows for entry in world.state().entries] == [2]
 
 
-def test_an_error_that_nobody_knows_is_given_a_few_chances(world: SinkWorld) -> None:
+def test_an_unknown_error_is_retried_a_few_times(world: SinkWorld) -> None:
     life = opened(world)
     world.spark_trouble = [RuntimeError("odd")] * UNKNOWN_TRIES
     with pytest.raises(NotCommitted, match=rf"tried {UNKNOWN_TRIES} times.*RuntimeError: odd"):
@@ -221,7 +221,7 @@ def test_a_writers_session_that_a_server_has_forgotten_is_replaced_alone(world: 
 def test_opening_waits_for_a_server_of_sessions_and_not_for_a_java_that_does_not_start(
     world: SinkWorld,
 ) -> None:
-    world.no_session = [NoServer("it does not answer"), NoServer("it does not answer")]
+    world.no_session = [NoConnectServer("it does not answer"), NoConnectServer("it does not answer")]
     world.life().open()
     assert world.steps.count("open") == 1
     world.no_session = [JavaFailed("no such memory"), JavaFailed("no such memory")]
@@ -255,7 +255,7 @@ def test_a_spark_that_writes_to_another_file_system_is_refused_at_the_start(worl
     assert world.leases[-1].released and world.opened[-1].closed
 
 
-def test_a_start_whose_first_row_a_new_owner_has_swept_is_told_that_it_is_superseded(
+def test_a_start_whose_first_row_a_new_owner_has_swept_is_superseded(
     world: SinkWorld,
 ) -> None:
     def at(step: str) -> None:
@@ -363,7 +363,7 @@ def test_a_start_that_waits_ends_with_its_worker(world: SinkWorld) -> None:
     assert world.leases[-1].released
 
 
-def test_somebody_elses_file_under_our_name_is_told_and_not_waited_for(world: SinkWorld) -> None:
+def test_a_foreign_file_under_a_batchs_name_is_reported_and_not_awaited(world: SinkWorld) -> None:
     life = opened(world)
 
     def at(step: str) -> None:
@@ -399,7 +399,7 @@ def test_opening_gives_up_after_a_while_and_gives_everything_back(
     assert world.leases[-1].released and world.opened[-1].closed
 
 
-def test_a_table_that_is_another_one_is_told_at_once(world: SinkWorld) -> None:
+def test_a_table_that_is_another_one_is_reported_at_once(world: SinkWorld) -> None:
     opened(world)
     started = world.time
     with pytest.raises(
@@ -410,7 +410,7 @@ def test_a_table_that_is_another_one_is_told_at_once(world: SinkWorld) -> None:
     assert world.leases[-1].released and world.opened[-1].closed
 
 
-def test_trouble_is_told_while_it_lasts_and_when_it_is_over(
+def test_trouble_is_reported_while_it_lasts_and_when_it_is_over(
     world: SinkWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
     life = opened(world)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from squall_io.spark.results.progress import Progress, Stage, progress_of, watch
+from squall_io.spark.results.progress import JobProgress, Stage, progress_of, watch
 
 
 @pytest.mark.parametrize(
@@ -57,15 +57,15 @@ def test_a_session_is_watched_from_job_to_job_though_spark_forgets_the_first() -
     cancelled: list[bool] = []
     context = SimpleNamespace(statusTracker=lambda: tracker, cancelAllJobs=lambda: cancelled.append(True))
     seen = watch(SimpleNamespace(_sc=context, sparkContext=context))  # type: ignore[arg-type]
-    assert seen.look() == Progress()
+    assert seen.poll() == JobProgress()
 
     tracker.running, tracker.jobs, tracker.stages = [0], {0: [0, 1]}, {0: (4, 1, 2, 0)}
-    assert seen.look() == Progress(stages=1, tasks=4, tasks_done=1, running=2)
+    assert seen.poll() == JobProgress(stages=1, tasks=4, tasks_done=1, running=2)
     tracker.stages[0] = (4, 4, 0, 1)
     tracker.running = []
-    assert seen.look() == Progress(stages=1, stages_done=1, tasks=4, tasks_done=4, failed=1)
+    assert seen.poll() == JobProgress(stages=1, stages_done=1, tasks=4, tasks_done=4, failed=1)
     tracker.running, tracker.jobs, tracker.stages = [7], {7: [9]}, {9: (10, 0, 0, 0)}
-    assert seen.look() == Progress(stages=2, stages_done=1, tasks=14, tasks_done=4, failed=1)
+    assert seen.poll() == JobProgress(stages=2, stages_done=1, tasks=14, tasks_done=4, failed=1)
 
     seen.cancel()
     seen.close()
@@ -85,11 +85,11 @@ def test_a_spark_connect_server_tells_of_its_operations() -> None:
     stage = SimpleNamespace(num_tasks=6, num_completed_tasks=2)
 
     tell(stages=[stage], inflight_tasks=3, operation_id="a", done=False)
-    assert seen.look() == Progress(stages=1, tasks=6, tasks_done=2, running=3)
+    assert seen.poll() == JobProgress(stages=1, tasks=6, tasks_done=2, running=3)
     stage.num_completed_tasks = 6
     tell(stages=[stage], inflight_tasks=0, operation_id="a", done=False)
     tell(stages=None, inflight_tasks=0, operation_id="a", done=True)
-    assert seen.look() == Progress(stages=1, stages_done=1, tasks=6, tasks_done=6)
+    assert seen.poll() == JobProgress(stages=1, stages_done=1, tasks=6, tasks_done=6)
 
     seen.cancel()
     seen.close()

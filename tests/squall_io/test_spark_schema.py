@@ -12,18 +12,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from squall_io.spark.rows.ddl import MAX_COLUMNS, MAX_DEPTH
-from squall_io.spark.rows.schema import (
-    Array,
-    Column,
-    Decimal,
-    Map,
-    Schema,
-    SchemaError,
-    Simple,
-    Struct,
-    merge,
-    parse_schema,
-)
+from squall_io.spark.rows.schema import Schema, merge, parse_schema
+from squall_io.spark.rows.types import Array, Column, Decimal, Map, SchemaError, Simple, Struct
 from tests.squall_io.spark_schemas import SCHEMAS
 
 
@@ -134,9 +124,9 @@ def test_any_text_is_a_schema_or_a_schema_error(text: str) -> None:
         ("a datetime", "write timestamp (an instant), timestamp_ntz (without a zone) or date"),
         ("a int DEFAULT 3", "DEFAULT of column 'a' is refused: files keep no default"),
         ("a string collate utf8_lcase", "COLLATE of column 'a' is refused"),
-        ("a int null", "a column may hold nulls unless NOT NULL stands behind its type"),
-        ("a int comment 'x' not null", "NOT NULL stands between a column's type and its COMMENT"),
-        ("a int comment x", "'x' stands where the text of COMMENT, in quotes, is expected"),
+        ("a int null", "a column may hold nulls unless NOT NULL follows its type"),
+        ("a int comment 'x' not null", "NOT NULL belongs between a column's type and its COMMENT"),
+        ("a int comment x", "'x' is found where the text of COMMENT, in quotes, is expected"),
         (r"a int comment '\ud800'", "the text of COMMENT holds an escape that is no character"),
         (r"a int comment '\UFFFFFFFF'", "the text of COMMENT holds an escape that is no character"),
         ("a-b int", "'-' is not expected: a name with other characters"),
@@ -146,18 +136,18 @@ def test_any_text_is_a_schema_or_a_schema_error(text: str) -> None:
         ("`a int", "the quote ` is never closed"),
         ("a int, A string", "'A' is declared besides 'a', and Spark does not look at case"),
         ("a struct<b: int, b: int>", "'b' is declared twice"),
-        ("a int,", "the end stands where the name of a column is expected"),
-        ("a", "the end stands where the type of 'a' is expected"),
-        ("a array<int", "the end stands where '>' of array is expected"),
-        ("a map<int>", "'>' stands where ',' of map is expected"),
-        ("a struct<b int", "the end stands where a comma or the '>' of struct is expected"),
-        ("a int b int", "'b' stands where a comma or the end is expected"),
+        ("a int,", "the end is found where the name of a column is expected"),
+        ("a", "the end is found where the type of 'a' is expected"),
+        ("a array<int", "the end is found where '>' of array is expected"),
+        ("a map<int>", "'>' is found where ',' of map is expected"),
+        ("a struct<b int", "the end is found where a comma or the '>' of struct is expected"),
+        ("a int b int", "'b' is found where a comma or the end is expected"),
         ("a bigint(20)", "the type bigint takes nothing in parentheses"),
         ("a decimal(0,0)", "a decimal takes its number of digits, 1 to 38"),
         ("a decimal(39)", "a decimal takes its number of digits, 1 to 38"),
         ("a decimal(3,4)", "a decimal takes its number of digits, 1 to 38"),
         ("a decimal(5,-1)", "'-' is not expected"),
-        ("a decimal(x)", "'x' stands where a number of digits is expected"),
+        ("a decimal(x)", "'x' is found where a number of digits is expected"),
         ("a map<double, int>", "double makes no key of a map"),
         ("a map<array<int>, int>", "array<int> makes no key of a map"),
     ],

@@ -13,7 +13,7 @@ from squall_io.spark.manifest.entries import encode_entry
 from squall_io.spark.manifest.files import FilesError, FilesRefused, FilesUnavailable
 from squall_io.spark.manifest.layout import TABLE
 from squall_io.spark.manifest.state import read_state
-from squall_io.spark.manifest.tables import RESULTS, NoTable, Table, open_table
+from squall_io.spark.manifest.tables import RESULTS, NoTable, TableRecord, open_table
 from squall_io.spark.reading.summary import (
     FileProblem,
     PartitionSummary,
@@ -22,8 +22,8 @@ from squall_io.spark.reading.summary import (
     table_summary,
     verify,
 )
-from squall_io.spark.results.versions import Attempt, Input, Run, Version, begin, publish
-from squall_io.spark.stores import Store, open_files
+from squall_io.spark.results.versions import Attempt, Run, RunInput, Version, begin, publish
+from squall_io.spark.stores import OpenStore, open_files
 from squall_io.spark.stores.local import LocalFiles
 from tests.spark.batches import SinkTask
 
@@ -31,30 +31,30 @@ SCHEMA = "word string, count bigint"
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> Iterator[Store]:
+def files(tmp_path: Path) -> Iterator[OpenStore]:
     with open_files(str(tmp_path / "table")) as opened:
         yield opened
 
 
-def below(files: Store, path: str) -> Path:
+def below(files: OpenStore, path: str) -> Path:
     return Path(files.root.removeprefix("file://")) / path
 
 
-def under_way(files: Store) -> tuple[int, int]:
+def under_way(files: OpenStore) -> tuple[int, int]:
     """Batches that are being written, and folders that are left over."""
     stream = table_summary(files).stream
     assert stream is not None
     return stream.writing, stream.leftover
 
 
-def test_a_summary_adds_up_what_each_component_has_committed(files: Store) -> None:
+def test_a_summary_adds_up_what_each_component_has_committed(files: OpenStore) -> None:
     words = SinkTask(files, SCHEMA)
     words.put({"a.txt": b"12345", "b.txt": b"1"}, rows=7, committed=200.0)
     words.put({"a.txt": b"123"}, rows=1, committed=100.0)
     SinkTask(files, SCHEMA, topology="letters", index=3).put({"a.txt": b"1"}, rows=2, committed=150.0)
     found = table_summary(files)
     assert found.root == files.root
-    assert found.table == Table("rows", "parquet", ())
+    assert found.table == TableRecord("rows", "parquet", ())
     assert str(found.schema) == SCHEMA
     assert (found.rows, found.files, found.size) == (10, 4, 10)
     assert (found.first_commit, found.last_commit) == (100.0, 200.0)
@@ -68,7 +68,7 @@ def test_a_summary_adds_up_what_each_component_has_committed(files: Store) -> No
     assert (found.stream.writing, found.stream.leftover) == (0, 0)
 
 
-def test_a_summary_says_how_much_lies_in_each_partition(files: Store) -> None:
+def test_a_summary_says_how_much_each_partition_holds(files: OpenStore) -> None:
     task = SinkTask(files, f"{SCHEMA}, day string", partition_by=["day"])
     task.put({"day=1/a.txt": b"12345", "day=2/a.txt": b"1"})
     task.put({"day=2/a.txt": b"123"})
@@ -78,14 +78,14 @@ def test_a_summary_says_how_much_lies_in_each_partition(files: Store) -> None:
     )
 
 
-def test_a_table_without_a_batch_is_told_of_too(files: Store) -> None:
+def test_a_table_without_a_batch_is_reported_too(files: OpenStore) -> None:
     SinkTask(files, SCHEMA)
     found = table_summary(files)
     assert (found.rows, found.first_commit, found.last_commit, found.partitions) == (0, None, None, ())
     assert found.stream is not None and (found.stream.batches, found.stream.writers) == (0, ())
 
 
-def test_batches_in_a_checkpoint_count_as_the_others_do(files: Store) -> None:
+def test_batches_in_a_checkpoint_count_as_the_others_do(files: OpenStore) -> None:
     task = SinkTask(files, SCHEMA)
     task.put({"a.txt": b"1"}, rows=5)
     state = read_state(files)
@@ -96,7 +96,7 @@ def test_batches_in_a_checkpoint_count_as_the_others_do(files: Store) -> None:
     assert (found.rows, found.stream.checkpoint, found.stream.loose) == (11, 1, 1)
 
 
-def test_what_is_being_written_is_told_from_what_dead_owners_left(files: Store) -> None:
+def test_what_is_being_written_is_distinguished_from_what_dead_owners_left(files: OpenStore) -> None:
     old = SinkTask(files, SCHEMA)
     files.put_if_absent(f"{old.next_name().attempt(1)}/part-0.parquet", b"never committed")
     assert under_way(files) == (1, 0)
@@ -110,7 +110,7 @@ def test_what_is_being_written_is_told_from_what_dead_owners_left(files: Store) 
     assert under_way(files) == (1, 2)
 
 
-def test_a_summary_names_what_cannot_be_read_and_counts_the_rest(files: Store) -> None:
+def test_a_summary_names_what_cannot_be_read_and_counts_the_rest(files: OpenStore) -> None:
     task = SinkTask(files, SCHEMA)
     broken = task.put({"a.txt": b"1"}, rows=5)
     task.put({"a.txt": b"1"}, rows=6)
@@ -121,7 +121,7 @@ def test_a_summary_names_what_cannot_be_read_and_counts_the_rest(files: Store) -
     assert [problem.path for problem in verify(files).unreadable] == [broken.batch.commit]
 
 
-def test_batches_whose_rows_are_in_the_files_of_another_one_are_not_counted_twice(files: Store) -> None:
+def test_batches_whose_rows_are_in_the_files_of_another_one_are_not_counted_twice(files: OpenStore) -> None:
     """As a compaction will write them."""
     task = SinkTask(files, SCHEMA)
     old = [task.put({"a.txt": b"1"}, rows=rows) for rows in (1, 2)]
@@ -133,14 +133,14 @@ def test_batches_whose_rows_are_in_the_files_of_another_one_are_not_counted_twic
     assert verify(files) == Verification(1, 2)
 
 
-def test_where_there_is_no_table_both_say_so(files: Store) -> None:
+def test_where_there_is_no_table_both_say_so(files: OpenStore) -> None:
     with pytest.raises(NoTable, match="there is no Squall table at file://"):
         table_summary(files)
     with pytest.raises(NoTable):
         verify(files)
 
 
-def test_files_as_they_were_committed_are_right_and_counted_on_the_way(files: Store) -> None:
+def test_files_as_they_were_committed_are_right_and_counted_on_the_way(files: OpenStore) -> None:
     task = SinkTask(files, f"{SCHEMA}, day string", partition_by=["day"])
     task.put({"day=1/a.txt": b"12345", "day=2/a.txt": b"1"})
     task.put({"day=2/a.txt": b"123"})
@@ -150,7 +150,7 @@ def test_files_as_they_were_committed_are_right_and_counted_on_the_way(files: St
     assert {total for _, total, _ in said} == {3} and said[-1] == (3, 3, 9)
 
 
-def test_a_file_that_is_gone_cut_changed_or_closed_is_named_with_its_batch(files: Store) -> None:
+def test_a_file_that_is_gone_cut_changed_or_closed_is_named_with_its_batch(files: OpenStore) -> None:
     task = SinkTask(files, SCHEMA)
     entry = task.put({f"{name}.txt": b"0123456789" for name in "abcd"})
     gone, cut, changed, _ = (file.path for file in entry.files)
@@ -197,7 +197,7 @@ class Flaky(LocalFiles):
     ids=["refused", "no DataNode"],
 )
 def test_a_file_that_cannot_be_read_is_a_problem_and_the_others_are_looked_at(
-    files: Store, error: FilesError
+    files: OpenStore, error: FilesError
 ) -> None:
     lost, changed = (file.path for file in SinkTask(files, SCHEMA).put({"a.txt": b"1", "b.txt": b"2"}).files)
     below(files, changed).write_bytes(b"3")
@@ -206,14 +206,14 @@ def test_a_file_that_cannot_be_read_is_a_problem_and_the_others_are_looked_at(
     assert problems[0].why == f"cannot be read: {error}"
 
 
-def test_a_file_system_that_is_away_is_an_error_and_no_problem_of_a_file(files: Store) -> None:
+def test_a_file_system_that_is_away_is_an_error_and_no_problem_of_a_file(files: OpenStore) -> None:
     [file] = SinkTask(files, SCHEMA).put({"a.txt": b"1"}).files
     flaky = Flaky(files.root, file.path, FilesUnavailable("cannot read"), away=True)
     with pytest.raises(FilesUnavailable, match="the NameNode is away"):
         verify(flaky)
 
 
-def test_files_of_rows_that_no_batch_has_are_strays_unless_they_are_on_their_way(files: Store) -> None:
+def test_files_of_rows_that_no_batch_has_are_strays_unless_they_are_on_their_way(files: OpenStore) -> None:
     old = SinkTask(files, SCHEMA)
     old.put({"a.txt": b"1"})
     moved = old.next_name().data_file(1, 0, ".parquet")
@@ -226,10 +226,12 @@ def test_files_of_rows_that_no_batch_has_are_strays_unless_they_are_on_their_way
     assert verify(files).strays == ("squall-notes.txt", moved)
 
 
-def result(files: Store, number: int) -> Version:
+def result(files: OpenStore, number: int) -> Version:
     """Publish a version that holds two partitions."""
-    by_day = Table(RESULTS, "parquet", ("day",))
-    run = Run("reprocess", f"job{number}.py", f"sha256:{number}", (Input("/in", "sha256:0"),), table=by_day)
+    by_day = TableRecord(RESULTS, "parquet", ("day",))
+    run = Run(
+        "reprocess", f"job{number}.py", f"sha256:{number}", (RunInput("/in", "sha256:0"),), table=by_day
+    )
     attempt = begin(files, run)
     assert isinstance(attempt, Attempt)
     for path in ("day=1/part-0.parquet", "day=2/part-0.parquet"):
@@ -237,10 +239,10 @@ def result(files: Store, number: int) -> Version:
     return publish(files, attempt, run, rows=number, schema="n int, day string", wall=lambda: number).version
 
 
-def test_of_a_reprocessed_table_the_newest_version_is_told_of_and_all_that_are_kept_are_read(
-    files: Store,
+def test_of_a_reprocessed_table_the_newest_version_is_summarized_and_all_kept_ones_are_read(
+    files: OpenStore,
 ) -> None:
-    open_table(files, Table(RESULTS, "parquet", ("day",)))
+    open_table(files, TableRecord(RESULTS, "parquet", ("day",)))
     empty = table_summary(files)
     assert (empty.schema, empty.rows, empty.versions, empty.stream) == (None, 0, (), None)
     versions = [result(files, 1), result(files, 2)]

@@ -1,4 +1,4 @@
-"""Which batches CommittedRows reads, by whom and in which order, told from the manifest alone: no Spark, no rows."""
+"""Which batches CommittedRows reads, in which task and in which order, from the manifest alone: no Spark, no rows."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from squall_io.spark.manifest.envelopes import seal
 from squall_io.spark.manifest.files import FilesUnavailable
 from squall_io.spark.manifest.layout import COMMITS, BatchName, claim_path
 from squall_io.spark.manifest.state import UnreadableManifest, read_state
-from squall_io.spark.manifest.tables import RESULTS, NoTable, Table, open_table
+from squall_io.spark.manifest.tables import RESULTS, NoTable, TableRecord, open_table
 from squall_io.spark.spouts import committed_rows
 from squall_io.spark.spouts.committed_rows import BatchUnits, CannotStream
 from squall_io.spark.spouts.positions import owner_of
 from squall_io.spark.spouts.reading_task import ReadingTask
 from squall_io.spark.spouts.row_files import partition_of
-from squall_io.spark.stores import Store, open_files
+from squall_io.spark.stores import OpenStore, open_files
 from tests.spark.batches import SinkTask
 from topology_api import Context, InvalidConfig
 
@@ -37,7 +37,7 @@ def packages_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> Store:
+def files(tmp_path: Path) -> OpenStore:
     return open_files(str(tmp_path / "table"))
 
 
@@ -50,7 +50,7 @@ def context(index: int = 0, parallelism: int = 1, submission: str = "reader-1") 
     )  # fmt: skip
 
 
-def units_of(files: Store, index: int = 0, parallelism: int = 1, **arguments: Any) -> BatchUnits:
+def units_of(files: OpenStore, index: int = 0, parallelism: int = 1, **arguments: Any) -> BatchUnits:
     units = BatchUnits(CommittedRows(files.root, ["word", "count"], **arguments))
     units.open(context(index, parallelism))
     return units
@@ -60,7 +60,7 @@ def put(task: SinkTask, committed: float) -> str:
     return str(task.put({"part.parquet": f"{committed}".encode()}, committed=committed).batch)
 
 
-def test_batches_come_in_the_order_of_their_commits_whoever_committed_them(files: Store) -> None:
+def test_batches_come_in_the_order_of_their_commits_from_every_committer(files: OpenStore) -> None:
     one, other = SinkTask(files, DDL, index=0), SinkTask(files, DDL, index=1)
     names = [put(one, 10), put(other, 5), put(one, 20), put(other, 15)]
     units = units_of(files)
@@ -68,7 +68,9 @@ def test_batches_come_in_the_order_of_their_commits_whoever_committed_them(files
     assert read == [names[1], names[0], names[3], names[2]]
 
 
-def test_what_is_committed_after_the_snapshot_is_not_read_unless_the_table_is_followed(files: Store) -> None:
+def test_what_is_committed_after_the_snapshot_is_not_read_unless_the_table_is_followed(
+    files: OpenStore,
+) -> None:
     task = SinkTask(files, DDL)
     first = put(task, 1)
     units = units_of(files)
@@ -79,14 +81,14 @@ def test_what_is_committed_after_the_snapshot_is_not_read_unless_the_table_is_fo
     assert later.more() is None
     follower = units_of(files, follow=True)
     assert [follower.name(unit) for unit in follower.units(follower.snapshot())] == [first, second]
-    assert follower.more() == ([], committed_rows.LOOK_SECONDS)
+    assert follower.more() == ([], committed_rows.POLL_SECONDS)
     third = put(task, 3)
     found = follower.more()
     assert found is not None and third in {follower.name(unit) for unit in found[0]}
 
 
 def test_a_topology_that_is_submitted_again_reads_the_batches_that_have_come_since_too(
-    files: Store, tmp_path: Path
+    files: OpenStore, tmp_path: Path
 ) -> None:
     def begun(submission: str) -> set[object]:
         units = BatchUnits(CommittedRows(files.root, ["word"]))
@@ -101,7 +103,9 @@ def test_a_topology_that_is_submitted_again_reads_the_batches_that_have_come_sin
     assert begun("reader-2") == {first, second}
 
 
-def test_a_batch_that_went_into_a_checkpoint_before_anybody_looked_is_read_all_the_same(files: Store) -> None:
+def test_a_batch_that_went_into_a_checkpoint_before_anybody_looked_is_read_all_the_same(
+    files: OpenStore,
+) -> None:
     task = SinkTask(files, DDL)
     follower = units_of(files, follow=True)
     assert list(follower.units(follower.snapshot())) == []
@@ -114,7 +118,7 @@ def test_a_batch_that_went_into_a_checkpoint_before_anybody_looked_is_read_all_t
     assert found is not None and [follower.name(unit) for unit in found[0]] == [name]
 
 
-def test_only_batches_of_the_span_are_read(files: Store) -> None:
+def test_only_batches_of_the_span_are_read(files: OpenStore) -> None:
     task = SinkTask(files, DDL)
     names = [put(task, at) for at in (10, 20, 30, 40)]
     units = units_of(files, since=20, until=40)
@@ -122,12 +126,12 @@ def test_only_batches_of_the_span_are_read(files: Store) -> None:
     assert units.reads == f"{files.root} since 20.0 until 40.0"
 
 
-def test_a_batch_whose_rows_were_moved_into_another_is_read_as_it_was_and_not_again(files: Store) -> None:
+def test_a_batch_whose_rows_were_moved_into_another_is_read_as_it_was_and_not_again(files: OpenStore) -> None:
     task = SinkTask(files, DDL)
     names = [put(task, 1), put(task, 2)]
     moved = replace(
         read_state(files).entries[0],
-        batch=BatchName(task.owner.seat, 1, 3),
+        batch=BatchName(task.owner.writer_id, 1, 3),
         committed=3.0,
         replaces=(names[0],),
     )
@@ -136,7 +140,7 @@ def test_a_batch_whose_rows_were_moved_into_another_is_read_as_it_was_and_not_ag
     assert [units.name(unit) for unit in units.units(units.snapshot())] == names
 
 
-def test_a_task_keeps_the_batches_that_it_reads_and_no_others(files: Store) -> None:
+def test_a_task_keeps_the_batches_that_it_reads_and_no_others(files: OpenStore) -> None:
     task = SinkTask(files, DDL)
     for at in range(9):
         put(task, at)
@@ -150,15 +154,15 @@ def test_a_task_keeps_the_batches_that_it_reads_and_no_others(files: Store) -> N
 
 
 def test_where_it_is_not_decided_yet_what_counts_the_reader_waits(
-    files: Store, monkeypatch: pytest.MonkeyPatch
+    files: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     task = SinkTask(files, DDL)
     put(task, 1)
     claim = seal("claim", {"incarnation": [2, 0], "owner": "another", "since": 1.0})
-    assert files.put_if_absent(claim_path(task.owner.seat, 2), claim)
+    assert files.put_if_absent(claim_path(task.owner.writer_id, 2), claim)
     units = units_of(files)
 
-    def undecided(files: Store) -> Any:
+    def undecided(files: OpenStore) -> Any:
         state = read_state(files)
         return state.__class__(**{**vars(state), "uncertain": (state.entries[0].batch,)})
 
@@ -166,10 +170,10 @@ def test_where_it_is_not_decided_yet_what_counts_the_reader_waits(
     with pytest.raises(FilesUnavailable, match="is not decided"):
         units.snapshot()
     monkeypatch.undo()
-    assert units.snapshot() == {"batches": {f"{task.owner.seat}.1": [[1, 1]]}}
+    assert units.snapshot() == {"batches": {f"{task.owner.writer_id}.1": [[1, 1]]}}
 
 
-def test_a_manifest_that_cannot_be_read_in_part_is_refused_and_named(files: Store) -> None:
+def test_a_manifest_that_cannot_be_read_in_part_is_refused_and_named(files: OpenStore) -> None:
     task = SinkTask(files, DDL)
     put(task, 1)
     name = put(task, 2)
@@ -178,7 +182,7 @@ def test_a_manifest_that_cannot_be_read_in_part_is_refused_and_named(files: Stor
         units_of(files).snapshot()
 
 
-def test_a_table_that_has_lost_batches_of_the_snapshot_is_told_of(files: Store) -> None:
+def test_a_table_that_has_lost_batches_of_the_snapshot_is_reported(files: OpenStore) -> None:
     task = SinkTask(files, DDL)
     put(task, 1)
     name = put(task, 2)
@@ -189,7 +193,7 @@ def test_a_table_that_has_lost_batches_of_the_snapshot_is_told_of(files: Store) 
 
 
 def test_a_path_without_a_table_and_a_column_that_is_not_there_are_said_as_the_topology_starts(
-    files: Store,
+    files: OpenStore,
 ) -> None:
     spout = CommittedRows(files.root, ["word", "cuont"])
     with pytest.raises(NoTable):
@@ -201,8 +205,8 @@ def test_a_path_without_a_table_and_a_column_that_is_not_there_are_said_as_the_t
         BatchUnits(spout).open(context())
 
 
-def test_a_reprocessed_result_is_no_stream(files: Store) -> None:
-    open_table(files, Table(RESULTS, "parquet", ()))
+def test_a_reprocessed_result_is_no_stream(files: OpenStore) -> None:
+    open_table(files, TableRecord(RESULTS, "parquet", ()))
     with pytest.raises(CannotStream, match="versions of a result"):
         BatchUnits(CommittedRows(files.root, ["word"])).open(context())
 

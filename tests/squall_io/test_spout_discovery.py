@@ -17,7 +17,7 @@ from squall_io.spark import HdfsLines
 from squall_io.spark.manifest.envelopes import UnreadableRecord
 from squall_io.spark.manifest.files import FilesUnavailable
 from squall_io.spark.spouts import file_list, lines
-from squall_io.spark.spouts.arrivals import Arrivals
+from squall_io.spark.spouts.discovery import FileDiscovery
 from squall_io.spark.spouts.file_list import FileList, FoundFile
 from squall_io.spark.spouts.reading_task import RETRY_SECONDS
 from squall_io.spark.spouts.splits import UnreadableFile, source_of
@@ -26,7 +26,7 @@ from tests.squall_io.memory_files import MemoryFiles, MemoryStore
 from topology_api import Bolt, Topology, TopologyBuilder, Tuple
 
 #: Long enough for two looks in a row, and what comes of them.
-A_WHILE = 4 * lines.LOOK_SECONDS
+A_WHILE = 4 * lines.POLL_SECONDS
 
 
 class Keep(Bolt):
@@ -68,10 +68,10 @@ def write(path: Path, text: str, at: float) -> None:
 
 
 @contextmanager
-def arrivals_of(inbox: Path) -> Iterator[Arrivals]:
+def discovery_of(inbox: Path) -> Iterator[FileDiscovery]:
     """What one task knows of the files of an inbox."""
     with open_files(str(inbox.parent)) as files, open_files(str(inbox.parent / "positions")) as positions:
-        yield Arrivals(files, source_of(str(inbox)), positions, 1024)
+        yield FileDiscovery(files, source_of(str(inbox)), positions, 1024)
 
 
 def topology(inbox: Path, tasks: int = 2, path: str | None = None, **arguments: object) -> Topology:
@@ -149,46 +149,46 @@ def test_what_was_read_to_its_end_can_be_followed_later(inbox: Path, tmp_path: P
 
 
 def test_a_file_that_is_being_written_is_taken_when_it_has_come_to_rest(inbox: Path) -> None:
-    with arrivals_of(inbox) as arrivals:
-        assert arrivals.begin(None) == []
+    with discovery_of(inbox) as discovery:
+        assert discovery.begin(None) == []
         for size in range(4):
             write(inbox / "slow", "x" * size, at=100)
             (inbox / "copied._COPYING_").write_text("half")
-            assert arrivals.look(tells=True, now=0) == []
+            assert discovery.poll(reports=True, now=0) == []
         write(inbox / "slow", "yyy", at=101)  # the same size, and not the same
-        assert arrivals.look(tells=True, now=0) == []
-        assert arrivals.look(tells=True, now=0) == [FoundFile("in/slow", 3, 1024, 101.0)]
-        assert arrivals.look(tells=True, now=0) == [] and not arrivals.problems
+        assert discovery.poll(reports=True, now=0) == []
+        assert discovery.poll(reports=True, now=0) == [FoundFile("in/slow", 3, 1024, 101.0)]
+        assert discovery.poll(reports=True, now=0) == [] and not discovery.problems
 
 
-def test_a_file_that_another_of_the_same_size_replaces_is_told_of_with_the_time(inbox: Path) -> None:
+def test_a_file_that_another_of_the_same_size_replaces_is_reported_with_the_time(inbox: Path) -> None:
     write(inbox / "a", "old\n", at=1_700_000_000)
-    with arrivals_of(inbox) as arrivals:
-        snapshot = arrivals.snapshot(now=0)
-        assert not arrivals.problems
+    with discovery_of(inbox) as discovery:
+        snapshot = discovery.snapshot(now=0)
+        assert not discovery.problems
         (inbox / "a").unlink()
         write(inbox / "a", "new\n", at=1_700_000_060)
-        assert arrivals.snapshot(now=0) == snapshot
-        (problem,) = arrivals.problems
+        assert discovery.snapshot(now=0) == snapshot
+        (problem,) = discovery.problems
         assert f"{inbox}/a was written again at 2023-11-14 22:14:20+00:00, and has 4 bytes as before" in str(
             problem
         )
 
 
-def test_a_file_that_grows_on_and_on_is_told_of_again_ever_more_seldom_and_one_that_rests_is_not(
+def test_a_file_that_grows_on_and_on_is_reported_again_ever_more_seldom_and_one_that_rests_is_not(
     inbox: Path,
 ) -> None:
     for name in ("grows", "rests"):
         write(inbox / name, "x", at=1)
-    with arrivals_of(inbox) as arrivals:
-        arrivals.snapshot(now=0)
+    with discovery_of(inbox) as discovery:
+        discovery.snapshot(now=0)
         write(inbox / "rests", "xx", at=2)
         told = []
         for now in range(10_000, 30_000, 5):
             write(inbox / "grows", "x" * (now % 1000 + 2), at=now)
-            arrivals.look(tells=True, now=now)
-            told += [(now, str(problem)) for problem in arrivals.problems]
-            arrivals.problems.clear()
+            discovery.poll(reports=True, now=now)
+            told += [(now, str(problem)) for problem in discovery.problems]
+            discovery.problems.clear()
     assert sum("/rests has 2 bytes, and had 1" in text for _, text in told) == 1
     times = [now for now, text in told if "/grows has " in text]
     assert len(told) == 1 + len(times)
@@ -196,16 +196,16 @@ def test_a_file_that_grows_on_and_on_is_told_of_again_ever_more_seldom_and_one_t
     assert times[0] == 10_000 and waits[:6] == [60, 120, 240, 480, 960, 1920] and set(waits[6:]) == {3600}
 
 
-def test_what_was_added_while_a_file_was_not_told_of_is_told_in_the_end(inbox: Path) -> None:
+def test_what_was_added_while_a_file_was_not_reported_is_reported_in_the_end(inbox: Path) -> None:
     write(inbox / "a", "x", at=1)
-    with arrivals_of(inbox) as arrivals:
-        arrivals.snapshot(now=0)
+    with discovery_of(inbox) as discovery:
+        discovery.snapshot(now=0)
         told = []
         for now in (0, 5, 10, 59, 60, 65, 1000):
             write(inbox / "a", "x" * min(now + 2, 12), at=min(now + 2, 12))
-            arrivals.look(tells=True, now=now)
-            told += [(now, str(problem).split(":")[1].split("/in/")[1]) for problem in arrivals.problems]
-            arrivals.problems.clear()
+            discovery.poll(reports=True, now=now)
+            told += [(now, str(problem).split(":")[1].split("/in/")[1]) for problem in discovery.problems]
+            discovery.problems.clear()
     assert told == [(0, "a has 2 bytes, and had 1"), (60, "a has 12 bytes, and had 1")]
 
 
@@ -224,7 +224,7 @@ def test_a_link_to_a_folder_is_no_file_to_read_and_one_that_is_named_is_followed
         (inbox.parent / "kept").unlink()
 
 
-def test_a_file_that_has_grown_since_and_one_that_cannot_be_read_are_told_of_once_and_others_are_read(
+def test_a_file_that_has_grown_since_and_one_that_cannot_be_read_are_reported_once_and_others_are_read(
     inbox: Path,
 ) -> None:
     expected = Counter(put(inbox, "a"))
@@ -239,7 +239,7 @@ def test_a_file_that_has_grown_since_and_one_that_cannot_be_read_are_told_of_onc
         cluster.advance(A_WHILE)
         packed, grown = sorted((error.text for error in cluster.status("reader").errors), key=len)
         assert kept(inbox) == expected
-    assert "b.zst is not read: it is packed" in packed
+    assert "b.zst is not read: its compression" in packed
     assert f"/in/a has {os.path.getsize(inbox / 'a')} bytes, and had " in grown and "rename them" in grown
 
 
@@ -261,7 +261,7 @@ def test_a_single_file_cannot_be_followed_and_says_so(inbox: Path) -> None:
     with LocalCluster(simulated_time=True) as cluster:
         cluster.submit(topology(inbox, path=f"{inbox}/a", follow=True))
         cluster.advance(A_WHILE)
-        assert "/in/a is a file: what comes to a folder" in str(cluster.last_status("reader").error)
+        assert "/in/a is a file: only a folder or a pattern" in str(cluster.last_status("reader").error)
 
 
 # How tasks agree on the list.
@@ -344,7 +344,7 @@ def test_what_a_submission_reads_is_what_its_first_task_has_found_though_others_
 ) -> None:
     put(inbox, "a")
     with open_files(str(tmp_path)) as files, open_files(str(tmp_path / "positions")) as positions:
-        first, second = (Arrivals(files, source_of(str(inbox)), positions, 1024) for _ in range(2))
+        first, second = (FileDiscovery(files, source_of(str(inbox)), positions, 1024) for _ in range(2))
         snapshot = first.snapshot(now=0)
         put(inbox, "b")
         assert second.snapshot(now=0) != snapshot

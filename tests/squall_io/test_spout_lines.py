@@ -191,7 +191,7 @@ def test_positions_of_another_reader_are_refused_as_the_topology_starts(book: Pa
         complete_topology(other.build())
 
 
-def test_a_line_that_is_no_text_is_left_out_and_told_of_once_for_each_split(
+def test_a_line_that_is_no_text_is_left_out_and_reported_once_for_each_split(
     book: Path, tmp_path: Path
 ) -> None:
     (book / "0.txt").write_bytes(b"a\n\xff\xff\nb\n\xff\nc\n")
@@ -216,9 +216,7 @@ def test_with_replace_every_line_is_emitted(book: Path, tmp_path: Path) -> None:
     assert done.emitted("lines") == [("a",), ("\ufffd",)]
 
 
-def test_a_file_that_is_damaged_holds_up_nobody_and_is_read_when_it_is_put_right(
-    book: Path, tmp_path: Path
-) -> None:
+def test_a_damaged_file_holds_up_no_other_and_is_read_once_it_is_repaired(book: Path, tmp_path: Path) -> None:
     whole = (book / "5.txt.gz").read_bytes()
     (book / "5.txt.gz").write_bytes(whole[:-20])
     with LocalCluster(simulated_time=True) as cluster:

@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from squall_io.spark.spouts.positions import Done, OpenUnit, Positions, Ranges, Unit, owner_of, read_record
+from squall_io.spark.spouts.positions import (
+    DoneUnits,
+    OpenUnit,
+    Positions,
+    Ranges,
+    Unit,
+    owner_of,
+    read_record,
+)
 
 NUMBERS = st.integers(0, 60)
 UNITS = st.builds(Unit, st.sampled_from(["", "a.b.0.1", "a.b.1.7"]), NUMBERS)
@@ -59,7 +67,7 @@ def test_each_unit_is_read_by_one_task(unit: Unit, parallelism: int) -> None:
 def test_units_that_follow_each_other_are_shared_evenly_and_make_one_range_in_each_record() -> None:
     for series in ("", "counts-3.sink.0.4"):
         for parallelism in (1, 2, 3, 5):
-            done = [Done(index, parallelism) for index in range(parallelism)]
+            done = [DoneUnits(index, parallelism) for index in range(parallelism)]
             for number in range(30):
                 unit = Unit(series, number)
                 done[owner_of(unit, parallelism)].add(unit)
@@ -70,7 +78,7 @@ def test_units_that_follow_each_other_are_shared_evenly_and_make_one_range_in_ea
 
 
 @given(st.lists(st.tuples(st.integers(1, 4), st.lists(UNITS, max_size=20)), max_size=4), st.integers(1, 4))
-def test_what_was_done_stays_done_whoever_reads_next(
+def test_what_was_done_stays_done_for_every_later_reader(
     lives: list[tuple[int, list[Unit]]], parallelism: int
 ) -> None:
     records = []

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from squall_io.spark.manifest.files import FileMissing
+from squall_io.spark.manifest.files import AbsentFile
 from squall_io.spark.spouts.file_list import FoundFile
 from squall_io.spark.spouts.splits import (
-    Source,
+    PathPattern,
     Split,
     UnreadableFile,
     covers,
@@ -37,7 +37,7 @@ from squall_io.spark.stores import InvalidPath, open_files
 def test_a_path_is_a_folder_to_open_and_what_is_looked_for_in_it(
     path: str, folder: str, parts: tuple[str, ...]
 ) -> None:
-    assert source_of(path) == Source(folder, parts)
+    assert source_of(path) == PathPattern(folder, parts)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_a_pattern_means_the_files_and_the_folders_that_fit(logs: Path) -> None:
 
 def test_where_there_is_nothing_to_read_the_path_is_named(logs: Path) -> None:
     for path in (f"{logs}/day3", f"{logs}/day1/*.gz"):
-        with pytest.raises(FileMissing, match="nothing to read") as caught:
+        with pytest.raises(AbsentFile, match="nothing to read") as caught:
             found(path)
         assert path in str(caught.value)
 
@@ -127,7 +127,7 @@ def test_splits_cover_each_file_once(sizes: list[tuple[str, int]], split_bytes: 
         ("hdfs://host:1/logs/day1", False),
     ],
 )  # fmt: skip
-def test_whether_a_folder_lies_in_what_is_read_is_told_from_its_path(path: str, covered: bool) -> None:
+def test_whether_a_folder_is_in_what_is_read_follows_from_its_path(path: str, covered: bool) -> None:
     assert covers(source_of("/logs/day1"), path) == covers(source_of("/logs/*1"), path) == covered
 
 

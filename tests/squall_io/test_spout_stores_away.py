@@ -154,7 +154,7 @@ def test_while_positions_cannot_be_written_reading_goes_on_and_they_are_written_
         task.settle(ids[-1])
         time.now += SAVE_SECONDS
     assert len(ids) == 30
-    assert sum("cannot keep how far it has come" in record.message for record in caplog.records) == 1
+    assert sum("cannot store how far it has read" in record.message for record in caplog.records) == 1
     fails["now"] = lambda call, path: ""
     time.now += 60
     task.next(lambda values, message_id: ids.append(message_id))  # and is killed: nothing is closed
@@ -354,7 +354,7 @@ def test_of_two_tasks_that_look_at_once_both_take_what_the_first_to_write_it_dow
 def test_where_positions_cannot_be_kept_the_error_says_what_to_give(text: Path, fails: Fails) -> None:
     fails["now"] = lambda call, path: "refused" if call == "put_if_absent" else ""
     with pytest.raises(
-        FilesRefused, match=r"keeps how far .*_squall/readers/reader-1\.lines: .*another folder as positions"
+        FilesRefused, match=r"stores how far .*_squall/readers/reader-1\.lines: .*another folder as positions"
     ):
         task_of(text, Time()).start()
 
@@ -372,11 +372,11 @@ def test_a_damaged_position_is_named_and_not_passed_over(text: Path, fails: Fail
         task_of(text, time, restart=1).start()
 
 
-def test_two_readers_are_told_apart_by_what_they_are_and_what_they_read(text: Path, fails: Fails) -> None:
+def test_two_readers_are_distinguished_by_what_they_are_and_what_they_read(text: Path, fails: Fails) -> None:
     time = Time()
     task_of(text, time).start()
     units = HdfsLines(f"{text}/0.txt")._units()
     with pytest.raises(ReaderMismatch) as caught:
         ReadingTask(units, context(time), f"{text}/_squall/readers/reader-1.lines").start()
     assert f"theirs: lines of topology reader, which reads {text}\n" in str(caught.value)
-    assert f"ours:   lines of topology reader, which reads {text}/0.txt\n" in str(caught.value)
+    assert f"this:   lines of topology reader, which reads {text}/0.txt\n" in str(caught.value)

@@ -72,7 +72,7 @@ def test_a_packed_file_has_the_lines_of_what_was_packed(members: list[bytes], po
 
 
 @given(st.data())
-def test_a_packed_file_that_is_truncated_or_damaged_is_told_of(data: st.DataObject) -> None:
+def test_a_packed_file_that_is_truncated_or_damaged_is_reported(data: st.DataObject) -> None:
     text = b"".join(b"line %d\n" % number for number in range(50))
     for pack, ending in ((gzip.compress, ".gz"), (bz2.compress, ".bz2")):
         packed = pack(text)
@@ -85,11 +85,11 @@ def test_a_packed_file_that_is_truncated_or_damaged_is_told_of(data: st.DataObje
             list(packed_lines(reader(packed + b"more"), ending, 0))
 
 
-def test_what_lies_behind_a_gzip_file_as_padding_is_no_damage() -> None:
+def test_padding_after_a_gzip_file_is_no_damage() -> None:
     assert list(packed_lines(reader(gzip.compress(b"a\n") + b"\0" * 12), ".gz", 0)) == [(0, 2, b"a")]
 
 
-def test_of_a_line_that_is_too_long_the_place_is_told_and_the_others_are_read(
+def test_of_a_line_that_is_too_long_the_place_is_reported_and_the_others_are_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(text_lines, "LONGEST", 9)
@@ -110,7 +110,7 @@ def test_a_line_longer_than_its_split_is_not_read_to_its_end_by_the_splits_in_it
     assert max(asked) <= 200
 
 
-def test_a_file_that_has_become_shorter_is_told_of() -> None:
+def test_a_file_that_has_become_shorter_is_reported() -> None:
     lines = lines_of_split(reader(b"ab\ncd\n"), 0, 9, 9, 0)
     assert next(lines) == (0, 3, b"ab")
     assert next(lines) == (3, 6, b"cd")

@@ -1,4 +1,4 @@
-"""A reprocessed result is published once, by one step, whole, whoever dies, freezes or comes in between."""
+"""A reprocessed result is published once, by one step, whole, whatever dies, freezes or interferes."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from squall_io.spark.manifest.envelopes import UnreadableRecord
 from squall_io.spark.manifest.files import Files, FilesUnavailable
 from squall_io.spark.manifest.layout import RESULTS, TABLE, version_path
 from squall_io.spark.manifest.tables import RESULTS as HOLDS_VERSIONS
-from squall_io.spark.manifest.tables import ROWS, Table, TableMismatch, open_table, read_table
+from squall_io.spark.manifest.tables import ROWS, TableMismatch, TableRecord, open_table, read_table
 from squall_io.spark.results import versions
-from squall_io.spark.results.versions import Attempt, AttemptLost, Input, Published, Run, Version
+from squall_io.spark.results.versions import Attempt, AttemptLost, Published, Run, RunInput, Version
 from tests.squall_io.versions_world import Disk, Killed, Stepping, interleaved, steps_of
 
 DAY = 24 * 3600.0
 
 
 def run_of(job: str) -> Run:
-    return Run("reprocess", job, f"code of {job}", (Input("/in", "a snapshot", 10),))
+    return Run("reprocess", job, f"code of {job}", (RunInput("/in", "a snapshot", 10),))
 
 
 RUN, OTHER = run_of("recount.py"), run_of("other.py")
-AS_CSV = replace(OTHER, table=Table(HOLDS_VERSIONS, "csv", ("day",)))
+AS_CSV = replace(OTHER, table=TableRecord(HOLDS_VERSIONS, "csv", ("day",)))
 
 
 def write(files: Files, run: Run, attempt: Attempt) -> None:
@@ -107,8 +107,8 @@ def test_the_same_run_again_publishes_nothing_and_another_one_does() -> None:
     "changed",
     [
         {"code": "new code"},
-        {"inputs": (Input("/in", "more rows", 11),)},
-        {"inputs": (Input("/elsewhere", "a snapshot", 10),)},
+        {"inputs": (RunInput("/in", "more rows", 11),)},
+        {"inputs": (RunInput("/elsewhere", "a snapshot", 10),)},
         {"settings": {"key": ["word"]}},
         {"command": "replay"},
     ],
@@ -117,7 +117,7 @@ def test_the_same_run_again_publishes_nothing_and_another_one_does() -> None:
 def test_runs_differ_when_their_result_may(changed: dict[str, Any]) -> None:
     assert replace(RUN, **changed).id != RUN.id
     assert replace(RUN, job="/elsewhere/recount.py").id == RUN.id
-    until_now = Input("/in", "a snapshot", 10, until=3.0)
+    until_now = RunInput("/in", "a snapshot", 10, until=3.0)
     assert replace(RUN, inputs=(until_now,)).id == RUN.id, "the same batches"
 
 
@@ -178,7 +178,7 @@ def test_publishing_goes_on_after_any_call_whose_answer_was_lost(before: bool) -
         disk, attempt = ready()
         with pytest.raises(FilesUnavailable):
             publish(Stepping(disk, step, lose, before), attempt)
-        versions.settle(disk)  # somebody else may come by before it tries again
+        versions.settle(disk)  # another run may settle it before the retry
         published = publish(disk, attempt)
         assert published.ours
         assert [version.run for version in check_whole(disk)] == [RUN.id], step
@@ -206,7 +206,7 @@ def test_two_at_once_publish_each_run_once_and_both_get_a_version(others: tuple[
         check_nothing_is_left(disk)
 
 
-def test_a_run_that_freezes_for_days_at_any_call_is_published_whole_or_told_that_it_is_lost() -> None:
+def test_a_run_that_freezes_for_days_at_any_call_is_published_whole_or_reported_that_it_is_lost() -> None:
     lost = 0
     for step in range(1, steps_of(Disk, lambda files: go(files, RUN)) + 1):
         disk = Disk()
@@ -325,7 +325,7 @@ def test_an_attempt_that_shows_that_it_is_alive_is_not_swept() -> None:
     write(disk, OTHER, attempt)
     for _ in range(3):
         disk.clock += DAY - 1
-        versions.beat(disk, attempt)
+        versions.keep_alive(disk, attempt)
         go(disk, RUN)
 
     assert versions.publish(disk, attempt, OTHER, 2, "n int").version.number == 2
@@ -360,7 +360,7 @@ def test_a_damaged_or_newer_newest_version_is_named() -> None:
         versions.newest_version(disk)
 
 
-def test_a_damaged_seal_of_another_run_stops_nobody() -> None:
+def test_a_damaged_seal_of_another_run_stops_no_run() -> None:
     disk = Disk()
     disk.put_if_absent(f"{RESULTS}/{OTHER.id}-{'0' * 16}.seal.json", b"{")
 
@@ -381,7 +381,7 @@ def test_a_first_run_killed_at_any_call_binds_nothing_unless_its_result_is_publi
         versions.settle(disk)
         if versions.newest_number(disk):
             bound += 1
-            with pytest.raises(TableMismatch, match="is a table already, and another one"):
+            with pytest.raises(TableMismatch, match="is another table already"):
                 go(disk, AS_CSV)
         else:
             assert go(disk, AS_CSV).version.number == 1, step
@@ -391,7 +391,7 @@ def test_a_first_run_killed_at_any_call_binds_nothing_unless_its_result_is_publi
     assert 0 < bound < steps
 
 
-def test_of_two_first_runs_at_once_with_two_formats_one_is_published_and_the_other_told() -> None:
+def test_of_two_first_runs_at_once_with_two_formats_one_is_published_and_the_other_fails() -> None:
     def ready() -> tuple[Disk, Callable[[Any], object], Callable[[Any], object]]:
         disk = Disk()
         return disk, partial(go_or_give_up, run=RUN), partial(go_or_give_up, run=AS_CSV)
@@ -426,7 +426,7 @@ def test_no_version_comes_into_a_table_that_a_stream_has_made_meanwhile() -> Non
     disk = Disk()
     attempt = begun(disk, RUN)
     write(disk, RUN, attempt)
-    stream = open_table(disk, Table(ROWS, "parquet", ()))
+    stream = open_table(disk, TableRecord(ROWS, "parquet", ()))
     with pytest.raises(TableMismatch, match="batches of a stream"):
         versions.publish(disk, attempt, RUN, 2, "n int")
     versions.give_up(disk, attempt)

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from squall_io.spark.manifest.files import FileMissing, FileStatus
+from squall_io.spark.manifest.files import AbsentFile, FileStatus
 
 
 class Disk:
@@ -43,7 +43,7 @@ class Disk:
 
     def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
         if path not in self.content:
-            raise FileMissing(path)
+            raise AbsentFile(path)
         return self.content[path]
 
     def digest(self, path: str) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from squall.cluster.zookeeper import ZooKeeperStore
 from supervisor.daemon import SupervisorDaemon, SupervisorSettings
-from supervisor.plan import Limits
+from supervisor.plan import Timeouts
 from tests.supervisor.hosts import fake_command
 
 
@@ -23,7 +23,7 @@ def run(servers: str, root: str, state: Path) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     store = ZooKeeperStore(servers, root=root, session_secs=4)
     settings = SupervisorSettings(
-        state=state, host="s1", slots=2, limits=Limits(stop=5.0), command=fake_command
+        state=state, host="s1", slots=2, limits=Timeouts(stop=5.0), command=fake_command
     )
     daemon = SupervisorDaemon(store, settings)
     store.start(30.0)

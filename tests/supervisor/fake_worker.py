@@ -1,4 +1,4 @@
-"""A worker that is none: it reads its orders, writes pulses, and does what the topology's conf says under "fake".
+"""A worker that is none: it reads its orders, writes heartbeats, and does what the topology's conf says under "fake".
 
     python fake_worker.py DIRECTORY
 
@@ -17,11 +17,12 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from squall import worker_files
-from squall.worker_files import End, Orders, Pulse
+from squall.worker_files import End, Orders, WorkerHeartbeat
 
 
 class FakeWorker:
@@ -35,7 +36,7 @@ class FakeWorker:
         stat = Path("/proc/self/stat").read_text()
         started = int(stat[stat.rindex(")") + 2 :].split()[19])
         port = 6000 + int(self.orders.worker[1:])
-        self.pulse = Pulse(
+        self.heartbeat = WorkerHeartbeat(
             pid=os.getpid(), started=started, incarnation=self.orders.incarnation, number=0,
             orders=self.orders.number, asked=self.orders.asked, version=self.orders.version,
             address=(f"tcp://127.0.0.1:{port}", f"tcp://127.0.0.1:{port + 100}"),
@@ -53,15 +54,15 @@ class FakeWorker:
         behaviours = self.orders.conf.get("fake", {})
         words: list[str] = behaviours.get(self.orders.worker, behaviours.get("*", "obey")).split()
         if words[0] == "once":
-            return words[1:] if self.orders.incarnation[1] == 0 else ["obey"]
+            return words[1:] if self.orders.incarnation.restart == 0 else ["obey"]
         return words
 
     def say(self, **changes: object) -> None:
-        self.next_pulse = time.monotonic() + 0.1
-        number = self.pulse.number + 1
-        self.pulse = replace(self.pulse, number=number, counters=number, **changes)  # type: ignore[arg-type]
+        self.next_heartbeat = time.monotonic() + 0.1
+        number = self.heartbeat.number + 1
+        self.heartbeat = replace(self.heartbeat, number=number, counters=number, **changes)
         worker_files.write(self.directory, worker_files.COUNTERS, {"number": number})
-        worker_files.write(self.directory, worker_files.PULSE, self.pulse)
+        worker_files.write(self.directory, worker_files.HEARTBEAT, self.heartbeat)
 
     def end(self, status: int, reason: str) -> None:
         worker_files.write(
@@ -84,7 +85,7 @@ class FakeWorker:
             orders=self.orders.number,
             asked=asked,
             version=self.orders.version,
-            opened=self.pulse.opened or asked == "run",
+            opened=self.heartbeat.opened or asked == "run",
             drained=asked == "drain",
         )
 
@@ -118,7 +119,7 @@ class FakeWorker:
                 self.told = False
                 self.orders = self.read()
                 self.obey()
-            elif time.monotonic() >= self.next_pulse:
+            elif time.monotonic() >= self.next_heartbeat:
                 self.say()
 
 

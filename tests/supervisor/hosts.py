@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from nimbus.keyring import KeyRing
-from nimbus.master import Nimbus
+from nimbus.leader.master import Nimbus
+from nimbus.security.keyring import KeyRing
 from squall.clock import RealClock
 from squall.cluster.memory import InMemoryStore
-from squall.cluster.records import TopologyRecord, WorkerReport
+from squall.cluster.records import SupervisorRecord, TopologyRecord, WorkerReport
 from squall.cluster.registry import Registry
 from squall.cluster.store import Store
-from squall.sealing import KeyPair
-from squall.worker_files import Incarnation
-from supervisor.agent import Supervisor
-from supervisor.plan import Limits
+from squall.security.sealing import KeyPair
+from squall.values import Incarnation
+from supervisor import exits
+from supervisor.agent import Supervisor, WorkerTerms
+from supervisor.directories import Directories
+from supervisor.plan import Timeouts
+from supervisor.worker_processes import WorkerCommand, WorkerProcesses
 from topology_api.options import defaults
 from topology_api.topology import ComponentSpec, StreamSpec, Topology
 
@@ -68,11 +71,11 @@ class Hosts:
     """A cluster of some supervisors on this machine."""
 
     def __init__(
-        self, state: Path, supervisors: int = 1, slots: int = 2, limits: Limits | None = None
+        self, state: Path, supervisors: int = 1, slots: int = 2, limits: Timeouts | None = None
     ) -> None:
         self.state = state
         self.slots = slots
-        self.limits = limits or Limits(stop=10.0)
+        self.limits = limits or Timeouts(stop=10.0)
         self.store = InMemoryStore()
         self.clock = RealClock()
         ring = KeyRing(Registry(self.store), KeyPair.make(), "n1", LINK_KEYS.copy)
@@ -85,19 +88,37 @@ class Hosts:
         self.ever: list[Supervisor] = []
         self.supervisors = [self.make(f"s{number}") for number in range(1, supervisors + 1)]
 
-    def make(self, name: str, store: Store | None = None, **options: object) -> Supervisor:
+    def make(
+        self,
+        name: str,
+        store: Store | None = None,
+        *,
+        bind: str = "127.0.0.1",
+        command: Callable[[Path], Sequence[str]] = fake_command,
+        kernel_kills: Callable[[], int | None] = exits.kernel_kills,
+        admit: Callable[[], object] = lambda: None,
+    ) -> Supervisor:
         """One more supervisor, or a new process of one. `store`: how it sees ours."""
-        arguments: dict[str, object] = {
-            "python_path": [str(ROOT)], "limits": self.limits, "command": fake_command,
-            "key_pair": self.pairs.setdefault(name, KeyPair.make()), **options,
-        }  # fmt: skip
-        supervisor = Supervisor(
-            name, name, self.slots, Registry(store or self.store), self.link, self.state / name, self.clock,
-            **arguments,  # type: ignore[arg-type]
-        )  # fmt: skip
+        pair = self.pairs.setdefault(name, KeyPair.make())
+        registry = Registry(store or self.store)
+        processes = WorkerProcesses(
+            self.state / name,
+            registry,
+            name,
+            key_pair=pair,
+            start=WorkerCommand([str(ROOT)], command=command),
+            kernel_kills=kernel_kills,
+        )
+        record = SupervisorRecord(name, name, self.slots, beats=True, public_key=pair.public)
+        terms = WorkerTerms(bind, timeouts=self.limits)
+        supervisor = Supervisor(record, registry, self.link, processes, self.clock, terms, admit=admit)
         supervisor.register()
         self.ever.append(supervisor)
         return supervisor
+
+    def directories(self, supervisor: int = 0) -> Directories:
+        """Those of a supervisor."""
+        return Directories(self.state / self.supervisors[supervisor].id)
 
     def submit(
         self,
@@ -129,7 +150,7 @@ class Hosts:
             self.turn()
 
     def report(self, worker: str, name: str = "words") -> WorkerReport | None:
-        record = self.registry.topology(name)
+        record = self.registry.topologies.get(name)
         return None if record is None else self.registry.report(record.id, worker)
 
     def opened(self, worker: str, name: str = "words") -> bool:
@@ -137,7 +158,7 @@ class Hosts:
         return report is not None and report.opened
 
     def state_of(self, name: str = "words") -> str | None:
-        record = self.registry.topology(name)
+        record = self.registry.topologies.get(name)
         return None if record is None else record.state
 
     def pids(self) -> dict[str, int]:

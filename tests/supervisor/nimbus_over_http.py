@@ -13,21 +13,21 @@ from dataclasses import asdict
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from nimbus.keyring import KeyRing
-from nimbus.master import Nimbus
+from nimbus.leader.master import Nimbus
+from nimbus.security.keyring import KeyRing
 from squall.clock import RealClock
 from squall.cluster import paths
 from squall.cluster.records import NimbusRecord, WorkerReport, decode
 from squall.cluster.registry import Registry
 from squall.cluster.store import Store
-from squall.sealing import (
+from squall.security.sealing import (
     NIMBUS_TO_SUPERVISOR,
     SUPERVISOR_TO_NIMBUS,
     KeyPair,
     daemon_header,
     read_daemon_header,
 )
-from squall.transport.sockets import make_keys
+from squall.transport.carriers.sockets import make_keys
 
 
 class FakeNimbus:
@@ -49,7 +49,7 @@ class FakeNimbus:
         self.master: Nimbus | None = None
         self.port = 0
         self.up()
-        self.registry.save_nimbus(self.record)
+        self.registry.nimbuses.put(self.record)
         if leads:
             self.lead()
 
@@ -94,12 +94,12 @@ class FakeNimbus:
 
     def header_for(self, supervisor: str) -> str:
         """What this Nimbus shows a supervisor."""
-        (record,) = [record for record in self.registry.supervisors() if record.id == supervisor]
+        (record,) = [record for record in self.registry.all_supervisors() if record.id == supervisor]
         return daemon_header(self.id, self.pair.token_with(record.public_key, NIMBUS_TO_SUPERVISOR))
 
     def knows(self, header: str | None) -> str | None:
         """The supervisor that shows this."""
-        self.known |= {record.id: record.public_key for record in self.registry.supervisors()}
+        self.known |= {record.id: record.public_key for record in self.registry.all_supervisors()}
         found = read_daemon_header(header or "")
         if found is None or found[0] not in self.known:
             return None

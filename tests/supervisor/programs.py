@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from squall.process_stat import stat_of
+from squall.daemon.process_stat import stat_of
 from supervisor.processes import WorkerProcess
 
 CAP = 30.0

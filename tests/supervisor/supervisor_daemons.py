@@ -16,7 +16,7 @@ from squall.cluster.records import TopologyRecord, WorkerReport
 from squall.cluster.registry import Registry
 from supervisor.daemon import SupervisorDaemon, SupervisorSettings
 from supervisor.directories import Directories, read_started
-from supervisor.plan import Limits
+from supervisor.plan import Timeouts
 from tests.flaky_store import FlakyStore
 from tests.supervisor.hosts import CAP, a_topology, fake_command
 from tests.supervisor.nimbus_over_http import FakeNimbus
@@ -39,7 +39,7 @@ class Cluster:
 
     def settings(self, name: str = "s1", **changes: Any) -> SupervisorSettings:
         settings = SupervisorSettings(
-            state=self.tmp / name, host=name, slots=2, limits=Limits(stop=5.0), command=fake_command
+            state=self.tmp / name, host=name, slots=2, limits=Timeouts(stop=5.0), command=fake_command
         )
         return replace(settings, **changes)
 
@@ -49,7 +49,7 @@ class Cluster:
         daemon = SupervisorDaemon(store, self.settings(name, **changes))
         self.daemons.append(daemon)
         daemon.start()
-        self.until(lambda: daemon.id in {record.id for record in self.registry.supervisors()})
+        self.until(lambda: daemon.id in {record.id for record in self.registry.all_supervisors()})
         return daemon
 
     def stop(self, daemon: SupervisorDaemon, end_workers: bool = False) -> None:
@@ -90,7 +90,7 @@ class Cluster:
             time.sleep(0.01)
 
     def report(self, worker: str, name: str = "words") -> WorkerReport | None:
-        record = self.registry.topology(name)
+        record = self.registry.topologies.get(name)
         return None if record is None else self.registry.report(record.id, worker)
 
     def opened(self, *workers: str, name: str = "words") -> bool:

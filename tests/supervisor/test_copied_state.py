@@ -13,13 +13,13 @@ from squall.cluster.memory import InMemoryStore
 from squall.cluster.records import SupervisorRecord
 from squall.cluster.registry import Registry
 from supervisor.directories import Directories
-from supervisor.outlook import Outlook
+from supervisor.store_view import StoreView
 
 
-def outlook(store: InMemoryStore, host: str, state: Path) -> Outlook:
+def store_view(store: InMemoryStore, host: str, state: Path) -> StoreView:
     record = SupervisorRecord("s1", host, 2)
     mark = Directories(state).mark()
-    return Outlook(Registry(store.session()), record, lambda: None, lambda: None, mark)
+    return StoreView(Registry(store.session()), record, lambda: None, lambda: None, mark)
 
 
 def test_a_copy_does_nothing_while_the_other_is_there_and_says_why(
@@ -29,25 +29,25 @@ def test_a_copy_does_nothing_while_the_other_is_there_and_says_why(
     (tmp_path / "state").mkdir()
     (tmp_path / "state" / "id").write_text("s1\n")
     shutil.copytree(tmp_path / "state", tmp_path / "copy", copy_function=shutil.copy2)
-    first = outlook(store, "host-1", tmp_path / "state")
-    copy = outlook(store, "host-2", tmp_path / "copy")
-    assert first.look(0.0, {})
+    first = store_view(store, "host-1", tmp_path / "state")
+    copy = store_view(store, "host-2", tmp_path / "copy")
+    assert first.refresh(0.0, {})
     with caplog.at_level(logging.WARNING):
         for second in range(1, 30):
-            assert not copy.look(float(second), {}) and not copy.known
-            assert first.look(float(second), {})
-    assert [record.host for record in first.registry.supervisors()] == ["host-1"]
+            assert not copy.refresh(float(second), {}) and not copy.known
+            assert first.refresh(float(second), {})
+    assert [record.host for record in first.registry.all_supervisors()] == ["host-1"]
     told = [
         each.getMessage() for each in caplog.records if "remove the files `id` and `key`" in each.getMessage()
     ]
     assert len(told) == 1
     first.leave(for_good=False)
-    assert copy.look(60.0, {}) and copy.known
+    assert copy.refresh(60.0, {}) and copy.known
 
 
 def test_a_supervisor_that_is_started_again_waits_for_nothing(tmp_path: Path) -> None:
     store = InMemoryStore()
-    assert outlook(store, "host-1", tmp_path).look(0.0, {})
-    after = outlook(store, "host-1", tmp_path)  # the session of the one before has not run out
-    assert after.look(0.0, {}) and after.known
+    assert store_view(store, "host-1", tmp_path).refresh(0.0, {})
+    after = store_view(store, "host-1", tmp_path)  # the session of the one before has not run out
+    assert after.refresh(0.0, {}) and after.known
     assert store.get(paths.presence("s1")) is not None

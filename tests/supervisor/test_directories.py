@@ -11,6 +11,7 @@ import pytest
 from squall import worker_files
 from squall.cluster.blobs import put_bundle, read_bundle
 from squall.cluster.memory import InMemoryStore
+from squall.values import Incarnation
 from supervisor.directories import PROCESS, Directories, Started, read_started, write_started
 from tests.supervisor.hosts import a_topology
 
@@ -115,7 +116,7 @@ def test_a_bundle_is_fetched_once_and_again_when_fetching_was_cut_short(tmp_path
 
 def test_what_was_started_in_a_directory_comes_back(tmp_path: Path) -> None:
     assert read_started(tmp_path) is None
-    started = Started(123, 456, (7, 8), 2)
+    started = Started(123, 456, Incarnation(7, 8), 2)
     write_started(tmp_path, started)
     assert read_started(tmp_path) == started
     assert stat.S_IMODE((tmp_path / PROCESS).stat().st_mode) == 0o600

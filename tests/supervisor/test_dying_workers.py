@@ -32,7 +32,7 @@ def test_a_killed_worker_is_started_again_and_the_others_hear_of_it(hosts: Hosts
     after = hosts.pids()
     assert after["w1"] == before["w1"]
     assert after["w2"] != before["w2"]
-    directory = hosts.supervisors[0].directories.worker(record.id, "w1")
+    directory = hosts.directories().worker(record.id, "w1")
 
     def heard() -> object:
         orders = read_orders(directory)
@@ -64,7 +64,7 @@ def test_the_others_hear_of_a_death_before_the_next_process_has_begun(hosts: Hos
 @pytest.mark.parametrize(
     ("behaviour", "words"),
     [
-        ("once die 3", ["ended with status 3 without a word", "\n  | the last line of a worker"]),
+        ("once die 3", ["ended with status 3 without giving a reason", "\n  | the last line of a worker"]),
         ("once signal 15", ["was killed by SIGTERM"]),
         ("once fault", ["died of SIGSEGV", "\n  | Fatal Python error: Segmentation fault"]),
         ("once end 75 out of memory in split", ["ended by itself with status 75: out of memory in split"]),
@@ -126,11 +126,11 @@ def test_a_frozen_worker_is_killed_and_started_again(hosts: Hosts) -> None:
     hosts.until(lambda: restarted(hosts, "w2"))
     assert not runs(frozen)
     (note,) = hosts.link.notes()
-    assert "was killed by its supervisor: it gave no sign of life for " in note
+    assert "was killed by its supervisor: it sent no heartbeat for " in note
 
 
 @pytest.mark.slow
-def test_a_worker_whose_pulse_stands_still_is_killed_though_its_process_runs(hosts: Hosts) -> None:
+def test_a_worker_whose_heartbeat_stands_still_is_killed_though_its_process_runs(hosts: Hosts) -> None:
     hosts.submit(fake={"w2": "once freeze"}, timeout=2.0)
     hosts.until(lambda: restarted(hosts, "w2"))
     assert incarnation(hosts, "w1") == (1, 0)
@@ -141,7 +141,7 @@ def test_ports_of_the_process_before_are_asked_for_again(hosts: Hosts) -> None:
     hosts.until(lambda: hosts.opened("w1") and hosts.opened("w2"))
     os.kill(hosts.pids()["w2"], signal.SIGKILL)
     hosts.until(lambda: restarted(hosts, "w2"))
-    orders = read_orders(hosts.supervisors[0].directories.worker(record.id, "w2"))
+    orders = read_orders(hosts.directories().worker(record.id, "w2"))
     assert orders is not None
     assert orders.ports == (6002, 6102)
 

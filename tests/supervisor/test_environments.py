@@ -173,7 +173,7 @@ def test_what_workers_need_is_held_to_our_own_versions() -> None:
 @pytest.mark.slow
 def test_workers_need_no_other_package_than_those_that_are_held() -> None:
     program = (
-        "import sys, worker.process; from importlib.metadata import packages_distributions as owners;"
+        "import sys, worker.process.assemble; from importlib.metadata import packages_distributions as owners;"
         "found = owners(); print(*sorted({d for m in {m.partition('.')[0] for m in sys.modules} for d in found.get(m, ())}))"
     )
     done = subprocess.run(
@@ -225,7 +225,7 @@ def test_what_is_being_built_ends_with_the_supervisor(tmp_path: Path, shipped: S
     thread.join(30)
     assert not runs(pid)
     assert failures and "SIGKILL" in str(failures[0])
-    with pytest.raises(BuildFailed, match="the supervisor ends"):
+    with pytest.raises(BuildFailed, match="the supervisor is ending"):
         made.make(environment_of(made, shipped.requirements("x")), shipped)
 
 

@@ -1,4 +1,4 @@
-"""Each way in which a process can end is named, so that nobody has to guess from a number."""
+"""Each way in which a process can end has a name, so that users need not guess from a number."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from squall import worker_files
+from squall.reports.event_text import cause_text
+from squall.values import Incarnation
 from squall.worker_files import End
 from supervisor.exits import (
     Exit,
@@ -23,6 +25,10 @@ from tests.supervisor.programs import run, until
 KILLED = int(signal.SIGKILL)
 
 
+def text_of(exit: Exit) -> str:
+    return cause_text(cause(exit))
+
+
 def exit_of(directory: Path, text: str) -> Exit:
     """What is known of a real process that ran this text."""
     before = output_size(directory)
@@ -34,8 +40,8 @@ def exit_of(directory: Path, text: str) -> Exit:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("raise SystemExit(3)", "ended with status 3 without a word: sys.exit() or os._exit() in user code"),
-        ("import os; os._exit(0)", "ended with status 0 without a word"),
+        ("raise SystemExit(3)", "ended with status 3 without giving a reason: sys.exit() or os._exit() in user code"),
+        ("import os; os._exit(0)", "ended with status 0 without giving a reason"),
         ("import os; os._exit(71)", "ended with status 71 (its supervisor was away for longer than the lease,"),
         ("import os; os.kill(os.getpid(), 9)", "was killed by SIGKILL (OOM killer: unknown)"),
         ("import os; os.kill(os.getpid(), 15)", "was killed by SIGTERM"),
@@ -45,12 +51,12 @@ def exit_of(directory: Path, text: str) -> Exit:
     ],
 )  # fmt: skip
 def test_an_end_is_named(tmp_path: Path, text: str, expected: str) -> None:
-    assert cause(exit_of(tmp_path, text)).startswith(expected)
+    assert text_of(exit_of(tmp_path, text)).startswith(expected)
 
 
 def test_a_python_that_dies_in_c_shows_where_it_was(tmp_path: Path) -> None:
     text = "import ctypes, faulthandler\nfaulthandler.enable()\ndef sick():\n    ctypes.string_at(0)\nsick()"
-    what, *lines = cause(exit_of(tmp_path, text)).splitlines()
+    what, *lines = text_of(exit_of(tmp_path, text)).splitlines()
     assert what.startswith("died of SIGSEGV")
     assert lines[0] == "  | Fatal Python error: Segmentation fault"
     assert any("in sick" in line for line in lines)
@@ -60,8 +66,8 @@ def test_a_python_that_dies_in_c_shows_where_it_was(tmp_path: Path) -> None:
 def test_an_error_at_the_start_shows_its_last_lines(tmp_path: Path) -> None:
     (tmp_path / worker_files.OUTPUT).write_text("of the process before\n")
     text = "print('x' * 1000); import no_such_module"
-    what, *lines = cause(exit_of(tmp_path, text)).splitlines()
-    assert what.startswith("ended with status 1 without a word")
+    what, *lines = text_of(exit_of(tmp_path, text)).splitlines()
+    assert what.startswith("ended with status 1 without giving a reason")
     assert lines[-1] == "  | ModuleNotFoundError: No module named 'no_such_module'"
     assert not any("before" in line for line in lines)
     assert max(map(len, lines)) < 210
@@ -75,9 +81,9 @@ write({str(tmp_path)!r}, END, End(os.getpid(), (1, 0), 72, "split[3] hung for 61
 os._exit(72)
 """
     exit = exit_of(tmp_path, text)
-    assert cause(exit) == "ended by itself with status 72: split[3] hung for 61 s"
+    assert text_of(exit) == "ended by itself with status 72: split[3] hung for 61 s"
     assert not exit.innocent
-    worker_files.write(tmp_path, worker_files.END, End(1, (1, 0), 72, "of another process"))
+    worker_files.write(tmp_path, worker_files.END, End(1, Incarnation(1, 0), 72, "of another process"))
     assert read_end(tmp_path, 2) is None
     (tmp_path / worker_files.END).write_text("{")
     assert read_end(tmp_path, 1) is None
@@ -98,24 +104,27 @@ os._exit(72)
         ),
         # It was quicker than the kill.
         (
-            Exit(0, killed_because="it did not stop", end=End(1, (1, 0), 0, "stopped")),
+            Exit(0, killed_because="it did not stop", end=End(1, Incarnation(1, 0), 0, "stopped")),
             "ended by itself with status 0: stopped",
         ),
         # It had no handler any more when it was told of new orders.
         (
-            Exit(int(signal.SIGUSR1), end=End(1, (1, 0), 72, "it hung")),
+            Exit(int(signal.SIGUSR1), end=End(1, Incarnation(1, 0), 72, "it hung")),
             "ended by itself with status 72: it hung",
         ),
-        (Exit(None, end=End(1, (1, 0), 71, "no lease")), "ended by itself with status 71: no lease"),
+        (
+            Exit(None, end=End(1, Incarnation(1, 0), 71, "no lease")),
+            "ended by itself with status 71: no lease",
+        ),
         (
             Exit(None),
-            "is gone, and nobody can tell its exit status (it was not this supervisor that started it)",
+            "is gone, and its exit status is unknown (another supervisor had started it)",
         ),
         (Exit(int(signal.SIGSEGV) | 0x80), None),
     ],
 )
 def test_a_cause_is_one_line_where_that_says_all(exit: Exit, expected: str | None) -> None:
-    text = cause(exit)
+    text = text_of(exit)
     if expected is None:
         assert text.endswith(", core dumped)")
     else:
@@ -124,7 +133,7 @@ def test_a_cause_is_one_line_where_that_says_all(exit: Exit, expected: str | Non
 
 @pytest.mark.parametrize(("status", "innocent"), [(0, True), (71, True), (73, False), (75, False)])
 def test_an_orderly_end_and_a_lost_lease_are_no_fault_of_the_worker(status: int, innocent: bool) -> None:
-    assert Exit(status << 8, end=End(1, (1, 0), status, "")).innocent is innocent
+    assert Exit(status << 8, end=End(1, Incarnation(1, 0), status, "")).innocent is innocent
     assert not Exit(status << 8).innocent
 
 
@@ -183,26 +192,25 @@ class Counter:
         return self.count
 
 
-def killed(by_kernel: bool | None) -> Exit:
-    return Exit(KILLED, by_kernel=by_kernel)
+KILL = Exit(KILLED)
 
 
 def test_one_kill_of_the_kernels_explains_one_death() -> None:
     counter = Counter()
     kills = KernelKills(counter.read)
-    assert kills.told_apart(killed).by_kernel is False
+    assert kills.explain(KILL).by_kernel is False
     counter.count = 6
-    assert kills.told_apart(killed).by_kernel is True
-    assert kills.told_apart(killed).by_kernel is False
+    assert kills.explain(KILL).by_kernel is True
+    assert kills.explain(KILL).by_kernel is False
 
 
 def test_a_death_that_is_noticed_after_a_look_is_still_explained() -> None:
     counter = Counter()
     kills = KernelKills(counter.read)
-    kills.look(10.0)
+    kills.forget_old(10.0)
     counter.count = 6
-    kills.look(12.0)  # the kill came just before this
-    assert kills.told_apart(killed).by_kernel is True
+    kills.forget_old(12.0)  # the kill came just before this
+    assert kills.explain(KILL).by_kernel is True
 
 
 def test_a_kill_of_long_ago_explains_no_death() -> None:
@@ -210,19 +218,19 @@ def test_a_kill_of_long_ago_explains_no_death() -> None:
     kills = KernelKills(counter.read)
     counter.count = 6
     for now in (10.0, 11.0, 12.0, 13.0, 14.0, 16.0):
-        kills.look(now)
-    assert kills.told_apart(killed).by_kernel is False
+        kills.forget_old(now)
+    assert kills.explain(KILL).by_kernel is False
 
 
-def test_other_deaths_use_up_nothing_and_without_a_counter_nobody_knows() -> None:
+def test_other_deaths_use_up_nothing_and_without_a_counter_nothing_is_known() -> None:
     counter = Counter()
     kills = KernelKills(counter.read)
     counter.count = 6
-    kills.told_apart(lambda by_kernel: Exit(int(signal.SIGSEGV), by_kernel=by_kernel))
-    kills.told_apart(lambda by_kernel: Exit(KILLED, killed_because="it hung", by_kernel=by_kernel))
-    assert kills.told_apart(killed).by_kernel is True
+    kills.explain(Exit(int(signal.SIGSEGV)))
+    kills.explain(Exit(KILLED, killed_because="it hung"))
+    assert kills.explain(KILL).by_kernel is True
     counter.count = None
-    assert KernelKills(counter.read).told_apart(killed).by_kernel is None
+    assert KernelKills(counter.read).explain(KILL).by_kernel is None
 
 
 def test_of_a_fatal_error_the_thread_at_fault_is_shown() -> None:
@@ -230,6 +238,6 @@ def test_of_a_fatal_error_the_thread_at_fault_is_shown() -> None:
     lines += [f'  File "heartbeat.py", line {line}' for line in range(20)]
     lines += ["Current thread 0x2 (most recent call first):", '  File "user.py", line 7 in execute']
     tail = "\n".join(lines)
-    text = cause(Exit(signal.SIGSEGV, tail=tail))
+    text = text_of(Exit(signal.SIGSEGV, tail=tail))
     assert "user.py" in text and "Segmentation fault" in text
     assert "heartbeat.py" not in text

@@ -13,8 +13,8 @@ from squall.cluster import paths
 from squall.cluster.memory import InMemoryStore
 from squall.cluster.records import SupervisorRecord
 from squall.cluster.registry import Registry
-from squall.file_sources import SILENT_SECS, WRONG_SECS, FileSources
-from squall.sealing import KeyPair
+from squall.packages.file_sources import SILENT_SECS, WRONG_SECS, FileSources
+from squall.security.sealing import KeyPair
 from supervisor.nimbus_http import Nimbuses, NimbusFiles
 from tests.supervisor.nimbus_over_http import FakeNimbus
 from topology_api.errors import SquallError
@@ -32,7 +32,7 @@ class Site:
         self.clock = ManualClock(1000.0)
         self.target = folder / "file"
         pair = KeyPair.make()
-        Registry(self.store).save_supervisor(SupervisorRecord("s1", "h", 1, public_key=pair.public))
+        Registry(self.store).supervisors.put(SupervisorRecord("s1", "h", 1, public_key=pair.public))
         self.leader, self.standby = (FakeNimbus(self.store, name, leads=False) for name in ("n1", "n2"))
         self.store.put(paths.LEADER, b"n1")
         nimbuses = Nimbuses(self.store, "s1", pair)

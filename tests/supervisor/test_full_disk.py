@@ -11,7 +11,18 @@ from typing import Any
 import pytest
 
 from squall import worker_files
-from squall.worker_files import LEASE, ORDERS, PULSE, Pulse, read, read_orders, read_pulse, write, write_bytes
+from squall.values import Incarnation
+from squall.worker_files import (
+    HEARTBEAT,
+    LEASE,
+    ORDERS,
+    WorkerHeartbeat,
+    read,
+    read_heartbeat,
+    read_orders,
+    write,
+    write_bytes,
+)
 from tests.supervisor.programs import runs
 from tests.supervisor.supervisor_daemons import Cluster
 
@@ -41,24 +52,33 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
     found.full = False
 
 
-PULSES = [
-    Pulse(pid=1, started=2, incarnation=(1, 0), number=number, orders=1, asked="run", version=1, crash=crash)
+HEARTBEATS = [
+    WorkerHeartbeat(
+        pid=1,
+        started=2,
+        incarnation=Incarnation(1, 0),
+        number=number,
+        orders=1,
+        asked="run",
+        version=1,
+        crash=crash,
+    )
     for number, crash in ((9, None), (10, "a long text " * 20), (11, None))
 ]
 
 
 def test_signs_of_life_are_written_over_the_last_ones(tmp_path: Path, disk: Disk) -> None:
-    write(tmp_path, PULSE, PULSES[0])
+    write(tmp_path, HEARTBEAT, HEARTBEATS[0])
     write(tmp_path, LEASE, {"number": 99})
     inode = (tmp_path / LEASE).stat().st_ino
     disk.full = True
-    for pulse in PULSES[1:]:
-        write(tmp_path, PULSE, pulse)
-        assert read_pulse(tmp_path) == pulse, "a shorter one after a longer one too"
+    for heartbeat in HEARTBEATS[1:]:
+        write(tmp_path, HEARTBEAT, heartbeat)
+        assert read_heartbeat(tmp_path) == heartbeat, "a shorter one after a longer one too"
     write(tmp_path, LEASE, {"number": 100})
     assert read(tmp_path, LEASE) == {"number": 100}
     assert (tmp_path / LEASE).stat().st_ino == inode
-    assert sorted(path.name for path in tmp_path.iterdir()) == [LEASE, PULSE]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [LEASE, HEARTBEAT]
 
 
 def test_everything_else_is_there_whole_or_as_it_was(tmp_path: Path, disk: Disk) -> None:
@@ -112,4 +132,4 @@ def test_a_worker_that_cannot_be_given_the_order_to_stop_is_asked_by_a_signal(
     disk.full = True
     cluster.kill()
     cluster.until(lambda: not any(map(runs, pids.values())))
-    cluster.until(lambda: cluster.registry.topology("words") is None)
+    cluster.until(lambda: cluster.registry.topologies.get("words") is None)

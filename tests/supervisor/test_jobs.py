@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from supervisor.jobs import Broken, Done, Jobs, UnderWay
+from supervisor.jobs import BackgroundJobFailed, JobDone, Jobs, JobUnderWay
 from tests.supervisor.programs import until
 
 
@@ -17,8 +17,8 @@ def test_a_piece_of_work_is_done_once_however_often_it_is_asked_for() -> None:
         return "result"
 
     jobs.state("a", work, 0.0)
-    until(lambda: jobs.state("a", work, 1.0) == Done("result"))
-    assert jobs.state("a", work, 2.0) == Done("result")
+    until(lambda: jobs.state("a", work, 1.0) == JobDone("result"))
+    assert jobs.state("a", work, 2.0) == JobDone("result")
     assert done == ["it"]
     jobs.close()
 
@@ -32,7 +32,7 @@ def test_so_many_are_done_at_the_same_time_as_there_are_threads_and_no_more() ->
         gate.wait(30)
 
     for key in "abc":
-        assert jobs.state(key, work, 7.0) == UnderWay(7.0)
+        assert jobs.state(key, work, 7.0) == JobUnderWay(7.0)
     assert running.acquire(timeout=30) and running.acquire(timeout=30)
     assert not running.acquire(timeout=0.05)
     gate.set()
@@ -51,12 +51,12 @@ def test_what_fails_is_told_rests_and_is_tried_again() -> None:
         return "yes"
 
     first = jobs.state("a", work, 0.0)
-    assert isinstance(first, Broken) and (first.why, first.backoff.not_before) == ("no", 1.0)
+    assert isinstance(first, BackgroundJobFailed) and (first.why, first.backoff.not_before) == ("no", 1.0)
     assert jobs.state("a", work, 0.9) == first
     assert len(tries) == 1
     second = jobs.state("a", work, 1.0)
-    assert isinstance(second, Broken) and second.backoff.not_before == 3.0
-    assert jobs.state("a", work, 3.0) == Done("yes")
+    assert isinstance(second, BackgroundJobFailed) and second.backoff.not_before == 3.0
+    assert jobs.state("a", work, 3.0) == JobDone("yes")
 
 
 def test_what_is_forgotten_is_done_anew_but_not_while_it_is_under_way() -> None:
@@ -71,7 +71,7 @@ def test_what_is_forgotten_is_done_anew_but_not_while_it_is_under_way() -> None:
     jobs.forget(lambda key: False)
     assert jobs.knows("a")
     gate.set()
-    until(lambda: jobs.state("a", work, 0.0) == Done(None))
+    until(lambda: jobs.state("a", work, 0.0) == JobDone(None))
     jobs.forget(lambda key: key == "a")
     assert jobs.knows("a")
     jobs.forget(lambda key: False)

@@ -15,7 +15,7 @@ from random import Random
 import pytest
 
 from squall.cluster.zookeeper import ZooKeeperStore
-from squall.process_stat import all_processes
+from squall.daemon.process_stat import all_processes
 from supervisor.processes import MARK
 from tests.supervisor.hosts import CAP, ROOT, a_topology
 from tests.supervisor.nimbus_over_http import FakeNimbus
@@ -97,7 +97,7 @@ class Killing:
             time.sleep(0.01)
 
     def opened(self) -> bool:
-        record = self.nimbus.registry.topology("words")
+        record = self.nimbus.registry.topologies.get("words")
         reports = {} if record is None else self.nimbus.registry.reports(record.id)
         return [name for name, report in sorted(reports.items()) if report.opened] == ["w1", "w2"]
 
@@ -126,7 +126,7 @@ def killing(
 def test_a_supervisor_that_is_killed_at_any_moment_leaves_one_worker_on_each_slot(killing: Killing) -> None:
     random = Random(20)
     killing.start()
-    killing.until(lambda: killing.nimbus.registry.supervisors())
+    killing.until(lambda: killing.nimbus.registry.all_supervisors())
     merged = {**defaults(), "topology.workers": 2}
     killing.nimbus.do(lambda nimbus: nimbus.submit(a_topology("words", 2), merged, {"lines": merged}))
     killing.until(killing.opened)
@@ -148,7 +148,7 @@ def test_a_supervisor_that_is_killed_at_any_moment_leaves_one_worker_on_each_slo
     killing.until(lambda: set(leaders_below(killing.state)) == set(pids_below(killing.state)) == {"w1", "w2"})
     assert {name: [pid] for name, pid in pids_below(killing.state).items()} == leaders_below(killing.state)
     killing.nimbus.do(lambda nimbus: nimbus.kill("words", wait_secs=0))
-    killing.until(lambda: killing.nimbus.registry.topology("words") is None)
+    killing.until(lambda: killing.nimbus.registry.topologies.get("words") is None)
     assert leaders_below(killing.state) == {}
     killing.until(lambda: not list((killing.state / "topologies").iterdir()))
 
@@ -171,7 +171,7 @@ def test_a_supervisor_that_is_asked_to_end_leaves_its_workers_and_says_so(
         while not nimbus.posts:
             assert process.poll() is None and time.monotonic() < end
             time.sleep(0.01)
-        (record,) = nimbus.registry.supervisors()
+        (record,) = nimbus.registry.all_supervisors()
         assert (record.host, record.slots) == ("here", 3)
         process.send_signal(signal.SIGTERM)
         _, said = process.communicate(timeout=CAP)

@@ -14,7 +14,7 @@ import pytest
 from squall.cluster.memory import InMemoryStore
 from squall.cluster.records import NimbusRecord
 from squall.cluster.registry import Registry
-from squall.sealing import NIMBUS_TO_SUPERVISOR, SUPERVISOR_TO_NIMBUS, KeyPair, daemon_header
+from squall.security.sealing import NIMBUS_TO_SUPERVISOR, SUPERVISOR_TO_NIMBUS, KeyPair, daemon_header
 from supervisor.directories import Directories
 from supervisor.log_server import Logs, LogServer
 from supervisor.nimbus_http import Nimbuses
@@ -33,7 +33,7 @@ class Served:
         (tmp_path / "key").write_text("a secret of the supervisor\n")
         self.nimbus, self.own = KeyPair.make(), KeyPair.make()
         self.store = FlakyStore(InMemoryStore())
-        Registry(self.store).save_nimbus(NimbusRecord("n1", "http://n1:6627", "n1", self.nimbus.public))
+        Registry(self.store).nimbuses.put(NimbusRecord("n1", "http://n1:6627", "n1", self.nimbus.public))
         nimbuses = Nimbuses(self.store, "s1", self.own)
         logs = Logs(self.directories, lambda topology_id: self.built if topology_id == "words-1-0" else None)
         self.server = LogServer("127.0.0.1", 0, logs, nimbuses.comes_from_one)

@@ -5,24 +5,25 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from squall.cluster import paths
 from squall.cluster.memory import InMemoryStore
 from squall.cluster.records import NimbusRecord, SupervisorRecord, WorkerReport
 from squall.cluster.registry import Registry
-from squall.sealing import KeyPair
+from squall.security.sealing import KeyPair
+from squall.values import Incarnation
 from supervisor import nimbus_http
 from supervisor.nimbus_http import HttpNimbusLink, Nimbuses
 from tests.flaky_store import FlakyStore
 from tests.supervisor.nimbus_over_http import FakeNimbus
 from tests.supervisor.programs import until
 
-REPORT = WorkerReport("w1", (1, 0), True, False, False, False, None)
+REPORT = WorkerReport("w1", Incarnation(1, 0), True, False, False, False, None)
 
 
 class Said:
@@ -32,7 +33,7 @@ class Said:
         self.memory = InMemoryStore()
         self.store = FlakyStore(self.memory)
         self.pair = KeyPair.make()
-        Registry(self.memory).save_supervisor(SupervisorRecord("s1", "h", 1, public_key=self.pair.public))
+        Registry(self.memory).supervisors.put(SupervisorRecord("s1", "h", 1, public_key=self.pair.public))
         self.nimbuses: dict[str, FakeNimbus] = {}
         self.link = HttpNimbusLink(Nimbuses(self.store, "s1", self.pair), "s1")
 
@@ -76,7 +77,7 @@ def test_reports_go_to_the_leader_and_counters_to_every_nimbus(said: Said) -> No
     said.leads("n1")
     said.link.start()
     said.link.report("words", "w1", REPORT)
-    said.link.count("words-1-0", "w1", (1, 0), b'{"number":7}')
+    said.link.count("words-1-0", "w1", Incarnation(1, 0), b'{"number":7}')
     until(lambda: reported(leader) == [("words", "w1", False)])
     until(lambda: counted(leader) == counted(standby) == {("words-1-0", "w1"): 7})
     assert reported(standby) == []
@@ -111,7 +112,7 @@ def test_of_what_could_not_be_said_only_the_latest_is_said_later(said: Said) -> 
     leader.down()
     said.link.start()
     for number in range(50):
-        said.link.count("words-1-0", "w1", (1, 0), b'{"number":%d}' % number)
+        said.link.count("words-1-0", "w1", Incarnation(1, 0), b'{"number":%d}' % number)
         said.link.report("words", "w1", replace(REPORT, stopped=number == 49))
     leader.up()
     until(lambda: counted(leader) == {("words-1-0", "w1"): 49})
@@ -123,7 +124,7 @@ def test_a_nimbus_that_comes_later_gets_the_counters_that_there_were(said: Said)
     first = said.add("n1")
     said.leads("n1")
     said.link.start()
-    said.link.count("words-1-0", "w1", (1, 0), b'{"number":3}')
+    said.link.count("words-1-0", "w1", Incarnation(1, 0), b'{"number":3}')
     until(lambda: counted(first))
     second = said.add("n2")
     until(lambda: counted(second) == {("words-1-0", "w1"): 3})
@@ -132,12 +133,12 @@ def test_a_nimbus_that_comes_later_gets_the_counters_that_there_were(said: Said)
 def test_a_nimbus_that_never_answers_holds_nobody_up(said: Said) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        Registry(said.memory).save_nimbus(NimbusRecord("n0", url, "here", KeyPair.make().public))
+        Registry(said.memory).nimbuses.put(NimbusRecord("n0", url, "here", KeyPair.make().public))
         other = said.add("n1")
         said.leads("n0")
         said.link.start()
         said.link.report("words", "w1", REPORT)
-        said.link.count("words-1-0", "w1", (1, 0), b'{"number":1}')
+        said.link.count("words-1-0", "w1", Incarnation(1, 0), b'{"number":1}')
         until(lambda: counted(other) == {("words-1-0", "w1"): 1})
 
 
@@ -148,7 +149,7 @@ def test_a_file_comes_from_another_nimbus_when_the_leader_never_answers(
     monkeypatch.setattr(nimbus_http, "FILE", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        Registry(said.memory).save_nimbus(NimbusRecord("n0", url, "here", KeyPair.make().public))
+        Registry(said.memory).nimbuses.put(NimbusRecord("n0", url, "here", KeyPair.make().public))
         other = said.add("n1")
         said.leads("n0")
         name = sha256(b"a file").hexdigest()
@@ -185,8 +186,8 @@ def test_counters_that_are_no_json_spoil_nothing_else(said: Said) -> None:
     leader = said.add("n1")
     said.leads("n1")
     said.link.start()
-    said.link.count("words-1-0", "w1", (1, 0), b"{damaged")
-    said.link.count("words-1-0", "w2", (1, 0), b'{"number":2}')
+    said.link.count("words-1-0", "w1", Incarnation(1, 0), b"{damaged")
+    said.link.count("words-1-0", "w2", Incarnation(1, 0), b'{"number":2}')
     until(lambda: counted(leader).get(("words-1-0", "w2")) == 2)
 
 
@@ -194,7 +195,7 @@ def test_many_workers_are_told_of_in_pieces(said: Said) -> None:
     leader = said.add("n1")
     said.leads("n1")
     for number in range(200):
-        said.link.count("words-1-0", f"w{number}", (1, 0), b'{"number":1}')
+        said.link.count("words-1-0", f"w{number}", Incarnation(1, 0), b'{"number":1}')
     said.link.start()
     until(lambda: len(counted(leader)) == 200)
     assert max(len(post["counters"]) for post in leader.posts) <= 64

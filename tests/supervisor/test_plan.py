@@ -15,12 +15,12 @@ from supervisor.plan import (
     WHAT_TO_DO,
     Action,
     Backoff,
+    DesiredState,
+    Goal,
     Key,
-    Limits,
     Phase,
     Running,
-    Wanted,
-    Wish,
+    Timeouts,
     after_death,
     phase_of,
     plan,
@@ -28,20 +28,20 @@ from supervisor.plan import (
 )
 
 W1, W2 = ("words-1", "w1"), ("words-1", "w2")
-LIMITS = Limits(start=60.0, stop=10.0, signal=0.5, kill=1.0)
-HERE = Wanted(version=1, slot=0, stop=False, timeout=30.0)
+LIMITS = Timeouts(start=60.0, stop=10.0, signal=0.5, kill=1.0)
+HERE = DesiredState(version=1, slot=0, stop=False, timeout=30.0)
 ALIVE = Running(version=1, slot=0, process="alive", started=0.0, heard=99.0)
 NOW = 100.0
 
 
-def actions(want: Wanted | None, run: Running | None, now: float = NOW) -> list[Action]:
+def actions(want: DesiredState | None, run: Running | None, now: float = NOW) -> list[Action]:
     wanted = {} if want is None else {W1: want}
     running = {} if run is None else {W1: run}
     return [action for action, _ in plan(wanted, running, now, LIMITS)]
 
 
 def test_the_table_says_what_to_do_in_every_phase_for_every_wish() -> None:
-    assert set(WHAT_TO_DO) == {(phase, wish) for phase in Phase for wish in Wish}
+    assert set(WHAT_TO_DO) == {(phase, wish) for phase in Phase for wish in Goal}
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_the_table_says_what_to_do_in_every_phase_for_every_wish() -> None:
     ],
 )
 def test_what_is_wanted_and_what_is_there_lead_to(
-    want: Wanted | None, run: Running | None, expected: list[Action]
+    want: DesiredState | None, run: Running | None, expected: list[Action]
 ) -> None:
     assert actions(want, run) == expected
 
@@ -194,13 +194,15 @@ runs = st.builds(
     killed=maybe_times,
     backoff=st.builds(Backoff, st.integers(0, 9), times, times),
 )
-wants = st.builds(Wanted, version=st.integers(1, 2), slot=slots, stop=st.booleans(), timeout=st.just(30.0))
+wants = st.builds(
+    DesiredState, version=st.integers(1, 2), slot=slots, stop=st.booleans(), timeout=st.just(30.0)
+)
 keys = st.sampled_from([W1, W2, ("words-1", "w3"), ("numbers-2", "w1")])
 
 
 @given(st.dictionaries(keys, wants), st.dictionaries(keys, runs), times)
 def test_whatever_is_there_each_worker_gets_one_action_and_no_slot_two_workers(
-    wanted: dict[Key, Wanted], running: dict[Key, Running], now: float
+    wanted: dict[Key, DesiredState], running: dict[Key, Running], now: float
 ) -> None:
     chosen = plan(wanted, running, now, LIMITS)
     assert len({key for _, key in chosen}) == len(chosen)
@@ -224,7 +226,7 @@ class World:
         self.deaf = deaf
         self.now = 200.0
 
-    def do(self, action: Action, key: Key, wanted: dict[Key, Wanted]) -> None:
+    def do(self, action: Action, key: Key, wanted: dict[Key, DesiredState]) -> None:
         if action is Action.START:
             want = wanted[key]
             self.running[key] = Running(want.version, want.slot, "alive", 30.0, self.now, self.now)
@@ -243,7 +245,7 @@ class World:
         else:
             self.running[key] = replace(run, **changes[action])  # type: ignore[arg-type]
 
-    def turn(self, wanted: dict[Key, Wanted]) -> None:
+    def turn(self, wanted: dict[Key, DesiredState]) -> None:
         for action, key in plan(wanted, self.running, self.now, LIMITS):
             self.do(action, key, wanted)
         self.now += 0.5
@@ -258,7 +260,7 @@ class World:
     st.frozensets(keys),
 )
 def test_from_whatever_is_there_it_comes_to_what_is_wanted(
-    wanted: dict[Key, Wanted], running: dict[Key, Running], deaf: frozenset[Key]
+    wanted: dict[Key, DesiredState], running: dict[Key, Running], deaf: frozenset[Key]
 ) -> None:
     by_slot = {want.slot: key for key, want in wanted.items()}
     wanted = {key: wanted[key] for key in by_slot.values()}  # Nimbus gives a slot to one worker only

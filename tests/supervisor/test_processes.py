@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from squall.process_stat import stat_of
+from squall.daemon.process_stat import stat_of
 from squall.worker_files import OUTPUT
 from supervisor.processes import (
     MARK,

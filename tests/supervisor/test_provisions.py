@@ -7,22 +7,23 @@ import os
 import stat
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from squall.cluster.blobs import put_bundle
 from squall.cluster.memory import InMemoryStore
 from squall.cluster.records import TopologyRecord
-from supervisor.provisions import Failed, Limits, Pending, Provisions, Ready, State
-from supervisor.removals import remove
+from squall.values import TopologyState
+from supervisor.artifacts import Artifacts, Failed, PackageLimits, Pending, Ready, State
+from supervisor.removals import delete
 from tests.supervisor.hosts import a_topology
 from tests.supervisor.programs import until
 from tests.supervisor.wheels import archive, sha256
 
 RECORD = TopologyRecord(
-    id="words-1-0", name="words", state="ACTIVE", previous=None, conf={}, component_confs={}, tasks=(),
+    id="words-1-0", name="words", state=TopologyState.ACTIVE, previous=None, conf={}, component_confs={}, tasks=(),
     version=0, deadline=None, error=None, submitted=0.0,
 )  # fmt: skip
 
@@ -77,7 +78,7 @@ def names(folder: Path) -> list[str]:
 
 
 def test_a_topology_that_brings_nothing_needs_its_bundle_only(tmp_path: Path, store: InMemoryStore) -> None:
-    found = ready(Provisions(tmp_path, store).state(RECORD, 0.0)).provision
+    found = ready(Artifacts(tmp_path, store).state(RECORD, 0.0)).provision
     assert (found.bundle / "manifest.json").exists()
     assert (found.python, found.folders) == (None, ())
 
@@ -86,7 +87,7 @@ def test_code_is_unpacked_once_for_all_and_nobody_may_write_to_it(
     tmp_path: Path, store: InMemoryStore, code: bytes
 ) -> None:
     files = Files(code)
-    provisions = Provisions(tmp_path, store, files.fetch)
+    provisions = Artifacts(tmp_path, store, files.fetch)
     folders = [
         ready(provisions.state(with_code(code, id), 0.0)).provision.folders
         for id in ("words-1-0", "words-2-0")
@@ -97,12 +98,12 @@ def test_code_is_unpacked_once_for_all_and_nobody_may_write_to_it(
     assert (folder / "mine.py").read_text() == "x = 1\n"
     assert (folder / "data" / "words.txt").read_text() == "a b c\n"
     assert not stat.S_IMODE((folder / "mine.py").stat().st_mode) & 0o222
-    ready(Provisions(tmp_path, store, files.fetch).state(with_code(code), 0.0))
+    ready(Artifacts(tmp_path, store, files.fetch).state(with_code(code), 0.0))
     assert len(files.fetched) == 1, "the next supervisor finds it"
 
 
 def test_what_no_topology_uses_any_more_is_removed(tmp_path: Path, store: InMemoryStore, code: bytes) -> None:
-    provisions = Provisions(tmp_path, store, Files(code).fetch)
+    provisions = Artifacts(tmp_path, store, Files(code).fetch)
     one, other = with_code(code), with_code(code, "words-2-0")
     for record in (one, other):
         ready(provisions.state(record, 0.0))
@@ -118,9 +119,9 @@ def test_what_no_topology_uses_any_more_is_removed(tmp_path: Path, store: InMemo
 def test_what_somebody_has_deleted_is_prepared_once_more(
     tmp_path: Path, store: InMemoryStore, code: bytes, deleted: str
 ) -> None:
-    provisions = Provisions(tmp_path, store, Files(code).fetch)
+    provisions = Artifacts(tmp_path, store, Files(code).fetch)
     before = ready(provisions.state(with_code(code), 0.0)).provision
-    remove(tmp_path / deleted)
+    delete(tmp_path / deleted)
     assert ready(provisions.state(with_code(code), 1.0)).provision == before
     assert (before.bundle / "manifest.json").exists()
     assert (Path(before.folders[0]) / "mine.py").read_text() == "x = 1\n"
@@ -129,8 +130,8 @@ def test_what_somebody_has_deleted_is_prepared_once_more(
 def test_what_a_running_worker_uses_stays_though_the_supervisor_is_another(
     tmp_path: Path, store: InMemoryStore, code: bytes
 ) -> None:
-    ready(Provisions(tmp_path, store, Files(code).fetch).state(with_code(code), 0.0))
-    provisions = Provisions(tmp_path, store)
+    ready(Artifacts(tmp_path, store, Files(code).fetch).state(with_code(code), 0.0))
+    provisions = Artifacts(tmp_path, store)
     provisions.keep([], ["words-1-0"])
     assert names(tmp_path / "code") == [sha256(code)]
 
@@ -140,13 +141,13 @@ def test_the_loop_does_not_wait_for_what_takes_long(
 ) -> None:
     files, told = Files(code), threading.Event()
     files.gate.clear()
-    provisions = Provisions(tmp_path, store, files.fetch, threads=True, done=told.set)
+    provisions = Artifacts(tmp_path, store, files.fetch, threads=True, done=told.set)
     state = provisions.state(with_code(code), 0.0)
     assert state == Pending(None)
     until(lambda: files.fetched)
     assert told.wait(30), "its bundle is there"
     assert provisions.state(with_code(code), 1.0) == Pending(None)
-    until(lambda: provisions.state(with_code(code), 5.0) == Pending("its code is being fetched"))
+    until(lambda: provisions.state(with_code(code), 5.0) == Pending("code"))
     assert isinstance(until_known(provisions, RECORD), Ready), "others are not held up"
     told.clear()
     files.gate.set()
@@ -156,7 +157,7 @@ def test_the_loop_does_not_wait_for_what_takes_long(
     provisions.close()
 
 
-def until_known(provisions: Provisions, record: TopologyRecord) -> State:
+def until_known(provisions: Artifacts, record: TopologyRecord) -> State:
     found: list[State] = []
 
     def known() -> bool:
@@ -172,10 +173,10 @@ def test_what_cannot_be_fetched_is_told_and_tried_again_later_and_later(
 ) -> None:
     files = Files(code)
     files.error = OSError(errno.ENOSPC, "No space left on device")
-    provisions = Provisions(tmp_path, store, files.fetch)
+    provisions = Artifacts(tmp_path, store, files.fetch)
     record = with_code(code)
     first = failed(provisions.state(record, 0.0))
-    assert "its code cannot be fetched" in first.why and "No space left" in first.why
+    assert first.part == "code" and "No space left" in first.why
     times = []
     now = 0.0
     for _ in range(4):
@@ -196,7 +197,7 @@ def test_a_file_with_another_digest_is_not_taken(
 ) -> None:
     files = Files(code)
     files.there[sha256(code)] = damage(code)
-    found = failed(Provisions(tmp_path, store, files.fetch).state(with_code(code), 0.0))
+    found = failed(Artifacts(tmp_path, store, files.fetch).state(with_code(code), 0.0))
     assert "its digest is" in found.why
     assert names(tmp_path / "code") == []
 
@@ -205,8 +206,8 @@ def test_what_is_too_large_unpacked_is_refused_and_leaves_nothing(
     tmp_path: Path, store: InMemoryStore
 ) -> None:
     data = archive(tmp_path, {"big": b"\0" * 100_000})
-    provisions = Provisions(tmp_path, store, Files(data).fetch, limits=Limits(1_000_000, 50_000))
-    assert "its code cannot be fetched" in failed(provisions.state(with_code(data), 0.0)).why
+    provisions = Artifacts(tmp_path, store, Files(data).fetch, limits=PackageLimits(1_000_000, 50_000))
+    assert failed(provisions.state(with_code(data), 0.0)).part == "code"
     assert names(tmp_path / "code") == []
 
 
@@ -214,7 +215,7 @@ def test_what_was_cut_short_is_swept_away(tmp_path: Path, store: InMemoryStore, 
     (tmp_path / "code" / "abc.new-12").mkdir(parents=True)
     (tmp_path / "code" / "abc.new-12" / "half").write_text("")
     (tmp_path / "code" / "0.new-1.file").write_text("")
-    provisions = Provisions(tmp_path, store, Files(code).fetch)
+    provisions = Artifacts(tmp_path, store, Files(code).fetch)
     ready(provisions.state(with_code(code), 0.0))
     provisions.sweep()
     assert names(tmp_path / "code") == [sha256(code)]
@@ -223,7 +224,7 @@ def test_what_was_cut_short_is_swept_away(tmp_path: Path, store: InMemoryStore, 
 def test_without_a_nimbus_a_topology_with_code_waits(
     tmp_path: Path, store: InMemoryStore, code: bytes
 ) -> None:
-    assert "no Nimbus" in failed(Provisions(tmp_path, store).state(with_code(code), 0.0)).why
+    assert "no Nimbus" in failed(Artifacts(tmp_path, store).state(with_code(code), 0.0)).why
 
 
 def test_a_bundle_that_is_damaged_in_the_store_is_told(tmp_path: Path, store: InMemoryStore) -> None:
@@ -231,4 +232,4 @@ def test_a_bundle_that_is_damaged_in_the_store_is_told(tmp_path: Path, store: In
     found = store.get(path)
     assert found is not None
     store.put(path, b"{}")
-    assert "its bundle cannot be fetched" in failed(Provisions(tmp_path, store).state(RECORD, 0.0)).why
+    assert failed(Artifacts(tmp_path, store).state(RECORD, 0.0)).part == "bundle"

@@ -25,15 +25,15 @@ def test_its_name_is_free_at_once_also_while_the_removal_takes_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     may_go_on = threading.Event()
-    really = removals.remove
+    really = removals.delete
 
     def slowly(path: Path) -> None:
         assert may_go_on.wait(30)
         really(path)
 
-    monkeypatch.setattr(removals, "remove", slowly)
+    monkeypatch.setattr(removals, "delete", slowly)
     made = Removals(tmp_path, threads=True)
-    made.take(fill(tmp_path / "code"))
+    made.remove(fill(tmp_path / "code"))
     fill(tmp_path / "code")
     assert len(list((tmp_path / GONE).iterdir())) == 1
     may_go_on.set()
@@ -44,8 +44,8 @@ def test_its_name_is_free_at_once_also_while_the_removal_takes_long(
 
 def test_without_threads_it_is_gone_when_the_call_is_over(tmp_path: Path) -> None:
     made = Removals(tmp_path)
-    made.take(fill(tmp_path / "code"))
-    made.take(tmp_path / "nothing")
+    made.remove(fill(tmp_path / "code"))
+    made.remove(tmp_path / "nothing")
     assert os.listdir(tmp_path) == [GONE]
     assert os.listdir(tmp_path / GONE) == []
 
@@ -53,7 +53,7 @@ def test_without_threads_it_is_gone_when_the_call_is_over(tmp_path: Path) -> Non
 def test_a_link_goes_and_what_it_leads_to_stays(tmp_path: Path) -> None:
     kept = fill(tmp_path / "kept")
     (tmp_path / "work").symlink_to(kept)
-    Removals(tmp_path).take(tmp_path / "work")
+    Removals(tmp_path).remove(tmp_path / "work")
     assert not os.path.lexists(tmp_path / "work")
     assert (kept / "deep" / "file").exists()
 
@@ -65,7 +65,7 @@ def test_what_cannot_get_another_name_is_removed_where_it_lies(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "rename", full)
-    Removals(tmp_path, threads=True).take(fill(tmp_path / "code"))
+    Removals(tmp_path, threads=True).remove(fill(tmp_path / "code"))
     assert not (tmp_path / "code").exists()
 
 
@@ -79,9 +79,9 @@ def test_what_an_earlier_supervisor_had_not_removed_yet_is_removed(tmp_path: Pat
 def test_what_cannot_be_removed_is_told_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(removals, "remove", lambda path: None)
+    monkeypatch.setattr(removals, "delete", lambda path: None)
     made = Removals(tmp_path)
-    made.take(fill(tmp_path / "code"))
+    made.remove(fill(tmp_path / "code"))
     made.sweep()
     assert not (tmp_path / "code").exists(), "its name is free all the same"
     told = [record.getMessage() for record in caplog.records]
@@ -97,6 +97,6 @@ def test_what_is_deeper_than_python_goes_down_ends_no_loop(tmp_path: Path) -> No
             os.chdir("d")
     finally:
         os.chdir(here)
-    Removals(tmp_path).take(deep)
+    Removals(tmp_path).remove(deep)
     assert not deep.exists(), "its name is free, whatever is left of it"
     subprocess.run(["rm", "-rf", str(tmp_path / GONE)], check=True)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pytest
+from msgspec.structs import replace
 
 from squall.cluster.records import Placement, WorkerReport
 from squall.cluster.store import Conflict
-from squall.worker_files import Incarnation
-from supervisor.reporter import AGAIN, Reporter
+from squall.values import Incarnation
+from supervisor.reporter import Reporter
 from tests.supervisor.test_supervisor_orders import SAYS, VIEW
 
 
@@ -55,12 +56,12 @@ def test_news_are_told_once_and_again_when_they_do_not_come_back_from_the_store(
     nimbus: Nimbus, reporter: Reporter
 ) -> None:
     news = replace(SAYS, ended=True)
-    for now in (0.0, 0.1, AGAIN - 0.01):
+    for now in (0.0, 0.1, 0.99):
         reporter.report(VIEW, news, now)
     assert nimbus.said == [("words", "w2", news)]
-    reporter.report(VIEW, news, AGAIN)
+    reporter.report(VIEW, news, 1.0)
     assert len(nimbus.said) == 2
-    reporter.report(VIEW, replace(news, opened=False), AGAIN)
+    reporter.report(VIEW, replace(news, opened=False), 1.0)
     assert len(nimbus.said) == 3, "other news wait for nothing"
 
 
@@ -83,14 +84,14 @@ def test_what_was_told_of_a_worker_or_topology_that_is_forgotten_is_told_anew(
 @pytest.mark.parametrize(
     ("place", "expected"),
     [
-        (Placement("w2", "s1", 0, (4, 0), (2,)), replace(SAYS, stopped=True)),
+        (Placement("w2", "s1", 0, Incarnation(4, 0), (2,)), replace(SAYS, stopped=True)),
         (
-            Placement("w2", "s1", 0, (5, 0), (2,)),
-            WorkerReport("w2", (5, 0), False, False, False, True, None),
+            Placement("w2", "s1", 0, Incarnation(5, 0), (2,)),
+            WorkerReport("w2", Incarnation(5, 0), False, False, False, True, None),
         ),
         (
-            Placement("w9", "s1", 0, (4, 0), (2,)),
-            WorkerReport("w9", (4, 0), False, False, False, True, None),
+            Placement("w9", "s1", 0, Incarnation(4, 0), (2,)),
+            WorkerReport("w9", Incarnation(4, 0), False, False, False, True, None),
         ),
     ],
 )
@@ -106,14 +107,14 @@ def test_a_nimbus_that_is_away_is_told_later(nimbus: Nimbus, reporter: Reporter,
     nimbus.fault = fault
     news = replace(SAYS, ended=True)
     reporter.heard()
-    reporter.counters(("words-1-0", "w2"), (4, 0), b"{}")
+    reporter.counters(("words-1-0", "w2"), Incarnation(4, 0), b"{}")
     reporter.report(VIEW, news, 0.0)
     nimbus.fault = None
-    reporter.report(VIEW, news, AGAIN)
+    reporter.report(VIEW, news, 1.0)
     assert nimbus.said == [("words", "w2", news)]
 
 
 def test_counters_and_signs_of_life_are_passed_on(nimbus: Nimbus, reporter: Reporter) -> None:
     reporter.heard()
-    reporter.counters(("words-1-0", "w2"), (4, 1), b"{}")
+    reporter.counters(("words-1-0", "w2"), Incarnation(4, 1), b"{}")
     assert nimbus.said == ["s1", ("words-1-0", "w2", (4, 1), b"{}")]

@@ -6,7 +6,7 @@ import os
 import signal
 from dataclasses import replace
 
-from squall.worker_files import read_orders, read_pulse
+from squall.worker_files import read_heartbeat, read_orders
 from supervisor.agent import Supervisor
 from supervisor.directories import read_started, write_started
 from tests.supervisor.hosts import Hosts
@@ -40,8 +40,8 @@ def test_living_workers_are_taken_over_and_go_on(hosts: Hosts) -> None:
     hosts.nimbus.deactivate("words")
 
     def paused() -> bool:
-        pulse = read_pulse(w1)
-        return pulse is not None and pulse.asked == "pause"
+        heartbeat = read_heartbeat(w1)
+        return heartbeat is not None and heartbeat.asked == "pause"
 
     hosts.until(paused, "the worker that was taken over does what it is asked")
     after = read_orders(w1)
@@ -67,7 +67,7 @@ def test_a_worker_that_died_meanwhile_gets_the_next_number(hosts: Hosts) -> None
     assert hosts.pids()["w1"] == pids["w1"]
     (note,) = hosts.link.notes()
     assert f"worker w2 (pid {pids['w2']})" in note
-    assert "nobody can tell its exit status" in note
+    assert "its exit status is unknown" in note
 
 
 def test_workers_of_a_topology_that_went_meanwhile_are_ended_and_removed(hosts: Hosts) -> None:
@@ -79,7 +79,7 @@ def test_workers_of_a_topology_that_went_meanwhile_are_ended_and_removed(hosts: 
     hosts.nimbus.tick(hosts.clock.now())
     assert hosts.state_of() is None
     hosts.supervisors.append(hosts.make("s1"))
-    hosts.until(lambda: not hosts.supervisors[0].directories.topology(record.id).exists())
+    hosts.until(lambda: not hosts.directories().topology(record.id).exists())
     assert not any(runs(pid) for pid in pids.values())
 
 

@@ -10,7 +10,7 @@ import tempfile
 
 import pytest
 
-from squall.transport import same_host
+from squall.transport.carriers import same_host
 from tests.supervisor.hosts import Hosts
 from tests.supervisor.test_dying_workers import restarted
 

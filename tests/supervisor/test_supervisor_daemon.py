@@ -13,12 +13,12 @@ import pytest
 
 from squall.cluster import paths
 from squall.cluster.memory import InMemoryStore
-from squall.tls import InsecureBind
-from squall.transport import sockets
+from squall.http.server import CannotListen
+from squall.security.tls import InsecureBind
+from squall.transport.carriers import sockets
 from squall.worker_files import KEYS, LEASE, PORTS, read_orders
 from supervisor.daemon import SupervisorDaemon
-from supervisor.identity import LOCK, BadState, KnownCluster, StateLock, own_id, own_keys
-from supervisor.log_server import CannotListen
+from supervisor.identity import LOCK, BadSupervisorState, KnownCluster, StateLock, own_id, own_keys
 from tests.supervisor.programs import runs
 from tests.supervisor.supervisor_daemons import Cluster
 
@@ -27,7 +27,7 @@ def test_what_is_placed_runs_and_what_becomes_of_it_is_told_over_http(cluster: C
     daemon = cluster.start()
     cluster.submit()
     cluster.until(lambda: cluster.opened("w1", "w2"))
-    record = cluster.registry.supervisors()[0]
+    record = cluster.registry.all_supervisors()[0]
     assert (record.id, record.host, record.slots, record.beats) == (daemon.id, "s1", 2, True)
     assert record.url == daemon.url
     assert set(record.versions) == {"squall", "python", "cloudpickle"}
@@ -37,7 +37,7 @@ def test_what_is_placed_runs_and_what_becomes_of_it_is_told_over_http(cluster: C
     cluster.until(lambda: {each["worker"] for each in cluster.nimbus.said("counters")} == {"w1", "w2"})
     pids = cluster.pids()
     cluster.kill()
-    cluster.until(lambda: cluster.registry.topology("words") is None)
+    cluster.until(lambda: cluster.registry.topologies.get("words") is None)
     cluster.until(lambda: not any(map(runs, pids.values())))
     cluster.until(lambda: not list((cluster.tmp / "s1" / "topologies").iterdir()))
 
@@ -77,7 +77,7 @@ def test_workers_go_on_when_the_daemon_stops_and_the_next_one_takes_them_over(cl
     cluster.stop(first)
     assert cluster.pids() == pids
     assert cluster.store.get(paths.presence(first.id)) is None, "it is not connected"
-    assert [record.id for record in cluster.registry.supervisors()] == [first.id], "it comes back"
+    assert [record.id for record in cluster.registry.all_supervisors()] == [first.id], "it comes back"
     second = cluster.start()
     assert second.id == first.id
     cluster.nimbus.do(lambda nimbus: nimbus.deactivate("words"))
@@ -99,7 +99,7 @@ def test_a_daemon_that_is_to_end_its_workers_ends_them_and_is_known_no_more(clus
     pids = cluster.pids()
     cluster.stop(daemon, end_workers=True)
     assert not any(map(runs, pids.values()))
-    assert cluster.registry.supervisors() == []
+    assert cluster.registry.all_supervisors() == []
     assert cluster.store.get(paths.presence(daemon.id)) is None
 
 
@@ -194,7 +194,9 @@ def test_a_change_reaches_workers_within_half_a_second(cluster: Cluster) -> None
 @pytest.mark.slow
 def test_two_daemons_never_share_a_state_directory(cluster: Cluster) -> None:
     cluster.start()
-    with pytest.raises(BadState, match=rf"in use by process {os.getpid()}: give each supervisor its own"):
+    with pytest.raises(
+        BadSupervisorState, match=rf"in use by process {os.getpid()}: give each supervisor its own"
+    ):
         SupervisorDaemon(cluster.store.session(), cluster.settings())
 
 
@@ -205,7 +207,7 @@ def test_nor_when_somebody_has_removed_the_file_that_says_whose_it_is(cluster: C
     (cluster.tmp / "s1" / LOCK).unlink()
     if there == "another file":
         (cluster.tmp / "s1" / LOCK).write_text("")
-    with pytest.raises(BadState, match="in use by another process"):
+    with pytest.raises(BadSupervisorState, match="in use by another process"):
         SupervisorDaemon(cluster.store.session(), cluster.settings())
     cluster.stop(daemon)
     with StateLock(cluster.tmp / "s1"):
@@ -221,7 +223,7 @@ def test_a_full_disk_keeps_no_supervisor_from_its_state_directory(
 
     StateLock(tmp_path).release()
     monkeypatch.setattr(os, "pwrite", full)
-    with StateLock(tmp_path), pytest.raises(BadState, match="in use"):
+    with StateLock(tmp_path), pytest.raises(BadSupervisorState, match="in use"):
         StateLock(tmp_path)
 
 
@@ -237,7 +239,7 @@ def test_an_address_that_no_worker_could_listen_on_is_refused_at_the_start(
     cluster: Cluster, bind: str
 ) -> None:
     with pytest.raises(
-        sockets.CannotListen, match=rf"^workers cannot listen on '{bind}' \(--bind\): [^\n]*$"
+        sockets.WorkerCannotListen, match=rf"^workers cannot listen on '{bind}' \(--bind\): [^\n]*$"
     ):
         SupervisorDaemon(cluster.store.session(), cluster.settings(bind=bind))
     with StateLock(cluster.tmp / "s1"):
@@ -252,7 +254,7 @@ def test_an_address_of_this_machine_may_be_listened_on(bind: str) -> None:
 def test_an_address_that_is_taken_is_named(cluster: Cluster) -> None:
     first = cluster.start()
     port = int(first.url.rpartition(":")[2])
-    with pytest.raises(CannotListen, match=rf"127\.0\.0\.1:{port} cannot be listened on \(--listen\)"):
+    with pytest.raises(CannotListen, match=rf"cannot listen at 127\.0\.0\.1:{port}: .* --listen"):
         SupervisorDaemon(cluster.store.session(), cluster.settings("s2", listen=("127.0.0.1", port)))
 
 
@@ -262,7 +264,7 @@ def test_id_and_keys_stay_with_the_state_directory(tmp_path: Path) -> None:
     assert own_keys(tmp_path).public == own_keys(tmp_path).public
     assert stat.S_IMODE((tmp_path / "key").stat().st_mode) == 0o600
     (tmp_path / "id").write_text("../etc\n")
-    with pytest.raises(BadState, match="holds no id"):
+    with pytest.raises(BadSupervisorState, match="holds no id"):
         own_id(tmp_path, "x")
 
 

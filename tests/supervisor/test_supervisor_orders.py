@@ -5,45 +5,50 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from squall.cluster.memory import InMemoryStore
 from squall.cluster.records import Assignment, Placement, TopologyRecord, WorkerReport
 from squall.cluster.registry import Registry
-from squall.worker_files import WHAT_A_STATE_ASKS, Pulse
+from squall.reports.event_text import sentence
+from squall.reports.events import Cause, Event
+from squall.values import Incarnation, TaskRow, TopologyState
+from squall.worker_files import WorkerHeartbeat
+from supervisor.desired_state import (
+    TopologyView,
+    desired_states,
+    places_of,
+    read_topologies,
+)
 from supervisor.orders import (
+    HostSettings,
     Own,
     Standing,
-    Surroundings,
     occasion_of,
     orders_for,
     ports_of,
     report_of,
 )
-from supervisor.plan import Wanted
-from supervisor.wanted import (
-    TopologyView,
-    places_of,
-    read_topologies,
-    wanted_of,
-)
+from supervisor.plan import DesiredState
 
 RECORD = TopologyRecord(
-    id="words-1-0", name="words", state="ACTIVE", previous=None,
+    id="words-1-0", name="words", state=TopologyState.ACTIVE, previous=None,
     conf={"topology.worker.timeout.secs": 7}, component_confs={"lines": {}},
-    tasks=((1, "lines", 0), (2, "lines", 1), (3, "lines", 2)),
+    tasks=(TaskRow(1, "lines", 0), TaskRow(2, "lines", 1), TaskRow(3, "lines", 2)),
     version=4, deadline=None, error=None, submitted=0.0, finished=(3,),
 )  # fmt: skip
-W1 = Placement("w1", "s1", 0, (2, 0), (1,))
-W2 = Placement("w2", "s2", 1, (4, 0), (2,))
-W3 = Placement("w3", "s1", 1, (4, 0), (3,))
+W1 = Placement("w1", "s1", 0, Incarnation(2, 0), (1,))
+W2 = Placement("w2", "s2", 1, Incarnation(4, 0), (2,))
+W3 = Placement("w3", "s1", 1, Incarnation(4, 0), (3,))
 ADDRESS = ("tcp://127.0.0.1:6701", "tcp://127.0.0.1:6702")
-SAYS = WorkerReport("w2", (4, 0), True, False, False, False, None, address=ADDRESS, version=4)
+DIED = Event("died", topology="words", worker="w1", pid=7, cause=Cause("unknown"))
+SAYS = WorkerReport("w2", Incarnation(4, 0), True, False, False, False, None, address=ADDRESS, version=4)
 VIEW = TopologyView(RECORD, Assignment("words-1-0", 4, (W1, W2, W3)), None, {"w2": SAYS})
-OWN = Own("w1", (2, 1), "/bundle", (6601, 6602), 42)
-AROUND = Surroundings("s1", "0.0.0.0", "host-1", 10.0)
+OWN = Own("w1", Incarnation(2, 1), "/bundle", (6601, 6602), 42)
+AROUND = HostSettings("s1", "0.0.0.0", "host-1", 10.0)
 
 
-def incarnations(view: TopologyView, restarts: dict[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
+def incarnations(view: TopologyView, restarts: dict[str, Incarnation]) -> dict[str, Incarnation]:
     orders = orders_for(view, OWN, AROUND, restarts)
     return {place.worker: place.incarnation for place in orders.placements}
 
@@ -59,34 +64,38 @@ def test_orders_hold_what_the_store_and_the_supervisor_say() -> None:
 
 def test_incarnations_are_those_that_anybody_has_heard_of_last() -> None:
     assert incarnations(VIEW, {}) == {"w1": (2, 0), "w2": (4, 0), "w3": (4, 0)}
-    assert incarnations(VIEW, {"w1": (2, 1), "w3": (4, 2)}) == {"w1": (2, 1), "w2": (4, 0), "w3": (4, 2)}
-    again = replace(VIEW, reports={"w2": replace(SAYS, incarnation=(4, 3))})
+    assert incarnations(VIEW, {"w1": Incarnation(2, 1), "w3": Incarnation(4, 2)}) == {
+        "w1": (2, 1),
+        "w2": (4, 0),
+        "w3": (4, 2),
+    }
+    again = replace(VIEW, reports={"w2": structs.replace(SAYS, incarnation=Incarnation(4, 3))})
     assert incarnations(again, {})["w2"] == (4, 3)
 
 
 def test_incarnations_of_another_placement_of_that_name_do_not_count() -> None:
-    later = replace(VIEW, reports={"w2": replace(SAYS, incarnation=(3, 9))})
-    assert incarnations(later, {"w3": (3, 5)}) == {"w1": (2, 0), "w2": (4, 0), "w3": (4, 0)}
+    later = replace(VIEW, reports={"w2": structs.replace(SAYS, incarnation=Incarnation(3, 9))})
+    assert incarnations(later, {"w3": Incarnation(3, 5)}) == {"w1": (2, 0), "w2": (4, 0), "w3": (4, 0)}
 
 
 @pytest.mark.parametrize(
     ("said", "restarts"),
     [
-        (replace(SAYS, address=None), {}),
-        (replace(SAYS, stopped=True), {}),
-        (replace(SAYS, incarnation=(3, 0)), {}),
-        (SAYS, {"w2": (4, 1)}),  # its next process has begun, and is elsewhere
+        (structs.replace(SAYS, address=None), {}),
+        (structs.replace(SAYS, stopped=True), {}),
+        (structs.replace(SAYS, incarnation=Incarnation(3, 0)), {}),
+        (SAYS, {"w2": Incarnation(4, 1)}),  # its next process has begun, and is elsewhere
     ],
 )
 def test_only_the_process_that_runs_now_is_reached(
-    said: WorkerReport, restarts: dict[str, tuple[int, int]]
+    said: WorkerReport, restarts: dict[str, Incarnation]
 ) -> None:
     view = replace(VIEW, reports={"w2": said})
     assert orders_for(view, OWN, AROUND, restarts).addresses == {}
 
 
 def test_a_worker_is_not_told_its_own_address() -> None:
-    view = replace(VIEW, reports={"w1": replace(SAYS, worker="w1", incarnation=(2, 0))})
+    view = replace(VIEW, reports={"w1": structs.replace(SAYS, worker="w1", incarnation=Incarnation(2, 0))})
     assert orders_for(view, OWN, AROUND, {}).addresses == {}
 
 
@@ -105,26 +114,26 @@ def test_ports_are_read_from_addresses(address: tuple[str, str] | None, ports: t
 
 # What Nimbus is told
 
-PULSE = Pulse(
-    pid=1, started=2, incarnation=(2, 1), number=9, orders=5, asked="drain", version=4,
+HEARTBEAT = WorkerHeartbeat(
+    pid=1, started=2, incarnation=Incarnation(2, 1), number=9, orders=5, asked="drain", version=4,
     opened=True, drained=True, finished=(3,), address=ADDRESS,
 )  # fmt: skip
-STANDING = Standing("w1", (2, 1), PULSE, "drain", 5, False, None)
+STANDING = Standing("w1", Incarnation(2, 1), HEARTBEAT, "drain", 5, False, None)
 
 
-def test_a_report_says_what_the_pulse_says() -> None:
+def test_a_report_says_what_the_heartbeat_says() -> None:
     assert report_of(STANDING) == WorkerReport(
-        "w1", (2, 1), True, False, True, False, None, address=ADDRESS, finished=(3,), version=4
+        "w1", Incarnation(2, 1), True, False, True, False, None, address=ADDRESS, finished=(3,), version=4
     )
-    crashed = report_of(replace(STANDING, pulse=replace(PULSE, crash="boom"), note="it was slow"))
-    assert (crashed.crash, crashed.note) == ("boom", "it was slow")
+    crashed = report_of(replace(STANDING, heartbeat=structs.replace(HEARTBEAT, crash="boom"), event=DIED))
+    assert (crashed.crash, crashed.event, crashed.note) == ("boom", DIED, sentence(DIED))
 
 
-def test_a_worker_without_a_pulse_says_nothing_but_that_it_is_to_come() -> None:
-    assert report_of(replace(STANDING, pulse=None, note="it died")) == WorkerReport(
-        "w1", (2, 1), False, False, False, False, None, version=2, note="it died"
+def test_a_worker_without_a_heartbeat_says_nothing_but_that_it_is_to_come() -> None:
+    assert report_of(replace(STANDING, heartbeat=None, event=DIED)) == WorkerReport(
+        "w1", Incarnation(2, 1), False, False, False, False, None, version=2, note=sentence(DIED), event=DIED
     )
-    assert report_of(replace(STANDING, pulse=None, stopped=True)).stopped
+    assert report_of(replace(STANDING, heartbeat=None, stopped=True)).stopped
 
 
 @pytest.mark.parametrize(
@@ -132,8 +141,13 @@ def test_a_worker_without_a_pulse_says_nothing_but_that_it_is_to_come() -> None:
     [
         pytest.param(replace(STANDING, asked_since=6), id="it drained for an earlier occasion"),
         pytest.param(replace(STANDING, asked="run"), id="nobody asks it to drain any more"),
-        pytest.param(replace(STANDING, pulse=replace(PULSE, asked="run")), id="it does not drain"),
-        pytest.param(replace(STANDING, pulse=replace(PULSE, drained=False)), id="it has not drained yet"),
+        pytest.param(
+            replace(STANDING, heartbeat=structs.replace(HEARTBEAT, asked="run")), id="it does not drain"
+        ),
+        pytest.param(
+            replace(STANDING, heartbeat=structs.replace(HEARTBEAT, drained=False)),
+            id="it has not drained yet",
+        ),
     ],
 )
 def test_drained_answers_to_what_is_asked_now_and_to_nothing_else(standing: Standing) -> None:
@@ -141,9 +155,9 @@ def test_drained_answers_to_what_is_asked_now_and_to_nothing_else(standing: Stan
 
 
 def test_two_drains_in_a_row_are_two_occasions() -> None:
-    draining = replace(VIEW, record=replace(RECORD, state="REBALANCING", deadline=10.0))
-    again = replace(VIEW, record=replace(RECORD, state="REBALANCING", deadline=11.0))
-    killed = replace(VIEW, record=replace(RECORD, state="KILLED", deadline=10.0))
+    draining = replace(VIEW, record=structs.replace(RECORD, state=TopologyState.REBALANCING, deadline=10.0))
+    again = replace(VIEW, record=structs.replace(RECORD, state=TopologyState.REBALANCING, deadline=11.0))
+    killed = replace(VIEW, record=structs.replace(RECORD, state=TopologyState.KILLED, deadline=10.0))
     occasions = {occasion_of(view) for view in (VIEW, draining, again, killed)}
     assert len(occasions) == 4
     assert occasion_of(draining) == occasion_of(replace(draining, reports={}))
@@ -153,25 +167,25 @@ def test_two_drains_in_a_row_are_two_occasions() -> None:
 
 
 def test_every_state_of_a_topology_asks_something_of_its_workers() -> None:
-    from nimbus.lifecycle import STATES
 
-    assert set(WHAT_A_STATE_ASKS) == set(STATES)
-    assert set(WHAT_A_STATE_ASKS.values()) == {"run", "pause", "drain", "stop"}
+    assert {state.asks for state in TopologyState} == {"run", "pause", "drain", "stop"}
 
 
 def test_the_places_of_a_supervisor_are_wanted_and_no_others() -> None:
     places = places_of([VIEW], "s1")
     assert places == {("words-1-0", "w1"): W1, ("words-1-0", "w3"): W3}
-    assert wanted_of({"words-1-0": VIEW}, places) == {
-        ("words-1-0", "w1"): Wanted(2, 0, False, 7),
-        ("words-1-0", "w3"): Wanted(4, 1, False, 7),
+    assert desired_states({"words-1-0": VIEW}, places) == {
+        ("words-1-0", "w1"): DesiredState(2, 0, False, 7),
+        ("words-1-0", "w3"): DesiredState(4, 1, False, 7),
     }
-    ended = replace(VIEW, record=replace(RECORD, state="FAILED"))
-    assert all(want.stop for want in wanted_of({"words-1-0": ended}, places).values())
+    ended = replace(VIEW, record=structs.replace(RECORD, state=TopologyState.FAILED))
+    assert all(want.stop for want in desired_states({"words-1-0": ended}, places).values())
 
 
 def test_a_view_knows_the_workers_that_have_a_place_and_those_that_are_awaited_to_be_gone() -> None:
-    view = replace(VIEW, leaving=Assignment("words-1-0", 4, (Placement("w4", "s1", 2, (3, 0), (1,)),)))
+    view = replace(
+        VIEW, leaving=Assignment("words-1-0", 4, (Placement("w4", "s1", 2, Incarnation(3, 0), (1,)),))
+    )
     assert view.knows("w1", 2) and view.knows("w4", 3)
     assert not view.knows("w1", 3)
     assert not view.knows("w5", 3)
@@ -180,7 +194,7 @@ def test_a_view_knows_the_workers_that_have_a_place_and_those_that_are_awaited_t
 
 def registry() -> Registry:
     found = Registry(InMemoryStore())
-    found.create_topology(RECORD)
+    found.topologies.create(RECORD)
     return found
 
 
@@ -188,29 +202,29 @@ def test_a_topology_is_read_with_all_that_belongs_to_it() -> None:
     store = registry()
     assert read_topologies(store, {}, "s1").views == {"words-1-0": TopologyView(RECORD, None, None, {})}
     assert VIEW.assignment is not None
-    store.save_assignment(VIEW.assignment)
+    store.assignments.write(VIEW.assignment)
     store.save_report("words-1-0", SAYS)
     views = read_topologies(store, {}, "s1").views
     assert views == {"words-1-0": VIEW}
     assert read_topologies(store, views, "s1").views["words-1-0"] is views["words-1-0"], "nothing has changed"
-    store.save_report("words-1-0", replace(SAYS, ended=True))
+    store.save_report("words-1-0", structs.replace(SAYS, ended=True))
     assert read_topologies(store, views, "s1").views["words-1-0"].reports["w2"].ended
 
 
 def test_reports_are_read_by_those_whom_they_concern_only() -> None:
     store = registry()
     assert VIEW.assignment is not None
-    store.save_assignment(VIEW.assignment)
+    store.assignments.write(VIEW.assignment)
     store.save_report("words-1-0", SAYS)
     assert not read_topologies(store, {}, "s3").views["words-1-0"].reports
     assert read_topologies(store, {}, "s3", ["words-1-0"]).views["words-1-0"].reports, "it still has a worker"
-    store.save_leaving(Assignment("words-1-0", 4, (replace(W1, supervisor="s3"),)))
+    store.leaving.write(Assignment("words-1-0", 4, (structs.replace(W1, supervisor="s3"),)))
     assert read_topologies(store, {}, "s3").views["words-1-0"].reports, "it is to lose one"
 
 
 def test_an_assignment_that_is_not_of_all_tasks_is_being_written_and_changes_nothing() -> None:
     store = registry()
-    store.save_assignment(Assignment("words-1-0", 4, (W1, W2)))
+    store.assignments.write(Assignment("words-1-0", 4, (W1, W2)))
     reading = read_topologies(store, {"words-1-0": VIEW}, "s1")
     assert reading.views == {"words-1-0": VIEW}
     assert "assignment 4 of words-1-0" in reading.unsure["words"]
@@ -219,10 +233,10 @@ def test_an_assignment_that_is_not_of_all_tasks_is_being_written_and_changes_not
 
 def test_a_damaged_record_is_told_of_by_name_and_the_others_are_read() -> None:
     store = registry()
-    other = replace(RECORD, id="other-2-0", name="other")
-    store.create_topology(other)
+    other = structs.replace(RECORD, id="other-2-0", name="other")
+    store.topologies.create(other)
     assert VIEW.assignment is not None
-    store.save_assignment(VIEW.assignment)
+    store.assignments.write(VIEW.assignment)
     store.store.put("/assignments/other-2-0", b"{damaged")
     reading = read_topologies(store, {}, "s1")
     assert set(reading.views) == {"words-1-0"}

@@ -14,7 +14,7 @@ from squall.cluster.identity import OtherCluster
 from squall.cluster.memory import InMemoryStore
 from squall.cluster.store import Cancel, Watch
 from supervisor.agent import Supervisor
-from supervisor.outlook import PATIENCE
+from supervisor.store_view import PATIENCE
 from tests.flaky_store import FlakyStore
 from tests.supervisor.hosts import Hosts, fake_command
 from tests.supervisor.programs import runs, until

@@ -53,7 +53,7 @@ def test_code_comes_first_where_workers_find_modules_and_goes_with_the_last_topo
     cluster.until(lambda: cluster.opened("w1", name="more"))
     cluster.kill("words")
     cluster.until(lambda: not runs(pid))
-    cluster.until(lambda: cluster.registry.topology("words") is None)
+    cluster.until(lambda: cluster.registry.topologies.get("words") is None)
     assert folder.exists()
     cluster.kill("more")
     cluster.until(lambda: not folder.exists())
@@ -106,7 +106,7 @@ def test_an_environment_that_cannot_be_built_is_told_with_its_log_and_holds_no_o
     status, log = build_log(cluster, daemon, record.id)
     assert status == 200 and "tiny_words==9" in log
     cluster.kill("words")
-    cluster.until(lambda: cluster.registry.topology("words") is None)
+    cluster.until(lambda: cluster.registry.topologies.get("words") is None)
     directory = cluster.tmp / "s1" / "environments"
     cluster.until(lambda: not list(directory.rglob(LOG)), "nothing is left of it")
     assert cluster.opened("w1", name="others")

@@ -12,8 +12,9 @@ import pytest
 
 from squall import worker_files
 from squall.cluster.blobs import read_bundle
+from squall.values import Incarnation, Keys
 from squall.worker_files import Orders, read_orders
-from supervisor.plan import Limits
+from supervisor.plan import Timeouts
 from tests.supervisor.hosts import LINK_KEYS, Hosts
 from tests.supervisor.programs import pid_in, runs, until
 
@@ -48,7 +49,7 @@ def test_a_topology_runs_in_worker_processes_until_it_is_killed(hosts: Hosts) ->
     hosts.turn()
     assert hosts.pids() == {}
     assert not any(runs(pid) for pid in pids.values())
-    assert not hosts.supervisors[0].directories.topology(record.id).exists()
+    assert not hosts.directories().topology(record.id).exists()
     assert hosts.link.notes() == []
 
 
@@ -110,7 +111,7 @@ def test_a_rebalance_replaces_the_workers_that_lose_tasks_and_the_slot_is_never_
     assert overlaps == []
     assert set(hosts.pids()) == {"w2", "w3"}
     assert not runs(first)
-    assert hosts.registry.leaving(hosts.nimbus.topology("words").id) is None
+    assert hosts.registry.leaving.get(hosts.nimbus.topology("words").id) is None
 
 
 def test_a_worker_that_keeps_its_place_goes_on_in_the_same_process_with_new_orders(
@@ -119,7 +120,7 @@ def test_a_worker_that_keeps_its_place_goes_on_in_the_same_process_with_new_orde
     hosts = make_hosts(supervisors=2, slots=1)
     hosts.submit(tasks=4, workers=2)
     hosts.until(lambda: both_opened(hosts))
-    stays = hosts.registry.assignment(hosts.nimbus.topology("words").id)
+    stays = hosts.registry.assignments.get(hosts.nimbus.topology("words").id)
     assert stays is not None
     kept = next(place.worker for place in stays.placements if place.supervisor == "s1")
     pid = hosts.pids()[kept]
@@ -135,7 +136,7 @@ def test_a_worker_that_keeps_its_place_goes_on_in_the_same_process_with_new_orde
 def test_a_worker_that_does_not_stop_is_killed_after_the_grace_and_its_topology_goes(
     make_hosts: Callable[..., Hosts],
 ) -> None:
-    hosts = make_hosts(limits=Limits(stop=0.3))
+    hosts = make_hosts(limits=Timeouts(stop=0.3))
     hosts.submit(fake={"w2": "deaf"})
     hosts.until(lambda: both_opened(hosts))
     pid = hosts.pids()["w2"]
@@ -157,7 +158,7 @@ def test_a_worker_that_dies_while_it_stops_is_told_of_and_holds_up_nobody(hosts:
 def test_a_worker_that_never_gave_a_sign_of_life_is_killed_with_its_topology(
     make_hosts: Callable[..., Hosts],
 ) -> None:
-    hosts = make_hosts(limits=Limits(stop=0.2))
+    hosts = make_hosts(limits=Timeouts(stop=0.2))
     hosts.submit(fake={"w1": "mute"})
     hosts.until(lambda: "w1" in hosts.pids() and hosts.opened("w2"))
     hosts.nimbus.kill("words", wait_secs=0)
@@ -177,9 +178,9 @@ def test_a_worker_that_is_to_go_and_still_has_its_place_is_not_said_to_be_gone_a
     hosts: Hosts,
 ) -> None:
     record = hosts.submit()
-    assignment = hosts.registry.assignment(record.id)
+    assignment = hosts.registry.assignments.get(record.id)
     assert assignment is not None
-    hosts.registry.save_leaving(assignment)  # Nimbus notes it first, and may be cut short there
+    hosts.registry.leaving.write(assignment)  # Nimbus notes it first, and may be cut short there
     hosts.supervisors[0].sync(hosts.clock.now())
     assert len(hosts.pids()) == 2
     assert not any(report.stopped for report in hosts.link.reports)
@@ -194,7 +195,7 @@ def test_a_new_topology_of_the_name_of_one_before_has_nothing_of_it(hosts: Hosts
     hosts.until(lambda: both_opened(hosts))
     assert before.id != after.id
     assert orders(hosts, "w1").topology_id == after.id
-    directories = hosts.supervisors[0].directories
+    directories = hosts.directories()
     assert list(directories.root.iterdir()) == [directories.topology(after.id)]
 
 
@@ -205,7 +206,7 @@ def test_a_topology_may_have_any_name_that_is_allowed(hosts: Hosts, name: str) -
     hosts.nimbus.kill(name)
     hosts.until(lambda: hosts.state_of(name) is None)
     hosts.turn()
-    assert list(hosts.supervisors[0].directories.root.iterdir()) == []
+    assert list(hosts.directories().root.iterdir()) == []
 
 
 def test_a_crash_that_a_worker_reports_ends_its_topology(hosts: Hosts) -> None:
@@ -222,7 +223,7 @@ def test_logs_of_a_failed_topology_stay_until_it_is_killed(hosts: Hosts) -> None
     hosts.until(lambda: hosts.state_of() == "FAILED")
     hosts.until(lambda: hosts.pids() == {})
     hosts.turn()
-    directory = hosts.supervisors[0].directories.worker(record.id, "w2")
+    directory = hosts.directories().worker(record.id, "w2")
     assert (directory / worker_files.OUTPUT).exists()
     assert not (directory / worker_files.ORDERS).exists()
     hosts.nimbus.kill("words")
@@ -236,9 +237,9 @@ def test_counters_are_passed_on_also_the_last_ones(hosts: Hosts) -> None:
     hosts.until(lambda: both_opened(hosts))
     hosts.nimbus.kill("words")
     hosts.until(lambda: hosts.state_of() is None)
-    last = hosts.link.counted[record.id, "w1", (1, 0)]
+    last = hosts.link.counted[record.id, "w1", Incarnation(1, 0)]
     assert last.startswith(b'{"format":1,"number":')
-    # The fake counts its pulses, and says in the last one that it has stopped.
+    # The fake counts its heartbeats, and says in the last one that it has stopped.
     assert int(last.split(b":")[-1].rstrip(b"}")) >= 2
 
 
@@ -253,7 +254,7 @@ def test_directories_are_closed_to_others_and_keys_to_all_but_the_owner(hosts: H
     assert len(keys) == 2
     assert [modes[path] for path in keys] == [0o600, 0o600]
     found = worker_files.read_keys((hosts.state / keys[0]).parent)
-    assert found == worker_files.Keys(**LINK_KEYS)
+    assert found == Keys(**LINK_KEYS)
 
 
 def test_leases_and_signs_of_life_go_on(hosts: Hosts) -> None:
@@ -274,7 +275,7 @@ def test_leases_and_signs_of_life_go_on(hosts: Hosts) -> None:
 def test_children_of_a_worker_are_gone_when_its_topology_is(hosts: Hosts) -> None:
     record = hosts.submit(workers=1, fake={"w1": "children"})
     hosts.until(lambda: hosts.opened("w1"))
-    directory = hosts.supervisors[0].directories.worker(record.id, "w1")
+    directory = hosts.directories().worker(record.id, "w1")
     (directory / "child").write_text((directory / "child").read_text() + "\n")
     child = pid_in(directory / "child")
     assert runs(child)
@@ -291,7 +292,7 @@ def test_close_ends_everything_and_says_so_to_nimbus(hosts: Hosts) -> None:
     until(lambda: supervisor.close(hosts.clock.now()))
     assert not any(runs(pid) for pid in pids.values())
     assert [report.stopped for report in hosts.link.reports[-2:]] == [True, True]
-    assert hosts.registry.supervisors() == []
+    assert hosts.registry.all_supervisors() == []
     assert supervisor.close(hosts.clock.now()), "said again, it is so still"
 
 
@@ -302,7 +303,7 @@ def test_kill_all_ends_everything_at_once_even_what_is_frozen(hosts: Hosts) -> N
     os.kill(pids["w1"], signal.SIGSTOP)
     assert hosts.supervisors[0].kill_all()
     assert not any(runs(pid) for pid in pids.values())
-    assert hosts.registry.supervisors() == []
+    assert hosts.registry.all_supervisors() == []
 
 
 def test_two_supervisors_share_the_workers_of_a_topology(make_hosts: Callable[..., Hosts]) -> None:

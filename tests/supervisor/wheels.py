@@ -7,7 +7,7 @@ import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from squall.archives import digest_of, pack
+from squall.packages.archives import digest_of, pack
 
 
 def make_wheel(folder: Path, name: str, version: str = "1.0", requires: str = "", text: str = "") -> Path:

@@ -76,9 +76,9 @@ def test_what_a_bolt_does_reaches_its_task() -> None:
 
 
 def test_a_call_without_a_task_says_where_it_works() -> None:
-    with pytest.raises(EmitError, match=r"Numbers\.emit .* from open on"):
+    with pytest.raises(EmitError, match=r"Numbers\.emit .* call it in open or later"):
         Numbers().next_tuple()
-    with pytest.raises(EmitError, match=r"Double\.ack .* from prepare on"):
+    with pytest.raises(EmitError, match=r"Double\.ack .* call it in prepare or later"):
         Double(1).ack(None)  # type: ignore[arg-type]
 
 

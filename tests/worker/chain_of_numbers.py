@@ -1,4 +1,4 @@
-"""Numbers through a chain of bolts in one process, and the ledger of what was seen and what the spout was told.
+"""Numbers through a chain of bolts in one process, and the ledger of what was seen and which verdicts the spout got.
 
 Must not know: how workers are linked.
 """

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
+from msgspec.structs import replace
 
 from tests.worker.fake_supervisor import FakeSupervisor, orders_for, ship
 from topology_api import Topology

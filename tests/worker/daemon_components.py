@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 from topology_api import Bolt, Context, Failure, Fields, Replay, Spout, Topology, TopologyBuilder, Tuple
-from worker.worker import Worker
+from worker.loop.worker import Worker
 
 
 def note(path: Path, text: object) -> None:
@@ -369,7 +369,7 @@ def one_bolt(
 
 
 def lone_spout(spout: Spout) -> Topology:
-    """A spout that nobody reads."""
+    """A spout that no bolt reads."""
     builder = TopologyBuilder("t")
     builder.set_spout("spout", spout)
     return builder.build()

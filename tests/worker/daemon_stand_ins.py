@@ -1,4 +1,4 @@
-"""What stands in for the parts of a worker process in tests of one of them: its clock, its tasks, its calls.
+"""Stand-ins for the parts of a worker process in tests of one of them: its clock, its tasks, its calls.
 
 Must not know: single tests.
 """
@@ -12,9 +12,9 @@ from pathlib import Path
 from types import FrameType, SimpleNamespace
 from typing import Any
 
-from worker.calls import Calls
-from worker.lease import Lease
-from worker.reports import OURS
+from worker.errors.reports import OURS
+from worker.process.call_watch import CallWatch
+from worker.process.lease import Lease
 
 
 class Over(Exception):
@@ -37,7 +37,7 @@ def lease_of(folder: Path, clock: Clock, seconds: float = 10.0) -> Lease:
 
 
 class Stack:
-    """A frame of user code below one of ours; each `call` is another one."""
+    """A frame of user code below one of Squall's; each `call` is another frame."""
 
     def __init__(self) -> None:
         namespace: dict[str, Any] = {}
@@ -77,5 +77,5 @@ def a_worker(*tasks: Any) -> Any:
     )
 
 
-def watch(worker: Any, frame: Callable[[], FrameType | None]) -> Calls:
-    return Calls(worker, lambda: {threading.get_ident(): found} if (found := frame()) else {})
+def watch(worker: Any, frame: Callable[[], FrameType | None]) -> CallWatch:
+    return CallWatch(worker, lambda: {threading.get_ident(): found} if (found := frame()) else {})

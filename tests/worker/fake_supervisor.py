@@ -12,16 +12,18 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
+
+from msgspec.structs import replace
 
 from squall.cluster.blobs import put_bundle, write_bundle
 from squall.cluster.memory import InMemoryStore
 from squall.cluster.records import Placement
 from squall.settings import Overrides, merged
-from squall.transport.sockets import make_keys
+from squall.transport.carriers.sockets import make_keys
+from squall.values import Incarnation, TaskRow
 from squall.worker_files import (
     KEYS,
     LEASE,
@@ -30,9 +32,9 @@ from squall.worker_files import (
     OUTPUT,
     End,
     Orders,
-    Pulse,
+    WorkerHeartbeat,
     read_end,
-    read_pulse,
+    read_heartbeat,
     write,
 )
 from topology_api import Topology
@@ -45,10 +47,10 @@ ROOT = Path(__file__).resolve().parents[2]
 CAP = 40.0
 
 
-def tasks_of(topology: Topology) -> tuple[tuple[int, str, int], ...]:
+def tasks_of(topology: Topology) -> tuple[TaskRow, ...]:
     """Tasks numbered from 1 on, in the order of the components."""
     rows = [(spec.id, index) for spec in topology.components for index in range(spec.parallelism)]
-    return tuple((number, component, index) for number, (component, index) in enumerate(rows, 1))
+    return tuple(TaskRow(number, component, index) for number, (component, index) in enumerate(rows, 1))
 
 
 def orders_for(
@@ -67,12 +69,12 @@ def orders_for(
         topology_id=f"{topology.name}-1",
         topology=topology.name,
         worker=worker,
-        incarnation=(1, 0),
+        incarnation=Incarnation(1, 0),
         supervisor="test",
         asked="run",
         version=1,
         placements=tuple(
-            Placement(name, "test", slot, (1, 0), tuple(own))
+            Placement(name, "test", slot, Incarnation(1, 0), tuple(own))
             for slot, (name, own) in enumerate(placed.items())
         ),
         addresses={},
@@ -158,10 +160,10 @@ class FakeSupervisor:
 
     # What the worker says.
 
-    def pulse(self) -> Pulse | None:
-        """The last pulse of this process."""
-        pulse = read_pulse(self.directory)
-        return pulse if pulse is not None and pulse.pid == self.pid else None
+    def heartbeat(self) -> WorkerHeartbeat | None:
+        """The last heartbeat of this process."""
+        heartbeat = read_heartbeat(self.directory)
+        return heartbeat if heartbeat is not None and heartbeat.pid == self.pid else None
 
     def end(self) -> End | None:
         """What this process said of its end."""
@@ -176,18 +178,18 @@ class FakeSupervisor:
     def output(self) -> str:
         return (self.directory / OUTPUT).read_text(errors="replace")
 
-    def wait_pulse(self, what: Callable[[Pulse], object]) -> Pulse:
-        """The first pulse for which something holds."""
+    def wait_heartbeat(self, what: Callable[[WorkerHeartbeat], object]) -> WorkerHeartbeat:
+        """The first heartbeat for which something holds."""
 
-        def seen() -> Pulse | None:
-            pulse = self.pulse()
-            return pulse if pulse is not None and what(pulse) else None
+        def seen() -> WorkerHeartbeat | None:
+            heartbeat = self.heartbeat()
+            return heartbeat if heartbeat is not None and what(heartbeat) else None
 
-        found: Pulse = self.wait(seen, "a pulse")
+        found: WorkerHeartbeat = self.wait(seen, "a heartbeat")
         return found
 
-    def wait_opened(self) -> Pulse:
-        return self.wait_pulse(lambda pulse: pulse.opened)
+    def wait_opened(self) -> WorkerHeartbeat:
+        return self.wait_heartbeat(lambda heartbeat: heartbeat.opened)
 
     def wait(self, seen: Callable[[], Any], what: str) -> Any:
         """What `seen` gives, once it gives something, while the process lives."""
@@ -203,7 +205,7 @@ class FakeSupervisor:
                 )
             if time.monotonic() > deadline:
                 raise AssertionError(
-                    f"waited {CAP} s for {what}; {self.pulse()}\n{self.log()}\n{self.output()}"
+                    f"waited {CAP} s for {what}; {self.heartbeat()}\n{self.log()}\n{self.output()}"
                 )
             time.sleep(0.01)
 
@@ -213,5 +215,5 @@ class FakeSupervisor:
             return self.process.wait(CAP)
         except subprocess.TimeoutExpired:
             raise AssertionError(
-                f"the worker has not ended in {CAP} s; {self.pulse()}\n{self.log()}\n{self.output()}"
+                f"the worker has not ended in {CAP} s; {self.heartbeat()}\n{self.log()}\n{self.output()}"
             ) from None

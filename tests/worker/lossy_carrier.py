@@ -10,7 +10,7 @@ from collections.abc import Callable
 from random import Random
 
 from squall.transport.carrier import Carrier, Parts
-from squall.worker_files import Address
+from squall.values import Address
 
 
 class Faults:

@@ -15,18 +15,20 @@ from typing import Any, Protocol
 from squall.clock import Clock, ManualClock, RealClock
 from squall.settings import Overrides, merged
 from squall.transport.carrier import DATA, Carrier
+from squall.transport.carriers.loopback import LoopbackCarrier, LoopbackNetwork
+from squall.transport.carriers.sockets import Sockets, make_keys
 from squall.transport.exchange import Exchange, PeerPlace
 from squall.transport.frames import Frame
-from squall.transport.loopback import LoopbackCarrier, LoopbackNetwork
-from squall.transport.sockets import Sockets, make_keys
 from squall.transport.streams import Streams
-from squall.worker_files import Incarnation
+from squall.values import Incarnation, TaskRow
 from tests.worker.lossy_carrier import Faults, LossyCarrier
 from topology_api import Topology
-from worker.plan import WorkerPlan
-from worker.runners import InlineRunner
-from worker.simulated_async import SimulatedAsync
-from worker.worker import Worker
+from worker.loop.plan import WorkerPlan
+from worker.loop.snapshot import idle_reason
+from worker.loop.worker import Worker
+from worker.tasks.runners import InlineRunner
+from worker.tasks.scratch import ScratchOnDisk
+from worker.tasks.simulated_async import SimulatedAsync
 
 
 class World(Protocol):
@@ -42,7 +44,7 @@ class World(Protocol):
 
     @property
     def rounds(self) -> int:
-        """Rounds that workers with something to do are given before time goes on."""
+        """WatchedLoop that workers with something to do are given before time goes on."""
 
     def carrier(self, worker: str) -> Carrier:
         """What moves the messages of a process of a worker."""
@@ -130,6 +132,7 @@ class Node:
             InlineRunner(),
             SimulatedAsync(clock.now),
             lambda: None,
+            ScratchOnDisk(),
             inline=True,
         )
         self.exchange = Exchange(
@@ -176,11 +179,11 @@ class Net:
         self.clock = world.clock
         self.faults = faults or Faults(Random(1))
         self.conf, self.component_confs = merged(topology, {}, {}, Overrides(topology=dict(conf or {})))
-        self.tasks: tuple[tuple[int, str, int], ...] = ()
+        self.tasks: tuple[TaskRow, ...] = ()
         self.number_tasks(topology)
         self.hosts = dict(hosts)
         self.version = 1
-        self.incarnations: dict[str, Incarnation] = dict.fromkeys(hosts, (1, 0))
+        self.incarnations: dict[str, Incarnation] = dict.fromkeys(hosts, Incarnation(1, 0))
         self.nodes: dict[str, Node] = {}
 
     def number_tasks(self, topology: Topology) -> None:
@@ -193,7 +196,7 @@ class Net:
                 task = ids.get((spec.id, index))
                 if task is None:
                     task = highest = highest + 1
-                rows.append((task, spec.id, index))
+                rows.append(TaskRow(task, spec.id, index))
         self.tasks = tuple(rows)
 
     @property
@@ -217,19 +220,19 @@ class Net:
         )
 
     def start(self, *names: str) -> None:
-        """Start the processes of these workers (all), and tell everybody where they are."""
+        """Start the processes of these workers (all), and tell all workers where they are."""
         for name in names or tuple(self.hosts):
             self.begin(name)
         self.tell()
 
     def begin(self, name: str) -> Node:
-        """Start the process of a worker; nobody is told."""
+        """Start the process of a worker, without telling its peers."""
         carrier = LossyCarrier(self.world.carrier(name), self.faults)
         node = self.nodes[name] = Node(self.plan(name, self.incarnations[name]), self.clock, carrier)
         return node
 
     def tell(self, renumbered: list[int] | None = None) -> None:
-        """What supervisors do: everybody hears of the assignment, and where its peers are."""
+        """Do what supervisors do: give every worker the assignment and its peers' addresses."""
         for name, node in self.nodes.items():
             peers = {
                 other: PeerPlace(
@@ -254,7 +257,7 @@ class Net:
     def number_again(self, name: str) -> None:
         """The next process of a worker has the next number."""
         version, number = self.incarnations[name]
-        self.incarnations[name] = (version, number + 1)
+        self.incarnations[name] = Incarnation(version, number + 1)
 
     def run(self, seconds: float, until: Callable[[], bool] = lambda: False) -> bool:
         """Let time pass; whether `until` came true."""
@@ -285,9 +288,7 @@ class Net:
 
     def run_until_quiet(self, seconds: float) -> None:
         """Let every worker end, and all credit come back."""
-        assert self.run(seconds, self.settled), [
-            (spout.pending, spout.idle_reason()) for spout in self.spouts
-        ]
+        assert self.run(seconds, self.settled), [(spout.pending, idle_reason(spout)) for spout in self.spouts]
         self.run(3, lambda: not credit_is_back(self))
         assert credit_is_back(self) == []
 
@@ -301,17 +302,18 @@ class Net:
 
 
 def credit_is_back(net: Net) -> list[str]:
-    """What is left under way though all is quiet: windows that are not whole, frames nobody confirmed, unheard words."""
+    """Return what is still in flight though all is quiet: open windows, unconfirmed frames, messages that were not received."""
     problems = []
     for name, node in net.nodes.items():
         links = node.worker.links
         for target, window in links.sending.items():
             if window.granted != window.sent + links.window_of(target):
                 problems.append(f"{name} to task {target}: {window.sent} sent, {window.granted} granted")
-        for peer, link in node.exchange.links.items():
-            if link.unconfirmed or link.unacked or link.waiting or link.out[DATA]:
+        for other, peer in node.exchange.peers.items():
+            link = peer.link
+            if not link.executed or link.control.unacked or peer.queues[DATA]:
                 problems.append(
-                    f"{name} to {peer}: {len(link.unconfirmed)} unconfirmed, {len(link.unacked)} control frames unacked, "
-                    f"{len(link.waiting)} waiting"
+                    f"{name} to {other}: {len(link.in_flight)} unconfirmed, {len(link.control.unacked)} control frames unacked,"
+                    f" {len(link.waiting)} waiting"
                 )
     return problems

@@ -14,7 +14,7 @@ from random import Random
 from typing import Any
 
 from local_cluster import LocalCluster
-from squall.error_reports import ErrorReport
+from squall.reports.error_reports import ErrorReport
 from tests.worker.story_plans import Plan, random_plans, random_row
 from topology_api import (
     BatchBolt,
@@ -57,7 +57,7 @@ def tried(who: str, what: str, call: Callable[[], object]) -> None:
 
 
 def elsewhere(call: Callable[[], object]) -> object:
-    """Call something in another thread."""
+    """UserCall something in another thread."""
     found: list[object] = []
 
     def run() -> None:
@@ -95,7 +95,7 @@ def wrong_emits(component: Any, plan: Plan) -> list[tuple[str, Callable[[], obje
     ]
 
 
-def wrong_settlings(bolt: Any, plan: Plan, tup: Tuple, settled: Sequence[Tuple]) -> list[tuple[str, Any]]:
+def wrong_verdicts(bolt: Any, plan: Plan, tup: Tuple, settled: Sequence[Tuple]) -> list[tuple[str, Any]]:
     """Uses of anchors, ack and fail that are refused, by name."""
     stream = plan.streams[0]
     name, row = stream.name, ("x",) * len(stream.fields)
@@ -150,7 +150,7 @@ class Picky(Grouping):
 
 
 class Watching(Hook):
-    """Writes down what a task emits, to whom, and what it settles."""
+    """Records what a task emits, to which tasks, and what it acks and fails."""
 
     def opened(self, context: Context) -> None:
         self.who = f"hook of {context.component}[{context.index}]"
@@ -216,7 +216,7 @@ class Acting:
 
 
 class Source(Acting, Spout):
-    """Emits so many times, tracked and not, and finishes."""
+    """Emits the planned number of tuples, tracked and not, and finishes."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -271,7 +271,7 @@ class Works(Acting, Bolt):
         for _ in range(random.choice([0, 0, 1, 1, 1, 2, 4])):
             self.act(**self.anchoring(tup))
         if random.random() < plan.wild:
-            wrong = wrong_emits(self, plan) + wrong_settlings(self, plan, tup, self.settled)
+            wrong = wrong_emits(self, plan) + wrong_verdicts(self, plan, tup, self.settled)
             tried(self.who, *random.choice(wrong))
         if random.random() < plan.wild:
             self.fall()
@@ -300,7 +300,7 @@ class Works(Acting, Bolt):
 
 
 class Basic(Works):
-    """The hot loop's kind; settles some tuples by itself all the same."""
+    """A basic bolt, for the hot loop; acks or fails some tuples itself."""
 
     def execute(self, tup: Tuple) -> None:
         self.work(tup)
@@ -320,7 +320,7 @@ class Unanchored(Basic):
 
 
 class Rich(Works):
-    """Settles its tuples later, some never."""
+    """Acks or fails its tuples later, some never."""
 
     auto_ack = auto_anchor = False
 
@@ -482,7 +482,7 @@ def tell(seed: int) -> list[str]:
 
 
 def main() -> None:
-    """Tell the stories of so many seeds from the first one on."""
+    """Run the stories of `count` seeds, from the first one on."""
     first, count = int(sys.argv[1]), int(sys.argv[2])
     from topology_api.core_choice import CHOICE
 

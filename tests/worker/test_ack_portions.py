@@ -1,4 +1,4 @@
-"""A batch bolt settles thousands of tuples at once; their verdicts come in portions, whatever happens between two of them."""
+"""A batch bolt acks thousands of tuples at once; their verdicts come in portions, whatever happens between two of them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ import pytest
 
 from tests.worker.network_of_workers import InMemory, Net
 from topology_api import BatchBolt, Bolt, FailTuple, Failure, Replay, Spout, Topology, TopologyBuilder, Tuple
-from worker.batch_bolt_task import BatchBoltTask
-from worker.replanning import remove
-from worker.settling import PORTION
+from worker.loop.ack_router import PORTION
+from worker.tasks.batch_bolt import BatchBoltTask
 
 COUNT = 3 * PORTION + 17
 CONF = {"topology.message.timeout.secs": 20, "topology.max.spout.pending": None}
@@ -58,7 +57,7 @@ class Numbers(Spout):
 
     def next_tuple(self) -> float | None:
         if self.number >= self.count:
-            return 1.0  # and not the end, nor a limit: for these the bolt would hurry with what it has so far
+            return 1.0  # not the end nor a limit: at these the bolt would execute what it has gathered so far
         self.emit((self.number,), message_id=self.number)
         self.number += 1
         return 0.0 if self.name == "others" else None
@@ -82,7 +81,7 @@ class Pass(Bolt):
 
 
 class Store(BatchBolt):
-    """Takes everything as one batch, and does with it as it is told."""
+    """Takes everything as one batch, and acks or fails it as the test says."""
 
     batch_size = COUNT
     batch_interval = 5.0
@@ -175,7 +174,7 @@ def test_a_worker_that_stops_between_two_portions_tells_the_acks_that_it_has(wor
 
 
 @pytest.mark.parametrize("way", ["ack", "raise"])
-def test_a_spout_in_the_middle_of_a_run_when_its_worker_stops_hears_the_verdicts_that_there_are(
+def test_a_spout_in_a_run_when_its_worker_stops_gets_the_verdicts_that_are_known(
     world: World, way: str
 ) -> None:
     net = started(way)
@@ -189,12 +188,12 @@ def test_a_spout_in_the_middle_of_a_run_when_its_worker_stops_hears_the_verdicts
     ]
 
 
-def test_a_spout_that_another_assignment_takes_away_between_two_portions_hears_the_acks(world: World) -> None:
+def test_a_spout_that_is_reassigned_between_two_portions_gets_the_acks(world: World) -> None:
     net = started()
     assert net.run(20, between_two_portions(world))
     worker = net.nodes["w1"].worker
     (spout,) = [task for task in worker.spouts if task.spec.id == "numbers"]
-    remove(worker, spout)
+    worker.remove(spout)
     assert sorted(world.verdicts) == [(number, "ack") for number in range(COUNT)]
 
 
@@ -235,6 +234,6 @@ def test_a_loop_that_goes_to_sleep_does_not_look_at_each_tuple_that_a_batch_bolt
     assert net.run(20, lambda: gathered(net) > 0)
     worker = net.nodes["w1"].worker
     asked: list[int] = []
-    monkeypatch.setattr(BatchBoltTask, "held_roots", lambda task: asked.append(task.id) or set())  # type: ignore[func-returns-value]
+    monkeypatch.setattr(BatchBoltTask, "waiting_roots", lambda task: asked.append(task.id) or set())  # type: ignore[func-returns-value]
     assert worker.next_time() is not None and asked == []
     assert {bolt.spec.id for bolt in worker.bolts if bolt.holds_trees()} == {"store"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from worker.batch_bolt_task import BatchBoltTask
+from worker.tasks.batch_bolt import BatchBoltTask
 
 
 def test_a_batch_that_goes_while_the_loop_looks_whether_it_is_overdue_does_no_harm() -> None:

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-import worker.worker
+import worker.loop.worker
 from squall.transport.credit import SendWindow
 from squall.transport.frames import Batch
 from tests.worker.network_of_workers import InMemory, Net
 from topology_api import Bolt, Failure, Spout, Topology, TopologyBuilder, Tuple
-from worker.links import Flush, Links
-from worker.task import Task
-from worker.worker import IDLE_FLUSH_PAUSE, IDLE_FLUSH_SECONDS, LONGEST_WAIT_IN_OUTBOX
+from worker.loop.flushing import IDLE_FLUSH_PAUSE, IDLE_FLUSH_SECONDS, LONGEST_WAIT_IN_OUTBOX
+from worker.loop.links import Flush, Links
+from worker.tasks.task import Task
 
 HERE = {"w1": ["many/0", "rare/0", "work/0", "first/0", "second/0"]}
 APART = {"w1": ["many/0", "rare/0", "work/0", "first/0"], "w2": ["second/0"]}
@@ -108,7 +108,7 @@ def topology() -> Topology:
 def run(world: World, hosts: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Let it run for a second; how many tuples the frames for the busy bolt had."""
     sizes: list[int] = []
-    links: Any = worker.worker.Links  # type: ignore[attr-defined] # or what the test put in its place
+    links: Any = worker.loop.worker.Links  # type: ignore[attr-defined] # or what the test put in its place
 
     class Noted(links):  # type: ignore[misc]
         def number(self, batch: Batch, credited: bool) -> None:
@@ -116,7 +116,7 @@ def run(world: World, hosts: dict[str, list[str]], monkeypatch: pytest.MonkeyPat
                 sizes.append(len(batch.rows))
             super().number(batch, credited)
 
-    monkeypatch.setattr(worker.worker, "Links", Noted)
+    monkeypatch.setattr(worker.loop.worker, "Links", Noted)
     net = Net(topology(), hosts, InMemory(rounds=10_000), conf={"topology.max.spout.pending": None})
     clock: Any = net.clock
     world.now = clock.now
@@ -151,7 +151,7 @@ def test_looking_for_idle_tasks_takes_a_small_share_of_the_time(
                 world.spend(cost)
             return super().flush(task, what)
 
-    monkeypatch.setattr(worker.worker, "Links", Slow)
+    monkeypatch.setattr(worker.loop.worker, "Links", Slow)
     run(world, HERE, monkeypatch)
     rounds = [after - before for before, after in pairwise(looks) if after - before > 1.5 * cost]
     assert len(rounds) > 2
@@ -179,15 +179,15 @@ def test_what_is_emitted_before_a_pause_leaves_in_the_same_round(world: World) -
     net.start()
     assert net.run(5, lambda: len(world.took) > 2)
     node = net.nodes["w1"]
-    (link,) = node.exchange.links.values()
+    (peer,) = node.exchange.peers.values()
     (spout,) = node.worker.spouts
     rounds = 0
     for _ in range(2000):
-        before, sent = spout.emitter.emitted, link.data_sent
+        before, sent = spout.emitter.emitted, peer.link.in_flight.sent
         node.step()
         if spout.emitter.emitted > before:
             rounds += 1
-            assert link.data_sent > sent
+            assert peer.link.in_flight.sent > sent
         net.nodes["w2"].step()
         net.world.go_on(net.clock.now(), False)
     assert rounds > 100
@@ -199,7 +199,7 @@ class InACall:
     jobs = 1
 
     def wants_run(self) -> bool:
-        raise AssertionError("nobody else touches it now")
+        raise AssertionError("no other thread may touch it now")
 
 
 def test_a_worker_that_pauses_does_not_ask_a_spout_whose_thread_is_busy(world: World) -> None:
@@ -208,5 +208,5 @@ def test_a_worker_that_pauses_does_not_ask_a_spout_whose_thread_is_busy(world: W
     net = Net(builder.build(), {"w1": ["rare/0"]}, InMemory())
     net.start()
     worker = net.nodes["w1"].worker
-    worker.spouts = [InACall()]  # type: ignore[list-item]
-    assert worker.pauses
+    worker.spouts[:] = [InACall()]  # type: ignore[list-item]
+    assert worker.flushing.pauses

@@ -14,13 +14,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from squall.transport.id_columns import IdColumn, Ids, as_ids, from_raw, raw
 from squall.transport.row_columns import RowColumns, as_rows, columns_of, from_columns
-from worker.key_hash import key_hash
-from worker.text_hash import choice_of, text_hash
+from worker.routing.key_hash import key_hash
+from worker.routing.text_hash import choice_of, text_hash
 
 LEAST, MOST = -(1 << 63), (1 << 63) - 1
 IDS = st.one_of(st.integers(LEAST, MOST), st.sampled_from([LEAST, -1, 0, 1, MOST]))
 TOO_LARGE = st.sampled_from([LEAST - 1, MOST + 1, 1 << 64, 1 << 200, -(1 << 200)])
-#: No float is among them: compiled, it is cut to an int, as C does; nobody makes an id of one.
+#: No floats: compiled, one is cut to an int, as C does; ids are never floats.
 NO_ID: st.SearchStrategy[Any] = st.sampled_from(["1", None, b"1", [], (1,), 1j])
 POSITIONS = st.integers(-6, 40)
 SLICES = st.slices(40)
@@ -169,7 +169,7 @@ def outcome(call: Any) -> Any:
 
 
 @given(TOO_LARGE | NO_ID, st.lists(IDS, max_size=3))
-def test_a_column_is_not_made_of_what_is_no_id(wrong: Any, ids: list[int]) -> None:
+def test_a_column_refuses_values_that_are_no_ids(wrong: Any, ids: list[int]) -> None:
     with pytest.raises(REFUSED):
         IdColumn([*ids, wrong])
 
@@ -279,7 +279,7 @@ def test_rows_of_different_lengths_make_no_columns() -> None:
 
 
 def stafford(number: int) -> int:
-    """The finaliser that `worker.key_hash` names, in numbers without bounds."""
+    """The finaliser that `worker.routing.key_hash` names, in numbers without bounds."""
     number = (number ^ (number >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
     number = (number ^ (number >> 27)) * 0x94D049BB133111EB % 2**64
     return number ^ (number >> 31)
@@ -292,7 +292,7 @@ def defined_hash(text: str) -> int:
 
 
 class Word(str):
-    """A text of a class of its own, that lies about what it is."""
+    """A str subclass that misreports its contents."""
 
     def encode(self, *args: Any, **options: Any) -> bytes:
         return b"another"

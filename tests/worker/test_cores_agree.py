@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
 MAIN = "from tests.worker.random_stories import main; main()"
-#: Stories that are told, and how many by one pair of processes.
+#: The number of stories, and how many one pair of processes runs.
 STORIES, AT_ONCE = 100, 25
 #: The first one: in CI the same in every run.
 FIRST = 0 if os.environ.get("CI") == "true" else SystemRandom().randrange(10**9)

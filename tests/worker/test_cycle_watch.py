@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from squall.transport.frames import CycleMessage, CycleProbe, CycleReply
-from worker.cycles import LAST_PHASE, Cycle, CycleWatch
+from worker.loop.cycles import LAST_PHASE, Cycle, CycleWatch
 
 
 class Network:
@@ -65,7 +65,7 @@ class Network:
         if key[0] == "tuple":
             self.inboxes[key[2]].append(what)
         else:
-            self.watches[key[2]].take(what)
+            self.watches[key[2]].receive(what)
             self.collect(key[2])
 
     def end_of_input(self, name: str, emits: int) -> None:
@@ -117,7 +117,7 @@ def replies(watch: CycleWatch, *rows: tuple[str, bool, int, int]) -> None:
     watch.ask()
     number = watch.cycles[0].round
     for worker, idle, sent, executed in rows:
-        watch.take(CycleReply(0, number, worker, idle, sent, executed))
+        watch.receive(CycleReply(0, number, worker, idle, sent, executed))
 
 
 def coordinator() -> CycleWatch:
@@ -127,7 +127,7 @@ def coordinator() -> CycleWatch:
     return watch
 
 
-def test_one_round_is_not_enough_and_numbers_that_changed_begin_anew() -> None:
+def test_one_round_is_not_enough_and_changed_counts_restart_the_detection() -> None:
     watch = coordinator()
     for sent in (3, 5, 7):
         replies(watch, ("w1", True, sent, sent))
@@ -136,7 +136,7 @@ def test_one_round_is_not_enough_and_numbers_that_changed_begin_anew() -> None:
     assert watch.cycles[0].phase == 1
 
 
-def test_a_worker_that_is_not_idle_and_tuples_that_were_not_executed_begin_anew() -> None:
+def test_a_busy_worker_or_an_unexecuted_tuple_restarts_the_detection() -> None:
     for answer in (("w1", False, 3, 3), ("w1", True, 4, 3)):
         watch = coordinator()
         for row in (("w1", True, 3, 3), answer, ("w1", True, 3, 3)):
@@ -151,9 +151,9 @@ def test_answers_of_an_earlier_round_do_not_count() -> None:
     watch = coordinator()
     replies(watch, ("w1", True, 3, 3))
     watch.ask()
-    watch.take(CycleReply(0, 1, "w1", True, 3, 3))
+    watch.receive(CycleReply(0, 1, "w1", True, 3, 3))
     assert watch.cycles[0].phase == 0
-    watch.take(CycleReply(0, 2, "w1", True, 3, 3))
+    watch.receive(CycleReply(0, 2, "w1", True, 3, 3))
     assert watch.cycles[0].phase == 1
 
 
@@ -168,7 +168,7 @@ def test_only_the_coordinator_asks_and_only_while_it_is_idle_itself() -> None:
     assert watch.outgoing == [] and not watch.wants_round()
 
 
-def test_every_worker_of_the_cycle_is_asked_and_told() -> None:
+def test_every_worker_of_the_cycle_is_probed_and_gets_the_phase() -> None:
     watch = coordinator()
     messages: list[tuple[str, CycleMessage]] = []
     for _ in range(2):

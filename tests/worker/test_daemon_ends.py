@@ -74,14 +74,14 @@ def test_a_worker_that_was_frozen_for_longer_than_the_lease_does_nothing_any_mor
     freeze(worker, 1.3)
     emitted, seen = len(lines(tmp_path / "emitted")), len(lines(tmp_path / "seen"))
     acked = len(lines(tmp_path / "acked"))
-    number = worker.pulse()
+    number = worker.heartbeat()
     worker.process.send_signal(signal.SIGCONT)
     assert worker.wait_end() == EXIT_LEASE
     # The run of calls that was under way when it froze ends; with 2 ms each, it is a run of two at the most.
     assert len(lines(tmp_path / "seen")) <= seen + 2
     assert len(lines(tmp_path / "emitted")) <= emitted + 2
     assert len(lines(tmp_path / "acked")) <= acked + 2
-    assert worker.pulse() == number
+    assert worker.heartbeat() == number
     end = worker.end()
     assert end is not None
     assert (end.status, end.incarnation) == (EXIT_LEASE, (1, 0))
@@ -96,9 +96,9 @@ def test_a_worker_that_was_frozen_for_less_than_the_lease_goes_on(launch: Launch
     acked = len(lines(tmp_path / "acked"))
     worker.process.send_signal(signal.SIGCONT)
     worker.wait(lambda: len(lines(tmp_path / "acked")) > acked + 10, "more acks")
-    pulse = worker.pulse()
-    assert pulse is not None
-    worker.wait_pulse(lambda later: later.number > pulse.number + 1)
+    heartbeat = worker.heartbeat()
+    assert heartbeat is not None
+    worker.wait_heartbeat(lambda later: later.number > heartbeat.number + 1)
 
 
 def test_a_worker_whose_supervisor_is_away_ends_after_the_lease(launch: Launch, tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_a_worker_whose_supervisor_is_away_ends_after_the_lease(launch: Launch, 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("bolt", [SaysThatItGoesOn, SaysSoInThread])
-def test_a_long_call_that_says_that_it_goes_on_is_not_taken_to_hang(
+def test_a_long_call_that_reports_progress_does_not_count_as_hung(
     launch: Launch, tmp_path: Path, bolt: type[Notes]
 ) -> None:
     worker = launch(one_bolt(bolt(tmp_path), tmp_path, 10), HANG)
@@ -127,7 +127,7 @@ def test_the_lease_ends_a_worker_whose_loop_is_inside_a_call(launch: Launch, tmp
     assert worker.wait_end() == EXIT_LEASE
 
 
-# Calls that hang.
+# CallWatch that hang.
 
 
 @pytest.mark.slow
@@ -150,42 +150,42 @@ def test_a_bolt_that_hangs_ends_the_worker_with_all_stacks_in_the_log(
 
 
 @pytest.mark.slow
-def test_a_spout_that_hangs_and_a_prepare_that_takes_long_are_told_of_once_and_left_alone(
+def test_a_hung_spout_and_a_slow_prepare_are_logged_once_and_not_killed(
     launch: Launch, tmp_path: Path
 ) -> None:
     spout = launch(lone_spout(HangingSpout()), HANG)
     spout.wait(lambda: "a call of spout[1] has been running" in spout.log(), "a line")
-    pulse = spout.pulse()
-    assert pulse is not None
-    spout.wait_pulse(lambda later: later.number > pulse.number + 2)
+    heartbeat = spout.heartbeat()
+    assert heartbeat is not None
+    spout.wait_heartbeat(lambda later: later.number > heartbeat.number + 2)
     assert spout.log().count("has been running") == 1
     spout.process.kill()
     spout.wait_end()
     bolt = launch(one_bolt(HangsPreparing(tmp_path), tmp_path, 10), HANG)
     bolt.wait(lambda: "a call of bolt[2] has been running" in bolt.log(), "a line")
-    before = bolt.pulse()
+    before = bolt.heartbeat()
     assert before is not None and not before.opened
-    bolt.wait_pulse(lambda later: later.number > before.number + 2)
+    bolt.wait_heartbeat(lambda later: later.number > before.number + 2)
 
 
 @pytest.mark.slow
 def test_a_bolt_whose_calls_are_many_and_slow_does_not_hang(launch: Launch, tmp_path: Path) -> None:
     worker = launch(one_bolt(Notes(tmp_path, 0.3), tmp_path, 12), HANG)
-    worker.wait_pulse(lambda pulse: pulse.ended)
+    worker.wait_heartbeat(lambda heartbeat: heartbeat.ended)
     assert len(lines(tmp_path / "acked")) == 12
 
 
 @pytest.mark.slow
 def test_no_hang_seconds_allow_any_time(launch: Launch, tmp_path: Path) -> None:
     worker = launch(one_bolt(Hangs(tmp_path), tmp_path, 10), {"topology.bolt.hang.secs": 0})
-    worker.wait_pulse(lambda pulse: pulse.executing and pulse.executing[2] > 2)
+    worker.wait_heartbeat(lambda heartbeat: heartbeat.executing and heartbeat.executing[2] > 2)
     assert "has been running" not in worker.log()
 
 
 # User code that ends the process.
 
 
-def test_os_exit_in_user_code_leaves_its_status_and_no_word(launch: Launch, tmp_path: Path) -> None:
+def test_os_exit_in_user_code_leaves_its_status_and_no_reason(launch: Launch, tmp_path: Path) -> None:
     worker = launch(one_bolt(Exits(), tmp_path, 10))
     assert worker.wait_end() == 3
     assert worker.end() is None
@@ -202,7 +202,7 @@ def test_a_segmentation_fault_leaves_the_stack_in_the_output(launch: Launch, tmp
 @pytest.mark.parametrize(
     ("error", "status", "words"),
     [
-        (RuntimeError, EXIT_INTERNAL, "an error of Squall's own: RuntimeError: sabotaged"),
+        (RuntimeError, EXIT_INTERNAL, "an internal error of Squall: RuntimeError: sabotaged"),
         (MemoryError, EXIT_MEMORY, "out of memory, outside of any user's call"),
     ],
 )
@@ -229,13 +229,13 @@ def test_what_libraries_registered_for_the_exit_is_run(launch: Launch, tmp_path:
 
 def test_a_child_that_user_code_forks_is_no_second_worker(launch: Launch, tmp_path: Path) -> None:
     worker = launch(one_bolt(Forks(tmp_path), tmp_path, 2))
-    worker.wait_pulse(lambda pulse: pulse.ended)
+    worker.wait_heartbeat(lambda heartbeat: heartbeat.ended)
     assert lines(tmp_path / "children") == ["leaves 5", "returns 0", f"waits {-signal.SIGTERM}"] * 2
     assert lines(tmp_path / "acked") == ["1", "2"]
     assert "bolt[2] a child that leaves" in worker.log()
     assert "SIGTERM" not in worker.log()
-    pulse = worker.pulse()
-    assert pulse is not None and pulse.pid == worker.pid
+    heartbeat = worker.heartbeat()
+    assert heartbeat is not None and heartbeat.pid == worker.pid
     worker.order("stop")
     assert worker.wait_end() == EXIT_STOPPED
 
@@ -261,7 +261,7 @@ def test_programs_that_user_code_started_are_gone_when_the_worker_is(
 
 
 def test_the_group_is_left_alone_when_it_is_not_the_workers_own() -> None:
-    from worker.last_words import end_group
+    from worker.process.exit import end_group
 
     pid = os.fork()
     if pid == 0:  # in the group of the test run, which it must not end

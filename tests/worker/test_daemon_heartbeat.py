@@ -10,34 +10,36 @@ from typing import Any
 import pytest
 
 from squall.cluster.counters import WorkerCounters
-from squall.error_reports import ErrorReport
+from squall.reports.error_reports import ErrorReport
+from squall.values import Incarnation
 from squall.worker_files import (
     COUNTERS,
     EXIT_HUNG,
     EXIT_STOPPED,
+    HEARTBEAT,
     ORDERS,
-    PULSE,
-    read_pulse,
+    read_heartbeat,
     write,
 )
 from tests.worker.daemon_stand_ins import Clock, Over, Stack, a_task, a_worker, lease_of, watch
-from worker.error_lines import ErrorLines
-from worker.heartbeat import Flags, Heartbeat
-from worker.reports import ErrorLog
+from worker.errors.error_lines import ErrorLines
+from worker.errors.reports import ErrorLog
+from worker.process.heartbeat import Flags, Heartbeat
 
 # The heartbeat.
 
 
 class Words:
-    """Stands for the process's last words."""
+    """Replaces `ProcessExit`."""
 
     def end(self, status: int, reason: str, details: str = "") -> None:
         raise Over(status, reason, details)
 
 
 class Loop:
-    """Stands for the loop."""
+    """Replaces the loop."""
 
+    keep_alive_every = float("inf")
     round_began: float | None = None
     must_end_by: float | None = None
 
@@ -46,14 +48,14 @@ class Loop:
         self.looked = 0
         self.signs: list[bool] = []
 
-    def look_at_orders(self) -> None:
+    def on_new_orders(self) -> None:
         self.looked += 1
 
     def counters(self) -> WorkerCounters:
         return self.counted
 
-    def send_signs(self, held: bool) -> None:
-        self.signs.append(held)
+    def send_keep_alives(self, trees: bool) -> None:
+        self.signs.append(trees)
 
 
 class Beating:
@@ -69,7 +71,7 @@ class Beating:
         lease = lease_of(folder, self.clock, 1000.0)
         self.heart = Heartbeat(
             str(folder),
-            (3, 1),
+            Incarnation(3, 1),
             None,
             Flags(1, "run", 3),
             lease,
@@ -81,15 +83,15 @@ class Beating:
     def beat(self, *times: float) -> None:
         for time in times:
             self.clock.time = time
-            self.heart.beat()
+            self.heart.publish()
 
 
-def test_a_pulse_says_what_the_loop_said_and_names_the_counters(tmp_path: Path) -> None:
+def test_a_heartbeat_has_the_flags_of_the_loop_and_the_number_of_the_counters(tmp_path: Path) -> None:
     beating = Beating(tmp_path)
     beating.beat(100.0)
     beating.loop.counted = WorkerCounters({}, (), 7)
     beating.beat(101.0)  # another reading, the same counters
-    first = read_pulse(tmp_path)
+    first = read_heartbeat(tmp_path)
     assert first is not None
     assert (first.number, first.incarnation, first.orders, first.version, first.counters) == (
         2,
@@ -99,15 +101,15 @@ def test_a_pulse_says_what_the_loop_said_and_names_the_counters(tmp_path: Path) 
         1,
     )
     (tmp_path / COUNTERS).unlink()
-    beating.heart.tell(Flags(2, "drain", 3, drained=True))
+    beating.heart.update(Flags(2, "drain", 3, drained=True))
     beating.beat(101.1)
-    second = read_pulse(tmp_path)
+    second = read_heartbeat(tmp_path)
     assert second is not None
     assert (second.number, second.orders, second.asked, second.drained) == (3, 2, "drain", True)
     assert not (tmp_path / COUNTERS).exists()
 
 
-def test_a_pulse_that_cannot_be_written_is_told_of_once_and_again_when_it_can(
+def test_a_heartbeat_that_cannot_be_written_is_logged_once_and_when_it_recovers(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = tmp_path / "later"
@@ -117,8 +119,8 @@ def test_a_pulse_that_cannot_be_written_is_told_of_once_and_again_when_it_can(
     folder.mkdir()
     with caplog.at_level(logging.WARNING):
         beating.beat(103.0)
-    assert "pulses can be written again; 3 could not" in caplog.text
-    assert (folder / PULSE).exists() and (folder / COUNTERS).exists()
+    assert "heartbeats can be written again; 3 could not" in caplog.text
+    assert (folder / HEARTBEAT).exists() and (folder / COUNTERS).exists()
 
 
 def test_a_bolt_that_hangs_ends_the_process_with_all_stacks(tmp_path: Path) -> None:
@@ -135,7 +137,7 @@ def test_a_bolt_that_hangs_ends_the_process_with_all_stacks(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("change", [{"kind": "spout"}, {"opened": False}, {"closed": True}])
-def test_other_calls_that_take_long_are_told_of_once_each(
+def test_other_long_calls_are_logged_once_each(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, change: dict[str, Any]
 ) -> None:
     task = a_task(4, hang_secs=5, busy_since=100.0, **change)
@@ -147,11 +149,11 @@ def test_other_calls_that_take_long_are_told_of_once_each(
     assert caplog.text.count("a call of count[4] has been running for 6 s") == 2
 
 
-def test_while_the_loop_is_in_a_call_the_peers_get_signs_of_life_and_what_waits_when_that_is_due(
+def test_while_the_loop_is_in_a_call_the_peers_get_keep_alives_with_trees_when_due(
     tmp_path: Path,
 ) -> None:
     beating = Beating(tmp_path)
-    beating.worker.timers.report_every = 1.0
+    beating.loop.keep_alive_every = 1.0
     for time, began in (
         (100.0, None),
         (100.0, 99.9),
@@ -161,42 +163,42 @@ def test_while_the_loop_is_in_a_call_the_peers_get_signs_of_life_and_what_waits_
         (102.0, 99.9),
     ):
         beating.clock.time, beating.loop.round_began = time, began
-        beating.heart.look()
+        beating.heart.check()
     assert beating.loop.signs == [False, True, False, True]
 
 
 def test_orders_that_came_without_a_signal_are_found(tmp_path: Path) -> None:
     write(tmp_path, ORDERS, {"number": 1})
     beating = Beating(tmp_path)
-    beating.heart.look()
+    beating.heart.check()
     assert beating.loop.looked == 0
     write(tmp_path, ORDERS, {"number": 2})
-    beating.heart.look()
-    beating.heart.look()
+    beating.heart.check()
+    beating.heart.check()
     assert beating.loop.looked == 1
 
 
-def test_a_worker_told_twice_to_end_is_ended_when_its_call_does_not_return(tmp_path: Path) -> None:
+def test_a_second_sigterm_ends_a_worker_whose_call_does_not_return(tmp_path: Path) -> None:
     beating = Beating(tmp_path)
     beating.loop.must_end_by = 102.0
-    beating.heart.look()
+    beating.heart.check()
     beating.clock.time = 102.0
     with pytest.raises(Over) as over:
-        beating.heart.look()
+        beating.heart.check()
     assert over.value.args[0] == EXIT_STOPPED
 
 
-def test_further_errors_alone_are_told_soon_and_not_at_once(tmp_path: Path) -> None:
+def test_further_errors_alone_are_published_soon_but_not_at_once(tmp_path: Path) -> None:
     beating = Beating(tmp_path)
     beating.beat(100.0)
     flags = beating.heart.flags
-    beating.heart.tell(replace(flags, errors=5))
-    assert 100.0 < beating.heart.next_beat < 101.0
-    beating.heart.tell(replace(flags, errors=6, ended=True))
-    assert beating.heart.next_beat <= 100.0
+    beating.heart.update(replace(flags, errors=5))
+    assert 100.0 < beating.heart.next_heartbeat < 101.0
+    beating.heart.update(replace(flags, errors=6, ended=True))
+    assert beating.heart.next_heartbeat <= 100.0
 
 
-def test_no_fault_ends_the_heartbeat(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_no_error_ends_the_heartbeat(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     beating = Beating(tmp_path)
     looks = 0
 
@@ -208,12 +210,12 @@ def test_no_fault_ends_the_heartbeat(tmp_path: Path, caplog: pytest.LogCaptureFi
         if looks == 1:
             raise SystemExit("a gauge of the user's")
 
-    beating.heart.look = look  # type: ignore[method-assign]
+    beating.heart.check = look  # type: ignore[method-assign]
     beating.heart.woken.set()
     beating.heart.serve()
     assert looks == 3
-    assert caplog.messages == ["the heartbeat has a fault; it goes on"]
-    assert read_pulse(tmp_path) is not None
+    assert caplog.messages == ["the heartbeat failed; it goes on"]
+    assert read_heartbeat(tmp_path) is not None
 
 
 # Errors of user code in the log.
@@ -227,14 +229,14 @@ def test_each_error_is_written_once_and_one_that_is_seen_again_is_not(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     log, written = ErrorLog(), ErrorLines()
-    assert written.look({"count": log}, 0.0) == 0
+    assert written.write_new({"count": log}, 0.0) == 0
     for _ in range(3):
         log.add(report(1, "one", 1.0))
-    assert written.look({"count": log}, 1.0) == 3
+    assert written.write_new({"count": log}, 1.0) == 3
     log.add(report(1, "one", 2.0))
     log.add(report(1, "two", 3.0))
     log.add(report(2, "two", 3.0))
-    assert written.look({"count": log}, 3.0) == 6
+    assert written.write_new({"count": log}, 3.0) == 6
     assert [record.getMessage().splitlines()[0] for record in caplog.records] == [
         "count[1] of topology 'words': execute() raised one",
         "count[1] of topology 'words': execute() raised two",
@@ -248,11 +250,11 @@ def test_a_flood_of_errors_is_cut_and_the_next_minute_says_how_many_there_were(
     log, written = ErrorLog(), ErrorLines()
     for number in range(100):
         log.add(report(1, f"error {number}", float(number)))
-        written.look({"count": log}, 10.0)
+        written.write_new({"count": log}, 10.0)
     assert len(caplog.records) == 21
     assert caplog.messages[-1] == "errors are only counted from here on, for up to 60 s"
     caplog.clear()
     log.add(report(1, "another", 200.0))
-    assert written.look({"count": log}, 71.0) == 101
+    assert written.write_new({"count": log}, 71.0) == 101
     assert caplog.messages[0] == "80 errors of user code before this one are only counted"
     assert "raised another" in caplog.messages[1]

@@ -1,15 +1,16 @@
-"""A worker process does what its orders say, and tells in its pulses how far it is."""
+"""A worker process does what its orders say, and tells in its heartbeats how far it is."""
 
 from __future__ import annotations
 
 import json
 import os
 import signal
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
+from squall.values import Keys
 from squall.worker_files import (
     COUNTERS,
     EXIT_BAD_ORDERS,
@@ -18,7 +19,6 @@ from squall.worker_files import (
     EXIT_SUPERSEDED,
     EXIT_UNOPENED,
     ORDERS,
-    Keys,
     write,
     write_bytes,
 )
@@ -43,24 +43,29 @@ def counters_of(worker: FakeSupervisor) -> str:
     return path.read_text() if path.exists() else ""
 
 
-def test_a_worker_runs_a_topology_to_its_end_and_stops_when_told(launch: Launch, tmp_path: Path) -> None:
+def test_a_worker_runs_a_topology_to_its_end_and_stops_when_ordered(launch: Launch, tmp_path: Path) -> None:
     worker = launch(one_bolt(Notes(tmp_path), tmp_path, 100))
-    pulse = worker.wait_pulse(lambda pulse: pulse.ended and pulse.finished)
-    assert (pulse.pid, pulse.incarnation, pulse.version, pulse.asked) == (worker.pid, (1, 0), 1, "run")
-    assert pulse.finished == (1,)
+    heartbeat = worker.wait_heartbeat(lambda heartbeat: heartbeat.ended and heartbeat.finished)
+    assert (heartbeat.pid, heartbeat.incarnation, heartbeat.version, heartbeat.asked) == (
+        worker.pid,
+        (1, 0),
+        1,
+        "run",
+    )
+    assert heartbeat.finished == (1,)
     worker.order("stop")
     assert worker.wait_end() == EXIT_STOPPED
-    end, last = worker.end(), worker.pulse()
+    end, last = worker.end(), worker.heartbeat()
     assert end is not None and last is not None
     assert (end.pid, end.status, end.reason) == (worker.pid, 0, "stopped as ordered")
-    assert last.stopped and last.number > pulse.number
+    assert last.stopped and last.number > heartbeat.number
     assert lines(tmp_path / "acked") == [str(number) for number in range(1, 101)]
     assert lines(tmp_path / "cleaned") == [str(worker.pid)]
 
 
 def test_the_last_counters_say_all_that_was_done(launch: Launch, tmp_path: Path) -> None:
     worker = launch(one_bolt(Notes(tmp_path), tmp_path, 50))
-    worker.wait_pulse(lambda pulse: pulse.ended)
+    worker.wait_heartbeat(lambda heartbeat: heartbeat.ended)
     worker.order("stop")
     worker.wait_end()
     components = json.loads((worker.directory / COUNTERS).read_text())["components"]
@@ -68,18 +73,20 @@ def test_the_last_counters_say_all_that_was_done(launch: Launch, tmp_path: Path)
     assert components["bolt"]["executed"] == 50
 
 
-def test_the_pulse_names_the_process_by_pid_and_start_time(launch: Launch, tmp_path: Path) -> None:
+def test_the_heartbeat_names_the_process_by_pid_and_start_time(launch: Launch, tmp_path: Path) -> None:
     worker = launch(one_bolt(Notes(tmp_path), tmp_path, None))
-    pulse = worker.wait_opened()
+    heartbeat = worker.wait_opened()
     stat = Path(f"/proc/{worker.pid}/stat").read_text().rpartition(")")[2].split()
-    assert pulse.started == int(stat[19])
+    assert heartbeat.started == int(stat[19])
 
 
 @pytest.mark.slow
-def test_pulses_go_on_while_the_loop_is_inside_a_call_and_say_which(launch: Launch, tmp_path: Path) -> None:
+def test_heartbeats_go_on_while_the_loop_is_inside_a_call_and_say_which(
+    launch: Launch, tmp_path: Path
+) -> None:
     worker = launch(one_bolt(Hangs(tmp_path), tmp_path, 10))
-    first = worker.wait_pulse(lambda pulse: pulse.executing and pulse.executing[2] > 1)
-    later = worker.wait_pulse(lambda pulse: pulse.number > first.number + 1)
+    first = worker.wait_heartbeat(lambda heartbeat: heartbeat.executing and heartbeat.executing[2] > 1)
+    later = worker.wait_heartbeat(lambda heartbeat: heartbeat.number > first.number + 1)
     assert later.executing is not None and first.executing is not None
     assert later.executing[:2] == ("bolt", 2)
     assert later.executing[2] > first.executing[2]
@@ -87,8 +94,8 @@ def test_pulses_go_on_while_the_loop_is_inside_a_call_and_say_which(launch: Laun
 
 def test_a_paused_topology_is_not_opened_before_it_is_to_run(launch: Launch, tmp_path: Path) -> None:
     worker = launch(one_bolt(Notes(tmp_path), tmp_path, None), asked="pause")
-    pulse = worker.wait_pulse(lambda pulse: pulse.asked == "pause")
-    assert not pulse.opened and not lines(tmp_path / "opened")
+    heartbeat = worker.wait_heartbeat(lambda heartbeat: heartbeat.asked == "pause")
+    assert not heartbeat.opened and not lines(tmp_path / "opened")
     worker.order("run")
     worker.wait_opened()
     worker.wait(lambda: lines(tmp_path / "acked"), "an ack")
@@ -100,20 +107,20 @@ def test_a_topology_that_is_paused_while_it_runs_emits_no_more_until_it_runs_aga
     worker = launch(one_bolt(Notes(tmp_path), tmp_path, None))
     worker.wait(lambda: lines(tmp_path / "acked"), "an ack")
     worker.order("pause")
-    worker.wait_pulse(lambda pulse: pulse.asked == "pause")
+    worker.wait_heartbeat(lambda heartbeat: heartbeat.asked == "pause")
     emitted = len(lines(tmp_path / "emitted"))
     worker.order("drain")
-    worker.wait_pulse(lambda pulse: pulse.drained)
+    worker.wait_heartbeat(lambda heartbeat: heartbeat.drained)
     assert len(lines(tmp_path / "emitted")) == len(lines(tmp_path / "acked")) == emitted
     worker.order("run")
     worker.wait(lambda: len(lines(tmp_path / "acked")) > emitted, "another ack")
-    pulse = worker.wait_pulse(lambda pulse: pulse.asked == "run")
-    assert not pulse.drained
+    heartbeat = worker.wait_heartbeat(lambda heartbeat: heartbeat.asked == "run")
+    assert not heartbeat.drained
 
 
 def test_a_worker_that_was_never_opened_is_drained_at_once(launch: Launch, tmp_path: Path) -> None:
     worker = launch(one_bolt(Notes(tmp_path), tmp_path, None), asked="drain")
-    assert not worker.wait_pulse(lambda pulse: pulse.drained).opened
+    assert not worker.wait_heartbeat(lambda heartbeat: heartbeat.drained).opened
 
 
 def test_orders_are_found_though_their_signal_is_lost(launch: Launch, tmp_path: Path) -> None:
@@ -125,28 +132,28 @@ def test_orders_are_found_though_their_signal_is_lost(launch: Launch, tmp_path: 
 
 def test_a_spout_that_had_finished_is_not_opened_again(launch: Launch, tmp_path: Path) -> None:
     worker = launch(one_bolt(Notes(tmp_path), tmp_path, 5), finished=(1,))
-    assert worker.wait_pulse(lambda pulse: pulse.ended).finished == (1,)
+    assert worker.wait_heartbeat(lambda heartbeat: heartbeat.ended).finished == (1,)
     assert not lines(tmp_path / "opened")
 
 
 def test_a_worker_whose_bolt_cannot_be_prepared_ends_and_says_which(launch: Launch, tmp_path: Path) -> None:
     worker = launch(one_bolt(RaisesPreparing(), tmp_path, 5))
     assert worker.wait_end() == EXIT_UNOPENED
-    end, pulse = worker.end(), worker.pulse()
-    assert end is not None and pulse is not None
+    end, heartbeat = worker.end(), worker.heartbeat()
+    assert end is not None and heartbeat is not None
     assert "bolt[2] cannot start: prepare() raised RuntimeError: no database there" in end.reason
-    assert pulse.crash is None and pulse.stopped
+    assert heartbeat.crash is None and heartbeat.stopped
     assert "no database there" in (worker.directory / COUNTERS).read_text()
 
 
-def test_an_error_that_ends_the_topology_is_told_until_the_worker_is_to_stop(
+def test_an_error_that_ends_the_topology_is_reported_until_the_worker_stops(
     launch: Launch, tmp_path: Path
 ) -> None:
     worker = launch(one_bolt(Raises(), tmp_path, 5), {"topology.on.error": "crash"})
-    pulse = worker.wait_pulse(lambda pulse: pulse.crash)
-    assert pulse.crash is not None
-    assert "bolt[2] of topology 't': execute() raised ValueError: bad number 1" in pulse.crash
-    worker.wait_pulse(lambda later: later.number > pulse.number)
+    heartbeat = worker.wait_heartbeat(lambda heartbeat: heartbeat.crash)
+    assert heartbeat.crash is not None
+    assert "bolt[2] of topology 't': execute() raised ValueError: bad number 1" in heartbeat.crash
+    worker.wait_heartbeat(lambda later: later.number > heartbeat.number)
     worker.order("stop")
     assert worker.wait_end() == EXIT_STOPPED
     end = worker.end()
@@ -158,7 +165,7 @@ def test_errors_of_user_code_are_in_the_counters_soon_and_in_the_log_once(
 ) -> None:
     worker = launch(one_bolt(Raises(), tmp_path, 10))
     worker.wait(lambda: '"errors":10' in counters_of(worker), "the count of errors")
-    worker.wait_pulse(lambda pulse: pulse.ended)
+    worker.wait_heartbeat(lambda heartbeat: heartbeat.ended)
     worker.order("stop")
     worker.wait_end()
     found = [line.rpartition(" ")[2] for line in worker.log().splitlines() if "execute() raised" in line]
@@ -194,9 +201,9 @@ def test_sigterm_drains_and_ends_without_a_failure(launch: Launch, tmp_path: Pat
     assert worker.wait_end() == EXIT_DRAINED
     assert lines(tmp_path / "emitted") == lines(tmp_path / "acked")
     assert not lines(tmp_path / "failed")
-    end, pulse = worker.end(), worker.pulse()
+    end, heartbeat = worker.end(), worker.heartbeat()
     assert end is not None and end.reason == "drained, and ended by SIGTERM"
-    assert pulse is not None and pulse.stopped
+    assert heartbeat is not None and heartbeat.stopped
     assert lines(tmp_path / "cleaned") == [str(worker.pid)]
 
 
@@ -207,11 +214,11 @@ def test_a_second_sigterm_ends_a_worker_at_once_though_a_call_never_returns(
     worker = launch(one_bolt(Hangs(tmp_path), tmp_path, 10))
     worker.wait(lambda: lines(tmp_path / "hangs"), "the call")
     worker.process.send_signal(signal.SIGTERM)
-    worker.wait_pulse(lambda pulse: pulse.executing and pulse.executing[2] > 1)
+    worker.wait_heartbeat(lambda heartbeat: heartbeat.executing and heartbeat.executing[2] > 1)
     worker.process.send_signal(signal.SIGTERM)
     assert worker.wait_end() == EXIT_STOPPED
     end = worker.end()
-    assert end is not None and "told twice to end" in end.reason
+    assert end is not None and "a second SIGTERM" in end.reason
     assert "in wait_for_ever" in worker.log()
 
 
@@ -241,7 +248,7 @@ def test_without_orders_there_is_nothing_to_do(tmp_path: Path) -> None:
         (b"{", "cannot be read"),
         (b"[]", "is no file of format"),
         (b'{"format": 77}', "is no file of format"),
-        (b'{"format": 1, "number": 1}', "holds no orders"),
+        (b'{"format": 1, "number": 1}', "without its field"),
     ],
 )
 def test_a_file_that_holds_no_orders_is_named(tmp_path: Path, content: bytes, reason: str) -> None:
@@ -273,14 +280,14 @@ def test_a_bundle_that_is_missing_or_damaged_is_named(launch: Launch, tmp_path: 
     assert end is not None and str(tmp_path / "nowhere") in end.reason
 
 
-def test_a_host_that_is_none_of_this_machine_is_named(launch: Launch, tmp_path: Path) -> None:
+def test_an_address_that_this_machine_does_not_have_is_named(launch: Launch, tmp_path: Path) -> None:
     worker = launch(lone_spout(Numbers(tmp_path, 1)), bind="192.0.2.1")
     assert worker.wait_end() == EXIT_BAD_ORDERS
     end = worker.end()
     assert end is not None and "192.0.2.1" in end.reason
 
 
-def test_bad_orders_while_it_runs_are_told_of_and_the_old_ones_stay(launch: Launch, tmp_path: Path) -> None:
+def test_bad_orders_are_logged_and_the_old_ones_stay_in_force(launch: Launch, tmp_path: Path) -> None:
     worker = launch(one_bolt(Notes(tmp_path), tmp_path, None))
     worker.wait_opened()
     write_bytes(worker.directory, ORDERS, b"{")
@@ -327,13 +334,13 @@ def test_the_command_without_a_directory_says_how_it_is_used() -> None:
 
 
 def test_the_secret_key_is_in_no_other_file_and_no_log(launch: Launch, tmp_path: Path) -> None:
-    from squall.transport.sockets import make_keys
+    from squall.transport.carriers.sockets import make_keys
 
     keys: Keys = make_keys()
     (tmp_path / "w1").mkdir()
     write(tmp_path / "w1", "keys.json", keys, 0o600)
     worker = launch(one_bolt(Notes(tmp_path), tmp_path, 5))
-    worker.wait_pulse(lambda pulse: pulse.ended)
+    worker.wait_heartbeat(lambda heartbeat: heartbeat.ended)
     worker.order("stop")
     worker.wait_end()
     for path in worker.directory.iterdir():

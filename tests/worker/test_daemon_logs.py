@@ -1,4 +1,4 @@
-"""What user code prints and logs in a worker process stands in the worker's log, by lines, with the task that said it."""
+"""What user code prints and logs in a worker process is in the worker's log, line by line, with its task."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.worker.daemon_components import (
     one_bolt,
 )
 from tests.worker.fake_supervisor import FakeSupervisor
-from worker.logs import LONGEST_LINE, MOST_BYTES, OLDER_FILES, LogFile, LogStream, open_log
+from worker.process.logs import LONGEST_LINE, MOST_BYTES, OLDER_FILES, LogFile, LogStream, open_log
 
 LINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} ([A-Z]+ .*)")
 
@@ -42,7 +42,7 @@ def said(worker: FakeSupervisor) -> list[str]:
 
 
 def run_to_end(worker: FakeSupervisor) -> None:
-    worker.wait_pulse(lambda pulse: pulse.ended)
+    worker.wait_heartbeat(lambda heartbeat: heartbeat.ended)
     worker.order("stop")
     worker.wait_end()
 
@@ -82,7 +82,7 @@ def test_tasks_outside_of_the_loop_are_named_too(
     assert [line for line in said(worker) if text in line] == [f"INFO bolt[2] {text}"] * 2
 
 
-def test_the_workers_own_lines_have_its_name_and_begin_with_what_it_is(
+def test_the_workers_own_lines_have_its_name_and_the_first_describes_it(
     launch: Launch, tmp_path: Path
 ) -> None:
     worker = launch(one_bolt(Notes(tmp_path), tmp_path, 1))
@@ -91,7 +91,7 @@ def test_the_workers_own_lines_have_its_name_and_begin_with_what_it_is(
     assert own[0].startswith(
         f"INFO w1 worker w1 of topology 't' (t-1), incarnation 1.0, process {worker.pid}"
     )
-    assert own[1].startswith("INFO w1 tasks: numbers[1], bolt[2]; hears tuples at tcp://127.0.0.1:")
+    assert own[1].startswith("INFO w1 tasks: numbers[1], bolt[2]; receives tuples at tcp://127.0.0.1:")
     assert own[-1] == "INFO w1 ends (status 0): stopped as ordered"
 
 
@@ -186,7 +186,7 @@ def test_the_streams_are_what_programs_expect_of_a_standard_stream() -> None:
         stream.read()
 
 
-def test_lost_lines_are_counted_and_told_of_when_there_is_room_again(
+def test_lost_lines_are_counted_and_reported_when_there_is_room_again(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / LOG
@@ -222,7 +222,7 @@ def test_a_forked_child_does_not_rename_its_parents_log(tmp_path: Path) -> None:
 
 
 def test_output_that_grows_for_ever_is_put_aside(tmp_path: Path) -> None:
-    from worker.heartbeat import MOST_OUTPUT, bound_output
+    from worker.process.heartbeat import MOST_OUTPUT, bound_output
 
     path = tmp_path / OUTPUT
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)

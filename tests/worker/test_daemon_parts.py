@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import sys
 import threading
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from squall.values import Incarnation, TaskRow
 from squall.worker_files import (
     KEYS,
     LEASE,
@@ -22,8 +23,8 @@ from squall.worker_files import (
 from tests.worker.daemon_components import Notes, Numbers, lone_spout, one_bolt
 from tests.worker.daemon_stand_ins import Clock, Over, Stack, a_task, a_worker, lease_of, watch
 from tests.worker.fake_supervisor import PAIR, orders_for, ship
-from worker.calls import Call, Calls, all_stacks, user_frame
-from worker.startup import begin, check_orders, find_orders, own_place, plan_of, seed_of
+from worker.process.call_watch import CallWatch, UserCall, all_stacks, user_frame
+from worker.process.startup import begin, check_orders, find_orders, own_place, plan_of, seed_of
 
 # The lease.
 
@@ -33,9 +34,9 @@ def test_the_lease_lasts_from_the_last_new_number_that_was_seen(tmp_path: Path) 
     lease = lease_of(tmp_path, clock)
     write(tmp_path, LEASE, {"number": 1})
     clock.time = 109.0
-    lease.look()
+    lease.renew()
     clock.time = 118.9
-    lease.look()  # the same number
+    lease.renew()  # the same number
     assert lease.now() == 118.9
     clock.time = 119.0
     with pytest.raises(Over) as over:
@@ -49,19 +50,19 @@ def test_a_lease_that_is_over_is_not_renewed_by_a_new_number(tmp_path: Path) -> 
     clock.time = 111.0
     write(tmp_path, LEASE, {"number": 2})
     with pytest.raises(Over):
-        lease.look()
+        lease.renew()
     with pytest.raises(Over):
         lease.now()
 
 
-def test_a_lease_that_cannot_be_read_says_nothing(tmp_path: Path) -> None:
+def test_a_lease_that_cannot_be_read_renews_nothing(tmp_path: Path) -> None:
     clock = Clock()
     lease = lease_of(tmp_path / "gone", clock)
     clock.time = 105.0
-    lease.look()
+    lease.renew()
     clock.time = 110.0
     with pytest.raises(Over):
-        lease.look()
+        lease.renew()
 
 
 def test_new_orders_change_the_length_of_the_lease_that_runs(tmp_path: Path) -> None:
@@ -75,14 +76,14 @@ def test_new_orders_change_the_length_of_the_lease_that_runs(tmp_path: Path) -> 
         lease.now()
 
 
-# Calls.
+# CallWatch.
 
 
-def look(calls: Calls, *times: float) -> list[Call]:
+def look(calls: CallWatch, *times: float) -> list[UserCall]:
     """What is running at the last of these times, having looked at each."""
-    found: list[Call] = []
+    found: list[UserCall] = []
     for time in times:
-        found = calls.look(time)
+        found = calls.watch(time)
     return found
 
 
@@ -104,7 +105,7 @@ def test_a_job_of_many_slow_calls_is_no_call_that_hangs() -> None:
     worker.running = task
     calls = watch(worker, Stack().call)
     for second in range(101, 200):
-        (call,) = calls.look(float(second))
+        (call,) = calls.watch(float(second))
         assert call.seconds <= 2.0 and not call.hangs
 
 
@@ -117,7 +118,7 @@ def test_a_process_that_was_stopped_for_an_hour_has_no_call_of_an_hour() -> None
     assert call.seconds == 3.0 and not call.hangs
 
 
-def test_what_does_not_run_is_not_watched_any_more() -> None:
+def test_a_call_that_has_ended_is_no_longer_watched() -> None:
     task = a_task(4, busy_since=100.0)
     worker = a_worker(task)
     worker.running = task
@@ -144,7 +145,7 @@ def test_no_user_frame_is_found_where_none_is() -> None:
     assert user_frame(None) is None
     frame = Stack().call()
     assert user_frame(frame) is frame
-    assert user_frame(sys._getframe()) is None  # nothing of ours called this test
+    assert user_frame(sys._getframe()) is None  # no code of Squall's called this test
 
 
 def test_all_stacks_name_each_thread_but_the_one_that_asks() -> None:
@@ -162,7 +163,7 @@ def test_all_stacks_name_each_thread_but_the_one_that_asks() -> None:
 
 def test_a_record_of_a_tasks_own_logger_is_placed_by_its_name() -> None:
     worker = a_worker()
-    calls = Calls(worker)
+    calls = CallWatch(worker)
 
     def place(logger: str) -> str:
         return calls.place(logging.LogRecord(logger, logging.INFO, "", 0, "text", None, None))
@@ -176,12 +177,12 @@ def test_a_record_of_a_tasks_own_logger_is_placed_by_its_name() -> None:
 # Orders.
 
 
-def test_the_plan_has_what_the_orders_say_and_as_many_tasks(tmp_path: Path) -> None:
+def test_the_plan_follows_the_orders_with_their_number_of_tasks(tmp_path: Path) -> None:
     topology = one_bolt(Notes(tmp_path), tmp_path)
     orders = orders_for(topology, ship(topology, tmp_path / "bundle"), placed={"w1": [1], "w2": [2]})
     more = replace(
         orders,
-        tasks=(*orders.tasks, (3, "bolt", 1)),
+        tasks=(*orders.tasks, TaskRow(3, "bolt", 1)),
         placements=(orders.placements[0], replace(orders.placements[1], tasks=(2, 3))),
     )
     write(tmp_path, ORDERS, more)
@@ -200,16 +201,16 @@ def test_no_two_processes_of_a_worker_draw_the_same_numbers(tmp_path: Path) -> N
     assert seed_of(orders) != seed_of(orders)
     given = replace(orders, seed=5)
     assert seed_of(given) == seed_of(given)
-    assert seed_of(given) != seed_of(replace(given, incarnation=(1, 1)))
+    assert seed_of(given) != seed_of(replace(given, incarnation=Incarnation(1, 1)))
 
 
 def test_a_worker_has_its_place_by_the_version_that_placed_it(tmp_path: Path) -> None:
     orders = orders_for(lone_spout(Numbers(tmp_path, 1)), tmp_path)
     place = own_place(orders)
     assert place is not None and place.tasks == (1,)
-    restarted = replace(orders, incarnation=(1, 3))
+    restarted = replace(orders, incarnation=Incarnation(1, 3))
     assert own_place(restarted) == place
-    assert own_place(replace(orders, incarnation=(2, 0))) is None
+    assert own_place(replace(orders, incarnation=Incarnation(2, 0))) is None
 
 
 @pytest.mark.parametrize(
@@ -235,7 +236,7 @@ def test_orders_that_contradict_themselves_say_where(
 def test_a_component_that_the_bundle_does_not_have_is_named(tmp_path: Path) -> None:
     topology = lone_spout(Numbers(tmp_path, 1))
     orders = orders_for(topology, ship(topology, tmp_path / "bundle"))
-    write(tmp_path, ORDERS, replace(orders, tasks=((1, "elsewhere", 0),)))
+    write(tmp_path, ORDERS, replace(orders, tasks=(TaskRow(1, "elsewhere", 0),)))
     assert find_orders(str(tmp_path)).tasks == ((1, "elsewhere", 0),)
     write(tmp_path, KEYS, PAIR, 0o600)
     with pytest.raises(Exception, match="elsewhere"):
@@ -245,5 +246,5 @@ def test_a_component_that_the_bundle_does_not_have_is_named(tmp_path: Path) -> N
 def test_a_worker_without_keys_does_not_begin(tmp_path: Path) -> None:
     topology = lone_spout(Numbers(tmp_path, 1))
     write(tmp_path, ORDERS, orders_for(topology, ship(topology, tmp_path / "bundle")))
-    with pytest.raises(BadFile, match=r"there is no keys\.json .* would take what anybody sends"):
+    with pytest.raises(BadFile, match=r"there is no keys\.json .* would accept frames from strangers"):
         begin(str(tmp_path))

@@ -6,27 +6,28 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 
 import pytest
+from msgspec.structs import replace
 
 from squall.cluster.blobs import read_bundle
 from squall.transport.carrier import Parts
-from squall.transport.sockets import make_keys
-from squall.transport.wire import SIGN, Header, open_header
-from squall.worker_files import EXIT_DRAINED, EXIT_LEASE, EXIT_STOPPED, KEYS, Address, Keys, write
+from squall.transport.carriers.sockets import make_keys
+from squall.transport.wire import HEARTBEAT, Header, open_header
+from squall.values import Address, Incarnation, Keys
+from squall.worker_files import EXIT_DRAINED, EXIT_LEASE, EXIT_STOPPED, KEYS, write
 from tests.worker.daemon_components import Notes, Numbers, WhileSeen, lines, one_bolt
 from tests.worker.fake_supervisor import CAP, FakeSupervisor, orders_for, ship
 from tests.worker.lossy_carrier import Faults, LossyCarrier
 from tests.worker.network_of_workers import Node, OverZeroMQ
 from topology_api import Topology
-from worker.startup import peers_of, plan_of
+from worker.process.startup import peers_of, plan_of
 
 
 class Cluster:
-    """Worker processes and what they are told of each other."""
+    """Worker processes, and the orders that name their peers."""
 
     def __init__(
         self,
@@ -49,7 +50,7 @@ class Cluster:
         directory.mkdir(exist_ok=True)
         write(directory, KEYS, self.keys, 0o600)
         self.note_incarnation(worker, restart)
-        orders = replace(self.orders, worker=worker, incarnation=(1, restart), **changes)  # type: ignore[arg-type]
+        orders = replace(self.orders, worker=worker, incarnation=(1, restart), **changes)
         started = FakeSupervisor(directory, replace(orders, addresses=self.addresses(but=worker)))
         self.workers[worker] = self.stack.enter_context(started)
         return started
@@ -58,21 +59,25 @@ class Cluster:
         self.orders = replace(
             self.orders,
             placements=tuple(
-                replace(place, incarnation=(1, restart)) if place.worker == worker else place
+                replace(place, incarnation=Incarnation(1, restart)) if place.worker == worker else place
                 for place in self.orders.placements
             ),
         )
 
     def addresses(self, but: str) -> dict[str, Address]:
         """Where the others are, as far as they have said."""
-        found = {name: worker.pulse() for name, worker in self.workers.items() if name != but}
-        return {name: pulse.address for name, pulse in found.items() if pulse is not None and pulse.address}
+        found = {name: worker.heartbeat() for name, worker in self.workers.items() if name != but}
+        return {
+            name: heartbeat.address
+            for name, heartbeat in found.items()
+            if heartbeat is not None and heartbeat.address
+        }
 
     def introduce(self) -> None:
         """Tell every worker where the others are."""
         for worker in self.workers.values():
             if worker.process.poll() is None:
-                worker.wait_pulse(lambda pulse: pulse.address)
+                worker.wait_heartbeat(lambda heartbeat: heartbeat.address)
         for name, worker in self.workers.items():
             if worker.process.poll() is None:
                 worker.order(addresses=self.addresses(but=name), placements=self.orders.placements)
@@ -102,8 +107,8 @@ def test_tuples_and_acks_cross_between_two_processes(tmp_path: Path, stack: Exit
     cluster = two_workers(tmp_path, stack, Notes(tmp_path), 1000)
     one, two = cluster.start("w1"), cluster.start("w2")
     cluster.introduce()
-    assert one.wait_pulse(lambda pulse: pulse.ended).finished == (1,)
-    two.wait_pulse(lambda pulse: pulse.ended)
+    assert one.wait_heartbeat(lambda heartbeat: heartbeat.ended).finished == (1,)
+    two.wait_heartbeat(lambda heartbeat: heartbeat.ended)
     numbers = [str(number) for number in range(1, 1001)]
     assert sorted(lines(tmp_path / "seen"), key=int) == sorted(lines(tmp_path / "acked"), key=int) == numbers
     for worker in (one, two):
@@ -111,18 +116,18 @@ def test_tuples_and_acks_cross_between_two_processes(tmp_path: Path, stack: Exit
         assert worker.wait_end() == EXIT_STOPPED
 
 
-def test_a_worker_whose_peer_comes_late_opens_its_tasks_when_it_is_there(
+def test_a_worker_whose_peer_comes_late_opens_its_tasks_once_it_has_come(
     tmp_path: Path, stack: ExitStack
 ) -> None:
     cluster = two_workers(tmp_path, stack, Notes(tmp_path), 100)
     one = cluster.start("w1")
-    pulse = one.wait_pulse(lambda pulse: pulse.address)
-    one.wait_pulse(lambda later: later.number > pulse.number)
+    heartbeat = one.wait_heartbeat(lambda heartbeat: heartbeat.address)
+    one.wait_heartbeat(lambda later: later.number > heartbeat.number)
     assert not lines(tmp_path / "opened")
     two = cluster.start("w2")
     cluster.introduce()
-    one.wait_pulse(lambda pulse: pulse.ended)
-    two.wait_pulse(lambda pulse: pulse.ended)
+    one.wait_heartbeat(lambda heartbeat: heartbeat.ended)
+    two.wait_heartbeat(lambda heartbeat: heartbeat.ended)
     assert len(lines(tmp_path / "acked")) == 100
     assert "the tasks are opened without them" not in one.log()
 
@@ -149,7 +154,7 @@ def test_a_worker_that_is_killed_and_started_again_is_found_and_the_rest_is_acke
     acked = len(lines(tmp_path / "acked"))
     one.wait(lambda: len(lines(tmp_path / "acked")) > acked + 100, "acks by the new process")
     one.order("drain")
-    one.wait_pulse(lambda pulse: pulse.drained)
+    one.wait_heartbeat(lambda heartbeat: heartbeat.drained)
     failures = [line.split() for line in lines(tmp_path / "failed")]
     assert {reason for _, reason in failures} <= {"lost"}
     said = [*lines(tmp_path / "acked"), *(number for number, _ in failures)]
@@ -169,7 +174,7 @@ def test_sigterm_of_a_bolts_worker_under_load_causes_no_failure(tmp_path: Path, 
     acked = len(lines(tmp_path / "acked"))
     one.wait(lambda: len(lines(tmp_path / "acked")) > acked + 100, "acks by the new process")
     one.order("drain")
-    one.wait_pulse(lambda pulse: pulse.drained)
+    one.wait_heartbeat(lambda heartbeat: heartbeat.drained)
     assert not lines(tmp_path / "failed")
     assert len(lines(tmp_path / "acked")) == len(lines(tmp_path / "emitted"))
 
@@ -186,7 +191,7 @@ def test_sigterm_of_a_spouts_worker_under_load_waits_for_its_trees(tmp_path: Pat
     assert not lines(tmp_path / "failed")
     assert len(lines(tmp_path / "acked")) == len(lines(tmp_path / "emitted"))
     two.order("drain")
-    two.wait_pulse(lambda pulse: pulse.drained)
+    two.wait_heartbeat(lambda heartbeat: heartbeat.drained)
 
 
 @pytest.mark.slow
@@ -202,7 +207,7 @@ def test_tuples_that_wait_behind_a_long_call_do_not_time_out(
     one = cluster.start("w1")
     cluster.start("w2")
     cluster.introduce()
-    one.wait_pulse(lambda pulse: pulse.ended)
+    one.wait_heartbeat(lambda heartbeat: heartbeat.ended)
     assert not lines(tmp_path / "failed")
     assert sorted(lines(tmp_path / "acked")) == ["1", "2"]
 
@@ -213,7 +218,7 @@ def open_trees(folder: Path) -> int:
 
 
 class Peer:
-    """A worker in this process that keeps account of what the others send it, and works only when it is told to."""
+    """A worker in this process that records what the others send it, and works only when the test steps it."""
 
     def __init__(self, cluster: Cluster, worker: str, world: OverZeroMQ) -> None:
         world.keys = cluster.keys
@@ -223,13 +228,13 @@ class Peer:
         self.node = Node(plan, world.clock, LossyCarrier(world.carrier(worker), Faults(Random(1))))
         self.node.exchange.assign(orders.version, peers_of(orders))
         self.came: list[Header] = []
-        take = self.node.exchange.take
+        accept = self.node.exchange.accept
 
-        def keeping_account(parts: Parts, channel: int) -> None:
+        def keeping_account(parts: Parts) -> None:
             self.came.append(open_header(parts)[0])
-            take(parts, channel)
+            accept(parts)
 
-        self.node.exchange.take = keeping_account  # type: ignore[method-assign]
+        self.node.exchange.accept = keeping_account  # type: ignore[method-assign]
 
     def listen(self) -> None:
         """Take what has come, and say that one is alive; no tuple is executed."""
@@ -245,8 +250,8 @@ class Peer:
                 time.sleep(0.001)
 
     def signs(self) -> int:
-        """How many signs of life have come."""
-        return sum(header.kind == SIGN for header in self.came)
+        """Return how many heartbeats have come."""
+        return sum(header.kind == HEARTBEAT for header in self.came)
 
 
 @pytest.mark.slow
@@ -256,14 +261,14 @@ def test_a_worker_that_thaws_after_its_lease_sends_nothing_to_its_peer(
     pending = 50
     cluster = two_workers(tmp_path, stack, Notes(tmp_path), None, {"topology.max.spout.pending": pending})
     one = cluster.start("w1", lease_secs=1.0)
-    one.wait_pulse(lambda pulse: pulse.address)
+    one.wait_heartbeat(lambda heartbeat: heartbeat.address)
     peer = Peer(cluster, "w2", stack.enter_context(OverZeroMQ()))
     one.order(addresses={"w2": peer.node.carrier.address})
     peer.wait(peer.node.step, lambda: len(lines(tmp_path / "acked")) > 100, "acks")
     # The spout is held up: all that may be pending is on its way, and its worker says no more than that it lives.
     peer.wait(peer.listen, lambda: open_trees(tmp_path) == pending, "the spout to wait for acks")
     signs = peer.signs()
-    peer.wait(peer.listen, lambda: peer.signs() > signs, "a sign of life")
+    peer.wait(peer.listen, lambda: peer.signs() > signs, "a heartbeat")
     one.process.send_signal(signal.SIGSTOP)  # the next one is not due for half a second
     emitted, frozen_at = len(lines(tmp_path / "emitted")), time.monotonic()
     acked = len(lines(tmp_path / "acked"))

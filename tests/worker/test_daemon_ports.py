@@ -20,7 +20,7 @@ def test_a_worker_listens_at_the_ports_that_its_supervisor_allows(
     first, second = free_range(2)
     monkeypatch.setenv(PORTS, f"{first}-{second}")
     worker = launch(one_bolt(Notes(tmp_path, 0.002), tmp_path, None))
-    assert worker.wait_pulse(lambda pulse: pulse.opened).address == (
+    assert worker.wait_heartbeat(lambda heartbeat: heartbeat.opened).address == (
         f"tcp://127.0.0.1:{first}",
         f"tcp://127.0.0.1:{second}",
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from squall.transport.same_host import path_of
+from squall.transport.carriers.same_host import path_of
 from tests.squall.transport.test_same_host import connections
 from tests.worker.daemon_components import Notes, lines
 from tests.worker.fake_supervisor import FakeSupervisor
@@ -28,13 +28,13 @@ def stack() -> Iterator[ExitStack]:
 
 def sockets_of(cluster: Cluster, worker: FakeSupervisor) -> list[str]:
     """The paths of a worker's Unix sockets, by what it says of itself."""
-    pulse = worker.wait_pulse(lambda pulse: pulse.address)
-    assert pulse.address is not None
-    return [path_of(cluster.keys, endpoint) for endpoint in pulse.address]
+    heartbeat = worker.wait_heartbeat(lambda heartbeat: heartbeat.address)
+    assert heartbeat.address is not None
+    return [path_of(cluster.keys, endpoint) for endpoint in heartbeat.address]
 
 
 @pytest.mark.slow
-def test_two_processes_meet_by_unix_sockets_also_after_one_was_killed_and_nothing_of_it_stays(
+def test_two_processes_link_by_unix_sockets_again_after_one_was_killed_and_leave_no_files(
     tmp_path: Path, stack: ExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path / ("long" * 50)))

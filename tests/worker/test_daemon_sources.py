@@ -1,4 +1,4 @@
-"""What the last pulse of a worker says of sources that had ended: those whose trees a stop cut off are to be opened again."""
+"""What a worker's last heartbeat says of sources that had ended: those whose trees a stop cut off are opened again."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def ordered(worker: FakeSupervisor) -> None:
 
 def ordered_while_it_drains(worker: FakeSupervisor) -> None:
     worker.order("drain")
-    worker.wait_pulse(lambda pulse: pulse.asked == "drain")
+    worker.wait_heartbeat(lambda heartbeat: heartbeat.asked == "drain")
     worker.order("stop")
 
 
 def told_twice(worker: FakeSupervisor) -> None:
     worker.process.send_signal(signal.SIGTERM)
-    worker.wait(lambda: "drains first" in worker.log(), "the first SIGTERM heard")
+    worker.wait(lambda: "drains, then ends" in worker.log(), "the first SIGTERM heard")
     worker.process.send_signal(signal.SIGTERM)
 
 
@@ -62,7 +62,7 @@ def test_a_source_whose_trees_a_stop_cut_off_does_not_count_as_finished(
     worker.wait(lambda: lines(tmp_path / "ended"), "the end of the source")
     stop(worker)
     assert worker.wait_end() == EXIT_STOPPED
-    last = worker.pulse()
+    last = worker.heartbeat()
     assert last is not None and last.stopped
     assert last.finished == ()
     assert "1 stopped" in lines(tmp_path / "failed")
@@ -72,20 +72,18 @@ def test_a_source_all_of_whose_trees_failed_for_good_counts_as_finished(
     launch: Launch, tmp_path: Path
 ) -> None:
     worker = launch(one_bolt(Raises(), tmp_path, 3, kind=Numbers))
-    worker.wait_pulse(lambda pulse: pulse.finished)
+    worker.wait_heartbeat(lambda heartbeat: heartbeat.finished)
     worker.order("stop")
     assert worker.wait_end() == EXIT_STOPPED
-    last = worker.pulse()
+    last = worker.heartbeat()
     assert last is not None and last.stopped
     assert last.finished == (1,)
 
 
-def test_a_source_counts_as_finished_only_when_its_verdicts_were_heard(
-    launch: Launch, tmp_path: Path
-) -> None:
+def test_a_source_counts_as_finished_only_when_it_got_its_verdicts(launch: Launch, tmp_path: Path) -> None:
     worker = launch(one_bolt(Notes(tmp_path), tmp_path, 1, kind=WaitsForLeave))
     worker.wait(lambda: lines(tmp_path / "acked"), "the verdict")
     worker.order("drain")  # has the flags looked at while `ack` goes on
-    assert worker.wait_pulse(lambda pulse: pulse.asked == "drain").finished == ()
+    assert worker.wait_heartbeat(lambda heartbeat: heartbeat.asked == "drain").finished == ()
     (tmp_path / "leave").touch()
-    assert worker.wait_pulse(lambda pulse: pulse.finished).finished == (1,)
+    assert worker.wait_heartbeat(lambda heartbeat: heartbeat.finished).finished == (1,)

@@ -17,8 +17,8 @@ def test_workers_that_have_drained_say_nothing_that_others_would_have_to_confirm
         60, lambda: all(node.worker.drained and node.exchange.settled for node in net.nodes.values())
     )
     net.run(2.0)
-    links = [link for node in net.nodes.values() for link in node.exchange.links.values()]
-    sent = [link.control_sent for link in links]
+    links = [peer.link for node in net.nodes.values() for peer in node.exchange.peers.values()]
+    sent = [link.control.sent for link in links]
     assert any(sent), "they have talked"
     net.run(10.0)
-    assert [link.control_sent for link in links] == sent
+    assert [link.control.sent for link in links] == sent

@@ -10,11 +10,11 @@ import pytest
 
 from local_cluster import LocalCluster
 from local_cluster.testing import ScriptedSpout
-from squall.error_reports import ErrorReport
+from squall.reports.error_reports import ErrorReport
 from topology_api import Bolt, TopologyBuilder
-from worker import causes
-from worker.error_lines import ErrorLines
-from worker.reports import MOST_CAUSES, ErrorLog, make_report
+from worker.errors import causes
+from worker.errors.error_lines import ErrorLines
+from worker.errors.reports import MOST_CAUSES, ErrorLog, make_report
 
 PRICES: dict[str, int] = {}
 
@@ -127,7 +127,7 @@ def test_what_a_group_of_errors_holds_is_named_and_what_led_to_that() -> None:
     ]
 
 
-def test_what_our_own_code_caught_is_no_cause_of_the_users() -> None:
+def test_errors_that_squall_caught_are_no_causes() -> None:
     text = "def give(call):\n try:\n  {}['inside']\n except KeyError:\n  call()\n"
     names: dict[str, object] = {}
     exec(compile(text, causes.__file__, "exec"), names)
@@ -140,7 +140,7 @@ def test_what_our_own_code_caught_is_no_cause_of_the_users() -> None:
     assert lines_of(error) == []
 
 
-def test_a_report_with_causes_comes_through_json_and_stands_in_the_workers_log(
+def test_a_report_with_causes_survives_json_and_is_in_the_workers_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     report = report_of(raised(lambda: looked_up({}, "tea")))
@@ -148,7 +148,7 @@ def test_a_report_with_causes_comes_through_json_and_stands_in_the_workers_log(
     log = ErrorLog()
     log.add(report)
     with caplog.at_level(logging.INFO):
-        ErrorLines().look({"price": log}, 0.0)
+        ErrorLines().write_new({"price": log}, 0.0)
     assert "caused by KeyError: 'tea'" in caplog.text
 
 

@@ -10,10 +10,10 @@ from collections.abc import Callable
 
 import pytest
 
-from squall.error_reports import ErrorReport
+from squall.reports.error_reports import ErrorReport
 from topology_api.errors import SquallError
-from worker.error_lines import ErrorLines
-from worker.reports import (
+from worker.errors.error_lines import ErrorLines
+from worker.errors.reports import (
     MOST_MESSAGE,
     MOST_MESSAGE_LINES,
     MOST_TEXT,
@@ -42,7 +42,7 @@ def test_the_import_systems_own_frames_are_left_out() -> None:
 
 
 def made(code: str, file: str) -> Callable[..., None]:
-    """The function `call` of code that lies in such a file."""
+    """The function `call` of code in a file of this name."""
     names: dict[str, object] = {}
     exec(compile(code, file, "exec"), names)
     return names["call"]  # type: ignore[return-value]
@@ -96,7 +96,7 @@ def test_a_component_in_an_installed_package_has_a_place_and_one_that_only_pytho
     assert (report.place, report.frames) == ("", ())
 
 
-def test_pythons_library_stands_below_the_users_line_which_is_the_place() -> None:
+def test_frames_of_pythons_library_follow_the_users_line_which_is_the_place() -> None:
     report = report_of(lambda: json.loads("{"))
     assert report.place.startswith(f"{__file__}:")
     assert any("decoder.py" in frame for frame in report.frames)
@@ -106,7 +106,7 @@ def refuse(error: Exception) -> None:
     raise error
 
 
-def test_a_message_of_ours_keeps_its_lines_and_its_end_and_a_users_is_one_short_line() -> None:
+def test_squalls_messages_keep_their_lines_and_a_users_is_one_short_line() -> None:
     lines = ["another table:", "- column a\x1b", "Write elsewhere."]
     ours = report_of(lambda: refuse(SquallError("\n".join(lines))))
     assert ours.text == "SquallError: another table:\n- column a?\nWrite elsewhere."
@@ -127,7 +127,7 @@ def test_errors_that_come_in_turn_are_kept_once_each_and_written_once(
         for number in range(6):
             error = SquallError(f"nn{number % 2} is away")
             log.add(make_report("t", "store", 1, "prepare", error, None, float(number)))
-            lines.look({"store": log}, float(number))
+            lines.write_new({"store": log}, float(number))
     assert [(each.text, each.times) for each in log.kept] == [
         ("SquallError: nn0 is away", 3),
         ("SquallError: nn1 is away", 3),

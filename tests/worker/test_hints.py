@@ -1,4 +1,4 @@
-"""What a worker of a cluster lacks is told with the option that would have sent it along; elsewhere no option would."""
+"""A module or file that a worker of a cluster lacks is reported with the option that sends it along; elsewhere without."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from topology_api.errors import SquallError
-from worker.hints import FILE, MODULE
-from worker.reports import make_report
+from worker.errors.hints import FILE, MODULE
+from worker.errors.reports import make_report
 
 
 def raised(act: Callable[[], object]) -> BaseException:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from topology_api.validation import MAX_TASKS
-from worker.ids import (
+from worker.tracking.ids import (
     EDGE_BLOCK,
     GENERATION_BITS,
     MAX_SLOTS,

@@ -22,7 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from topology_api.errors import GroupingError
-from worker.key_hash import MAX_DEPTH, UngroupableKey, key_hash
+from worker.routing.key_hash import MAX_DEPTH, UngroupableKey, key_hash
 
 ROOT = Path(__file__).resolve().parents[2]
 NAN = float("nan")
@@ -218,7 +218,7 @@ def test_the_repeated_hour_of_a_zone_is_one_key_as_it_is_for_eq() -> None:
     assert key_hash(certain) == key_hash(dt.datetime(2024, 10, 26, 23, 30, tzinfo=dt.timezone.utc))
 
 
-def test_a_zone_that_knows_no_offset_is_naive() -> None:
+def test_a_time_zone_without_an_offset_is_naive() -> None:
     class Unknown(Autumn):
         def utcoffset(self, when: dt.datetime | None) -> dt.timedelta | None:
             return None
@@ -358,7 +358,7 @@ def test_anything_else_is_an_error_that_names_the_type_and_where_it_is(
         ({}, "frozenset of its items"),
         (bytearray(), "bytes"),
         (ByIdentity("a"), "eq=False"),
-        (ByRule("a"), "__eq__ of its own"),
+        (ByRule("a"), "its own __eq__"),
         (object(), "dataclass"),
     ],
 )

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.key_hash import UngroupableKey, key_hash, two_choices
+from worker.routing.key_hash import UngroupableKey, key_hash, two_choices
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -66,7 +66,7 @@ SCRIPT = """
 import datetime as dt, enum, uuid
 from decimal import Decimal
 from fractions import Fraction
-from worker.key_hash import key_hash
+from worker.routing.key_hash import key_hash
 class Colour(enum.Enum):
     RED = 1
 keys = ["word", "", "\\ud800", b"word", 12345, -1, 2**70, 0.1, Decimal("1e999999999"),

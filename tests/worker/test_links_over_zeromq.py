@@ -8,8 +8,8 @@ from random import Random
 
 import pytest
 
+from squall.transport.carriers.sockets import make_keys
 from squall.transport.exchange import PeerPlace
-from squall.transport.sockets import make_keys
 from tests.squall.transport.messages import only_tcp
 from tests.worker.chain_of_numbers import CONF, HOSTS, PATIENT, SEEN, VERDICTS, chain, check_ledger
 from tests.worker.lossy_carrier import Faults
@@ -61,7 +61,7 @@ def test_messages_that_come_twice_are_taken_once(world: OverZeroMQ) -> None:
 
 
 @pytest.mark.slow
-def test_what_one_message_overtakes_is_lost_or_comes_again_and_is_never_taken_twice(
+def test_an_overtaken_message_is_lost_or_sent_again_and_never_processed_twice(
     world: OverZeroMQ,
 ) -> None:
     net = after_faults(world, "swap", Faults(Random(7), swap=0.2))
@@ -95,12 +95,12 @@ def test_what_was_queued_for_a_dead_process_is_refused_by_the_next_one_on_its_po
     net.start()
     links = net.nodes["w1"].worker.links
     (dying,) = (task for task, name in links.worker_of.items() if name == "w3")
-    # Whoever has no credit left when the process dies gets none from it any more.
+    # A task without credit when the process dies gets none from it any more.
     assert net.run(30, lambda: len(VERDICTS[run]) > 50 and links.window(dying).room)
-    address, first = net.nodes["w3"].carrier.address, net.nodes["w1"].exchange.links["w3"]
+    address, first = net.nodes["w3"].carrier.address, net.nodes["w1"].exchange.peers["w3"].link
     net.kill("w3")
-    sent = first.data_sent
-    assert net.run(10, lambda: first.data_sent > sent), "ZeroMQ takes what nobody reads"
+    sent = first.in_flight.sent
+    assert net.run(10, lambda: first.in_flight.sent > sent), "ZeroMQ accepts what its peer does not read"
     net.number_again("w3")
     node = net.begin("w3")
     assert node.carrier.address == address
@@ -108,12 +108,12 @@ def test_what_was_queued_for_a_dead_process_is_refused_by_the_next_one_on_its_po
         name: PeerPlace(net.incarnations[name], net.nodes[name].carrier.address) for name in ("w1", "w2")
     }
     node.exchange.assign(net.version, others)
-    everybody, net.nodes = (
+    all_nodes, net.nodes = (
         net.nodes,
         {"w3": node},
     )  # the others are in a user's call, while what they sent arrives
     assert net.run(10, lambda: node.exchange.counters["refused: for another incarnation"] > 0)
-    net.nodes = everybody
+    net.nodes = all_nodes
     net.tell()
     net.run_until_quiet(60)
     check_ledger(run, 500)
@@ -127,7 +127,7 @@ def test_a_worker_with_the_keys_of_another_topology_is_not_linked(world: OverZer
     net.start("w3")
     assert net.run(10, lambda: all(sum(sockets.refusals.values()) > 0 for sockets in world.made))
     assert not net.nodes["w1"].worker.started
-    assert not net.nodes["w3"].exchange.links["w1"].up
+    assert not net.nodes["w3"].exchange.peers["w1"].link.up
     net.kill("w3")
     world.keys = keys
     net.restart("w3")

@@ -15,13 +15,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from squall.transport.carrier import CONTROL, DATA
-from squall.transport.exchange import GONE, MISSING, PeerPlace
-from squall.transport.link import Sent
+from squall.transport.exchange import PeerPlace
+from squall.transport.in_flight import GONE, MISSING, SentBatch
+from squall.values import Incarnation
 from tests.worker.chain_of_numbers import CONF, HOSTS, PATIENT, SEEN, VERDICTS, Numbers, chain, check_ledger
 from tests.worker.lossy_carrier import Faults
 from tests.worker.network_of_workers import InMemory, Net, OverZeroMQ, World
 from topology_api import Bolt, Topology, TopologyBuilder
-from worker.peers import Peers
+from worker.loop.peers import Peers
 
 
 @pytest.fixture
@@ -35,16 +36,16 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
 
 @pytest.fixture
 def reasons(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Why tuples were lost, as the workers are told."""
-    told: list[str] = []
+    """The reasons why tuples were lost, as workers get them."""
+    reasons: list[str] = []
     lost = Peers.lost
 
-    def listen(peers: Peers, frames: Sequence[Sent], why: str) -> None:
-        told.append(why)
+    def listen(peers: Peers, frames: Sequence[SentBatch], why: str) -> None:
+        reasons.append(why)
         lost(peers, frames, why)
 
     monkeypatch.setattr(Peers, "lost", listen)
-    return told
+    return reasons
 
 
 def over(*worlds: Any) -> pytest.MarkDecorator:
@@ -114,7 +115,7 @@ def test_a_link_that_is_cut_for_a_while_loses_no_acked_tuple(cut: str, world: Wo
 
 
 @IN_BOTH
-def test_what_a_gap_swallowed_fails_as_lost_at_once_and_not_by_time(world: World, reasons: list[str]) -> None:
+def test_tuples_lost_in_a_gap_fail_at_once_and_not_by_timeout(world: World, reasons: list[str]) -> None:
     net = Net(chain("gap", 400), HOSTS, world, conf=PATIENT)
     net.start()
     there = net.nodes["w3"].carrier.address
@@ -179,7 +180,7 @@ def test_tuples_for_a_peer_that_comes_late_wait_and_are_not_lost(world: World) -
 
 
 @IN_BOTH
-def test_a_peer_that_stands_still_for_a_moment_holds_up_the_others_and_loses_nothing(world: World) -> None:
+def test_a_peer_that_pauses_for_a_moment_delays_the_others_and_loses_nothing(world: World) -> None:
     run = "frozen"
     net = Net(chain(run, 1000), HOSTS, world, conf=PATIENT)
     net.start()
@@ -238,7 +239,7 @@ def test_a_process_that_was_superseded_while_it_was_frozen_is_refused(world: Wor
 
 
 @IN_BOTH
-def test_a_spout_whose_worker_is_killed_begins_anew_and_old_trees_harm_no_new_ones(world: World) -> None:
+def test_a_spout_whose_worker_is_killed_restarts_and_old_trees_harm_no_new_ones(world: World) -> None:
     run = "spout killed"
     net = Net(chain(run, 1500), HOSTS, world, conf=CONF)
     net.start()
@@ -265,7 +266,9 @@ def moved(net: Net, hosts: dict[str, list[str]], new: set[str], topology: Topolo
     for name in [name for name in net.nodes if name not in hosts or name in new]:
         net.kill(name)
     net.hosts = hosts
-    net.incarnations = {name: (net.version, 0) if name in new else net.incarnations[name] for name in hosts}
+    net.incarnations = {
+        name: Incarnation(net.version, 0) if name in new else net.incarnations[name] for name in hosts
+    }
     net.tell([task for task, component, _ in net.tasks if component in changed])
     for name, node in net.nodes.items():
         node.worker.replan(net.plan(name, net.incarnations[name]))
@@ -317,7 +320,7 @@ def test_another_number_of_tasks_gives_each_key_one_owner_and_loses_nothing() ->
 
 
 @IN_BOTH
-def test_a_peer_that_was_started_again_elsewhere_is_found_by_its_own_word(world: World) -> None:
+def test_a_peer_that_was_restarted_elsewhere_is_found_by_its_own_heartbeats(world: World) -> None:
     run = "elsewhere"
     net = Net(chain(run, 2000), HOSTS, world, conf=CONF)
     net.start()
@@ -332,17 +335,17 @@ def test_a_peer_that_was_started_again_elsewhere_is_found_by_its_own_word(world:
     others = {
         name: PeerPlace(net.incarnations[name], net.nodes[name].carrier.address) for name in ("w1", "w2")
     }
-    node.exchange.assign(net.version, others)  # only the new process is told of the others
+    node.exchange.assign(net.version, others)  # only the new process knows the others
     net.run_until_quiet(200)
     check_ledger(run, 2000)
 
 
-def test_signs_for_a_peer_that_is_nowhere_do_not_pile_up() -> None:
+def test_heartbeats_for_an_unreachable_peer_do_not_pile_up() -> None:
     net = Net(chain("nowhere", 10), HOSTS, InMemory(), conf=CONF)
     net.start("w1", "w2")
     net.run(3600)
-    for link in net.nodes["w1"].exchange.links.values():
-        assert sum(map(len, link.out)) < 10
+    for peer in net.nodes["w1"].exchange.peers.values():
+        assert sum(map(len, peer.queues)) < 10
 
 
 @IN_BOTH_SLOWLY
@@ -369,14 +372,14 @@ def test_a_silent_peer_is_noticed_by_a_worker_that_has_nothing_to_do_but_sleep()
         net.world.go_on(net.clock.now() + 0.6, False)
         for node in net.nodes.values():
             node.step()
-    link = net.nodes["w3"].exchange.links["w2"]
+    link = net.nodes["w3"].exchange.peers["w2"].link
     assert link.state == "SILENT"
     assert net.nodes["w3"].exchange.counters["reconnects"] > 0
-    assert net.nodes["w2"].exchange.counters["reconnects"] > 0, "it was told that it is not heard"
+    assert net.nodes["w2"].exchange.counters["reconnects"] > 0, "its peer reported that it receives nothing"
 
 
 @IN_BOTH_SLOWLY
-def test_a_data_channel_that_stands_still_while_signs_go_on_is_made_anew(world: World) -> None:
+def test_a_stalled_data_channel_is_reconnected_though_heartbeats_go_on(world: World) -> None:
     run = "stalled"
     net = Net(chain(run, 1000), HOSTS, world, conf=PATIENT)
     net.start()
@@ -415,8 +418,8 @@ def test_untracked_tuples_of_a_cycle_do_not_pile_up_for_a_peer_that_is_frozen() 
     most = 0
     for _ in range(50):
         net.run(0.02)
-        link = net.nodes["w1"].exchange.links["w2"]
-        most = max(most, sum(sent.size for sent in link.unconfirmed.values()) + sum(map(len, link.waiting)))
+        link = net.nodes["w1"].exchange.peers["w2"].link
+        most = max(most, sum(sent.size for sent in link.in_flight.after(0)) + sum(map(len, link.waiting)))
     assert frozen.worker.started
     assert most < 2000, "the buffer, and what one run emits"
     assert net.nodes["w1"].worker.links.dropped["around"] > 0

@@ -1,6 +1,6 @@
 """An emit that runs out of the interpreter's depth is an emission or none: no column is longer than another, no tree half open.
 
-Recursion is the one error that can come out of any call of ours inside an emit, and users do catch it. These tests run with
+Recursion is the one error that any call inside an emit can raise, and users do catch it. These tests run with
 whichever core there is, and without observers, so that the shortest way of each core is taken.
 """
 
@@ -149,4 +149,4 @@ def test_a_tree_that_runs_out_of_depth_is_emitted_or_not() -> None:
     emitted = [entry for entry in FOUND if isinstance(entry, tuple) and entry[0] == "emitted"]
     counts = done.components["source"]
     assert (counts.acked, counts.failed, counts.pending) == (len(emitted), 0, 0)
-    assert len(seen) >= len(emitted) > 1000  # a refused one may be seen, as one that nobody tracks
+    assert len(seen) >= len(emitted) > 1000  # a refused one may be seen, untracked

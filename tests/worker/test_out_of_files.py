@@ -13,7 +13,7 @@ from tests.worker.conftest import Launch
 from tests.worker.daemon_components import StartsPrograms, lines, one_bolt
 from tests.worker.test_daemon_ends import wait_gone
 from topology_api import Bolt, Tuple
-from worker.open_files import OpenFiles
+from worker.process.open_files import OpenFiles
 
 
 class LowersItsLimit(Bolt):
@@ -35,7 +35,7 @@ def test_a_worker_whose_user_code_lowers_its_limit_of_files_says_so(launch: Laun
     assert worker.wait_end() == EXIT_FILES
     end = worker.end()
     assert end is not None and end.status == EXIT_FILES
-    assert "it can open no file any more: user code has lowered RLIMIT_NOFILE from " in end.reason
+    assert "it cannot open any more files: user code has lowered RLIMIT_NOFILE from " in end.reason
     assert end.reason.endswith(" to 10")
     assert "lowered RLIMIT_NOFILE" in worker.log()
 
@@ -48,7 +48,7 @@ def test_programs_that_it_started_end_with_it_all_the_same(launch: Launch, tmp_p
     assert len(pids) == 2 and all(map(wait_gone, pids))
 
 
-def test_files_that_are_all_in_use_are_told_from_a_limit_that_was_lowered(
+def test_files_that_are_all_in_use_are_distinguished_from_a_lowered_limit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     limits = [(1024, 1024)]
@@ -58,16 +58,16 @@ def test_files_that_are_all_in_use_are_told_from_a_limit_that_was_lowered(
     assert "all 1024 that RLIMIT_NOFILE allows are in use" in files.why_none()
     limits[0] = (100, 1024)
     assert files.why_none().endswith("user code has lowered RLIMIT_NOFILE from 1024 to 100")
-    files.give_up_kept()
+    files.release_reserved()
 
 
 def test_the_file_that_is_kept_is_given_up_once_whatever_user_code_has_closed() -> None:
     files = OpenFiles()
     first = os.open(os.devnull, os.O_RDONLY)
-    files.give_up_kept()
+    files.release_reserved()
     free = os.open(os.devnull, os.O_RDONLY)
     assert free < first, "there is room for one more"
-    files.give_up_kept()
+    files.release_reserved()
     os.fstat(free)  # it is not ours to close any more
     os.close(free)
     os.close(first)

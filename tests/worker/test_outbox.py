@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from squall.transport.frames import Batch
 from topology_api.tuples import Source
-from worker.outbox import Outbox
+from worker.routing.outbox import Outbox
 
 SOURCE = Source("split", 4, "default", ("word",))
 TREES = st.dictionaries(st.integers(1, 6), st.integers(1, 2**62), max_size=4)
@@ -35,7 +35,7 @@ def test_cut_anywhere_every_tuple_leaves_once_in_order_with_all_its_trees(
         box.add((number,), list(edges.items()))
     left: list[tuple[tuple[Any, ...], dict[int, int]]] = []
     for most in cuts:
-        batch = box.take(most)
+        batch = box.dequeue(most)
         assert len(batch) <= most
         assert (batch.target, batch.source) == (9, SOURCE)
         assert all(0 <= at < len(batch) for at in batch.more)
@@ -45,33 +45,35 @@ def test_cut_anywhere_every_tuple_leaves_once_in_order_with_all_its_trees(
 
 
 @given(st.lists(TREES, max_size=8), st.integers(1, 8))
-def test_held_roots_are_the_trees_of_what_has_not_left(trees: list[dict[int, int]], most: int) -> None:
+def test_waiting_roots_are_the_trees_of_tuples_that_have_not_left(
+    trees: list[dict[int, int]], most: int
+) -> None:
     box = Outbox(SOURCE, target=9)
     for number, edges in enumerate(trees):
         box.add((number,), list(edges.items()))
-    box.take(most)
-    assert box.held_roots() == {root for edges in trees[most:] for root in edges}
+    box.dequeue(most)
+    assert box.waiting_roots() == {root for edges in trees[most:] for root in edges}
 
 
 @given(st.lists(TREES, max_size=8), st.integers(0, 8))
-def test_a_batch_says_the_trees_of_what_is_not_executed(trees: list[dict[int, int]], start: int) -> None:
+def test_a_batch_has_the_trees_of_its_unexecuted_tuples(trees: list[dict[int, int]], start: int) -> None:
     box = Outbox(SOURCE, target=9)
     for number, edges in enumerate(trees):
         box.add((number,), list(edges.items()))
-    batch = box.take(100)
-    assert batch.held_roots(start) == {root for edges in trees[start:] for root in edges}
+    batch = box.dequeue(100)
+    assert batch.waiting_roots(start) == {root for edges in trees[start:] for root in edges}
 
 
-def test_what_is_added_after_a_batch_has_left_does_not_get_into_it() -> None:
+def test_tuples_added_after_a_batch_has_left_are_not_in_it() -> None:
     box = Outbox(SOURCE, target=9)
     box.add(("a",), [(1, 10), (2, 20)])
-    first = box.take(100)
+    first = box.dequeue(100)
     box.add(("b",), [(3, 30), (4, 40)])
     assert rows_of(first) == [(("a",), {1: 10, 2: 20})]
-    assert rows_of(box.take(100)) == [(("b",), {3: 30, 4: 40})]
+    assert rows_of(box.dequeue(100)) == [(("b",), {3: 30, 4: 40})]
 
 
 def test_a_batch_keeps_the_cycle_that_its_outbox_is_on() -> None:
     box = Outbox(SOURCE, target=9, credited=False, cycle=2)
     box.add(("a",), [])
-    assert box.take(1).cycle == 2
+    assert box.dequeue(1).cycle == 2

@@ -21,13 +21,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import worker.router
+import worker.routing.router
 from topology_api import EmitError, Grouping, GroupingError
+from topology_api.declarer import KINDS
 from topology_api.tuples import Source
-from worker.emitter import BoltEmitter, SpoutEmitter
-from worker.outbox import Outbox
-from worker.router import Output, add_route
-from worker.tracker import Tracker
+from worker.routing.outbox import Outbox
+from worker.routing.router import ROUTES, Reader, StreamOutput, add_route
+from worker.tasks.emitter import BoltEmitter, SpoutEmitter
+from worker.tracking.tracker import Tracker
 
 ROOT = Path(__file__).resolve().parents[2]
 FIELDS = ("key", "other")
@@ -88,16 +89,15 @@ def output_with(
     local: Sequence[int] = (),
     index: int = 0,
     grouping: Grouping | None = None,
-) -> Output:
+) -> StreamOutput:
     """An output stream with one consumer."""
-    output = Output(Source("words", 3 + index, "default", FIELDS), is_direct=kind == "direct")
-    add_route(
-        output, kind, fields, boxes_for(tasks, output.source), lambda task: task in local, index, grouping
-    )
+    output = StreamOutput(Source("words", 3 + index, "default", FIELDS), is_direct=kind == "direct")
+    boxes = boxes_for(tasks, output.source)
+    add_route(output, kind, Reader(fields, boxes, lambda task: task in local, index, grouping))
     return output
 
 
-def sent(output: Output, key: Any, other: Any = None) -> list[int]:
+def sent(output: StreamOutput, key: Any, other: Any = None) -> list[int]:
     """The tasks that get a row."""
     return [box.target for box in output.choose((key, other))]
 
@@ -153,10 +153,14 @@ def test_global_goes_to_the_lowest_task() -> None:
     assert sent(output_with("global", [9, 4, 7]), "a") == [4]
 
 
+def test_every_grouping_of_the_builder_has_a_route() -> None:
+    assert set(ROUTES) == set(KINDS)
+
+
 def test_two_consumers_each_get_their_own_choice() -> None:
     output = output_with("all", [1, 2])
-    add_route(output, "global", (), boxes_for([8, 9], output.source), lambda task: False, 0)
-    add_route(output, "shuffle", (), boxes_for([5, 6], output.source), lambda task: False, 0)
+    add_route(output, "global", Reader((), boxes_for([8, 9], output.source), lambda task: False, 0))
+    add_route(output, "shuffle", Reader((), boxes_for([5, 6], output.source), lambda task: False, 0))
     assert [sent(output, "a") for _ in range(2)] == [[1, 2, 8, 5], [1, 2, 8, 6]]
 
 
@@ -205,7 +209,7 @@ def test_keys_spread_over_all_tasks() -> None:
 
 SCRIPT = """
 import sys
-from worker.key_hash import key_hash
+from worker.routing.key_hash import key_hash
 sys.path.insert(0, sys.argv[1])
 import test_router
 keys = [key for row in test_router.EQUAL_KEYS for key in row]
@@ -244,8 +248,8 @@ def test_any_other_key_is_an_error_that_names_component_stream_and_field(kind: s
     assert sent(output, "fine", 1) is not None
 
 
-def test_what_routes_remember_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker.router, "CACHED_KEYS", 50)
+def test_the_cache_of_a_route_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker.routing.router, "CACHED_KEYS", 50)
     for kind in ("fields", "partial_key"):
         output = output_with(kind)
         [route] = output.picked
@@ -310,7 +314,7 @@ def test_a_task_that_is_chosen_twice_gets_the_tuple_once() -> None:
         (ValueError("no idea"), "ValueError: no idea"),
     ],
 )
-def test_a_mistake_of_a_custom_grouping_is_an_error_that_says_whose(answer: Any, says: str) -> None:
+def test_a_mistake_of_a_custom_grouping_is_an_error_that_names_it(answer: Any, says: str) -> None:
     output = output_with("custom", grouping=Chosen(answer))
     with pytest.raises(GroupingError, match=says) as caught:
         sent(output, "a")
@@ -321,7 +325,7 @@ def test_a_mistake_of_a_custom_grouping_is_an_error_that_says_whose(answer: Any,
 # emit(), all or nothing.
 
 
-def mixed_outputs() -> dict[str, Output]:
+def mixed_outputs() -> dict[str, StreamOutput]:
     """A stream that is read globally, by shuffle, and by both of its fields as keys."""
     output = output_with("global", [1])
     for kind, fields, tasks in [
@@ -329,12 +333,12 @@ def mixed_outputs() -> dict[str, Output]:
         ("fields", ("key",), [4, 5]),
         ("fields", ("other",), [6]),
     ]:
-        add_route(output, kind, fields, boxes_for(tasks, output.source), lambda task: False, 0)
+        add_route(output, kind, Reader(fields, boxes_for(tasks, output.source), lambda task: False, 0))
     return {"default": output}
 
 
 @pytest.mark.parametrize("bad", [({}, "fine"), ("fine", {})])
-def test_an_emission_that_is_refused_reaches_nobody(bad: tuple[Any, ...]) -> None:
+def test_a_refused_emission_reaches_no_task(bad: tuple[Any, ...]) -> None:
     bolt = BoltEmitter("words", 3, mixed_outputs(), Random(1))
     spout = SpoutEmitter("words", 3, mixed_outputs(), Random(1), Tracker(3, None, 0.0), acking=True)
     calls: list[tuple[BoltEmitter | SpoutEmitter, dict[str, Any]]] = [

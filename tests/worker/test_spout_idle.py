@@ -1,4 +1,4 @@
-"""Why a spout does not emit at a moment: what is told of one that is empty, of one that paces itself, of one that raises."""
+"""Why a spout does not emit at a moment: the reason of one that is empty, of one that paces itself, of one that raises."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from typing import Any
 import pytest
 
 from squall.clock import ManualClock
+from squall.values import TaskRow
 from topology_api import Fields, Spout, TopologyBuilder
 from topology_api.options import defaults
-from worker.build import Surroundings, build_task
-from worker.plan import WorkerPlan
-from worker.runners import InlineRunner
-from worker.spout_task import SpoutTask
+from worker.loop.build import TaskEnvironment, build_task
+from worker.loop.plan import WorkerPlan
+from worker.loop.snapshot import idle_reason
+from worker.tasks.runners import InlineRunner
+from worker.tasks.scratch import ScratchOnDisk
+from worker.tasks.spout import SpoutTask
 
 NEXT: list[Callable[[Spout], float | None]] = []
 
@@ -61,14 +64,16 @@ def task(clock: ManualClock) -> SpoutTask:
     plan = WorkerPlan(
         worker="w1",
         topology=builder.build(),
-        tasks=((1, "played", 0),),
+        tasks=(TaskRow(1, "played", 0),),
         worker_of={1: "w1"},
         conf=defaults(),
         component_confs={},
         directory="",
     )
     runner: Any = InlineRunner()
-    found = build_task(Surroundings(plan, clock.now, lambda: None, runner), 1, "played", 0)
+    found = build_task(
+        TaskEnvironment(plan, clock.now, lambda: None, runner, ScratchOnDisk()), 1, "played", 0
+    )
     assert isinstance(found, SpoutTask)
     found.start()
     return found
@@ -78,18 +83,18 @@ def runs(task: SpoutTask, step: Callable[[Spout], float | None]) -> str:
     """Why it is idle after a run in which next_tuple did this."""
     NEXT[:] = [step]
     task.run()
-    return task.idle_reason()
+    return idle_reason(task)
 
 
 def test_one_that_emits_and_asks_for_a_pause_is_not_empty(task: SpoutTask, clock: ManualClock) -> None:
     assert runs(task, emits_and_waits) == "waits as it asked"
     clock.move_to(clock.now() + 5.0)
-    assert task.idle_reason() == ""
+    assert idle_reason(task) == ""
     assert runs(task, waits) == "source empty"
     clock.move_to(clock.now() + 5.0)
     assert runs(task, emits_and_waits) == "waits as it asked"
-    task.wake()
-    assert task.idle_reason() == ""
+    task.wait.wake()
+    assert idle_reason(task) == ""
 
 
 def test_one_that_emits_nothing_is_empty_whether_it_asks_for_a_pause_or_not(task: SpoutTask) -> None:

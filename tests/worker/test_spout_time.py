@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from squall.clock import ManualClock
+from squall.values import TaskRow
 from topology_api import Bolt, Context, Fields, Spout, TopologyBuilder, Tuple
 from topology_api.options import defaults
-from worker.build import Surroundings, build_task
-from worker.plan import WorkerPlan
-from worker.runners import InlineRunner
-from worker.spout_task import SpoutTask
+from worker.loop.build import TaskEnvironment, build_task
+from worker.loop.plan import WorkerPlan
+from worker.tasks.runners import InlineRunner
+from worker.tasks.scratch import ScratchOnDisk
+from worker.tasks.spout import SpoutTask
 
 CLOCK: list[ManualClock] = []
 
@@ -51,14 +53,14 @@ def spout_task(timeout: float) -> tuple[SpoutTask, ManualClock]:
     plan = WorkerPlan(
         worker="w1",
         topology=builder.build(),
-        tasks=((1, "blocks", 0), (2, "ignores", 0)),
+        tasks=(TaskRow(1, "blocks", 0), TaskRow(2, "ignores", 0)),
         worker_of={1: "w1", 2: "w1"},
         conf=conf,
         component_confs={},
         directory="",
     )
     runner: Any = InlineRunner()
-    task = build_task(Surroundings(plan, clock.now, lambda: None, runner), 1, "blocks", 0)
+    task = build_task(TaskEnvironment(plan, clock.now, lambda: None, runner, ScratchOnDisk()), 1, "blocks", 0)
     assert isinstance(task, SpoutTask)
     task.start()
     return task, clock

@@ -1,14 +1,14 @@
-"""The timing wheel: a slot is due between T and 1.1 T after its last sign of life, and memory is bounded."""
+"""The timing wheel: a slot is due between T and 1.1 T after its last stamp, and memory is bounded."""
 
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.wheel import TimingWheel
+from worker.tracking.timing_wheel import TimingWheel
 
 SLOTS = 6
-#: Steps: how much time passes (in timeouts), the slots that show a sign of life, whether the wheel is turned then.
+#: Steps: how much time passes (in timeouts), the slots that are stamped, whether the wheel is turned then.
 STEPS = st.lists(
     st.tuples(st.floats(0, 2.5), st.lists(st.integers(0, SLOTS - 1), max_size=4), st.booleans()), max_size=40
 )
@@ -28,7 +28,7 @@ def entries(wheel: TimingWheel) -> list[int]:
 
 
 @given(st.floats(0.5, 1000), st.floats(0, 1e6), STEPS)
-def test_a_slot_is_due_between_1_and_1_1_timeouts_after_its_last_sign_of_life(
+def test_a_slot_is_due_between_1_and_1_1_timeouts_after_its_last_stamp(
     timeout: float, start: float, steps: list[tuple[float, list[int], bool]]
 ) -> None:
     wheel = made(timeout, start)
@@ -51,7 +51,7 @@ def test_a_slot_is_due_between_1_and_1_1_timeouts_after_its_last_sign_of_life(
 
 
 @given(STEPS)
-def test_a_slot_stands_in_the_wheel_once_however_often_it_is_stamped(
+def test_a_slot_is_in_the_wheel_once_however_often_it_is_stamped(
     steps: list[tuple[float, list[int], bool]],
 ) -> None:
     wheel = made(10.0)
@@ -82,7 +82,7 @@ def test_looking_at_it_every_half_tick_finds_a_slot_within_1_1_timeouts() -> Non
         assert 10.0 <= now - stamp <= 11.0
 
 
-def test_a_slot_that_keeps_showing_signs_of_life_is_never_due() -> None:
+def test_a_slot_that_is_stamped_again_and_again_is_never_due() -> None:
     wheel = made(10.0)
     for tick in range(1000):
         wheel.set_time(tick * 5.0)
@@ -90,7 +90,7 @@ def test_a_slot_that_keeps_showing_signs_of_life_is_never_due() -> None:
         assert wheel.due() == []
 
 
-def test_after_a_standstill_of_any_length_all_that_is_overdue_is_found_at_once() -> None:
+def test_after_a_pause_of_any_length_all_overdue_slots_are_due_at_once() -> None:
     wheel = made(10.0)
     for slot in range(SLOTS):
         wheel.set_time(slot * 1.0)
@@ -100,7 +100,7 @@ def test_after_a_standstill_of_any_length_all_that_is_overdue_is_found_at_once()
     assert entries(wheel) == []
 
 
-def test_a_sign_of_life_at_the_end_of_a_standstill_counts() -> None:
+def test_a_stamp_at_the_end_of_a_pause_counts() -> None:
     wheel = made(10.0)
     wheel.stamp(0)
     wheel.stamp(1)

@@ -12,16 +12,16 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-import worker.tracker
+import worker.tracking.tracker
 from topology_api import EmitError, Failure
 from topology_api.tuples import SETTLED, Source, Tuple
-from worker.emitter import BoltEmitter, SpoutEmitter
-from worker.executor import make_tuple
-from worker.ids import GENERATION_BITS, MAX_SLOTS, first_root, next_root
-from worker.outbox import Outbox
-from worker.router import Output
-from worker.tracker import Emission, Tracker
-from worker.xors import XorBatch, XorColumns
+from worker.routing.outbox import Outbox
+from worker.routing.router import StreamOutput
+from worker.tasks.emitter import BoltEmitter, SpoutEmitter
+from worker.tasks.executor import make_tuple
+from worker.tracking.ack_batch import AckBatch, AckColumns
+from worker.tracking.ids import GENERATION_BITS, MAX_SLOTS, first_root, next_root
+from worker.tracking.tracker import Emission, Tracker
 
 SPOUTS = (1, 2)
 TIMEOUT = 10.0
@@ -32,25 +32,25 @@ CHOICES = st.lists(st.integers(0, 1000), min_size=1, max_size=4)
 
 
 def tracker_with(slots: int, task: int = 1) -> Tracker:
-    """A tracker whose table has so many slots, to begin with."""
+    """A tracker whose table starts with `slots` slots."""
     tracker = Tracker(task, TIMEOUT, 0.0)
     tracker.add_slots([-first_root(task, slot) for slot in range(slots)])
     return tracker
 
 
-def outputs_of(task: int) -> dict[str, Output]:
-    """Streams "0" to "3", read by so many tasks."""
+def outputs_of(task: int) -> dict[str, StreamOutput]:
+    """Streams "0" to "3", each with its number of reading tasks."""
     found = {}
     for readers in range(4):
         source = Source("component", task, str(readers), ("value",))
-        found[str(readers)] = Output(source, is_direct=False)
+        found[str(readers)] = StreamOutput(source, is_direct=False)
         found[str(readers)].fixed = [Outbox(source, 100 + number) for number in range(readers)]
     return found
 
 
-def tuples_in(outputs: dict[str, Output]) -> list[Tuple]:
+def tuples_in(outputs: dict[str, StreamOutput]) -> list[Tuple]:
     """What waits in the outboxes, as the bolts would get it."""
-    batches = [box.take(1000) for output in outputs.values() for box in output.fixed if box.rows]
+    batches = [box.dequeue(1000) for output in outputs.values() for box in output.fixed if box.rows]
     return [make_tuple(batch, at) for batch in batches for at in range(len(batch))]
 
 
@@ -74,11 +74,11 @@ class Tree:
 
 @dataclass
 class Message:
-    """Something on its way to a tracker: XORs with the tuples that they settle, or a failure of these trees."""
+    """Something on its way to a tracker: XORs with the tuples that they ack, or a failure of these trees."""
 
     spout: int
-    columns: XorColumns = ((), ())
-    settles: tuple[Node, ...] = ()
+    columns: AckColumns = ((), ())
+    acks: tuple[Node, ...] = ()
     failed_root: int = 0
     fails: int = -1
 
@@ -107,7 +107,7 @@ class TreesInAnyOrder(RuleBasedStateMachine):
         self.verdicts: list[tuple[int, str]] = []
 
     def picked(self, choices: list[int]) -> list[Node]:
-        """Some of the tuples that are not settled; one may be picked twice."""
+        """Some of the open tuples; one may be picked twice."""
         return [self.nodes[choice % len(self.nodes)] for choice in choices]
 
     @rule(spout=st.sampled_from(SPOUTS), readers=st.integers(0, 3))
@@ -145,13 +145,13 @@ class TreesInAnyOrder(RuleBasedStateMachine):
     @precondition(lambda self: self.nodes)
     @rule(choices=CHOICES)
     def tuples_are_acked(self, choices: list[int]) -> None:
-        batch = XorBatch()
+        batch = AckBatch()
         acked = list(dict.fromkeys(self.picked(choices)))
         for node in acked:
             batch.add_tuple(node.tup)
             node.tup._root = SETTLED
             self.nodes.remove(node)
-        for spout, columns in batch.take().items():
+        for spout, columns in batch.by_tracker().items():
             self.messages.append(Message(spout, columns, tuple(acked)))
 
     @precondition(lambda self: self.nodes)
@@ -175,7 +175,7 @@ class TreesInAnyOrder(RuleBasedStateMachine):
                     xors += message.columns[1]
             self.trackers[spout].merge(roots, xors)
         for message in chosen:
-            for node in message.settles:
+            for node in message.acks:
                 for tree in node.trees:
                     if self.trees[tree].spout == message.spout:
                         self.trees[tree].waiting.discard(node)
@@ -200,7 +200,7 @@ class TreesInAnyOrder(RuleBasedStateMachine):
         message = self.delivered[choice % len(self.delivered)]
         if message.failed_root:
             self.fail_arrives(message)
-        elif all(self.trees[tree].verdict for node in message.settles for tree in node.trees):
+        elif all(self.trees[tree].verdict for node in message.acks for tree in node.trees):
             self.trackers[message.spout].merge(*message.columns)
 
     @precondition(lambda self: any(tree.verdict is None for tree in self.trees))
@@ -245,7 +245,7 @@ def emission(message_id: object = "id") -> Emission:
     return (message_id, ("value",), output, 0, 1, 0.0)
 
 
-def test_a_tree_nobody_reads_is_complete_at_once() -> None:
+def test_a_tree_that_no_task_reads_is_complete_at_once() -> None:
     tracker = Tracker(1, TIMEOUT, 0.0)
     tracker.start(tracker.open(emission()), 0)
     assert [done[0] for done in tracker.completed] == ["id"]
@@ -272,7 +272,7 @@ def test_what_comes_for_an_earlier_use_of_a_slot_changes_nothing() -> None:
     assert new != old
     tracker.merge([old, old], [7, 5])
     tracker.fail(old, FAILURE)
-    tracker.touch((old,), 1.0, "bolt", 9)
+    tracker.keep_alive((old,), 1.0, "bolt", 9)
     assert tracker.open_roots() == [new]
     assert len(tracker.failed) == 1 and tracker.holders == {}
     tracker.merge([new], [7])
@@ -297,7 +297,7 @@ def test_roots_that_no_tree_ever_had_change_nothing() -> None:
     for strange in (first_root(1, 1), first_root(1, 4000), first_root(2, 0), 0, -root):
         tracker.merge([strange], [5])
         tracker.fail(strange, FAILURE)
-        tracker.touch((strange,), 0.0)
+        tracker.keep_alive((strange,), 0.0)
     assert tracker.open_roots() == [root] and tracker.failed == []
 
 
@@ -312,7 +312,7 @@ def test_a_slot_is_used_again_only_after_all_others() -> None:
 
 
 def test_the_table_grows_while_trees_are_open_and_keeps_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker.tracker, "MIN_SLOTS", 2)
+    monkeypatch.setattr(worker.tracking.tracker, "MIN_SLOTS", 2)
     tracker = Tracker(1, TIMEOUT, 0.0)
     roots = [tracker.open(emission(number)) for number in range(9)]
     for number, root in enumerate(roots):
@@ -324,8 +324,8 @@ def test_the_table_grows_while_trees_are_open_and_keeps_them(monkeypatch: pytest
 
 
 def test_a_full_table_is_an_error_that_says_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker.tracker, "MIN_SLOTS", 2)
-    monkeypatch.setattr(worker.tracker, "MAX_SLOTS", 4)
+    monkeypatch.setattr(worker.tracking.tracker, "MIN_SLOTS", 2)
+    monkeypatch.setattr(worker.tracking.tracker, "MAX_SLOTS", 4)
     tracker = Tracker(3, TIMEOUT, 0.0)
     for _ in range(4):
         tracker.start(tracker.open(emission()), 1)
@@ -334,12 +334,12 @@ def test_a_full_table_is_an_error_that_says_what_to_set(monkeypatch: pytest.Monk
     assert tracker.pending == 4
 
 
-def test_a_tree_fails_between_1_and_1_1_timeouts_after_its_last_sign_of_life() -> None:
+def test_a_tree_fails_between_1_and_1_1_timeouts_after_its_last_keep_alive() -> None:
     for late in (0.0, 0.1, 0.26, 0.49):
         tracker = Tracker(1, TIMEOUT, 0.0)
         root = tracker.open(emission())
         tracker.start(root, 5)
-        tracker.touch((root,), 4.0 + late, "slow", 7)
+        tracker.keep_alive((root,), 4.0 + late, "slow", 7)
         tracker.expire(13.99 + late)
         assert tracker.pending == 1
         tracker.expire(15.0 + late)
@@ -352,7 +352,7 @@ def test_without_timeouts_no_tree_expires() -> None:
     tracker = Tracker(1, None, 0.0)
     root = tracker.open(emission())
     tracker.start(root, 5)
-    tracker.touch((root,), 1.0)
+    tracker.keep_alive((root,), 1.0)
     tracker.expire(1e9)
     assert tracker.open_roots() == [root]
 

@@ -113,7 +113,7 @@ ATTEMPTS: dict[str, tuple[Callable[[Any], object], type[Exception]]] = {
 
 
 @pytest.mark.parametrize("name", ATTEMPTS)
-def test_what_a_tuple_does_not_have_raises_what_python_raises(name: str) -> None:
+def test_missing_attributes_of_a_tuple_raise_as_in_python(name: str) -> None:
     attempt, expected = ATTEMPTS[name]
     assert type(answer(lambda bolt, tup: attempt(tup))) is expected
 
@@ -138,7 +138,7 @@ def test_values_are_found_by_any_equal_name_and_by_position() -> None:
     assert type(answer(lambda bolt, tup: tup[Name("a")])) is TypeError
 
 
-def test_what_a_tuple_says_of_itself() -> None:
+def test_the_repr_of_a_tuple() -> None:
     assert answer(lambda bolt, tup: (repr(tup), str(tup), f"{tup}")) == (
         ("<Tuple inputs[1] default: a=1, b='x'>",) * 3
     )
@@ -190,7 +190,7 @@ def test_methods_of_a_running_bolt_have_their_signatures_and_documentation() -> 
         parameter = emit.parameters[name]
         assert (parameter.kind, parameter.default) == (parameter.KEYWORD_ONLY, default)
     assert str(inspect.signature(Bolt.emit)).startswith("(self, values: 'Sequence[object]', *, anchors:")
-    assert "anchors: an input tuple or several" in (inspect.getdoc(Bolt.emit) or "")
+    assert "anchors: one or several input tuples" in (inspect.getdoc(Bolt.emit) or "")
 
 
 WRONG_CALLS: dict[str, Callable[[Any], object]] = {
@@ -224,7 +224,7 @@ def test_a_method_is_bound_and_can_be_kept_and_compared() -> None:
 
 
 class Overrides(Bolt):
-    """Emits more than it was asked to, and settles by methods of its own."""
+    """Emits more than it was asked to, and acks by its own methods."""
 
     outputs = Fields("a")
     auto_ack = False
@@ -248,7 +248,7 @@ class Overrides(Bolt):
         super().fail(tup, reason or "my reason")
 
 
-def test_a_bolt_may_override_what_it_calls_and_reach_ours_by_super() -> None:
+def test_a_bolt_may_override_emit_and_ack_and_reach_squalls_by_super() -> None:
     run = run_bolt(Overrides(), [(1,), (2,), (3,)], source_fields="a")
     assert run.emitted() == [(1,), ("again",), (2,), ("again",), (3,), ("again",)]
     assert FOUND == [1, 2] and run.acked() == [(1,), (2,)]

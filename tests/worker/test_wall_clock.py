@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from squall.cluster.counters import ComponentCounters, WorkerCounters
-from squall.error_reports import ErrorReport
-from worker.snapshot import TimeOfDay, with_time_of_day
+from squall.reports.error_reports import ErrorReport
+from worker.process.wall_clock import WallClock, with_wall_clock
 
 REPORT = ErrorReport("words", "count", 4, "execute", "ValueError: no", "mine.py:3", (), None, 100.5)
 
@@ -17,8 +17,8 @@ class Clocks:
     def __init__(self) -> None:
         self.worker, self.wall = 100.0, 1_700_000_000.0
 
-    def time_of_day(self) -> TimeOfDay:
-        return TimeOfDay(lambda: self.worker, lambda: self.wall)
+    def wall_clock(self) -> WallClock:
+        return WallClock(lambda: self.worker, lambda: self.wall)
 
     def go(self, seconds: float, wall: float | None = None) -> None:
         self.worker += seconds
@@ -31,7 +31,7 @@ def counters() -> WorkerCounters:
 
 
 def test_errors_and_first_failures_carry_the_time_of_day() -> None:
-    found = with_time_of_day(counters(), Clocks().time_of_day())
+    found = with_wall_clock(counters(), Clocks().wall_clock())
     assert found.reports == (replace(REPORT, time=1_700_000_000.5),)
     assert found.components["lines"].first_failure == (1_700_000_001.0, "lost")
     assert found.components["count"].first_failure is None
@@ -40,16 +40,16 @@ def test_errors_and_first_failures_carry_the_time_of_day() -> None:
 
 def test_the_same_error_keeps_its_time_from_one_reading_to_the_next() -> None:
     clocks = Clocks()
-    time_of_day = clocks.time_of_day()
-    first = with_time_of_day(counters(), time_of_day)
+    wall_clock = clocks.wall_clock()
+    first = with_wall_clock(counters(), wall_clock)
     clocks.go(3600.0, wall=3600.3)  # no two clocks run alike
-    assert with_time_of_day(counters(), time_of_day) == first
+    assert with_wall_clock(counters(), wall_clock) == first
 
 
 def test_when_the_clock_of_the_host_is_set_times_follow_it() -> None:
     clocks = Clocks()
-    time_of_day = clocks.time_of_day()
+    wall_clock = clocks.wall_clock()
     clocks.go(1.0, wall=3601.0)
-    assert with_time_of_day(counters(), time_of_day).reports[0].time == 1_700_003_600.5
+    assert with_wall_clock(counters(), wall_clock).reports[0].time == 1_700_003_600.5
     clocks.go(1.0, wall=-7199.0)
-    assert with_time_of_day(counters(), time_of_day).reports[0].time == 1_699_996_400.5
+    assert with_wall_clock(counters(), wall_clock).reports[0].time == 1_699_996_400.5

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from squall.cluster.counters import MOST_TEXT, BadCounters, ComponentCounters, WorkerCounters, plain
-from squall.error_reports import ErrorReport
-from squall.telemetry import Histogram
+from squall.reports.error_reports import ErrorReport
+from squall.reports.histogram import LatencyHistogram
 
 COUNT = st.integers(0, 10**12)
 TEXT = st.text(max_size=20)
@@ -22,8 +22,8 @@ NUMBER = st.one_of(st.integers(), st.floats(allow_nan=False))
 
 
 @st.composite
-def histograms(draw: st.DrawFn) -> Histogram:
-    histogram = Histogram()
+def histograms(draw: st.DrawFn) -> LatencyHistogram:
+    histogram = LatencyHistogram()
     for value in draw(st.lists(st.floats(0, 1e6), max_size=5)):
         histogram.add(value)
     return histogram

@@ -242,7 +242,7 @@ def test_a_leader_whose_session_ended_steps_down_and_may_win_again(join: Join) -
     one = join("one")
     first = one.round()
     one.loses_its_place()
-    one.store._tree.tell(paths.LEADER)
+    one.store._tree.notify(paths.LEADER)
     second = one.round()
     assert first is not None and second is not None and second.version > first.version
 

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from squall.cluster import paths
 from squall.cluster.memory import InMemoryStore
 from squall.cluster.numbering import ASSIGNMENTS, SUBMISSIONS, next_number
 from squall.cluster.records import Assignment, Placement, TopologyRecord, WorkerReport, encode
 from squall.cluster.store import Store, Unavailable
+from squall.values import Incarnation, TopologyState
 from tests.flaky_store import AFTER, FlakyStore
 from topology_api.options import defaults
 
 NONSENSE = [b"many", b"\x00\xff", b"-7", b"1e3", b"9" * 5000, b"\xd9\xa3"]
-RECORD = TopologyRecord("words-1-0", "words", "ACTIVE", None, defaults(), {}, (), 0, None, None, 0.0)
-PLACED = Assignment("words-1-0", 1, (Placement("w1", "s1", 0, (1, 0), (1,)),))
-REPORT = WorkerReport("w1", (1, 0), True, False, False, False, None)
+RECORD = TopologyRecord(
+    "words-1-0", "words", TopologyState.ACTIVE, None, defaults(), {}, (), 0, None, None, 0.0
+)
+PLACED = Assignment("words-1-0", 1, (Placement("w1", "s1", 0, Incarnation(1, 0), (1,)),))
+REPORT = WorkerReport("w1", Incarnation(1, 0), True, False, False, False, None)
 
 
 @pytest.fixture
@@ -44,10 +47,13 @@ PLACES = {
     (ASSIGNMENTS, "an assignment"): (paths.assignment("x-1-1"), encode(replace(PLACED, version=41))),
     (ASSIGNMENTS, "a worker"): (
         paths.leaving("x-1-1"),
-        encode(replace(PLACED, placements=(replace(PLACED.placements[0], incarnation=(41, 0)),))),
+        encode(replace(PLACED, placements=(replace(PLACED.placements[0], incarnation=Incarnation(41, 0)),))),
     ),
     (ASSIGNMENTS, "a former worker"): (paths.former("x-1-1"), encode(replace(PLACED, version=41))),
-    (ASSIGNMENTS, "a report"): (paths.report("x-1-1", "w1"), encode(replace(REPORT, incarnation=(41, 900)))),
+    (ASSIGNMENTS, "a report"): (
+        paths.report("x-1-1", "w1"),
+        encode(replace(REPORT, incarnation=Incarnation(41, 900))),
+    ),
     (ASSIGNMENTS, "half a record"): (paths.topology("x"), b'{"version": 41, "tasks": [[77, "a", 1'),
 }
 

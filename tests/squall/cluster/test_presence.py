@@ -114,9 +114,9 @@ def test_two_of_one_name_replace_each_other_a_few_times_in_a_session_and_not_at_
     for moment in range(200):
         for presence in both:
             presence.keep(moment * SESSION / 200)
-    made_anew = [record for record in caplog.records if "made anew" in record.getMessage()]
+    made_anew = [record for record in caplog.records if "it is created again" in record.getMessage()]
     assert 2 <= len(made_anew) <= 14
-    assert caplog.text.count("another one of this name stands there") <= 14
+    assert caplog.text.count("another process of this name is registered") <= 14
 
 
 def test_presence_waits_for_the_end_of_one_that_it_may_not_replace(store: InMemoryStore) -> None:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields, replace
-from typing import Any
+from typing import Any, get_args
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import asdict, replace
 
-from nimbus import lifecycle
+from nimbus.lifecycle import states
 from squall.cluster.records import (
     FORMAT,
-    STATES,
     Assignment,
     BadRecord,
     NimbusRecord,
@@ -27,7 +27,10 @@ from squall.cluster.records import (
     encode,
 )
 from squall.cluster.store import MOST_BYTES
-from squall.worker_files import WHAT_A_STATE_ASKS
+from squall.reports.event_text import sentence
+from squall.reports.events import Cause, CauseKind, Event, Kind
+from squall.values import Incarnation, TaskRow, TopologyState
+from tests.squall.cluster.small_records import REPORT
 
 TEXT = st.text(max_size=8)
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(2**53), 2**53)
@@ -43,13 +46,25 @@ CONFS = st.dictionaries(TEXT, JSON, max_size=3)
 TEXTS = st.dictionaries(TEXT, TEXT, max_size=2)
 TASK_IDS = st.lists(st.integers(1)).map(tuple)
 PLACEMENTS = st.builds(Placement, TEXT, TEXT, st.integers(0), PAIRS, TASK_IDS)
-NOTES = st.builds(Note, TEXT, NUMBERS, TEXT, st.booleans())
+SECONDS = st.floats(0, 1e12)
+CAUSES = st.builds(
+    Cause,
+    st.sampled_from(get_args(CauseKind)),
+    TEXT,
+    st.none() | st.integers(0, 255),
+    st.none() | st.integers(1, 64),
+)
+EVENTS = st.builds(
+    Event, st.sampled_from(get_args(Kind)), SECONDS, TEXT, TEXT, st.none() | st.integers(1), st.none() | CAUSES,
+    retry_in_secs=st.none() | SECONDS, over=st.booleans(), workers=st.lists(TEXT, max_size=2).map(tuple),
+)  # fmt: skip
+NOTES = st.builds(Note, TEXT, NUMBERS, TEXT, st.booleans(), st.none() | EVENTS)
 #: Every field of every kind: one that is not here is not tested.
 FIELDS: dict[type[Record], dict[str, st.SearchStrategy[Any]]] = {
     TopologyRecord: {
         "id": TEXT,
         "name": TEXT,
-        "state": st.sampled_from(sorted(STATES)),
+        "state": st.sampled_from(sorted(TopologyState)),
         "previous": st.none() | TEXT,
         "conf": CONFS.map(lambda conf: {**conf, **SOUND}),
         "component_confs": st.dictionaries(TEXT, CONFS, max_size=2),
@@ -104,6 +119,7 @@ FIELDS: dict[type[Record], dict[str, st.SearchStrategy[Any]]] = {
         "version": st.integers(0),
         "note": st.none() | TEXT,
         "waits": st.booleans(),
+        "event": st.none() | EVENTS,
     },
 }
 KINDS: tuple[type[Any], ...] = tuple(FIELDS)
@@ -116,12 +132,37 @@ SUPERVISOR = SupervisorRecord("s1", "host-1", 4)
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_field_of_a_record_is_among_those_that_are_tested(kind: type[Any]) -> None:
-    assert list(FIELDS[kind]) == [field.name for field in fields(kind)]
+    assert list(FIELDS[kind]) == list(kind.__struct_fields__)
 
 
 @given(RECORDS)
 def test_a_record_comes_back_from_its_bytes_as_it_was(record: Record) -> None:
     assert decode(type(record), encode(record)) == record
+
+
+def test_notes_of_a_release_without_events_are_read_as_texts() -> None:
+    report = {"kind": "WorkerReport", "format": 5, **asdict(REPORT), "note": "w1 died", "waits": False}
+    read = decode(
+        WorkerReport, json.dumps({name: value for name, value in report.items() if name != "event"}).encode()
+    )
+    assert read.fact == Event("text", worker="w1", error="w1 died")
+    assert Note("w1 died", 7.0, "w1", False).fact == Event("text", 7.0, worker="w1", error="w1 died")
+    assert b"event" not in encode(REPORT), "what an older daemon reads is as it was"
+
+
+@pytest.mark.parametrize(
+    "event",
+    [{}, {"kind": "other"}, {"kind": "died", "pid": "1"}, {"kind": "died", "retry_in_secs": -1}, "died"],
+)
+def test_an_event_that_cannot_be_is_no_record(event: object) -> None:
+    body = {**json.loads(encode(REPORT)), "event": event}
+    with pytest.raises(BadRecord, match=r"WorkerReport\.event cannot be"):
+        decode(WorkerReport, json.dumps(body).encode())
+
+
+@given(EVENTS, st.text(max_size=12))
+def test_every_event_that_can_be_read_has_a_sentence(event: Event, part: str) -> None:
+    assert sentence(msgspec.structs.replace(event, part=part)) or event.kind == "text"
 
 
 @given(RECORDS)
@@ -144,7 +185,7 @@ def test_a_record_with_a_field_that_is_missing_or_odd_gives_a_record_or_bad_reco
 ) -> None:
     body = json.loads(encode(record))
     field = data.draw(st.sampled_from(sorted(body)))
-    if data.draw(st.booleans()):
+    if field != "event" and data.draw(st.booleans()):
         del body[field]
         with pytest.raises(BadRecord):
             decode(type(record), json.dumps(body).encode())
@@ -199,7 +240,7 @@ def test_a_configuration_that_json_cannot_hold_is_refused() -> None:
         ({"conf": {**SOUND, "topology.workers": 0}}, r"conf\['topology\.workers'\] cannot be 0"),
         ({"conf": {**SOUND, "topology.worker.timeout.secs": float("nan")}}, r"cannot be nan"),
         ({"conf": {**SOUND, "topology.worker.timeout.secs": float("inf")}}, r"cannot be inf"),
-        ({"component_confs": {"lines": 7}}, r"component_confs\['lines'\] cannot be 7"),
+        ({"component_confs": {"lines": 7}}, r"component_confs cannot be \{'lines': 7\}"),
         ({"deadline": float("inf")}, r"deadline cannot be inf"),
         ({"submitted": float("nan")}, r"submitted cannot be nan"),
     ],
@@ -214,17 +255,27 @@ def test_what_no_daemon_can_act_on_is_no_record(change: dict[str, Any], told: st
     "change", [{"incarnation": [1, 2, 3]}, {"incarnation": [1]}, {"address": ["a", "b", "c"]}]
 )
 def test_a_pair_has_two_sides(change: dict[str, Any]) -> None:
-    report = WorkerReport("w1", (1, 0), True, False, False, False, None)
+    report = WorkerReport("w1", Incarnation(1, 0), True, False, False, False, None)
     body = json.loads(encode(report)) | change
-    with pytest.raises(BadRecord, match=rf"WorkerReport\.{next(iter(change))} is a pair, not \("):
+    with pytest.raises(BadRecord, match=rf"WorkerReport\.{next(iter(change))} cannot be \[.*length 2"):
         decode(WorkerReport, json.dumps(body).encode())
 
 
 def test_the_states_are_those_of_the_lifecycle_table_and_workers_are_asked_something_in_each() -> None:
-    assert set(lifecycle.STATES) == STATES == set(WHAT_A_STATE_ASKS)
+    assert set(states.STATES) == set(TopologyState)
 
 
 def _topology_record() -> TopologyRecord:
     return TopologyRecord(
-        "words-1-0", "words", "ACTIVE", None, SOUND, {}, ((1, "lines", 0),), 1, None, None, 0.0
+        "words-1-0",
+        "words",
+        TopologyState.ACTIVE,
+        None,
+        SOUND,
+        {},
+        (TaskRow(1, "lines", 0),),
+        1,
+        None,
+        None,
+        0.0,
     )

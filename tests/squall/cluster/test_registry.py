@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from squall.cluster import paths
 from squall.cluster.memory import InMemoryStore
@@ -15,78 +15,79 @@ from squall.cluster.records import (
 )
 from squall.cluster.registry import Registry
 from squall.cluster.store import Conflict, Exists
+from squall.values import TopologyState
 from tests.squall.cluster.small_records import PLACED, REPORT, WORDS
 
 
 def test_a_name_is_taken_once() -> None:
     store = InMemoryStore()
-    Registry(store).create_topology(WORDS)
+    Registry(store).topologies.create(WORDS)
     with pytest.raises(Exists):
-        Registry(store).create_topology(replace(WORDS, id="words-2-0"))
-    assert Registry(store).topology("words") == WORDS
+        Registry(store).topologies.create(replace(WORDS, id="words-2-0"))
+    assert Registry(store).topologies.get("words") == WORDS
 
 
 @pytest.fixture
 def behind() -> Registry:
     """A registry that has written a topology, which somebody else has killed since."""
     mine = Registry(InMemoryStore())
-    mine.create_topology(WORDS)
+    mine.topologies.create(WORDS)
     yours = Registry(mine.store)
-    read = yours.topology("words")
+    read = yours.topologies.get("words")
     assert read is not None
-    yours.update_topology(read, replace(read, state="KILLED"))
+    yours.topologies.update(read, replace(read, state=TopologyState.KILLED))
     return mine
 
 
 def test_a_topology_that_somebody_else_changed_since_is_not_overwritten(behind: Registry) -> None:
     with pytest.raises(Conflict):
-        behind.update_topology(WORDS, replace(WORDS, state="INACTIVE"))
-    assert behind.topology("words") == replace(WORDS, state="KILLED")
+        behind.topologies.update(WORDS, replace(WORDS, state=TopologyState.INACTIVE))
+    assert behind.topologies.get("words") == replace(WORDS, state=TopologyState.KILLED)
     with pytest.raises(Conflict, match="read earlier"):
-        behind.update_topology(WORDS, replace(WORDS, state="INACTIVE"))
+        behind.topologies.update(WORDS, replace(WORDS, state=TopologyState.INACTIVE))
     with pytest.raises(Conflict):
-        behind.remove_topology(WORDS)
-    assert Registry(behind.store).topology("words") == replace(WORDS, state="KILLED")
+        behind.topologies.remove(WORDS)
+    assert Registry(behind.store).topologies.get("words") == replace(WORDS, state=TopologyState.KILLED)
 
 
 def test_a_topology_that_somebody_else_changed_since_is_not_removed(behind: Registry) -> None:
     with pytest.raises(Conflict):
-        behind.remove_topology(WORDS)
-    assert Registry(behind.store).topology("words") == replace(WORDS, state="KILLED")
+        behind.topologies.remove(WORDS)
+    assert Registry(behind.store).topologies.get("words") == replace(WORDS, state=TopologyState.KILLED)
 
 
 def test_a_record_that_was_removed_and_made_anew_is_read_anew() -> None:
     store = InMemoryStore()
     mine, yours = Registry(store), Registry(store)
-    yours.create_topology(WORDS)
-    assert mine.topology("words") == WORDS
-    yours.remove_topology(WORDS)
-    assert mine.topology("words") is None
-    yours.create_topology(replace(WORDS, id="words-2-0"))
-    assert mine.topology("words") == replace(WORDS, id="words-2-0")
+    yours.topologies.create(WORDS)
+    assert mine.topologies.get("words") == WORDS
+    yours.topologies.remove(WORDS)
+    assert mine.topologies.get("words") is None
+    yours.topologies.create(replace(WORDS, id="words-2-0"))
+    assert mine.topologies.get("words") == replace(WORDS, id="words-2-0")
 
 
 def test_a_record_that_did_not_change_is_decoded_once() -> None:
     registry = Registry(InMemoryStore())
-    registry.create_topology(WORDS)
-    assert registry.topology("words") is registry.topology("words")
+    registry.topologies.create(WORDS)
+    assert registry.topologies.get("words") is registry.topologies.get("words")
 
 
 def test_topologies_come_in_the_order_of_submission() -> None:
     registry = Registry(InMemoryStore())
     for number, name in enumerate(["zebra", "ant", "cat"]):
-        registry.create_topology(replace(WORDS, id=f"{name}-{number}-5", name=name, submitted=number))
-    assert [record.name for record in registry.topologies()] == ["zebra", "ant", "cat"]
+        registry.topologies.create(replace(WORDS, id=f"{name}-{number}-5", name=name, submitted=number))
+    assert [record.name for record in registry.all_topologies()] == ["zebra", "ant", "cat"]
 
 
 def test_an_assignment_without_workers_is_none() -> None:
     registry = Registry(InMemoryStore())
-    registry.save_assignment(PLACED)
-    registry.save_leaving(PLACED)
-    assert (registry.assignment("words-1-0"), registry.leaving("words-1-0")) == (PLACED, PLACED)
-    registry.save_assignment(replace(PLACED, placements=()))
-    registry.save_leaving(replace(PLACED, placements=()))
-    assert (registry.assignment("words-1-0"), registry.leaving("words-1-0")) == (None, None)
+    registry.assignments.write(PLACED)
+    registry.leaving.write(PLACED)
+    assert (registry.assignments.get("words-1-0"), registry.leaving.get("words-1-0")) == (PLACED, PLACED)
+    registry.assignments.write(replace(PLACED, placements=()))
+    registry.leaving.write(replace(PLACED, placements=()))
+    assert (registry.assignments.get("words-1-0"), registry.leaving.get("words-1-0")) == (None, None)
 
 
 def test_reports_are_kept_by_worker_and_forgotten() -> None:
@@ -101,19 +102,19 @@ def test_reports_are_kept_by_worker_and_forgotten() -> None:
 
 def test_a_supervisor_is_there_until_it_goes() -> None:
     registry = Registry(InMemoryStore())
-    registry.save_supervisor(SupervisorRecord("s2", "b", 1))
-    registry.save_supervisor(SupervisorRecord("s1", "a", 1))
-    registry.save_supervisor(SupervisorRecord("s1", "a", 2))
-    assert [(record.id, record.slots) for record in registry.supervisors()] == [("s1", 2), ("s2", 1)]
-    registry.remove_supervisor("s1")
-    assert [record.id for record in registry.supervisors()] == ["s2"]
+    registry.supervisors.put(SupervisorRecord("s2", "b", 1))
+    registry.supervisors.put(SupervisorRecord("s1", "a", 1))
+    registry.supervisors.put(SupervisorRecord("s1", "a", 2))
+    assert [(record.id, record.slots) for record in registry.all_supervisors()] == [("s1", 2), ("s2", 1)]
+    registry.supervisors.drop("s1")
+    assert [record.id for record in registry.all_supervisors()] == ["s2"]
 
 
 def test_bytes_that_are_no_record_are_not_taken_for_none() -> None:
     store = InMemoryStore()
     store.put(paths.topology("words"), b"{}")
     with pytest.raises(BadRecord):
-        Registry(store).topology("words")
+        Registry(store).topologies.get("words")
 
 
 def test_no_number_is_given_twice_whoever_asks() -> None:
@@ -137,35 +138,35 @@ def test_no_number_is_given_twice_whoever_asks() -> None:
 def test_nothing_is_kept_of_a_topology_that_somebody_else_removed() -> None:
     store = InMemoryStore()
     mine, yours = Registry(store), Registry(store)
-    mine.create_topology(WORDS)
-    mine.save_assignment(PLACED)
+    mine.topologies.create(WORDS)
+    mine.assignments.write(PLACED)
     mine.save_report(WORDS.id, REPORT)
-    assert yours.topologies() == [WORDS] and yours.reports(WORDS.id) == {"w1": REPORT}
+    assert yours.all_topologies() == [WORDS] and yours.reports(WORDS.id) == {"w1": REPORT}
     mine.remove_all_of(WORDS.id)
-    mine.remove_topology(WORDS)
-    assert yours.topologies() == []
-    assert not yours._seen
+    mine.topologies.remove(WORDS)
+    assert yours.all_topologies() == []
+    assert not yours._known.known
 
 
 def test_nothing_is_kept_of_a_topology_whose_name_another_has_by_now() -> None:
     store = InMemoryStore()
     mine, yours = Registry(store), Registry(store)
-    mine.create_topology(WORDS)
-    mine.save_assignment(PLACED)
-    assert yours.topologies() == [WORDS]
+    mine.topologies.create(WORDS)
+    mine.assignments.write(PLACED)
+    assert yours.all_topologies() == [WORDS]
     mine.remove_all_of(WORDS.id)
-    mine.remove_topology(WORDS)
+    mine.topologies.remove(WORDS)
     again = replace(WORDS, id="words-2-0")
-    mine.create_topology(again)
-    assert yours.topologies() == [again]
-    assert list(yours._seen) == [paths.topology("words")]
+    mine.topologies.create(again)
+    assert yours.all_topologies() == [again]
+    assert list(yours._known.known) == [paths.topology("words")]
 
 
 def test_topologies_of_one_instant_stand_in_the_order_of_their_submission() -> None:
     registry = Registry(InMemoryStore())
     for number, name in ((9, "late"), (10, "early-in-the-alphabet"), (2, "zebra")):
-        registry.create_topology(replace(WORDS, id=f"{name}-{number}-0", name=name))
-    assert [record.name for record in registry.topologies()] == ["zebra", "late", "early-in-the-alphabet"]
+        registry.topologies.create(replace(WORDS, id=f"{name}-{number}-0", name=name))
+    assert [record.name for record in registry.all_topologies()] == ["zebra", "late", "early-in-the-alphabet"]
 
 
 def test_sealed_keys_are_read_as_they_were_saved_and_removed_with_nothing_left() -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from squall.cluster import paths
 from squall.cluster.memory import InMemoryStore
@@ -14,6 +13,7 @@ from squall.cluster.records import (
 )
 from squall.cluster.registry import Registry, name_of, number_of
 from squall.cluster.store import Exists, Unavailable
+from squall.values import TopologyState
 from tests.flaky_store import AFTER, BEFORE, FlakyStore
 from tests.squall.cluster.small_records import PLACED, REPORT, WORDS
 
@@ -28,8 +28,8 @@ def store() -> InMemoryStore:
 @pytest.fixture
 def registry(store: InMemoryStore) -> Registry:
     registry = Registry(store)
-    registry.create_topology(WORDS)
-    registry.create_topology(OTHER)
+    registry.topologies.create(WORDS)
+    registry.topologies.create(OTHER)
     return registry
 
 
@@ -39,12 +39,12 @@ def registry(store: InMemoryStore) -> Registry:
 def test_a_topology_that_cannot_be_read_is_left_out_and_named(
     path: str, store: InMemoryStore, registry: Registry
 ) -> None:
-    assert registry.topologies() == [WORDS, OTHER] and registry.bad == {}
+    assert registry.all_topologies() == [WORDS, OTHER] and registry.bad == {}
     store.put(path, b"nonsense")
-    assert registry.topologies() == [OTHER]
+    assert registry.all_topologies() == [OTHER]
     assert list(registry.bad) == ["words"] and path in registry.bad["words"]
     store.delete(path)
-    registry.topologies()
+    registry.all_topologies()
     assert registry.bad == {}
 
 
@@ -52,7 +52,7 @@ def test_a_record_under_the_name_of_another_is_bad(store: InMemoryStore, registr
     found = store.get(paths.topology("words"))
     assert found is not None
     store.put(paths.topology("other"), found[0])
-    assert registry.topologies() == [WORDS]
+    assert registry.all_topologies() == [WORDS]
     assert registry.bad == {"other": "/topologies/other holds the record of 'words'"}
 
 
@@ -69,32 +69,32 @@ def test_a_report_that_cannot_be_read_is_none_and_is_written_over(
 def test_a_supervisor_or_nimbus_that_cannot_be_read_is_not_there(
     store: InMemoryStore, registry: Registry, caplog: pytest.LogCaptureFixture
 ) -> None:
-    registry.save_supervisor(SupervisorRecord("s1", "a", 1))
-    registry.save_nimbus(NimbusRecord("n1", "http://n1", "a"))
+    registry.supervisors.put(SupervisorRecord("s1", "a", 1))
+    registry.nimbuses.put(NimbusRecord("n1", "http://n1", "a"))
     for path in (paths.supervisor("s2"), paths.nimbus("n2")):
         store.put(path, b"nonsense")
     for _ in range(2):
-        assert [record.id for record in registry.supervisors()] == ["s1"]
-        assert [record.id for record in registry.nimbuses()] == ["n1"]
+        assert [record.id for record in registry.all_supervisors()] == ["s1"]
+        assert [record.id for record in registry.all_nimbuses()] == ["n1"]
     assert len(caplog.records) == 2
-    registry.save_supervisor(SupervisorRecord("s2", "b", 1))
-    assert [record.id for record in registry.supervisors()] == ["s1", "s2"]
+    registry.supervisors.put(SupervisorRecord("s2", "b", 1))
+    assert [record.id for record in registry.all_supervisors()] == ["s1", "s2"]
 
 
 @pytest.mark.parametrize("how", [BEFORE, AFTER])
 def test_after_a_write_that_failed_what_stands_there_is_read_again(how: str) -> None:
     store = FlakyStore(InMemoryStore())
     registry = Registry(store)
-    registry.create_topology(WORDS)
+    registry.topologies.create(WORDS)
     store.fail_write(1, how)
-    changed = replace(WORDS, state="INACTIVE")
+    changed = replace(WORDS, state=TopologyState.INACTIVE)
     with pytest.raises(Unavailable):
-        registry.update_topology(WORDS, changed)
-    now = registry.topology("words")
+        registry.topologies.update(WORDS, changed)
+    now = registry.topologies.get("words")
     assert now == (changed if how == AFTER else WORDS)
     assert now is not None
-    registry.update_topology(now, changed)
-    assert registry.topology("words") == changed
+    registry.topologies.update(now, changed)
+    assert registry.topologies.get("words") == changed
 
 
 @pytest.mark.parametrize("how", [BEFORE, AFTER])
@@ -113,17 +113,17 @@ def test_versions_that_wait_or_were_replaced_stand_beside_the_one_that_has_the_n
     registry: Registry,
 ) -> None:
     newer = replace(WORDS, id="words-3-0")
-    registry.create_replacement(newer)
+    registry.replacements.create(newer)
     with pytest.raises(Exists):
-        registry.create_replacement(newer)
-    registry.save_replaced(WORDS)
-    registry.save_replaced(WORDS)
-    assert (registry.replacement("words"), registry.replacements()) == (newer, ["words"])
-    assert (registry.replaced("words"), registry.all_replaced()) == (WORDS, ["words"])
-    registry.remove_replacement("words")
-    registry.remove_replaced("words")
-    assert registry.replacement("words") is registry.replaced("words") is None
-    registry.remove_replaced("words")
+        registry.replacements.create(newer)
+    registry.replaced.put(WORDS)
+    registry.replaced.put(WORDS)
+    assert (registry.replacements.get("words"), registry.replacements.names()) == (newer, ["words"])
+    assert (registry.replaced.get("words"), registry.replaced.names()) == (WORDS, ["words"])
+    registry.replacements.drop("words")
+    registry.replaced.drop("words")
+    assert registry.replacements.get("words") is registry.replaced.get("words") is None
+    registry.replaced.drop("words")
 
 
 def test_drained_supervisors_are_known_until_they_are_not(registry: Registry) -> None:
@@ -136,8 +136,8 @@ def test_drained_supervisors_are_known_until_they_are_not(registry: Registry) ->
 
 
 def test_everything_of_a_topology_is_found_and_removed(store: InMemoryStore, registry: Registry) -> None:
-    registry.save_assignment(PLACED)
-    registry.save_leaving(replace(PLACED, topology_id="words-9-0"))
+    registry.assignments.write(PLACED)
+    registry.leaving.write(replace(PLACED, topology_id="words-9-0"))
     registry.save_report("words-5-0", REPORT)
     registry.save_sealed_keys("words-6-0", "s1", b"sealed")
     registry.save_sealed_keys(paths.OPERATOR, "n1", b"sealed")
@@ -148,17 +148,17 @@ def test_everything_of_a_topology_is_found_and_removed(store: InMemoryStore, reg
         registry.remove_all_of(topology_id)
     assert registry.known_ids() == set()
     assert registry.sealed_keys(paths.OPERATOR, "n1") == b"sealed"
-    assert registry.assignment("words-1-0") is None
-    registry.save_assignment(PLACED)
-    assert registry.assignment("words-1-0") == PLACED
+    assert registry.assignments.get("words-1-0") is None
+    registry.assignments.write(PLACED)
+    assert registry.assignments.get("words-1-0") == PLACED
 
 
 def test_of_all_that_a_topology_has_where_its_workers_are_is_forgotten_last(
     store: InMemoryStore, registry: Registry
 ) -> None:
     """Whoever dies in the midst of it leaves slots taken rather than two workers in one."""
-    registry.save_assignment(PLACED)
-    registry.save_leaving(PLACED)
+    registry.assignments.write(PLACED)
+    registry.leaving.write(PLACED)
     registry.save_report("words-1-0", REPORT)
     registry.save_sealed_keys("words-1-0", "s1", b"sealed")
     store.put(paths.description("words-1-0"), b"{}")

@@ -32,7 +32,7 @@ class FakeNodes:
     between: Callable[[int], None] = nobody
     asked: int = 0
 
-    def look(self, path: str) -> Node | None:
+    def read_node(self, path: str) -> Node | None:
         self._next()
         entry = self.entries.get(path)
         return (

@@ -23,8 +23,8 @@ from squall.cluster import paths
 from squall.cluster.leadership import GuardedStore, Leadership, Presence
 from squall.cluster.store import Conflict, Deposed, Exists, Unavailable
 from squall.cluster.zookeeper import NoAccess, ZooKeeperStore
-from squall.cluster.zookeeper.client import Call
-from supervisor import nimbus_http, outlook
+from squall.cluster.zookeeper.client import TimedCall
+from supervisor import nimbus_http, store_view
 from tests.zookeeper_servers import PATIENCE_SECS, Ensemble, ZooKeeperServer, eventually, expire, free_ports
 
 pytestmark = pytest.mark.slow
@@ -279,12 +279,12 @@ def test_a_fault_while_it_settles_after_a_connect_does_not_end_what_tells_the_wa
     store.watch("/", told.append)
     failed: list[str] = []
 
-    def fail_once(call: Call, closed: bool) -> None:
+    def fail_once(call: TimedCall, closed: bool) -> None:
         if not failed:
             failed.append("now")
             raise NoNodeError
 
-    monkeypatch.setattr(Call, "check_access", fail_once)
+    monkeypatch.setattr(TimedCall, "check_access", fail_once)
     store._state_changed("connected")
     eventually(lambda: failed and "/" in told)
     assert "a fault in what looks after ZooKeeper" in caplog.text
@@ -302,18 +302,18 @@ def test_what_was_read_is_not_asked_for_again_until_somebody_changes_it(
     eventually(lambda: told)
     told.clear()
     asked: list[str] = []
-    read, names = Call.read, Call.names
+    read, names = TimedCall.read, TimedCall.names
 
-    def noting_read(call: Call, path: str) -> tuple[bytes, int] | None:
+    def noting_read(call: TimedCall, path: str) -> tuple[bytes, int] | None:
         asked.append(path)
         return read(call, path)
 
-    def noting_names(call: Call, path: str) -> list[str]:
+    def noting_names(call: TimedCall, path: str) -> list[str]:
         asked.append(path)
         return names(call, path)
 
-    monkeypatch.setattr(Call, "read", noting_read)
-    monkeypatch.setattr(Call, "names", noting_names)
+    monkeypatch.setattr(TimedCall, "read", noting_read)
+    monkeypatch.setattr(TimedCall, "names", noting_names)
     for _ in range(5):
         store.get("/a/b"), store.get("/nothing"), store.children("/a")
     assert asked == ["/a/b", "/nothing", "/a"]
@@ -340,7 +340,7 @@ def test_a_change_that_nobody_was_told_of_is_seen_after_a_while(
 
 
 def test_what_nobody_was_told_of_is_seen_by_every_daemon_within_ten_seconds() -> None:
-    for look in (nimbus_daemon.LOOK_SECS, outlook.EVERY, nimbus_http.LOOK):
+    for look in (nimbus_daemon.LOOK_SECS, store_view.EVERY, nimbus_http.LOOK):
         assert store_module.MEMORY_SECS + look <= 10
 
 

@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from squall.transport import same_host
 from squall.transport.carrier import Carrier, Parts
+from squall.transport.carriers import same_host
 
 #: Generous: a machine that is busy with other things is no failure.
 CAP = 30.0

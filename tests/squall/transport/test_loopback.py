@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from squall.transport.carriers.loopback import Loopback
 from squall.transport.frames import Batch, Control, Frame
 from squall.transport.id_columns import Ids
-from squall.transport.loopback import Loopback
 from squall.transport.streams import Streams
 from topology_api.tuples import Source
 

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from squall.clock import ManualClock
-from squall.transport.refusals import KINDS, MOST_PEERS, QUIET_SECS, Arrivals, Refusals
+from squall.transport.refusals import KINDS, MOST_PEERS, QUIET_SECS, Handshakes, Refusals
 
 LOG = logging.getLogger("test.refusals")
 
@@ -24,8 +24,8 @@ def refusals(clock: ManualClock, caplog: pytest.LogCaptureFixture) -> Refusals:
 
 
 @pytest.fixture
-def arrivals(refusals: Refusals) -> Arrivals:
-    return Arrivals(refusals)
+def handshakes(refusals: Refusals) -> Handshakes:
+    return Handshakes(refusals)
 
 
 def counted(refusals: Refusals) -> dict[str, int]:
@@ -36,7 +36,7 @@ def counted(refusals: Refusals) -> dict[str, int]:
 def test_each_kind_is_counted_and_the_log_says_who_it_was_and_why(
     refusals: Refusals, caplog: pytest.LogCaptureFixture, kind: str
 ) -> None:
-    refusals.note(kind, "192.0.2.7:4711")
+    refusals.record(kind, "192.0.2.7:4711")
     assert refusals.counts == {**dict.fromkeys(KINDS, 0), kind: 1}
     (line,) = caplog.messages
     assert "192.0.2.7:4711" in line
@@ -47,13 +47,13 @@ def test_one_peer_is_logged_once_a_minute_whatever_its_ports_and_the_next_line_s
     refusals: Refusals, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     for port in range(100):
-        refusals.note("garbage", f"192.0.2.7:{port}")
+        refusals.record("garbage", f"192.0.2.7:{port}")
         clock.move_to(clock.now() + QUIET_SECS / 200)
     assert len(caplog.messages) == 1
-    refusals.note("stranger", "192.0.2.8:1")
+    refusals.record("stranger", "192.0.2.8:1")
     assert len(caplog.messages) == 2
     clock.move_to(clock.now() + QUIET_SECS)
-    refusals.note("garbage", "192.0.2.7:1")
+    refusals.record("garbage", "192.0.2.7:1")
     assert "99 more" in caplog.messages[2]
     assert counted(refusals) == {"garbage": 101, "stranger": 1}
 
@@ -62,7 +62,7 @@ def test_peers_without_end_take_memory_and_log_lines_with_an_end(
     refusals: Refusals, caplog: pytest.LogCaptureFixture
 ) -> None:
     for number in range(3 * MOST_PEERS):
-        refusals.note("garbage", f"host{number}:1")
+        refusals.record("garbage", f"host{number}:1")
     assert len(caplog.messages) == MOST_PEERS + 1
     assert counted(refusals) == {"garbage": 3 * MOST_PEERS}
 
@@ -70,69 +70,69 @@ def test_peers_without_end_take_memory_and_log_lines_with_an_end(
 def test_a_peer_whose_address_could_not_be_read_is_logged_too(
     refusals: Refusals, caplog: pytest.LogCaptureFixture
 ) -> None:
-    refusals.note("stranger", None)
-    refusals.note("stranger", None)
+    refusals.record("stranger", None)
+    refusals.record("stranger", None)
     assert len(caplog.messages) == 1
 
 
 def test_a_connection_that_fails_is_refused_for_the_reason_that_was_reported(
-    arrivals: Arrivals, refusals: Refusals, caplog: pytest.LogCaptureFixture
+    handshakes: Handshakes, refusals: Refusals, caplog: pytest.LogCaptureFixture
 ) -> None:
-    arrivals.accepted(5, "a:1")
-    arrivals.accepted(6, "b:1")
-    arrivals.failed("stranger")
-    arrivals.ended(6)
-    arrivals.failed("unfinished")
-    arrivals.ended(5)
+    handshakes.accepted(5, "a:1")
+    handshakes.accepted(6, "b:1")
+    handshakes.failed("stranger")
+    handshakes.ended(6)
+    handshakes.failed("unfinished")
+    handshakes.ended(5)
     assert counted(refusals) == {"stranger": 1, "unfinished": 1}
     assert ["b:1" in caplog.messages[0], "a:1" in caplog.messages[1]] == [True, True]
 
 
 def test_a_connection_that_ends_without_a_reason_or_a_handshake_was_garbage(
-    arrivals: Arrivals, refusals: Refusals
+    handshakes: Handshakes, refusals: Refusals
 ) -> None:
-    arrivals.accepted(5, "a:1")
-    arrivals.ended(5)
+    handshakes.accepted(5, "a:1")
+    handshakes.ended(5)
     assert counted(refusals) == {"garbage": 1}
 
 
-def test_a_connection_that_was_let_in_may_end(arrivals: Arrivals, refusals: Refusals) -> None:
-    arrivals.accepted(5, "a:1")
-    arrivals.let_in()
-    arrivals.ended(5)
-    arrivals.accepted(5, "b:1")
-    arrivals.accepted(6, "c:1")
-    arrivals.let_in()
-    arrivals.let_in()
-    arrivals.ended(6)
-    arrivals.ended(5)
+def test_a_connection_that_was_let_in_may_end(handshakes: Handshakes, refusals: Refusals) -> None:
+    handshakes.accepted(5, "a:1")
+    handshakes.let_in()
+    handshakes.ended(5)
+    handshakes.accepted(5, "b:1")
+    handshakes.accepted(6, "c:1")
+    handshakes.let_in()
+    handshakes.let_in()
+    handshakes.ended(6)
+    handshakes.ended(5)
     assert counted(refusals) == {}
 
 
 def test_where_it_cannot_be_told_whose_handshake_it_was_the_number_is_right_and_nobody_is_accused(
-    arrivals: Arrivals, refusals: Refusals, caplog: pytest.LogCaptureFixture
+    handshakes: Handshakes, refusals: Refusals, caplog: pytest.LogCaptureFixture
 ) -> None:
-    arrivals.accepted(5, "a:1")
-    arrivals.accepted(6, "b:1")
-    arrivals.let_in()  # one of them
-    arrivals.ended(5)
+    handshakes.accepted(5, "a:1")
+    handshakes.accepted(6, "b:1")
+    handshakes.let_in()  # one of them
+    handshakes.ended(5)
     assert counted(refusals) == {}
-    arrivals.ended(6)
+    handshakes.ended(6)
     assert counted(refusals) == {"garbage": 1}
     assert "could not be read" in caplog.messages[0]
-    arrivals.accepted(5, "a:1")
-    arrivals.ended(5)
+    handshakes.accepted(5, "a:1")
+    handshakes.ended(5)
     assert counted(refusals) == {"garbage": 2}
     assert "a:1" in caplog.messages[1]  # it is known again
 
 
 def test_a_reason_belongs_to_the_connection_that_ends_next_and_to_no_other(
-    arrivals: Arrivals, refusals: Refusals
+    handshakes: Handshakes, refusals: Refusals
 ) -> None:
-    arrivals.accepted(5, "a:1")
-    arrivals.let_in()
-    arrivals.accepted(6, None)
-    arrivals.failed("unfinished")
-    arrivals.ended(6)
-    arrivals.ended(5)
+    handshakes.accepted(5, "a:1")
+    handshakes.let_in()
+    handshakes.accepted(6, None)
+    handshakes.failed("unfinished")
+    handshakes.ended(6)
+    handshakes.ended(5)
     assert counted(refusals) == {"unfinished": 1}

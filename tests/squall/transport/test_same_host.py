@@ -1,4 +1,4 @@
-"""Workers on one host are linked by Unix sockets, others by TCP; nobody has to say so, and nothing is left of it.
+"""Workers on one host are linked by Unix sockets, others by TCP; without a setting, and without leftovers.
 
 Which of them carries a link is asked of the kernel, in its list of connections.
 """
@@ -21,10 +21,10 @@ from pathlib import Path
 import pytest
 import zmq
 
-from squall.transport import same_host
 from squall.transport.carrier import CONTROL, DATA
-from squall.transport.sockets import Sockets, make_keys
-from squall.worker_files import Keys
+from squall.transport.carriers import same_host
+from squall.transport.carriers.sockets import Sockets, make_keys
+from squall.values import Keys
 from tests.squall.transport.messages import CAP, PACE, receive, send
 
 LOG = logging.getLogger("test.same.host")
@@ -101,9 +101,7 @@ def test_workers_on_one_host_are_linked_by_unix_sockets(make: Make, keys: Keys, 
     assert one.side().send(other.address, [b"sign"])
     assert receive(other, CONTROL) == [b"sign"]
     assert [connections(path) for path in paths(other, theirs)] == [1, 2]
-    assert other.refusals == dict.fromkeys(other.refusals, 0), (
-        "nobody looked for the sockets in a way that is seen"
-    )
+    assert other.refusals == dict.fromkeys(other.refusals, 0), "no peer checked the sockets visibly"
 
 
 def test_the_folder_is_its_users_alone_and_goes_with_the_last_worker(make: Make, keys: Keys) -> None:
@@ -168,7 +166,7 @@ def test_a_worker_listens_nowhere_but_in_a_folder_of_its_users_alone(
     spoil(Path(same_host.folder()))
     with caplog.at_level(logging.INFO, LOG.name):
         one, other = make(), make()
-    assert "come over TCP" in caplog.text and "not a folder of this user's alone" in caplog.text
+    assert "connect over TCP" in caplog.text and "not private to this user" in caplog.text
     one.connect("other", other.address)
     talk(one, other)
     assert not any(map(os.path.exists, paths(other, keys)))
@@ -214,7 +212,7 @@ def test_sockets_that_were_removed_leave_the_link_as_it_is_and_the_next_one_goes
     until(lambda: [connections(path) for path in names] == [0, 0])
 
 
-def test_a_worker_that_is_started_again_on_its_ports_is_found_again_by_whoever_was_connected(
+def test_a_worker_that_is_started_again_on_its_ports_is_reached_again_by_its_connected_peers(
     make: Make, keys: Keys
 ) -> None:
     one, first = make(), make()
@@ -232,8 +230,8 @@ def test_what_a_killed_worker_left_is_not_connected_to_and_is_swept_while_the_li
     make: Make, root: Path, keys: Keys
 ) -> None:
     code = (
-        "import sys; from squall.transport import same_host; from squall.transport.sockets import Sockets;"
-        " from squall.worker_files import Keys;"
+        "import sys; from squall.transport.carriers import same_host; from squall.transport.carriers.sockets import Sockets;"
+        " from squall.values import Keys;"
         f" same_host._ROOT = {str(root)!r}; sockets = Sockets(Keys({keys.public!r}, {keys.secret!r}));"
         " print(*sockets.address, flush=True); sys.stdin.read()"
     )
@@ -271,7 +269,7 @@ def test_a_sweep_leaves_what_another_host_has_in_a_shared_folder(
         path = same_host.path_of(None, "tcp://another.example:6700")
         bound.bind(path)
     same_host.sweep()
-    assert os.path.exists(path), "its worker may live, and nobody here can tell"
+    assert os.path.exists(path), "its worker may live: unknown on this host"
     with monkeypatch.context() as there:
         there.setattr("platform.node", lambda: "another.example")
         same_host.sweep()

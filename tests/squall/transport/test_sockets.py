@@ -17,8 +17,8 @@ import numpy
 import pytest
 
 from squall.transport.carrier import CONTROL, DATA, Carrier, Parts
-from squall.transport.sockets import CannotListen, Sockets, make_keys
-from squall.worker_files import Keys
+from squall.transport.carriers.sockets import Sockets, WorkerCannotListen, make_keys
+from squall.values import Keys
 from tests.squall.transport.messages import CAP, only_tcp, receive, send
 from topology_api import SquallError
 
@@ -124,7 +124,7 @@ def test_a_peer_that_is_not_there_yet_gets_its_messages_when_it_comes(make: Make
     assert receive(late, CONTROL) == [b"early"]
 
 
-def test_a_peer_that_comes_back_on_its_ports_is_reached_without_being_connected_anew(make: Make) -> None:
+def test_a_peer_that_comes_back_on_its_ports_is_reached_without_a_new_connect(make: Make) -> None:
     sender, first = make(), make()
     sender.connect("peer", first.address)
     send(sender, "peer", CONTROL, [b"to the first"])
@@ -148,7 +148,7 @@ def test_ports_that_others_have_by_now_are_replaced_by_free_ones(make: Make) -> 
 
 
 def test_a_host_that_is_none_of_this_machine_is_an_error_that_names_it(keys: Keys | None) -> None:
-    with pytest.raises(CannotListen, match=r"192\.0\.2\.1"):
+    with pytest.raises(WorkerCannotListen, match=r"192\.0\.2\.1"):
         Sockets(keys, bind="192.0.2.1")
     with pytest.raises(SquallError, match="nonsense"):
         Sockets(keys, bind="no such host:nonsense")

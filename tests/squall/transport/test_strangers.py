@@ -15,7 +15,7 @@ import pytest
 import zmq
 
 from squall.transport.carrier import CONTROL, DATA
-from squall.transport.sockets import MOST_PART_BYTES, Sockets, make_keys
+from squall.transport.carriers.sockets import MOST_PART_BYTES, Sockets, make_keys
 
 CAP = 30.0
 LOG = logging.getLogger("test.strangers")

@@ -16,8 +16,18 @@ from squall.transport import wire
 from squall.transport.carrier import Parts
 from squall.transport.control import HEAD, XOR_HEAD, pack_control, unpack_control
 from squall.transport.errors import BadFrame, Unencodable
-from squall.transport.frames import NO_MORE, Batch, Control, CyclePhase, CycleProbe, CycleReply, Frame, Held
-from squall.transport.wire import Header, Sign, Undecodable
+from squall.transport.frames import (
+    NO_MORE,
+    Batch,
+    Control,
+    CyclePhase,
+    CycleProbe,
+    CycleReply,
+    Frame,
+    KeepAlive,
+)
+from squall.transport.wire import Header, LinkHeartbeat, Undecodable
+from squall.values import Incarnation
 from topology_api import Failure
 from topology_api.tuples import Source
 
@@ -44,11 +54,14 @@ def source(fields: int = 2) -> Source:
 
 def encode(frame: Frame, codec: str = "pickle") -> Parts:
     if isinstance(frame, Control):
-        header = Header(wire.CONTROL_FRAME, frame.sender, (3, 1), (4, 0), 5, 17)
+        header = Header(wire.CONTROL_FRAME, frame.sender, Incarnation(3, 1), Incarnation(4, 0), 5, 17)
         return [wire.seal(header, pack_control(frame, 16))]
     body, further = wire.pack_batch(frame, codec, {("words", "default"): 3})
     kind = wire.END if frame.ended else wire.BATCH
-    return [wire.seal(Header(kind, frame.sender, (3, 1), (4, 0), 5, 17), body), *further]
+    return [
+        wire.seal(Header(kind, frame.sender, Incarnation(3, 1), Incarnation(4, 0), 5, 17), body),
+        *further,
+    ]
 
 
 def decode(parts: Parts, fields: int = 2, codec: str = "pickle") -> Frame:
@@ -98,7 +111,7 @@ def test_tuples_of_several_trees_keep_all_of_them() -> None:
     back = through(batch)
     assert isinstance(back, Batch)
     assert back.more == {1: ((9, -10), (11, 12))}
-    assert back.held_roots(1) == {6, 9, 11}
+    assert back.waiting_roots(1) == {6, 9, 11}
 
 
 def test_a_batch_without_further_trees_shares_the_empty_table() -> None:
@@ -122,8 +135,8 @@ def test_a_control_frame_comes_back_whole() -> None:
         xors={3: ([1, 2], [-(2**63), 2**63 - 1])},
         failures=[(4, Failure("failed", "count", 6, "ValueError: no", 0))],
         grants={5: 17},
-        held=[Held("count", 6, (1, 2))],
-        hurry=True,
+        keep_alives=[KeepAlive("count", 6, (1, 2))],
+        flush=True,
         cycles=[CycleProbe(0, 4)],
     )
     assert through(control) == control
@@ -148,8 +161,8 @@ def test_garbage_is_a_bad_frame_and_nothing_else(data: bytes) -> None:
 def test_a_message_with_any_byte_flipped_is_refused(frame: str) -> None:
     if frame == "sign":
         good = wire.seal(
-            Header(wire.SIGN, "w1", (1, 0), (2, 0), 3, 0),
-            wire.pack_sign(Sign(1, 2, 3, 4, 0.5, 0, ("tcp://a:1", "tcp://a:2"))),
+            Header(wire.HEARTBEAT, "w1", Incarnation(1, 0), Incarnation(2, 0), 3, 0),
+            wire.pack_heartbeat(LinkHeartbeat(1, 2, 3, 4, 0.5, 0, ("tcp://a:1", "tcp://a:2"))),
         )
     else:
         batch = batch_of([("word", 1), ("other", decimal.Decimal("2.5"))], [1, 2], [3, 4])
@@ -181,22 +194,24 @@ def test_a_batch_whose_further_parts_are_missing_is_refused() -> None:
 def test_a_length_of_four_gigabytes_is_refused_before_anything_is_allocated() -> None:
     body = wire.BATCH_HEAD.pack(0, 1, 2, 0, 2**32 - 1, 1, 0, 0, 2**32 - 1)
     with pytest.raises(BadFrame, match="tuples"):
-        decode([wire.seal(Header(wire.BATCH, "w1", (1, 0), (2, 0), 3, 4), body)])
+        decode([wire.seal(Header(wire.BATCH, "w1", Incarnation(1, 0), Incarnation(2, 0), 3, 4), body)])
     control = HEAD.pack(0, 1, 0) + XOR_HEAD.pack(1, 2**32 - 1)
     with pytest.raises(BadFrame, match="XORs"):
-        decode([wire.seal(Header(wire.CONTROL_FRAME, "w1", (1, 0), (2, 0), 3, 4), control)])
+        decode(
+            [wire.seal(Header(wire.CONTROL_FRAME, "w1", Incarnation(1, 0), Incarnation(2, 0), 3, 4), control)]
+        )
 
 
 def test_another_protocol_version_is_refused_by_its_number() -> None:
-    data = bytearray(encode(Control("w1", hurry=True))[0])
+    data = bytearray(encode(Control("w1", flush=True))[0])
     data[2] = 9
     with pytest.raises(BadFrame, match="version 9"):
         decode([bytes(data)])
 
 
 def test_the_header_says_who_speaks_to_whom() -> None:
-    header, _ = wire.open_header(encode(Control("w1", hurry=True)))
-    assert header == Header(wire.CONTROL_FRAME, "w1", (3, 1), (4, 0), 5, 17)
+    header, _ = wire.open_header(encode(Control("w1", flush=True)))
+    assert header == Header(wire.CONTROL_FRAME, "w1", Incarnation(3, 1), Incarnation(4, 0), 5, 17)
 
 
 class Unloadable:
@@ -243,10 +258,14 @@ def test_no_control_frame_makes_its_reader_run_anything() -> None:
     payload = pickle.dumps(Evil(), protocol=5)
     body = HEAD.pack(0, 0, len(payload)) + payload
     with pytest.raises(BadFrame):
-        decode([wire.seal(Header(wire.CONTROL_FRAME, "w1", (1, 0), (2, 0), 3, 4), body)])
+        decode(
+            [wire.seal(Header(wire.CONTROL_FRAME, "w1", Incarnation(1, 0), Incarnation(2, 0), 3, 4), body)]
+        )
     head = wire.BATCH_HEAD.pack(0, 7, 9, 3, 0, 12, 0, len(payload), 0)
     with pytest.raises(BadFrame):
-        decode([wire.seal(Header(wire.BATCH, "w1", (1, 0), (2, 0), 3, 4), head + payload)])
+        decode(
+            [wire.seal(Header(wire.BATCH, "w1", Incarnation(1, 0), Incarnation(2, 0), 3, 4), head + payload)]
+        )
 
 
 def test_failures_of_any_text_and_all_words_about_cycles_come_back() -> None:

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from squall.transport.sockets import CannotListen, Sockets
+from squall.transport.carriers.sockets import Sockets, WorkerCannotListen
 from tests.port_ranges import free_range
 
 
@@ -37,7 +37,7 @@ def test_too_few_ports_are_told_of_with_the_option_and_how_many_it_takes(made: E
     listening(made, allowed)
     ports = f"supervisor.worker.ports ({allowed[0]}-{allowed[-1]})"
     said = f"no free port on '127.0.0.1': all of {ports} are taken, and it takes two"
-    with pytest.raises(CannotListen, match=re.escape(said)):
+    with pytest.raises(WorkerCannotListen, match=re.escape(said)):
         listening(made, allowed)
 
 
@@ -49,6 +49,6 @@ def test_the_ports_of_the_process_before_are_had_again_where_they_are_allowed(ma
 
 def test_an_address_of_another_machine_is_told_of_at_once_not_port_by_port(made: ExitStack) -> None:
     with pytest.raises(
-        CannotListen, match=r"cannot listen on '192\.0\.2\.1'.*Name an address of this machine"
+        WorkerCannotListen, match=r"cannot listen on '192\.0\.2\.1'.*Name an address of this machine"
     ):
         Sockets(None, bind="192.0.2.1", within=range(20_000, 20_100))

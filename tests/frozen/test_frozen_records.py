@@ -1,0 +1,37 @@
+"""Records that stand in stores of today are read by the current code as they were, and refused as they were."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.frozen.current_code import READ_RECORD, write_record
+from tests.frozen.frozen_checks import check_mutations, check_read, check_written
+from tests.frozen.frozen_data import load
+
+RECORDS: dict[str, dict[str, Any]] = load("records")
+MUTATED: dict[str, dict[str, Any]] = load("mutated_records")
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_a_record_of_a_store_of_then_is_what_it_was(name: str) -> None:
+    frozen = RECORDS[name]
+    data = frozen["data"].encode("ascii")
+    read = READ_RECORD[frozen["kind"]]
+    check_read(read, data, frozen["value"])
+    check_written(write_record, read(data), data)
+
+
+@pytest.mark.parametrize("kind", MUTATED)
+def test_a_record_that_is_not_as_it_should_be_is_read_or_refused_as_it_was(kind: str) -> None:
+    check_mutations(kind, READ_RECORD[kind], MUTATED[kind])
+
+
+@pytest.mark.parametrize("kind", READ_RECORD)
+def test_a_record_is_never_taken_for_one_of_another_kind(kind: str) -> None:
+    for frozen in RECORDS.values():
+        if frozen["kind"] != kind:
+            with pytest.raises(Exception) as refused:
+                READ_RECORD[kind](frozen["data"].encode("ascii"))
+            assert type(refused.value).__name__ == "BadRecord"

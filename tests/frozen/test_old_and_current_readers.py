@@ -1,0 +1,96 @@
+"""The commit's readers and the current ones, side by side: of any bytes both make the same. It goes with the old copies."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.frozen import old_counters, old_records, old_worker_files
+from tests.frozen.current_code import READ_FILE, READ_RECORD, file_reader
+from tests.frozen.frozen_checks import same_outcome
+from tests.frozen.frozen_data import load
+from tests.frozen.mutations import Reader
+from tests.frozen.old_errors import SquallError as OldError
+from tests.frozen.on_purpose import is_on_purpose
+from tests.frozen.plain_values import plain
+from topology_api import SquallError
+
+NUMBERS = st.integers() | st.floats() | st.sampled_from([0, 1, -1, 5, 1.0, 2**53 + 1, 2**64])
+TEXTS = st.text(max_size=6) | st.sampled_from(["ACTIVE", "topology.workers", "\ud800"])
+JSON: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | NUMBERS | TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+    max_leaves=6,
+)
+
+
+def cases() -> Mapping[str, tuple[Reader, Reader, list[str]]]:
+    """Of each kind: the old reader, the current one, and texts that both read."""
+    records = load("records").values()
+    found: dict[str, tuple[Reader, Reader, list[str]]] = {}
+    for kind, current in READ_RECORD.items():
+        texts = [each["data"] for each in records if each["kind"] == kind]
+        found[kind] = partial(old_records.decode, getattr(old_records, kind)), current, texts
+    files = load("files").values()
+    for kind, old in OLD_FILES.items():
+        found[kind] = old, READ_FILE[kind], [each["data"] for each in files if each["kind"] == kind]
+    return found
+
+
+OLD_FILES: Mapping[str, Reader] = {
+    "orders": file_reader(old_worker_files.ORDERS, old_worker_files.read_orders),
+    "pulse": file_reader(old_worker_files.PULSE, old_worker_files.read_pulse),
+    "end": file_reader(old_worker_files.END, old_worker_files.read_end),
+    "keys": file_reader(old_worker_files.KEYS, old_worker_files.read_keys),
+    "counters": old_counters.WorkerCounters.from_bytes,
+}
+CASES = cases()
+
+
+def told(read: Reader, data: bytes) -> Any:
+    """What a reader makes of bytes: the value, or the name of the error."""
+    try:
+        return {"is": plain(read(data))}
+    except (SquallError, OldError) as error:
+        return type(error).__name__
+    except Exception as error:
+        return f"crash {type(error).__name__}"
+
+
+def somewhere(value: Any, draw: Callable[[int], int], change: Any) -> Any:
+    """The value with a change at one place: a value replaced, added or removed, at any depth."""
+    keys: list[Any] = list(value) if isinstance(value, dict) else list(range(len(value)))
+    if not keys:
+        return change
+    key = keys[draw(len(keys))]
+    what = draw(6)
+    if what == 0:
+        del value[key]
+    elif what == 1 and isinstance(value, dict):
+        value[f"{key}?"] = change
+    elif what > 3 and isinstance(value[key], (dict, list)):
+        value[key] = somewhere(value[key], draw, change)
+    else:
+        value[key] = change
+    return value
+
+
+@pytest.mark.parametrize("kind", CASES)
+@settings(max_examples=60)
+@given(data=st.data())
+def test_old_and_current_code_make_the_same_of_any_bytes(kind: str, data: st.DataObject) -> None:
+    before, current, texts = CASES[kind]
+    body = json.loads(data.draw(st.sampled_from(texts)))
+    for _ in range(data.draw(st.integers(0, 3))):
+        if not isinstance(body, (dict, list)):
+            break
+        body = somewhere(body, lambda most: data.draw(st.integers(0, most - 1)), data.draw(JSON))
+    mutated = json.dumps(body).encode()
+    was, now = told(before, mutated), told(current, mutated)
+    assert same_outcome(was, now) or is_on_purpose(kind, "any", was, now), (mutated, was, now)

@@ -1,0 +1,162 @@
+"""Hashes of transcripts: whole clusters, bad links and random topologies from seeds, to see that a change has changed nothing.
+
+    python -m tests.frozen.transcript_hashes --seeds 0-9999 --jobs 2               # compare with what is frozen
+    python -m tests.frozen.transcript_hashes --seeds 0-9999 --jobs 2 --write       # freeze it: with the commit's code alone
+    python -m tests.frozen.transcript_hashes --kinds links --tell 17               # one transcript, to be laid beside another
+
+A transcript is what machines do: writes to the store, orders, signs, messages, verdicts, counts, each at its time. It has no
+sentences and no names of classes. A difference is found by its block of 100 seeds, then by its seed, then by its first line.
+Must not know: what is in a transcript.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from multiprocessing import get_context
+from typing import Any, Final
+
+from tests.frozen import transcripts_of_clusters, transcripts_of_links, transcripts_of_stories
+from tests.frozen.frozen_data import DATA, load, save
+from tests.frozen.old_code import require_commit
+from tests.simulation.run import quiet
+
+KINDS: Final[Mapping[str, Callable[[int], list[str]]]] = {
+    "clusters": transcripts_of_clusters.transcript,
+    "links": transcripts_of_links.transcript,
+    "stories": transcripts_of_stories.transcript,
+}
+BLOCK: Final = 100
+#: Seeds from 0 on whose hashes stand by themselves.
+SINGLE: Final = 100
+NAME: Final = "transcripts"
+
+
+def hash_of(kind: str, seed: int) -> str:
+    """The hash of one transcript."""
+    hashed = hashlib.sha256()
+    with quiet():
+        for line in KINDS[kind](seed):
+            hashed.update(line.encode() + b"\n")
+    return hashed.hexdigest()[:16]
+
+
+def block_of(row: tuple[str, int]) -> tuple[str, int, list[str]]:
+    """The hashes of a block of seeds of a kind."""
+    kind, first = row
+    return kind, first, [hash_of(kind, seed) for seed in range(first, first + BLOCK)]
+
+
+def combined(hashes: list[str]) -> str:
+    """One hash for many."""
+    return hashlib.sha256(" ".join(hashes).encode()).hexdigest()[:16]
+
+
+def rows_of(kinds: list[str], seeds: range, most: Mapping[str, int]) -> list[tuple[str, int]]:
+    """The blocks to tell, of all kinds in turn. `most`: seeds of a kind at most."""
+    return [
+        (kind, first)
+        for first in range(seeds.start, seeds.stop, BLOCK)
+        for kind in kinds
+        if first < most.get(kind, seeds.stop)
+    ]
+
+
+def tell_all(rows: list[tuple[str, int]], jobs: int) -> Iterator[tuple[str, int, list[str]]]:
+    """The hashes of these blocks, as they come."""
+    began = time.monotonic()
+    with get_context("fork").Pool(jobs, maxtasksperchild=5) as pool:
+        for done, (kind, first, hashes) in enumerate(pool.imap_unordered(block_of, rows), 1):
+            secs = time.monotonic() - began
+            block = f"{kind} {first}-{first + BLOCK - 1}"
+            print(f"{block}: {combined(hashes)} ({done} of {len(rows)}, {secs:.0f} s)", flush=True)
+            yield kind, first, hashes
+
+
+def with_block(found: dict[str, Any], kind: str, first: int, hashes: list[str]) -> None:
+    """Add a block to what was found, and make the hash of all blocks anew."""
+    each = found.setdefault(kind, {"all": "", "seeds": 0, "blocks": {}, "first": []})
+    each["blocks"][str(first)] = combined(hashes)
+    each["blocks"] = dict(sorted(each["blocks"].items(), key=lambda block: int(block[0])))
+    each["all"], each["seeds"] = combined(list(each["blocks"].values())), BLOCK * len(each["blocks"])
+    if first < SINGLE:
+        each["first"] = hashes[:SINGLE]
+
+
+def differences(found: Mapping[str, Any], frozen: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    """Blocks whose hash is another one than was frozen, and those of which none was."""
+    others: list[str] = []
+    unknown: list[str] = []
+    for kind, each in found.items():
+        for first, hashed in each["blocks"].items():
+            then = frozen.get(kind, {}).get("blocks", {}).get(first)
+            if then != hashed:
+                (unknown if then is None else others).append(f"{kind} {first}-{int(first) + BLOCK - 1}")
+    return others, unknown
+
+
+def seeds_of(text: str) -> range:
+    """The seeds of a text such as `0-9999`: whole blocks."""
+    first, _, last = text.partition("-")
+    seeds = range(int(first), int(last or first) + 1)
+    if seeds.start % BLOCK or len(seeds) % BLOCK:
+        raise argparse.ArgumentTypeError(f"give whole blocks of {BLOCK} seeds, such as 0-{BLOCK - 1}")
+    return seeds
+
+
+def main() -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.frozen.transcript_hashes", description=(__doc__ or "").split("\n")[0]
+    )
+    parser.add_argument("--seeds", type=seeds_of, default=range(1000), help="which seeds, such as 0-9999")
+    parser.add_argument(
+        "--kinds", nargs="+", choices=list(KINDS), default=list(KINDS), help="which kinds of runs"
+    )
+    parser.add_argument("--most", nargs="*", default=[], metavar="KIND=SEEDS", help="fewer seeds of a kind")
+    parser.add_argument("--jobs", type=int, default=1, help="in how many processes at a time")
+    parser.add_argument("--write", action="store_true", help="freeze what is found")
+    parser.add_argument("--tell", type=int, metavar="SEED", help="print the transcripts of one seed")
+    options = parser.parse_args()
+    if options.tell is not None:
+        for kind in options.kinds:
+            print(
+                f"# {kind} {options.tell}: {hash_of(kind, options.tell)}",
+                *KINDS[kind](options.tell),
+                sep="\n",
+            )
+        return 0
+    most = {kind: int(count) for kind, count in (each.split("=") for each in options.most)}
+    rows = rows_of(options.kinds, options.seeds, most)
+    return freeze(rows, options.jobs) if options.write else compare(rows, options.jobs)
+
+
+def freeze(rows: list[tuple[str, int]], jobs: int) -> int:
+    """Write down the hashes of these blocks; those that are written down already stay."""
+    require_commit()
+    found: dict[str, Any] = load(NAME) if (DATA / f"{NAME}.json").exists() else {}
+    left = [(kind, first) for kind, first in rows if str(first) not in found.get(kind, {}).get("blocks", {})]
+    for kind, first, hashes in tell_all(left, jobs):
+        with_block(found, kind, first, hashes)
+        save(NAME, found)
+    return 0
+
+
+def compare(rows: list[tuple[str, int]], jobs: int) -> int:
+    """Compare these blocks with what was frozen."""
+    found: dict[str, Any] = {}
+    for kind, first, hashes in tell_all(rows, jobs):
+        with_block(found, kind, first, hashes)
+    for kind, each in found.items():
+        print(f"{kind}: {each['all']} of {each['seeds']} seeds")
+    others, unknown = differences(found, load(NAME))
+    for text, blocks in (("differ from what was frozen", others), ("were never frozen", unknown)):
+        print(f"{len(blocks)} blocks {text}", *blocks[:100], sep="\n")
+    return int(bool(others))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,84 @@
+"""Where a test run spends its time: a table by folder, the slowest tests, and those over ten seconds without a reason.
+
+`tests/conftest.py` takes the hooks of pytest from here. The table is printed before pytest's own summary and written to
+`build/test-times.txt`, after the stages that `scripts/test` has put there. `LONG_TESTS` gives the reason of each test that may
+take longer than `LONG_SECS` on a quiet machine; the run lists what is missing in it, and fails nothing: times are of a machine.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.long_tests import LONG_TESTS
+
+#: A test above this many seconds needs a line in `LONG_TESTS`.
+LONG_SECS = 10.0
+SLOWEST = 30
+FILE = Path(__file__).resolve().parents[1] / "build" / "test-times.txt"
+
+_seconds: defaultdict[str, float] = defaultdict(float)
+
+
+def folder_of(test: str) -> str:
+    """`tests/worker` of `tests/worker/test_ids.py::test_x`."""
+    return "/".join(test.partition("::")[0].split("/")[:2])
+
+
+def reason_for(test: str) -> str | None:
+    """Why a test may take long: the reason of the test itself, of its file, or of its folder."""
+    name = test.partition("[")[0]
+    for key in (name, name.partition("::")[0], folder_of(name)):
+        if key in LONG_TESTS:
+            return LONG_TESTS[key]
+    return None
+
+
+def longest_first(seconds: Mapping[str, float]) -> Iterable[tuple[str, float]]:
+    """The pairs of a mapping, by falling seconds."""
+    return sorted(seconds.items(), key=lambda pair: -pair[1])
+
+
+def table(seconds: Mapping[str, float]) -> list[str]:
+    """Lines: seconds and tests by folder, the slowest tests, and long tests without a reason."""
+    by_folder: defaultdict[str, float] = defaultdict(float)
+    tests: Counter[str] = Counter()
+    for test, spent in seconds.items():
+        by_folder[folder_of(test)] += spent
+        tests[folder_of(test)] += 1
+    lines = ["seconds  tests  folder"]
+    lines += [f"{spent:7.1f} {tests[folder]:6,}  {folder}" for folder, spent in longest_first(by_folder)]
+    lines += ["", "seconds  slowest tests"]
+    lines += [f"{spent:7.1f}  {test}" for test, spent in [*longest_first(seconds)][:SLOWEST]]
+    unexplained = [
+        f"{spent:7.1f}  {test}"
+        for test, spent in longest_first(seconds)
+        if spent > LONG_SECS and reason_for(test) is None
+    ]
+    if unexplained:
+        lines += ["", f"above {LONG_SECS:.0f} s without a reason in tests/long_tests.py", *unexplained]
+    return lines
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Add up setup, call and teardown of each test (with xdist: in the process that collects the reports)."""
+    _seconds[report.nodeid] += report.duration
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the table and write the file, in whole runs by `scripts/test` alone."""
+    if "SQUALL_TEST_STAGES" not in os.environ or not _seconds:
+        return
+    lines = table(_seconds)
+    stages = Path(os.environ["SQUALL_TEST_STAGES"])
+    FILE.parent.mkdir(exist_ok=True)
+    before = stages.read_text(encoding="utf-8") if stages.exists() else ""
+    FILE.write_text(before + "\n" + "\n".join(lines) + "\n", encoding="utf-8")
+    terminalreporter.section(f"where the time went ({FILE.relative_to(FILE.parents[1])})")
+    terminalreporter.write_line(before)
+    for line in lines:
+        terminalreporter.write_line(line)

@@ -1,0 +1,25 @@
+"""Tests that may take longer than ten seconds on a quiet machine, each with its reason: by test, by file, or by folder."""
+
+from __future__ import annotations
+
+from typing import Final
+
+LONG_TESTS: Final[dict[str, str]] = {
+    "tests/cluster_faults": "real daemons: a fault lasts until timeouts of 5 to 10 s have passed, and work goes on after it",
+    "tests/faults": "real workers are killed, frozen or cut off until a tuple timeout or a lease has passed",
+    "tests/hdfs": "a NameNode and two DataNodes start in 10 s, notice a dead peer in 12 s; Java starts in 7 s",
+    "tests/spark": "a Spark session starts in 7 s, its first query takes 4 s, and each killed Java is started again",
+    "tests/repository/test_installation.py": "pip installs all dependencies, the core is compiled, the demo runs whole",
+    "tests/repository/test_builds.py": "each build starts Cython and a C compiler",
+    "tests/repository/test_instruction_guard.py": "valgrind runs the word count 50 times slower than the processor",
+    "tests/repository/test_cluster_document.py": "runs all commands of docs/cluster.md: nine daemons and a failover",
+    "tests/repository/test_documentation_blocks.py": "runs every command of a page, which starts and ends a cluster",
+    "tests/simulation/test_simulated_clusters.py": "plays some hundred seeded clusters at 70 ms each",
+    "tests/worker/test_cores_agree.py": "plays random topologies on the plain core and on the compiled one",
+    "tests/worker/test_daemon_ends.py": "a user's call hangs until the worker gives up waiting for it",
+    "tests/squall_cli/test_cluster_dev.py": "starts and ends `squall dev` with its workers several times",
+    "tests/squall_cli/test_cluster_hosts.py": "drains a host under load, then fails over to a standby Nimbus",
+    "tests/nimbus_http/test_nimbus_command.py": "waits for sessions of ZooKeeper to end",
+    "tests/local_cluster/test_emitting_while_stopped.py": "searches for an emission in every step of a topology's end",
+    "tests/squall_io/test_commit_every_step.py": "stops an owner at every step of a commit, times every step of the next",
+}

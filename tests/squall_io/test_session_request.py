@@ -1,0 +1,45 @@
+"""Which Spark session is requested, and when two requests conflict: reported without secrets."""
+
+from __future__ import annotations
+
+from squall_io.spark.session.request import SessionRequest, request_conflict
+
+
+def test_the_users_settings_come_after_ours_and_the_master_last() -> None:
+    request = SessionRequest.of(
+        "yarn", {"spark.master": "local", "spark.log.level": "INFO", "squall.unsafe.store": "true"}
+    )
+    assert request.settings["spark.master"] == "yarn"
+    assert request.settings["spark.log.level"] == "INFO"
+    assert "squall.unsafe.store" not in request.settings
+    assert "spark.driver.host" not in request.settings
+    assert SessionRequest.of(None, {"spark.master": "local[3]"}).settings["spark.driver.host"] == "127.0.0.1"
+    assert SessionRequest.of(None, None).where == "local[*]"
+
+
+def test_the_same_wish_is_no_problem_and_squalls_own_settings_are_none_of_it() -> None:
+    first = SessionRequest.of("local[2]", {"spark.a": "1", "squall.webhdfs.address": "x:1"})
+    assert request_conflict(SessionRequest.of("local[2]", {"spark.a": "1"}), first) is None
+    assert request_conflict(SessionRequest.of(None, None), SessionRequest.of("local[*]", {})) is None
+
+
+def test_another_master_or_other_settings_are_reported_with_both() -> None:
+    problem = request_conflict(
+        SessionRequest.of("yarn", {"spark.a": "1"}), SessionRequest.of("local[2]", {"spark.a": "2"})
+    )
+    assert problem is not None
+    assert "with master local[2] with spark.a=2; wanted was master yarn with spark.a=1." in problem
+    assert (
+        request_conflict(SessionRequest.of("yarn", {}), SessionRequest.of("yarn", {"spark.a": "1"}))
+        is not None
+    )
+
+
+def test_what_is_secret_is_not_shown() -> None:
+    request = SessionRequest.of(
+        "sc://host:443/;token=hunter1",
+        {"spark.hadoop.fs.s3a.secret.key": "hunter2", "spark.ssl.keyPassword": "hunter3"},
+    )
+    assert "hunter" not in str(request)
+    assert "sc://host:443/;..." in str(request)
+    assert request.where == "sc://host:443/;token=hunter1"
