@@ -6,19 +6,14 @@
   as many as they please may be pending, and sentences are due at 80 % of the rate that was reached. What is late stays late.
   The spouts note each sentence's times, so their full rate is below that of `cores.py`.
 
-    python benchmarks/ack_latency.py [--seconds 10] [--rounds 3] [--rate 500] [--share 0.8]
+    python -m benchmarks ack_latency [--seconds 10] [--rounds 3] [--rate 500] [--share 0.8]
 """
 
 from __future__ import annotations
 
 import argparse
-import sys
 import tempfile
-from pathlib import Path
 from typing import Any
-
-# As a script, only this folder is on the path.
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks import latency
 from benchmarks.child import answer, ask, cores_here, machine, spread
@@ -122,7 +117,7 @@ def main() -> None:
     for kind, text in KINDS.items():
         before = {"steady": f"{options.rate:g} ", "share": f"{options.share:.0%} "}.get(kind, "")
         rounds = [
-            {core: ask(__file__, *arguments, "--kind", kind, of=core) for core in cores}
+            {core: ask(__name__, *arguments, "--kind", kind, of=core) for core in cores}
             for _ in range(options.rounds)
         ]
         for core in cores:
@@ -132,10 +127,3 @@ def main() -> None:
             wanted = ", ".join(f"{name} < {most:g}" for name, most in WANTED[kind].items())
             name = f"{before}{text}, {core}"
             print(f"{name:<46}{due:>12,.0f}{row}   {wanted if core == 'compiled' else ''}", flush=True)
-
-
-if __name__ == "__main__":
-    # Components are pickled by the name of their module; that of a script is __main__, and would go by value.
-    from benchmarks.ack_latency import main as imported_main
-
-    imported_main()

@@ -6,7 +6,7 @@ states are written to disk each second, and after a death both processes begin a
 word, and encrypts between workers; it has no snapshots of states. So the two promise different things, and neither the
 other's. All counts are compared with those of a plain loop.
 
-    python benchmarks/beside_bytewax.py [--rounds 3] [--sentences 300000] [--plot benchmarks/word_count.png]
+    python -m benchmarks beside_bytewax [--rounds 3] [--sentences 300000] [--plot benchmarks/word_count.png]
 """
 
 from __future__ import annotations
@@ -20,9 +20,6 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 from typing import Any
-
-# As a script, only this folder is on the path.
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks import cores
 from benchmarks.child import ROOT, machine, spread
@@ -223,7 +220,3 @@ def draw(rounds: Rounds, where: str, options: argparse.Namespace) -> None:
     )
     figure.tight_layout(rect=(0, 0.1, 1, 1))
     figure.savefig(options.plot, dpi=120)
-
-
-if __name__ == "__main__":
-    main()

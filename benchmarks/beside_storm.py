@@ -18,7 +18,7 @@ What remains unfair: to Storm, that there may be few cores: seven threads of a J
 all, the compilers and collectors among them; a worker of Squall works in one. To Squall, that Java runs Split and Count
 themselves faster than Python does. The daemons' CPU is in no figure but its own. It is a word count on one machine, no more.
 
-    python benchmarks/beside_storm.py [--rounds 3] [--sentences 300000] [--warm-up 300000]
+    python -m benchmarks beside_storm [--rounds 3] [--sentences 300000] [--warm-up 300000]
 
 Needs Linux, Java 17 and Maven, which fetches Storm into `build/storm`.
 """
@@ -35,9 +35,6 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
-
-# As a script, only this folder is on the path.
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks import cores
 from benchmarks.child import machine, spread
@@ -254,7 +251,3 @@ def check_counts(parts: list[dict[str, int]], lines: list[str], phases: tuple[in
         raise AssertionError(
             f"Storm counted {sum(counted.values()):,} words, a plain loop {sum(expected.values()):,}"
         )
-
-
-if __name__ == "__main__":
-    main()

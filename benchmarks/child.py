@@ -16,7 +16,18 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-__all__ = ["CORES", "answer", "ask", "core", "cores_here", "environment", "machine", "peak_rss", "spread"]
+__all__ = [
+    "CORES",
+    "answer",
+    "ask",
+    "command_of",
+    "core",
+    "cores_here",
+    "environment",
+    "machine",
+    "peak_rss",
+    "spread",
+]
 
 CORES = ("plain", "compiled")
 """The two cores, as `ask` takes them."""
@@ -24,16 +35,23 @@ CORES = ("plain", "compiled")
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def ask(script: str, *arguments: object, timeout: float = 600, of: str | None = None) -> dict[str, Any]:
-    """Run a script of this repository in a fresh interpreter; what it answered. Its errors go to our stderr. `of`: the core
-    that it is to have, and all that it starts (None: as this process's environment says)."""
-    command = [sys.executable, script, *map(str, arguments)]
+def command_of(benchmark: str) -> list[str]:
+    """What Python is started with for a benchmark, named as its module is."""
+    return ["-m", "benchmarks", benchmark.rpartition(".")[2]]
+
+
+def ask(benchmark: str, *arguments: object, timeout: float = 600, of: str | None = None) -> dict[str, Any]:
+    """Run a benchmark in a fresh interpreter and return what it answered. Its errors go to our stderr. `of`: the core of that
+    process and of all that it starts (None: as this process's environment says)."""
+    command = [sys.executable, *command_of(benchmark), *map(str, arguments)]
     done = subprocess.run(
         command, cwd=ROOT, env=environment(of), stdout=subprocess.PIPE, timeout=timeout, check=True
     )
     answered: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     if of is not None and answered["core"] != of:
-        raise AssertionError(f"{script} was to run with the {of} core, not with the {answered['core']} one")
+        raise AssertionError(
+            f"{benchmark} was to run with the {of} core, not with the {answered['core']} one"
+        )
     return answered
 
 

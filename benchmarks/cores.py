@@ -6,23 +6,18 @@ compiled one. All variants run in turn, several rounds; each run has processes o
 What is printed of a variant: words/s, the CPU seconds that a million words take, and its words/s as part of the limit's of
 the same round; that by CPU, too, which a busy machine changes less.
 
-    python benchmarks/cores.py [--rounds 5] [--sentences 300000]
+    python -m benchmarks cores [--rounds 5] [--sentences 300000]
 """
 
 from __future__ import annotations
 
 import argparse
-import sys
-from pathlib import Path
 from typing import Any, NamedTuple
-
-# As a script, only this folder is on the path.
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.child import ask, cores_here, machine, spread
 from benchmarks.word_count import cost_of, rate
 
-WORD_COUNT = str(Path(__file__).with_name("word_count.py"))
+WORD_COUNT = "word_count"
 ONE_PROCESS = 3
 """One process gets so many times fewer sentences, as it has half of the cores and its start counts."""
 
@@ -125,7 +120,3 @@ def print_table(rounds: Rounds, measured: list[Variant]) -> None:
                 for each in rounds
             ]
             print(f"compiled : plain, {NAMES[name]}: {spread(times, '.2f')}")
-
-
-if __name__ == "__main__":
-    main()

@@ -3,18 +3,13 @@
 A line per point: words, tasks, microseconds a word (wall and CPU, without the cluster's own start), the cluster's start, and
 peak memory. A few different sentences are emitted again and again, so that input takes no memory that grows.
 
-    python benchmarks/curves.py [--seconds 10] [--most-words 10000000]
+    python -m benchmarks curves [--seconds 10] [--most-words 10000000]
 """
 
 from __future__ import annotations
 
 import argparse
-import sys
-from pathlib import Path
 from typing import Any
-
-# As a script, only this folder is on the path.
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.child import answer, ask, machine, peak_rss
 
@@ -60,7 +55,7 @@ def print_curve(title: str, points: list[tuple[int, int, int]], seconds: float) 
         ("MB", 7),
     )
     print("".join(f"{name:>{width}}" for name, width in head))
-    rows = [(point, ask(__file__, "--seconds", seconds, "--point", *point)) for point in points]
+    rows = [(point, ask(__name__, "--seconds", seconds, "--point", *point)) for point in points]
     longest = max(got["streaming"] / got["words"] for _, got in rows)
     for (_, splits, counters), got in rows:
         words, streaming = got["words"], got["streaming"]
@@ -82,7 +77,3 @@ def measure(words: int, splits: int, counters: int, seconds: float) -> dict[str,
 
     job = topology.Job(words // WORDS, DIFFERENT, 1, splits, counters, seconds)
     return {**topology.run(job, topology.Endless).as_dict(), "peak_rss": peak_rss()}
-
-
-if __name__ == "__main__":
-    main()

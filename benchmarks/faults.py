@@ -4,7 +4,7 @@ Each round makes one fault in a cluster of two workers under a steady load, wait
 acked again, and ends by the ledger: a figure of a run that lost an acked tuple is not printed, the run fails. Needs what the
 tests need (`pip install -e '.[test]'`).
 
-    python benchmarks/faults.py [--rounds 5] [--only kill,cut]
+    python -m benchmarks faults [--rounds 5] [--only kill,cut]
 """
 
 from __future__ import annotations
@@ -12,14 +12,10 @@ from __future__ import annotations
 import argparse
 import os
 import signal
-import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-
-# As a script, only this folder is on the path.
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.child import machine, spread
 from tests.faults.ledger import SPOUT, lives_of, read
@@ -162,7 +158,3 @@ def main() -> None:
                 rounds.append(scene(Path(folder)))
         for what in rounds[0]:
             print(f"{title}: {what} {spread([figures[what] for figures in rounds], '.2f')}", flush=True)
-
-
-if __name__ == "__main__":
-    main()

@@ -14,7 +14,6 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Collection, Iterable
-from pathlib import Path
 from typing import Any
 
 from benchmarks.child import CORES, answer, ask, cores_here, machine, spread
@@ -128,13 +127,13 @@ def run(build: Callable[[str], Topology], count: int, expected: dict[str, int]) 
 
 
 def main(
-    script: str,
+    benchmark: str,
     text: str | None,
     kinds: Collection[str],
     measure: Callable[[str, int], dict[str, float]],
     about: str = "",
 ) -> None:
-    """Measure every kind with each core in turn; or, as a child, one of them. `text`: the script's docstring; `measure`: one
+    """Measure every kind with each core in turn; or, as a child, one of them. `text`: the benchmark's docstring; `measure`: one
     run of a kind, of (`about`) so many tuples."""
     parser = argparse.ArgumentParser(description=text.partition("\n")[0] if text else None)
     parser.add_argument("--tuples", type=int, default=1_000_000)
@@ -148,11 +147,11 @@ def main(
     print(
         f"{about}{options.tuples:,} tuples a run, {options.rounds} rounds in turn; median (least to greatest)\n"
     )
-    print_table(script, kinds, ("--tuples", options.tuples), options.rounds)
+    print_table(benchmark, kinds, ("--tuples", options.tuples), options.rounds)
 
 
-def print_table(script: str, names: Iterable[str], arguments: tuple[object, ...], rounds: int) -> None:
-    """Ask the script for each of its kinds (`--kind`) with each core in turn, and print a line for each."""
+def print_table(benchmark: str, names: Iterable[str], arguments: tuple[object, ...], rounds: int) -> None:
+    """Ask the benchmark for each of its kinds (`--kind`) with each core in turn, and print a line for each."""
     cores = cores_here()
     heads = "".join(f"{core:>34}" for core in cores)
     print(
@@ -161,7 +160,7 @@ def print_table(script: str, names: Iterable[str], arguments: tuple[object, ...]
     )
     for name in names:
         taken = [
-            {core: ask(str(Path(script)), *arguments, "--kind", name, of=core) for core in cores}
+            {core: ask(benchmark, *arguments, "--kind", name, of=core) for core in cores}
             for _ in range(rounds)
         ]
         rates = [spread([each[core]["tuples"] / each[core]["seconds"] for each in taken]) for core in cores]

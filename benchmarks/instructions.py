@@ -7,8 +7,8 @@ callgrind, once with few sentences and once with many; the difference leaves out
 was recorded with, all instructions are compared; with another one only those in Squall's own extensions, since an
 interpreter that was optimised otherwise takes others by itself. Exit status 1: more than 10 % above the record, 3: no record.
 
-    python benchmarks/instructions.py            # compare
-    python benchmarks/instructions.py --record   # this is how it is to be from now on
+    python -m benchmarks instructions            # compare
+    python -m benchmarks instructions --record   # this is how it is to be from now on
 """
 
 from __future__ import annotations
@@ -22,11 +22,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-# As a script, only this folder is on the path.
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 from benchmarks import callgrind
-from benchmarks.child import ROOT
+from benchmarks.child import ROOT, command_of
 from benchmarks.topology import Count, Endless, Job, Split, spouts
 from local_cluster import LocalCluster
 from topology_api import TopologyBuilder
@@ -80,12 +77,14 @@ def part_of(file: str) -> str:
 EXTENSIONS = {source_path(module, str(sysconfig.get_config_var("EXT_SUFFIX"))): module for module in HOT}
 
 
-def measure(script: str = __file__) -> dict[str, float]:
-    """Instructions a word, by part, of a script that runs `words_of` when it is told to."""
-    few_words = int(callgrind.run(ROOT, [script, "--run", str(FEW)]))  # which also compiles all bytecode
-    many_words = int(callgrind.run(ROOT, [script, "--run", str(MANY)]))
-    few = callgrind.count(ROOT, [script, "--run", str(FEW)])
-    many = callgrind.count(ROOT, [script, "--run", str(MANY)])
+def measure(benchmark: str = __name__) -> dict[str, float]:
+    """Instructions a word, by part, of a benchmark that runs `words_of` with the option `--run`."""
+    few_words = int(
+        callgrind.run(ROOT, [*command_of(benchmark), "--run", str(FEW)])
+    )  # which also compiles all bytecode
+    many_words = int(callgrind.run(ROOT, [*command_of(benchmark), "--run", str(MANY)]))
+    few = callgrind.count(ROOT, [*command_of(benchmark), "--run", str(FEW)])
+    many = callgrind.count(ROOT, [*command_of(benchmark), "--run", str(MANY)])
     parts: Counter[str] = Counter()
     for file in many:
         parts[part_of(file)] += many[file] - few[file]
@@ -161,19 +160,12 @@ def main() -> int:
         )
         return 0
     if recorded is None:
-        print(f"there is no record for {key()}; benchmarks/instructions.py --record makes one")
+        print(f"there is no record for {key()}; python -m benchmarks instructions --record makes one")
         return NO_RECORD
     good, text = verdict(parts, recorded)
     print(text)
     if not good:
         print(
-            "more than 10 % above the record: find out why. If it is meant to be so: benchmarks/instructions.py --record"
+            "more than 10 % above the record: find out why. If it is meant to be so: python -m benchmarks instructions --record"
         )
     return 0 if good else TOO_MANY
-
-
-if __name__ == "__main__":
-    # Components are pickled by the name of their module; that of a script is __main__, and would go by value.
-    from benchmarks.instructions import main as imported_main
-
-    sys.exit(imported_main())

@@ -5,20 +5,15 @@ forgiven: its latency counts from when it was due, not from when it was emitted.
 process; with `--workers 2` two of each in two worker processes, which share the timetable (every second sentence each), so that
 half of the words cross; after that, as fast as it goes, with several numbers that may be pending.
 
-    python benchmarks/latency.py [--workers 2 [--supervisors 2]] [--rate 500] [--seconds 20] [--seed 1]
+    python -m benchmarks latency [--workers 2 [--supervisors 2]] [--rate 500] [--seconds 20] [--seed 1]
 """
 
 from __future__ import annotations
 
 import argparse
-import sys
 import tempfile
 import time
-from pathlib import Path
 from typing import Any
-
-# As a script, only this folder is on the path.
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.child import machine
 from benchmarks.notes import Meeting, Usage, find, leave
@@ -187,10 +182,3 @@ def points(values: list[float]) -> list[tuple[str, float]]:
     last = len(ordered) - 1
     found = [(f"p{point:g}", ordered[round(last * point / 100)]) for point in (50, 90, 99, 99.9)]
     return [*found, ("worst", ordered[-1])]
-
-
-if __name__ == "__main__":
-    # Components are pickled by the name of their module; that of a script is __main__, and would go by value.
-    from benchmarks.latency import main as imported_main
-
-    imported_main()

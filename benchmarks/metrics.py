@@ -8,48 +8,44 @@ metrics or not. What a user's own `Context.counter` takes is not in it. Both var
 percent or two is less than a shared machine's noise, instructions are counted too (compiled, one process, see `instructions`:
 there it is the histogram that is left out), and what a worker's reading and writing once a second takes is timed.
 
-    python benchmarks/metrics.py [--rounds 5] [--sentences 300000]
+    python -m benchmarks metrics [--rounds 5] [--sentences 300000]
 """
 
 from __future__ import annotations
 
 import argparse
-import sys
 import tempfile
 import time
-from pathlib import Path
 from typing import Any
-
-# As a script, only this folder is on the path.
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks import callgrind, instructions, two_workers
 from benchmarks.child import answer, ask, cores_here, machine, spread
 from benchmarks.notes import find, leave
 from benchmarks.word_count import cost_of, rate
 from squall.cluster.counters import WorkerCounters
+from squall.reports.histogram import LatencyHistogram
 from topology_api import Context
-from worker import build, daemon, snapshot
-from worker.heartbeat import Heartbeat
-from worker.spout_task import SpoutTask
-from worker.tracker import Emission
-from worker.worker import Worker
+from worker.loop import snapshot
+from worker.loop.worker import Worker
+from worker.process import daemon
+from worker.process.heartbeat import Heartbeat
+from worker.tasks import spout
 
 KINDS = ("with", "without")
 WANTED = 0.03
 """The greatest part that metrics may take."""
 
 
-class NoLatencies(SpoutTask):
-    """A task that counts no latency."""
+class NoLatencies(LatencyHistogram):
+    """A histogram that counts nothing."""
 
-    def add_latencies(self, completed: list[Emission], now: float) -> None:
-        """Nothing."""
+    def add(self, value: float, count: int = 1) -> None:
+        """Count nothing."""
 
 
 def leave_out_latencies() -> None:
     """Spouts' tasks that are made from now on in this process count no latencies."""
-    build.SpoutTask = NoLatencies  # type: ignore[attr-defined]
+    spout.Histogram = NoLatencies  # type: ignore[attr-defined]
 
 
 class NoReadings:
@@ -65,27 +61,27 @@ class NoReadings:
 
 
 class TimedBeats:
-    """`Heartbeat.write_pulse`, and how much CPU of its thread it has taken in all."""
+    """`Heartbeat.write_heartbeat`, and how much CPU of its thread it has taken in all."""
 
     def __init__(self) -> None:
-        self.write_pulse = Heartbeat.write_pulse
+        self.write_heartbeat = Heartbeat.write_heartbeat
         self.beats = 0
         self.seconds = 0.0
 
     def __call__(self, heartbeat: Heartbeat, call: Any) -> None:
         began = time.thread_time()
-        self.write_pulse(heartbeat, call)
+        self.write_heartbeat(heartbeat, call)
         self.beats += 1
         self.seconds += time.thread_time() - began
 
 
 class With(two_workers.Sentences):
-    """As it is, and it notes what the reading and writing of counters and pulse takes."""
+    """As it is, and it notes what the reading and writing of counters and heartbeat takes."""
 
     def open(self, context: Context) -> None:
         self.timed = TimedBeats()
         timed = self.timed
-        Heartbeat.write_pulse = lambda heartbeat, call: timed(heartbeat, call)  # type: ignore[method-assign, assignment]
+        Heartbeat.write_heartbeat = lambda heartbeat, call: timed(heartbeat, call)  # type: ignore[method-assign, assignment]
         super().open(context)
 
     def close(self) -> None:
@@ -144,7 +140,7 @@ def main() -> None:
     arguments = ("--sentences", options.sentences, "--seed", options.seed, "--pending", options.pending)
     rounds = [
         {
-            (core, kind): ask(__file__, *arguments, "--kind", kind, of=core)
+            (core, kind): ask(__name__, *arguments, "--kind", kind, of=core)
             for core in cores
             for kind in (KINDS if number % 2 else KINDS[::-1])
         }
@@ -168,21 +164,16 @@ def print_core(core: str, rounds: list[dict[tuple[str, str], dict[str, Any]]]) -
     )
     beat = spread([each[core, "with"]["beat"] * 1e6 for each in rounds], ".0f")
     print(f"{core}: metrics take {times} by time, {cpu} by CPU (wanted: <= {WANTED:.0%} either way)")
-    print(f"{core}: counters and pulse, read and written once a second in a worker: {beat} us\n", flush=True)
+    print(
+        f"{core}: counters and heartbeat, read and written once a second in a worker: {beat} us\n", flush=True
+    )
 
 
 def print_instructions() -> None:
     """The share by instructions, which does not depend on what else the machine does."""
-    without = sum(instructions.measure(__file__).values())
+    without = sum(instructions.measure(__name__).values())
     whole = sum(instructions.measure().values())
     print(
         f"instructions a word, compiled, one process: {whole:,.0f} with the histogram of latencies, {without:,.0f} without: "
         f"{whole / without - 1:+.2%}"
     )
-
-
-if __name__ == "__main__":
-    # Components are pickled by the name of their module; that of a script is __main__, and would go by value.
-    from benchmarks.metrics import main as imported_main
-
-    imported_main()

@@ -9,7 +9,7 @@ Nimbus and supervisor are counted too. The total is the CPU that the kernel char
 it: changes from thread to thread, and all that the kernel does where perf may not look there. Of 10,000 samples, a group of
 1 % has a hundred, and so a standard deviation of a tenth of itself. The sampling itself costs some percent. Linux only.
 
-    python benchmarks/native_profile.py [--sentences 300000] [--rounds 3]
+    python -m benchmarks native_profile [--sentences 300000] [--rounds 3]
 """
 
 from __future__ import annotations
@@ -23,9 +23,6 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-# As a script, only this folder is on the path.
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks import perf, topology, two_workers
 from benchmarks.child import answer, ask, machine
@@ -250,7 +247,7 @@ def main() -> None:
     taken: dict[str, list[dict[str, Any]]] = {run: [] for run in RUNS}
     for _ in range(options.rounds):
         for run, rounds in taken.items():
-            rounds.append(ask(__file__, *arguments, "--once", run))
+            rounds.append(ask(__name__, *arguments, "--once", run))
     sums = [add(rounds) for rounds in taken.values()]
     print(f"{options.sentences:,} sentences (seed {options.seed}), {options.rounds} rounds in turn")
     for name, each in zip(RUNS.values(), sums):
@@ -258,10 +255,3 @@ def main() -> None:
     print_table(sums)
     for name, each in zip(RUNS.values(), sums):
         print_symbols(name, each)
-
-
-if __name__ == "__main__":
-    # Components are pickled by the name of their module; that of a script is __main__, and would go by value.
-    from benchmarks.native_profile import main as imported_main
-
-    imported_main()

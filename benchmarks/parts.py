@@ -3,7 +3,7 @@
 The least of many short runs, so that a busy machine disturbs it little. The parts do not add up to the whole to the
 nanosecond: in the whole they share caches, and the garbage collector runs.
 
-    python benchmarks/parts.py [--rounds 200]
+    python -m benchmarks parts [--rounds 200]
 """
 
 from __future__ import annotations
@@ -11,36 +11,32 @@ from __future__ import annotations
 import argparse
 import atexit
 import random
-import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from threading import get_ident
 from types import SimpleNamespace
 from typing import Any
 
-# As a script, only this folder is on the path.
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 from benchmarks.child import machine
 from benchmarks.sentences import sentences
 from benchmarks.topology import Count, Split
-from squall.telemetry import Histogram
+from squall.reports.histogram import LatencyHistogram
 from squall.transport import wire
 from squall.transport.carrier import DATA, Parts
+from squall.transport.carriers.sockets import Sockets, make_keys
 from squall.transport.columns import pack_rows, unpack_rows
 from squall.transport.control import pack_control, unpack_control
 from squall.transport.frames import Batch, Control
-from squall.transport.sockets import Sockets, make_keys
 from squall.transport.wire import Header
+from squall.values import Incarnation
 from topology_api.tuples import Source
-from worker.emitter import BoltEmitter, SpoutEmitter
-from worker.executor import make_tuple, run_basic
-from worker.ids import EDGE_BLOCK, words_of
-from worker.outbox import Outbox
-from worker.router import Output, add_route
-from worker.tracker import Tracker
-from worker.xors import XorBatch
+from worker.routing.outbox import Outbox
+from worker.routing.router import Reader, StreamOutput, add_route
+from worker.tasks.emitter import BoltEmitter, SpoutEmitter
+from worker.tasks.executor import make_tuple, run_basic
+from worker.tracking.ack_batch import AckBatch
+from worker.tracking.ids import EDGE_BLOCK, words_of
+from worker.tracking.tracker import Tracker
 
 WORDS = 1_000
 """Words a run."""
@@ -87,14 +83,14 @@ class Bench:
     def clear(self) -> None:
         """Take what was emitted."""
         for box in [*self.boxes.values(), *self.line_box.values()]:
-            box.take(1 << 30)
+            box.dequeue(1 << 30)
         self.bolt.dirty, self.spout.dirty = [], []
 
 
-def output(component: str, field: str, kind: str, boxes: dict[int, Outbox]) -> Output:
+def output(component: str, field: str, kind: str, boxes: dict[int, Outbox]) -> StreamOutput:
     """An output with one reader."""
-    made = Output(Source(component, 1, "default", (field,)), False)
-    add_route(made, kind, [field], boxes, lambda task: True, 0)
+    made = StreamOutput(Source(component, 1, "default", (field,)), False)
+    add_route(made, kind, Reader([field], boxes, lambda task: True, 0))
     made.shorten()
     return made
 
@@ -132,7 +128,7 @@ def user_parts(bench: Bench) -> list[Part]:
 def bolt_parts(bench: Bench) -> list[Part]:
     """What a bolt's task does for a tuple."""
     bench.bolt.anchor = make_tuple(bench.batch(bench.words, WORDS_OF_LINES), 0)
-    task: Any = SimpleNamespace(execute=lambda tup: None, emitter=bench.bolt, xors=XorBatch(), auto_ack=True)
+    task: Any = SimpleNamespace(execute=lambda tup: None, emitter=bench.bolt, xors=AckBatch(), auto_ack=True)
     fresh: list[Batch] = []
 
     def fresh_words() -> None:
@@ -202,7 +198,7 @@ class Frames:
 
     def __init__(self, bench: Bench) -> None:
         self.bench = bench
-        self.header = Header(wire.BATCH, "w1", (1, 1), (1, 1), 1, 7)
+        self.header = Header(wire.BATCH, "w1", Incarnation(1, 1), Incarnation(1, 1), 1, 7)
         self.batches: list[Batch] = []
         self.values: list[Parts] = []
         self.messages: list[Parts] = []
@@ -310,7 +306,7 @@ def socket_parts(frames: Frames) -> list[Part]:
 
 def add_latencies(count: int) -> None:
     """A value for each sentence."""
-    histogram = Histogram()
+    histogram = LatencyHistogram()
     for _ in range(count):
         histogram.add(0.0123)
 
@@ -336,7 +332,3 @@ def main() -> None:
             job()
             least = min(least, time.perf_counter() - started)
         print(f"{name:<42}{least / words * 1e9:>6.0f}")
-
-
-if __name__ == "__main__":
-    main()

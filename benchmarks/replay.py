@@ -5,7 +5,7 @@ are the Python side of the job, each alone and without Spark, in CPU time. Of th
 of its Python workers is told as well, since on a machine that others use the seconds say little. What a replay of a few lines
 costs, once the session has started, is what any replay costs: plans, code that Spark makes and compiles, three stages.
 
-    python benchmarks/replay.py [--words 10000000] [--cores 2] [--rounds 3]
+    python -m benchmarks replay [--words 10000000] [--cores 2] [--rounds 3]
 """
 
 from __future__ import annotations
@@ -13,16 +13,12 @@ from __future__ import annotations
 import argparse
 import gc
 import os
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
-
-# As a script, only this folder is on the path.
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.child import ROOT, machine, spread
 from benchmarks.sentences import sentences
@@ -232,7 +228,3 @@ def cpu_of_children() -> dict[str, float]:
         found[kind] += seconds
         ahead += children.get(process, [])
     return found
-
-
-if __name__ == "__main__":
-    main()

@@ -3,22 +3,17 @@
 10,000 tasks on 1,000 slots of 250 hosts are the size that a cluster is to bear: placing them takes less than a second. The
 store is in memory, so this is what Nimbus itself takes.
 
-    python benchmarks/scheduling.py [--hosts 250] [--slots 4] [--tasks 10000] [--rounds 5]
+    python -m benchmarks scheduling [--hosts 250] [--slots 4] [--tasks 10000] [--rounds 5]
 """
 
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
-
-# As a script, only this folder is on the path.
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.child import machine, spread
-from nimbus.master import Nimbus
+from nimbus.leader.master import Nimbus
 from squall.clock import RealClock
 from squall.cluster.memory import InMemoryStore
 from squall.cluster.records import SupervisorRecord, WorkerReport
@@ -44,14 +39,14 @@ def a_round(hosts: int, slots: int, tasks: int) -> tuple[float, ...]:
     store = InMemoryStore()
     registry = Registry(store)
     for number in range(hosts):
-        registry.save_supervisor(SupervisorRecord(f"s{number:04}", f"host-{number:04}", slots))
+        registry.supervisors.put(SupervisorRecord(f"s{number:04}", f"host-{number:04}", slots))
     nimbus = Nimbus(store, RealClock())
     conf = defaults() | {"topology.workers": hosts * slots}
     placing = seconds(lambda: nimbus.submit(topology(tasks), conf, {}))
-    registry.remove_supervisor("s0001")
+    registry.supervisors.drop("s0001")
     losing = seconds(nimbus.tick)
     record = nimbus.topology("big")
-    assignment = registry.assignment(record.id)
+    assignment = registry.assignments.get(record.id)
     if assignment is None or sum(len(place.tasks) for place in assignment.placements) != tasks:
         raise SystemExit(f"not all {tasks} tasks are placed")
     place = assignment.placements[0]
@@ -80,7 +75,3 @@ def main() -> None:
     rounds = [a_round(options.hosts, options.slots, options.tasks) for _ in range(options.rounds)]
     for name, taken in zip(NAMES, zip(*rounds)):
         print(f"{name:>22}: {spread([1000 * each for each in taken])} ms")
-
-
-if __name__ == "__main__":
-    main()

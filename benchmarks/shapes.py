@@ -7,18 +7,13 @@
 
 A tuple is one that a bolt has executed; the emits of all bolts lead to some.
 
-    python benchmarks/shapes.py [--tuples 1000000] [--rounds 3]
+    python -m benchmarks shapes [--tuples 1000000] [--rounds 3]
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import NamedTuple
-
-# As a script, only this folder is on the path.
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks import flow
 from benchmarks.flow import WARM
@@ -154,11 +149,4 @@ def measure(kind: str, tuples: int) -> dict[str, float]:
 
 def main() -> None:
     """Measure every shape with each core in turn; or, as a child, one of them."""
-    flow.main(__file__, __doc__, KINDS, measure, about="about ")
-
-
-if __name__ == "__main__":
-    # Components are pickled by the name of their module; that of a script is __main__, and would go by value.
-    from benchmarks.shapes import main as imported_main
-
-    imported_main()
+    flow.main(__name__, __doc__, KINDS, measure, about="about ")

@@ -6,7 +6,7 @@ over its own links (CURVE is on), with each of its cores; the time ends with the
 messages do not. The bolt checks type, size and order of what comes. The values are made before (32 MB of them at most, all
 different objects: what is the same object is packed once), and as many may be pending.
 
-    python benchmarks/sizes.py [--megabytes 256] [--rounds 3] [--supervisors 2]
+    python -m benchmarks sizes [--megabytes 256] [--rounds 3] [--supervisors 2]
 """
 
 from __future__ import annotations
@@ -14,15 +14,10 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import os
-import sys
 import tempfile
 import time
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any
-
-# As a script, only this folder is on the path.
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.child import answer, ask, cores_here, machine, spread
 from benchmarks.notes import Usage, find, leave
@@ -220,7 +215,7 @@ def main() -> None:
     for name, size in SIZES.items():
         arguments = ("--megabytes", options.megabytes, "--supervisors", options.supervisors, "--size", size)
         rounds = [
-            {(kind, core): ask(__file__, *arguments, "--kind", kind, of=core) for kind, core in kinds}
+            {(kind, core): ask(__name__, *arguments, "--kind", kind, of=core) for kind, core in kinds}
             for _ in range(options.rounds)
         ]
         for kind in kinds:
@@ -252,10 +247,3 @@ def measure(kind: str, size: int, megabytes: int, supervisors: int) -> dict[str,
     else:
         taken = squall(kind, size, count, supervisors)
     return {**taken, "count": count, "bytes": count * size}
-
-
-if __name__ == "__main__":
-    # Components are pickled by the name of their module; that of a script is __main__, and would go by value.
-    from benchmarks.sizes import main as imported_main
-
-    imported_main()

@@ -6,7 +6,7 @@ turn: the other trees alone; the rows go to a batch bolt that takes as many at o
 What the sink's writing costs the others is the third beside the second. Both spouts begin when the sink is open. What was due
 in the first seconds is told apart: Java compiles what it will need, and takes both cores for that.
 
-    python benchmarks/spark_beside.py [--rate 50000] [--seconds 15] [--settle 6] [--rounds 2] [--batch-size 10000] [--hdfs]
+    python -m benchmarks spark_beside [--rate 50000] [--seconds 15] [--settle 6] [--rounds 2] [--batch-size 10000] [--hdfs]
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import random
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -23,9 +22,6 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
-
-# As a script, only this folder is on the path.
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.child import machine, spread
 from benchmarks.latency import Timetable
@@ -268,10 +264,3 @@ def main() -> None:
     print(f"the sink took {spread(rates)} of {given.rate:,.0f} rows/s offered; {failed} failed in all runs")
     print(f"p99 of the others in ms: {'; '.join(told)}")
     print(f"the sink writes : a bolt takes them: {spread(ratios, '.2f')}")
-
-
-if __name__ == "__main__":
-    # Components are pickled by the name of their module; that of a script is __main__, and would go by value.
-    from benchmarks.spark_beside import main as imported_main
-
-    imported_main()

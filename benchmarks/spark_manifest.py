@@ -4,30 +4,27 @@ The table has had `--batches` batches of several sink tasks; checkpoints have th
 next checkpoint) or 500 more have entries of their own. `read_state` is what `read_committed`, `squall table` and a sink's
 checkpoint begin with. Reading by WebHDFS is what a session of Spark Connect has.
 
-    python benchmarks/spark_manifest.py [--batches 10000] [--files 2] [--rounds 7]
+    python -m benchmarks spark_manifest [--batches 10000] [--files 2] [--rounds 7]
 """
 
 from __future__ import annotations
 
 import argparse
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-# As a script, only this folder is on the path.
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 from benchmarks.child import machine, spread
+from squall_io.spark.concurrently import map_concurrently
 from squall_io.spark.manifest.checkpoints import write_next
 from squall_io.spark.manifest.claims import take_over
-from squall_io.spark.manifest.entries import DataFile, Entry, encode_entry
-from squall_io.spark.manifest.files import Files, each
-from squall_io.spark.manifest.layout import BatchName, Seat
-from squall_io.spark.manifest.state import State, read_state, require_readable
-from squall_io.spark.manifest.tables import ROWS, Table, agree_on_schema, open_table
+from squall_io.spark.manifest.entries import BatchEntry, DataFile, encode_entry
+from squall_io.spark.manifest.files import Files
+from squall_io.spark.manifest.layout import BatchName, WriterId
+from squall_io.spark.manifest.state import TableState, read_state, require_readable
+from squall_io.spark.manifest.tables import ROWS, TableRecord, agree_on_schema, open_table
 from squall_io.spark.rows.schema import parse_schema
 from squall_io.spark.stores import open_files
 from tests.hdfs_servers import HdfsServer
@@ -38,11 +35,11 @@ TASKS = 4
 STRIDE = 2_500
 
 
-def entries(seats: Sequence[Seat], batches: int, files: int) -> list[Entry]:
+def entries(writer_ids: Sequence[WriterId], batches: int, files: int) -> list[BatchEntry]:
     """Entries of batches that the tasks have committed in turn."""
     made = []
     for number in range(batches):
-        batch = BatchName(seats[number % TASKS], 1, 1 + number // TASKS)
+        batch = BatchName(writer_ids[number % TASKS], 1, 1 + number // TASKS)
         named = tuple(
             DataFile(
                 f"day=2026-11-21/{batch.data_file(1, each_file, '.snappy.parquet')}",
@@ -51,13 +48,13 @@ def entries(seats: Sequence[Seat], batches: int, files: int) -> list[Entry]:
             )
             for each_file in range(files)
         )
-        seat = batch.seat
+        writer_id = batch.writer_id
         made.append(
-            Entry(
+            BatchEntry(
                 batch,
                 "word-count",
-                seat.topology_id,
-                seat.component,
+                writer_id.topology_id,
+                writer_id.component,
                 (1, 0),
                 1,
                 10_000,
@@ -74,12 +71,12 @@ class Grown:
     def __init__(self, files: Files, batches: int, data_files: int) -> None:
         self.files = files
         self.batches = batches
-        open_table(files, Table(ROWS, "parquet", ("day",)))
+        open_table(files, TableRecord(ROWS, "parquet", ("day",)))
         agree_on_schema(files, parse_schema("word string, count bigint, day date"))
-        seats = [Seat.of("word-count-1", "store", index) for index in range(TASKS)]
-        for seat in seats:
-            take_over(files, seat, (1, 0), "a benchmark", 0.0)
-        every = entries(seats, batches + LOOSE[-1], data_files)
+        writer_ids = [WriterId.of("word-count-1", "store", index) for index in range(TASKS)]
+        for writer_id in writer_ids:
+            take_over(files, writer_id, (1, 0), "a benchmark", 0.0)
+        every = entries(writer_ids, batches + LOOSE[-1], data_files)
         self.loose = every[batches:]
         self.there = 0
         for start in range(0, batches, STRIDE):
@@ -91,11 +88,11 @@ class Grown:
         self._put(self.loose[self.there : loose])
         self.there = loose
 
-    def _put(self, added: Sequence[Entry]) -> None:
-        put: Callable[[Entry], bool] = lambda entry: self.files.put_if_absent(  # noqa: E731
+    def _put(self, added: Sequence[BatchEntry]) -> None:
+        put: Callable[[BatchEntry], bool] = lambda entry: self.files.put_if_absent(  # noqa: E731
             entry.batch.commit, encode_entry(entry)
         )
-        assert all(each(put, added))
+        assert all(map_concurrently(put, added))
 
 
 @contextmanager
@@ -116,7 +113,7 @@ def tables(folder: str, batches: int, files: int) -> Iterator[dict[str, list[tup
             }
 
 
-def read(files: Files, expected: int) -> tuple[State, float]:
+def read(files: Files, expected: int) -> tuple[TableState, float]:
     """What a table holds, and the seconds that it took to read it."""
     started = time.perf_counter()
     state = require_readable(files, read_state(files))
@@ -150,7 +147,3 @@ def main() -> None:
                     rounds = [read(files, given.batches + loose)[1] for _ in range(given.rounds)]
                     name = f"{place}{how}, and {loose} entries of their own"
                     print(f"{name:>50}: {spread(rounds, '.3f')}, before that {first:.3f}", flush=True)
-
-
-if __name__ == "__main__":
-    main()

@@ -8,7 +8,7 @@ In turn, in one process, with one Spark session, on local files and on a real HD
 The parts are the time between the steps that the sink tells of; "digest" has the first look for a newer owner in it. Every 20th
 batch looks whether a checkpoint is due: medians do not show that, so the mean of it is told.
 
-    python benchmarks/spark_sink.py [--sizes 1000 10000 100000 1000000] [--rounds 0] [--master "local[2]"]
+    python -m benchmarks spark_sink [--sizes 1000 10000 100000 1000000] [--rounds 0] [--master "local[2]"]
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ import os
 import random
 import shutil
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -30,9 +29,6 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-# As a script, only this folder is on the path.
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 from benchmarks.child import machine, spread
 from squall_io.spark import SparkSink
 from squall_io.spark.rows.checker import RowChecker
@@ -40,12 +36,12 @@ from squall_io.spark.rows.schema import parse_schema
 from squall_io.spark.session.sessions import shared_session
 from squall_io.spark.sink import bolt as sink
 from squall_io.spark.sink.writing import TableWriter, WriteAs
-from squall_io.spark.stores import Store, open_files
+from squall_io.spark.stores import OpenStore, open_files
 from squall_io.spark.stores.webhdfs import WebHdfsFiles
 from tests.hdfs_servers import HdfsServer
 from topology_api import Context
 from topology_api.tuples import Source, Tuple
-from worker.process import COLLECTIONS
+from worker.process.assemble import COLLECTIONS
 
 if TYPE_CHECKING:
     import pyarrow
@@ -135,7 +131,9 @@ def tuples(count: int) -> list[Tuple]:
 class Place:
     """A folder of a file system, with a sink and those that it is compared with."""
 
-    def __init__(self, name: str, folder: str, session: SparkSession, master: str, put: Store | None) -> None:
+    def __init__(
+        self, name: str, folder: str, session: SparkSession, master: str, put: OpenStore | None
+    ) -> None:
         self.name = name
         self.folder = folder
         self.session = session
@@ -304,7 +302,3 @@ def main() -> None:
         print(f"\nload average at the end {', '.join(f'{value:.2f}' for value in os.getloadavg())}")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-if __name__ == "__main__":
-    main()

@@ -3,7 +3,7 @@
 The first tuple is counted from just before the process is started, as a person at a terminal would; `squall run` is what
 they would type. With `--workers 2` of a topology over two worker processes: see `start_workers`.
 
-    python benchmarks/start.py [--workers 2 [--supervisors 2]] [--rounds 7] [--idle-seconds 10]
+    python -m benchmarks start [--workers 2 [--supervisors 2]] [--rounds 7] [--idle-seconds 10]
 """
 
 from __future__ import annotations
@@ -16,9 +16,6 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-
-# As a script, only this folder is on the path.
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.child import ROOT, environment, machine, spread
 from benchmarks.start_workers import print_workers
@@ -110,7 +107,7 @@ def main() -> None:
             FIRST_TUPLE + "\nif __name__ == '__main__':\n    " + BY_HAND.strip().replace("\n", "\n    ")
         )
         ways = [("first tuple, script:         ", [str(file)])]
-        if (ROOT / "squall_cli" / "run.py").exists():
+        if (ROOT / "squall_cli" / "commands" / "run.py").exists():
             ways.append(("first tuple, squall run:     ", ["-m", "squall_cli", "run", str(file)]))
         for name, command in ways:
             print(f"{name}{spread([first_tuple(command) for _ in rounds], '.0f')}")
@@ -144,7 +141,3 @@ def first_tuple(command: list[str]) -> float:
     if done.returncode or not marks:
         raise AssertionError(f"{command}: exit {done.returncode}{os.linesep}{done.stdout}{done.stderr}")
     return float(marks[0].split()[-1]) * 1e3
-
-
-if __name__ == "__main__":
-    main()

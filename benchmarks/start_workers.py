@@ -1,6 +1,6 @@
 """What two worker processes take before they do anything: the time to the first ack, their memory, and their CPU when idle.
 
-`python benchmarks/start.py --workers 2` prints it. The first tree goes to a bolt task in each of the workers, so that its ack
+`python -m benchmarks start --workers 2` prints it. The first tree goes to a bolt task in each of the workers, so that its ack
 says that both run and hear each other. Moments are on the clock that all processes share. Memory is read in a worker by the
 first call of the user's code there: what Python, Squall and its libraries take. Components come from no file of their own (they
 travel by value), so that no module of a user's is in it. Linux only. It must not import Squall.
@@ -152,9 +152,9 @@ def marks(folder: str, what: str) -> list[Mark]:
 def print_workers(rounds: int, idle_seconds: float, supervisors: int) -> None:
     """Measure everything and print it."""
     print("two workers: median (least to greatest), milliseconds")
-    if find_spec("worker.daemon"):
-        imports = [imported("worker.daemon") for _ in range(rounds)]
-        print(f"import worker.daemon:             {spread(imports, '.0f')}")
+    if find_spec("worker.process.daemon"):
+        imports = [imported("worker.process.daemon") for _ in range(rounds)]
+        print(f"import worker.process.daemon:             {spread(imports, '.0f')}")
     with tempfile.TemporaryDirectory(prefix="squall-benchmark-") as folder:
         file = Path(folder, "first_ack.py")
         file.write_text(FIRST_ACK + BY_HAND)

@@ -1,33 +1,28 @@
 """What a link between two workers on one host costs by how it goes: over TCP or a Unix socket, each plain and with CURVE.
 
-Two processes speak by the sockets that workers use (`squall.transport.sockets`), without any of Squall above them. A round trip
-is one message there and one back, one at a time, each side asleep until something comes; its size is that of one small tuple.
-Throughput is a flood in one direction: of such messages, and of messages as large as a full frame of words. Time ends with
-the receiver's answer to the last one; CPU seconds are those of both processes, ZeroMQ's threads included. Which way a link
-goes is asked of what workers themselves ask; for TCP, the address names the host in another way, which is what a proxy does.
-Run it where nothing else runs: a round trip wakes six threads, one after the other.
+Two processes speak by the sockets that workers use (`squall.transport.carriers.sockets`), without any of Squall above them. A
+round trip is one message there and one back, one at a time, each side asleep until something comes; its size is that of one
+small tuple. Throughput is a flood in one direction: of such messages, and of messages as large as a full frame of words. Time
+ends with the receiver's answer to the last one; CPU seconds are those of both processes, ZeroMQ's threads included. Which way
+a link goes is asked of what workers themselves ask; for TCP, the address names the host in another way, which is what a proxy
+does. Run it where nothing else runs: a round trip wakes six threads, one after the other.
 
-    python benchmarks/transport.py [--rounds 5] [--trips 5000] [--messages 200000]
+    python -m benchmarks transport [--rounds 5] [--trips 5000] [--messages 200000]
 """
 
 from __future__ import annotations
 
 import argparse
 import multiprocessing
-import sys
 import time
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any
 
-# As a script, only this folder is on the path.
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 from benchmarks.child import answer, ask, machine, spread
-from squall.transport import same_host
 from squall.transport.carrier import DATA, Parts
-from squall.transport.sockets import Sockets, make_keys
-from squall.worker_files import Address, Keys
+from squall.transport.carriers import same_host
+from squall.transport.carriers.sockets import Sockets, make_keys
+from squall.values import Address, Keys
 
 KINDS = {"tcp": "TCP", "tcp-curve": "TCP, CURVE", "ipc": "Unix", "ipc-curve": "Unix, CURVE"}
 TUPLE, FRAME = 100, 16_000
@@ -152,7 +147,7 @@ def main() -> None:
     print("median (least to greatest); CPU of both processes\n")
     arguments = ("--trips", options.trips, "--messages", options.messages)
     rounds = [
-        {kind: ask(__file__, *arguments, "--kind", kind) for kind in KINDS} for _ in range(options.rounds)
+        {kind: ask(__name__, *arguments, "--kind", kind) for kind in KINDS} for _ in range(options.rounds)
     ]
     print(f"round trip of {TUPLE} bytes")
     print(f"{'':<14}{'p50 us':>24}{'p99 us':>24}")
@@ -170,7 +165,3 @@ def main() -> None:
                 spread([each[kind][job]["cpu"] for each in rounds], ".1f"),
             )
             print(f"{name:<14}{''.join(f'{column:>24}' for column in columns)}")
-
-
-if __name__ == "__main__":
-    main()

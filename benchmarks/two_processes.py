@@ -9,7 +9,7 @@ raw 64-bit arrays; back come the XORs of a frame, as two raw arrays. `curve` enc
 nothing is squeezed. It has no timeouts, replays, flow control, lost frames, error handling or metrics. It must not import
 Squall.
 
-    python benchmarks/two_processes.py [--sentences 200000] [--rounds 3] [--seed 1]
+    python -m benchmarks two_processes [--sentences 200000] [--rounds 3] [--seed 1]
 """
 
 from __future__ import annotations
@@ -17,21 +17,16 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import pickle
-import sys
 import time
 from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from pathlib import Path
 from random import getrandbits
 from typing import Any
 from zlib import crc32
 
 import zmq
-
-# As a script, only this folder is on the path.
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.child import answer, ask, machine, peak_rss, spread
 from benchmarks.sentences import sentences
@@ -435,7 +430,7 @@ def main() -> None:
     variants = [(layout, flags) for layout in LAYOUTS for flags in ((), ("--curve",))]
     arguments = ("--sentences", options.sentences, "--seed", options.seed)
     rounds = [
-        [ask(__file__, *arguments, "--layout", layout, *flags) for layout, flags in variants]
+        [ask(__name__, *arguments, "--layout", layout, *flags) for layout, flags in variants]
         for _ in range(options.rounds)
     ]
     print(f"{'':<16}{'words/s':>36}{'CPU s':>22}{'MB':>18}{'crossed':>10}")
@@ -448,10 +443,3 @@ def main() -> None:
         )
         name = f"{layout}, {'CURVE' if flags else 'plain'}"
         print(f"{name:<16}{rates:>36}{cpu:>22}{memory:>18}{runs[0]['crossed']:>10.0%}")
-
-
-if __name__ == "__main__":
-    # Processes are started by the name of a module; that of a script is __main__.
-    from benchmarks.two_processes import main as imported_main
-
-    imported_main()

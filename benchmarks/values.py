@@ -3,18 +3,13 @@
 One text; five fields of different types; a dictionary; 1 KB of bytes; a numpy array of 1 KB. (The large ones, in GB/s, are
 `sizes.py`.) The bolt compares every 256th row with what it is to be.
 
-    python benchmarks/values.py [--tuples 1000000] [--rounds 3]
+    python -m benchmarks values [--tuples 1000000] [--rounds 3]
 """
 
 from __future__ import annotations
 
 import random
-import sys
-from pathlib import Path
 from typing import Any
-
-# As a script, only this folder is on the path.
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks import flow
 from benchmarks.flow import DIFFERENT, WARM
@@ -104,11 +99,4 @@ def measure(kind: str, count: int) -> dict[str, float]:
 
 def main() -> None:
     """Measure every kind with each core in turn; or, as a child, one of them."""
-    flow.main(__file__, __doc__, KINDS, measure)
-
-
-if __name__ == "__main__":
-    # Components are pickled by the name of their module; that of a script is __main__, and would go by value.
-    from benchmarks.values import main as imported_main
-
-    imported_main()
+    flow.main(__name__, __doc__, KINDS, measure)

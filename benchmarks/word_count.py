@@ -5,20 +5,15 @@ two Counts in a LocalCluster). With `--workers 2` over processes: the limit by h
 and Squall (two spouts, two Splits, two Counts in two workers; acking and CURVE are on). The variants run in turn, several
 rounds; each run has processes of its own and checks its counts and its acks.
 
-    python benchmarks/word_count.py [--workers 2 [--supervisors 2] [--pending 1000]] [--sentences 100000] [--rounds 5]
+    python -m benchmarks word_count [--workers 2 [--supervisors 2] [--pending 1000]] [--sentences 100000] [--rounds 5]
 """
 
 from __future__ import annotations
 
 import argparse
 import statistics
-import sys
 import time
-from pathlib import Path
 from typing import Any
-
-# As a script, only this folder is on the path.
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.child import answer, ask, machine, peak_rss, spread
 
@@ -63,7 +58,7 @@ def main() -> None:
     if options.workers > 1:
         arguments += ("--supervisors", options.supervisors, "--pending", options.pending)
     rounds: Rounds = [
-        {variant: ask(__file__, *arguments, "--variant", variant) for variant in variants}
+        {variant: ask(__name__, *arguments, "--variant", variant) for variant in variants}
         for _ in range(options.rounds)
     ]
     print_table(rounds, variants)
@@ -158,7 +153,3 @@ def by_hand(variant: str, count: int, seed: int) -> dict[str, Any]:
     taken = run(lines)
     values = {"words": taken.words, "seconds": taken.seconds, "cpu_seconds": taken.cpu_seconds}
     return {**values, "acked": taken.acked, "peak_rss": peak_rss()}
-
-
-if __name__ == "__main__":
-    main()

@@ -8,7 +8,7 @@ left out: another thread caused them. What each thread took is asked of the kern
 thread took. The sampling itself costs some percent. Linux only. It must not know how a worker is built: only which part of
 it a file belongs to.
 
-    python benchmarks/worker_profile.py [--sentences 300000] [--rounds 3] [--supervisors 2]
+    python -m benchmarks worker_profile [--sentences 300000] [--rounds 3] [--supervisors 2]
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import gc
 import linecache
 import os
 import signal
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -27,39 +26,37 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-# As a script, only this folder is on the path.
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 from benchmarks import two_workers
 from benchmarks.child import ROOT, answer, ask, machine
 from benchmarks.notes import find, leave
 
 TICK = 0.001
 """Seconds of CPU between two samples, if the kernel's timer is so fine."""
-SLEEPS = ("squall/transport/sockets.py", "wait")
+SLEEPS = ("squall/transport/carriers/sockets.py", "wait")
 """The function in which the loop sleeps."""
 
 PARTS = {
     "benchmarks/two_workers.py": "user: the spout",
     "benchmarks/topology.py": "user: Split and Count",
-    "worker/emitter.py": "emit: checks, grouping, edges, outboxes",
-    "worker/router.py": "emit: checks, grouping, edges, outboxes",
-    "worker/outbox.py": "emit: checks, grouping, edges, outboxes",
-    "worker/ids.py": "emit: checks, grouping, edges, outboxes",
-    "worker/key_hash.py": "emit: checks, grouping, edges, outboxes",
-    "worker/text_hash.py": "emit: checks, grouping, edges, outboxes",
+    "worker/tasks/emitter.py": "emit: checks, grouping, edges, outboxes",
+    "worker/routing/router.py": "emit: checks, grouping, edges, outboxes",
+    "worker/routing/outbox.py": "emit: checks, grouping, edges, outboxes",
+    "worker/tracking/ids.py": "emit: checks, grouping, edges, outboxes",
+    "worker/routing/key_hash.py": "emit: checks, grouping, edges, outboxes",
+    "worker/routing/text_hash.py": "emit: checks, grouping, edges, outboxes",
     "topology_api/components.py": "emit: checks, grouping, edges, outboxes",
-    "worker/executor.py": "executor: Tuples, calls, XORs",
-    "worker/bolt_task.py": "executor: Tuples, calls, XORs",
-    "worker/calls.py": "executor: Tuples, calls, XORs",
+    "worker/tasks/executor.py": "executor: Tuples, calls, XORs",
+    "worker/tasks/bolt.py": "executor: Tuples, calls, XORs",
+    "worker/process/call_watch.py": "executor: Tuples, calls, XORs",
     "topology_api/tuples.py": "executor: Tuples, calls, XORs",
-    "worker/spout_task.py": "spout task: calls, replay values, latencies",
-    "worker/replay.py": "spout task: calls, replay values, latencies",
-    "squall/telemetry.py": "spout task: calls, replay values, latencies",
-    "worker/tracker.py": "trees: tracker, XORs on their way",
-    "worker/wheel.py": "trees: tracker, XORs on their way",
-    "worker/xors.py": "trees: tracker, XORs on their way",
-    "worker/settling.py": "trees: tracker, XORs on their way",
+    "worker/tasks/spout.py": "spout task: calls, replay values, latencies",
+    "worker/tasks/spout_wait.py": "spout task: calls, replay values, latencies",
+    "worker/tracking/replay_policy.py": "spout task: calls, replay values, latencies",
+    "squall/reports/histogram.py": "spout task: calls, replay values, latencies",
+    "worker/tracking/tracker.py": "trees: tracker, XORs on their way",
+    "worker/tracking/timing_wheel.py": "trees: tracker, XORs on their way",
+    "worker/tracking/ack_batch.py": "trees: tracker, XORs on their way",
+    "worker/loop/ack_router.py": "trees: tracker, XORs on their way",
     "squall/transport/frames.py": "batches: rows and ids in columns",
     "squall/transport/row_columns.py": "batches: rows and ids in columns",
     "squall/transport/id_columns.py": "batches: rows and ids in columns",
@@ -67,23 +64,25 @@ PARTS = {
     "squall/transport/control.py": "frames to bytes and back",
     "squall/transport/streams.py": "frames to bytes and back",
     "squall/transport/wire.py": "frames to bytes and back",
-    "squall/transport/sockets.py": "ZeroMQ's calls: send, receive",
+    "squall/transport/carriers/sockets.py": "ZeroMQ's calls: send, receive",
     "sugar/socket.py": "ZeroMQ's calls: send, receive",
     "squall/transport/exchange.py": "links: numbers, windows, repeats",
     "squall/transport/link.py": "links: numbers, windows, repeats",
     "squall/transport/credit.py": "links: numbers, windows, repeats",
     "squall/transport/carrier.py": "links: numbers, windows, repeats",
-    "worker/links.py": "links: numbers, windows, repeats",
-    "worker/peers.py": "links: numbers, windows, repeats",
-    "worker/worker.py": "the loop",
-    "worker/daemon.py": "the loop",
-    "worker/task.py": "the loop",
-    "worker/lease.py": "the loop",
-    "worker/timers.py": "the loop",
-    "worker/waiting.py": "the loop",
-    "worker/endings.py": "the loop",
-    "worker/completion.py": "the loop",
-    "worker/snapshot.py": "the loop",
+    "worker/loop/links.py": "links: numbers, windows, repeats",
+    "worker/loop/peers.py": "links: numbers, windows, repeats",
+    "worker/loop/worker.py": "the loop",
+    "worker/loop/task_table.py": "the loop",
+    "worker/loop/flushing.py": "the loop",
+    "worker/process/daemon.py": "the loop",
+    "worker/tasks/task.py": "the loop",
+    "worker/process/lease.py": "the loop",
+    "worker/loop/timers.py": "the loop",
+    "worker/loop/keep_alive.py": "the loop",
+    "worker/loop/completion.py": "the loop",
+    "worker/tasks/bounded_inputs.py": "the loop",
+    "worker/loop/snapshot.py": "the loop",
     "squall/clock.py": "the loop",
     "squall/worker_files.py": "the loop",
 }
@@ -192,7 +191,7 @@ def main() -> None:
         "--supervisors",
         options.supervisors,
     )
-    print_profile([ask(__file__, *arguments, "--once", of="plain") for _ in range(options.rounds)])
+    print_profile([ask(__name__, *arguments, "--once", of="plain") for _ in range(options.rounds)])
 
 
 def profile(count: int, seed: int, supervisors: int) -> dict[str, Any]:
@@ -260,10 +259,3 @@ def short(place: str) -> str:
 def source(file: str, line: int) -> str:
     """A line of the repository's."""
     return linecache.getline(str(ROOT / file), line).strip()[:80]
-
-
-if __name__ == "__main__":
-    # Components are pickled by the name of their module; that of a script is __main__, and would go by value.
-    from benchmarks.worker_profile import main as imported_main
-
-    imported_main()

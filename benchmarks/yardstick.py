@@ -6,7 +6,7 @@ random edge id per tuple, and the XOR of each tree's edges in a table of at most
 limit never stops it: a batch is counted before the next is read). Nothing is made slow on purpose, and
 nothing is squeezed. It has no timeouts, replays, error handling or metrics. It must not import Squall.
 
-    python benchmarks/yardstick.py [--sentences 100000] [--rounds 5] [--seed 1]
+    python -m benchmarks yardstick [--sentences 100000] [--rounds 5] [--seed 1]
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from random import getrandbits
 from zlib import crc32
 
@@ -211,7 +210,6 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     # As a script, only this folder is on the path.
-    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
     from benchmarks.sentences import sentences
 
     lines = sentences(options.sentences, options.seed)
@@ -231,7 +229,3 @@ def peak_rss() -> float:
     """Of this process, in MB."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / (1e6 if sys.platform == "darwin" else 1e3)  # bytes there, kilobytes elsewhere
-
-
-if __name__ == "__main__":
-    main()

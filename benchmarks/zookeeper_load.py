@@ -10,7 +10,7 @@ remembered); one supervisor falls silent, until its workers run elsewhere; and o
 With --check the same is done once over a real ZooKeeper (it needs Java and the jars), with fewer: its own count of
 transactions is set beside ours. It has more: nodes that lead to nothing any more are removed, and sessions begin and end.
 
-    python benchmarks/zookeeper_load.py [--supervisors 1,100,1000] [--topologies 50] [--check]
+    python -m benchmarks zookeeper_load [--supervisors 1,100,1000] [--topologies 50] [--check]
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from __future__ import annotations
 import argparse
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -27,11 +26,8 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-# As a script, only this folder is on the path.
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 from benchmarks.child import machine
-from nimbus.master import Nimbus
+from nimbus.leader.master import Nimbus
 from squall.clock import Clock, ManualClock, RealClock
 from squall.cluster import paths
 from squall.cluster.leadership import GuardedStore, Leadership
@@ -44,8 +40,8 @@ from squall.cluster.zookeeper import ZooKeeperStore
 from squall.cluster.zookeeper.server import ServerPlan, ask, find_jars, find_java, mode
 from squall.cluster.zookeeper.store import MEMORY_SECS
 from squall.settings import merged
-from supervisor.outlook import Outlook
 from supervisor.plan import Key
+from supervisor.store_view import StoreView
 from topology_api.topology import ComponentSpec, GroupingSpec, StreamSpec, Subscription, Topology
 
 SESSION_SECS = 10.0
@@ -141,22 +137,22 @@ class VirtualSupervisor:
         )
         self.id = record.id
         self.store = store
-        self.outlook = Outlook(
+        self.store_view = StoreView(
             Registry(store), record, admit=lambda: store.get(paths.CLUSTER), wake=lambda: None
         )
-        self.outlook.register()
+        self.store_view.register()
         self._running: dict[Key, tuple[str, WorkerReport]] = {}
 
     def turn(self, nimbus: Nimbus, now: float) -> None:
         """A second of its life."""
         nimbus.heard(self.id)
-        self.outlook.look(now, {})
-        places = self.outlook.places
+        self.store_view.refresh(now, {})
+        places = self.store_view.places
         for key in [key for key in self._running if key not in places]:
             name, report = self._running.pop(key)
             nimbus.report(name, report.worker, replace(report, stopped=True))
         for key, place in places.items():
-            view = self.outlook.views[key[0]]
+            view = self.store_view.views[key[0]]
             address = (f"tcp://{self.id}:40000", f"tcp://{self.id}:40001")
             report = WorkerReport(
                 place.worker,
@@ -223,9 +219,9 @@ class Cluster:
         """Whether every worker has a place with a supervisor that lives, and has said that it is open."""
         there = {supervisor.id for supervisor in self.supervisors}
         registry = Registry(self.store.store)
-        for record in registry.topologies():
-            assignment = registry.assignment(record.id)
-            if record.state != "ACTIVE" or assignment is None or registry.leaving(record.id) is not None:
+        for record in registry.all_topologies():
+            assignment = registry.assignments.get(record.id)
+            if record.state != "ACTIVE" or assignment is None or registry.leaving.get(record.id) is not None:
                 return False
             for place in assignment.placements:
                 report = registry.report(record.id, place.worker)
@@ -395,7 +391,3 @@ def main() -> None:
         return
     for number in arguments.supervisors.split(","):
         count(int(number), arguments.topologies)
-
-
-if __name__ == "__main__":
-    main()
