@@ -16,7 +16,7 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
-from tests.gate_times import pytest_runtest_logreport, pytest_terminal_summary
+from tests.gate_times import pytest_runtest_logreport, pytest_runtest_makereport, pytest_terminal_summary
 from tests.spark_session import spark
 from tests.zookeeper_servers import zookeeper, zookeeper_root, zookeeper_store
 
@@ -34,6 +34,7 @@ TWO_AT_A_TIME = {"tests/cluster_faults"}
 
 __all__ = [
     "pytest_runtest_logreport",
+    "pytest_runtest_makereport",
     "pytest_terminal_summary",
     "spark",
     "zookeeper",

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
@@ -21,7 +22,9 @@ LONG_SECS = 10.0
 SLOWEST = 30
 FILE = Path(__file__).resolve().parents[1] / "build" / "test-times.txt"
 
+_BEFORE: Final = pytest.StashKey[float]()
 _seconds: defaultdict[str, float] = defaultdict(float)
+_processor: defaultdict[str, float] = defaultdict(float)
 
 
 def folder_of(test: str) -> str:
@@ -43,17 +46,29 @@ def longest_first(seconds: Mapping[str, float]) -> Iterable[tuple[str, float]]:
     return sorted(seconds.items(), key=lambda pair: -pair[1])
 
 
-def table(seconds: Mapping[str, float]) -> list[str]:
-    """Lines: seconds and tests by folder, the slowest tests, and long tests without a reason."""
-    by_folder: defaultdict[str, float] = defaultdict(float)
-    tests: Counter[str] = Counter()
+def by_folder(seconds: Mapping[str, float]) -> dict[str, float]:
+    """The sums of the folders."""
+    sums: defaultdict[str, float] = defaultdict(float)
     for test, spent in seconds.items():
-        by_folder[folder_of(test)] += spent
-        tests[folder_of(test)] += 1
-    lines = ["seconds  tests  folder"]
-    lines += [f"{spent:7.1f} {tests[folder]:6,}  {folder}" for folder, spent in longest_first(by_folder)]
-    lines += ["", "seconds  slowest tests"]
-    lines += [f"{spent:7.1f}  {test}" for test, spent in [*longest_first(seconds)][:SLOWEST]]
+        sums[folder_of(test)] += spent
+    return dict(sums)
+
+
+def table(seconds: Mapping[str, float], processor: Mapping[str, float]) -> list[str]:
+    """Lines: seconds, processor seconds and tests by folder, the slowest tests, and long tests without a reason."""
+    tests = Counter(folder_of(test) for test in seconds)
+    busy = by_folder(processor)
+    lines = ["seconds processor  tests  folder"]
+    lines += [
+        f"{spent:7.1f} {busy.get(folder, 0.0):9.1f} {tests[folder]:6,}  {folder}"
+        for folder, spent in longest_first(by_folder(seconds))
+    ]
+    lines += [f"{sum(seconds.values()):7.1f} {sum(processor.values()):9.1f} {len(seconds):6,}  all"]
+    lines += ["", "seconds processor  slowest tests"]
+    lines += [
+        f"{spent:7.1f} {processor.get(test, 0.0):9.1f}  {test}"
+        for test, spent in [*longest_first(seconds)][:SLOWEST]
+    ]
     unexplained = [
         f"{spent:7.1f}  {test}"
         for test, spent in longest_first(seconds)
@@ -64,16 +79,26 @@ def table(seconds: Mapping[str, float]) -> list[str]:
     return lines
 
 
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, None]:
+    """Note the processor time of this process and of its children that have ended; a test's share is the difference."""
+    outcome = yield
+    spent = sum(os.times()[:4])
+    outcome.get_result().user_properties.append(("processor", spent - item.config.stash.get(_BEFORE, 0.0)))
+    item.config.stash[_BEFORE] = spent
+
+
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Add up setup, call and teardown of each test (with xdist: in the process that collects the reports)."""
     _seconds[report.nodeid] += report.duration
+    _processor[report.nodeid] += sum(spent for name, spent in report.user_properties if name == "processor")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print the table and write the file, in whole runs by `scripts/test` alone."""
     if "SQUALL_TEST_STAGES" not in os.environ or not _seconds:
         return
-    lines = table(_seconds)
+    lines = table(_seconds, _processor)
     stages = Path(os.environ["SQUALL_TEST_STAGES"])
     FILE.parent.mkdir(exist_ok=True)
     before = stages.read_text(encoding="utf-8") if stages.exists() else ""

@@ -17,8 +17,8 @@ def test_times_are_summed_by_folder_and_long_tests_without_a_reason_are_listed()
         "tests/faults/test_x.py::test_three": LONG_SECS * 3,
         "tests/nimbus/test_y.py::test_four": LONG_SECS + 1,
     }
-    lines = table(seconds)
-    assert "    3.5      2  tests/worker" in lines
+    lines = table(seconds, {"tests/worker/test_ids.py::test_two": 0.5})
+    assert "    3.5       0.5      2  tests/worker" in lines
     assert lines[-1] == "   11.0  tests/nimbus/test_y.py::test_four"
     assert reason_for("tests/faults/test_x.py::test_three") == LONG_TESTS["tests/faults"]
 

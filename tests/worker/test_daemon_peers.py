@@ -280,6 +280,7 @@ def test_a_worker_that_thaws_after_its_lease_sends_nothing_to_its_peer(
     assert one.wait_end() == EXIT_LEASE
     ended_at = time.monotonic()
     peer.wait(peer.node.step, lambda: time.monotonic() > ended_at + 0.1, "what it may have sent")
-    assert peer.came[came:] == []
+    # A heartbeat that ZeroMQ had taken before the freeze leaves after it; a worker that went on would send tuples and acks.
+    assert [header.kind for header in peer.came[came:]] in ([], [HEARTBEAT])
     assert len(lines(tmp_path / "emitted")) == emitted
     assert len(lines(tmp_path / "acked")) == acked
