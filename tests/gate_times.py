@@ -91,7 +91,9 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, None]:
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Add up setup, call and teardown of each test (with xdist: in the process that collects the reports)."""
     _seconds[report.nodeid] += report.duration
-    _processor[report.nodeid] += sum(spent for name, spent in report.user_properties if name == "processor")
+    _processor[report.nodeid] += sum(
+        float(str(spent)) for name, spent in report.user_properties if name == "processor"
+    )
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

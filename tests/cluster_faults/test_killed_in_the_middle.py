@@ -4,6 +4,7 @@ of the first is left. Another topology runs all the time, and its ledger adds up
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
@@ -24,8 +25,8 @@ pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(180)]
 
 #: What takes a moment to be unpacked.
 MANY_FILES = 4000
-#: How often a moment may pass by unseen.
-ATTEMPTS = 15
+#: How often a moment may pass unseen: once the test itself was not scheduled for longer than the moment, say.
+ATTEMPTS = 3
 #: In the name of what is not whole: it is being made, or removed.
 NOT_WHOLE = (".new-", ".gone-")
 
@@ -51,18 +52,33 @@ def luggage(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def is_killed_at(moment: Moment, run: ClusterRun, name: str, books: Path) -> bool:
-    """Kill the supervisor at that moment; False when it was past it."""
+def submit_and_kill_at(moment: Moment, run: ClusterRun, name: str, *options: str) -> Path | None:
+    """Submit a topology and kill the supervisor at that moment of its work; the ledger, or None if the moment passed unseen.
+
+    The supervisor is frozen during the submission, then runs in slices of `PACE` seconds: each look at it finds it frozen, so a
+    moment is missed only if it is shorter than a slice.
+    """
     daemon = run.daemons.supervisors[0]
     state = run.daemons.folder / daemon.name
-    tally = Tally(books)
 
-    run.wait_for(lambda: moment(state, name) or tally.of("A"), f"{moment.__name__} {name}", pace=PACE)
-    daemon.freeze()
-    run.wait_for(lambda: leaks.state_of(daemon.pid) == "T", "that it stands still")
+    def run_a_slice() -> bool:
+        daemon.thaw()
+        time.sleep(PACE)
+        freeze()
+        return moment(state, name) or bool(tally.of("A"))
+
+    def freeze() -> None:
+        daemon.freeze()
+        while leaks.state_of(daemon.pid) != "T":
+            time.sleep(PACE / 10)
+
+    freeze()
+    books = run.another(name, *options)
+    tally = Tally(books)
+    run.wait_for(run_a_slice, f"{moment.__name__} {name}", pace=PACE / 10)
     hit = moment(state, name)
     daemon.kill()
-    return hit
+    return books if hit else None
 
 
 @pytest.mark.parametrize(
@@ -85,8 +101,8 @@ def test_what_a_killed_supervisor_was_in_the_middle_of_is_done_by_the_next_one(
     options = [str(luggage / each) if (luggage / each).exists() else each for each in brings]
     for attempt in range(ATTEMPTS):
         name = f"{moment.__name__}-{attempt}"
-        books = run.another(name, *options)
-        if is_killed_at(moment, run, name, books):
+        books = submit_and_kill_at(moment, run, name, *options)
+        if books is not None:
             break
         if not daemon.runs:
             daemon.start()
