@@ -1,9 +1,9 @@
 """A cluster of daemons that runs the ledger's topology, for the tests that make faults.
 
 `with ledger_cluster(tmp_path, zookeeper, ...) as run:` starts the daemons, submits the topology with `squall submit`, and waits
-until tuples flow. After the body the source ends, the topology completes, its ledger must add up, and `squall kill` leaves
-nothing: no process, no file, nothing in the store. Waits are for events, with generous caps.
-Must not know: the faults.
+until tuples flow. After the body the source ends, the topology completes, its ledger must add up, and `squall kill` must remove
+everything: processes, files, and records in the store. Every wait is for an event, with a generous cap. Must not know: the
+faults.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.faults.ledger_topology import STOP
 from tests.faults.running import Tally
 
 FILE = Path(__file__).with_name("cluster_topology.py")
-#: What stays in the store when no topology is there.
+#: What remains in the store when there is no topology.
 LASTING = ("cluster", "counters", "leadership", "nimbuses", "presence", "supervisors")
 
 
@@ -38,27 +38,27 @@ class ClusterRun:
     name: str
     tally: Tally
     total: Account = field(default_factory=Account)
-    #: Processes that stood still until their tasks were others', and when they went on.
+    #: Processes that were suspended until their tasks had moved elsewhere, and when they were resumed.
     thawed: dict[int, int] = field(default_factory=dict)
 
     def status(self) -> Any:
-        """As the API tells it; None while nobody does."""
+        """The topology as the API shows it; None if no Nimbus answers."""
         return self.daemons.asked(lambda: self.status_of(self.name))
 
     def status_of(self, name: str) -> Any:
-        """Of any topology, which is there."""
+        """Any topology; it must exist."""
         return self.daemons.client.get(f"topologies/{name}")
 
     def state(self) -> str | None:
         return self.state_of(self.name)
 
     def state_of(self, name: str) -> str | None:
-        """Of any topology; None while nobody tells it, or there is none of that name."""
+        """Any topology; None if no Nimbus answers or no topology has that name."""
         found = self.daemons.asked(lambda: self.status_of(name))
         return None if found is None else str(found["state"])
 
     def wait_for(self, question: Callable[[], Any], what: str, cap: float = CAP, pace: float = PACE) -> float:
-        """Wait until something is so, looking every `pace` seconds; the seconds that it took."""
+        """Wait until a condition holds, checking every `pace` seconds; return how long it took in seconds."""
         began = time.monotonic()
         while not question():
             if time.monotonic() - began > cap:
@@ -67,36 +67,36 @@ class ClusterRun:
         return time.monotonic() - began
 
     def flows(self, more: int = 50, cap: float = CAP) -> float:
-        """Wait until so many more tuples are acked; the seconds that it took."""
+        """Wait until this many more tuples are acked; return how long it took in seconds."""
         least = self.tally.of("A") + more
         return self.wait_for(lambda: self.tally.of("A") >= least, f"{more} more acked tuples", cap)
 
     def flows_for(self, seconds: float, longest_gap: float) -> None:
-        """Tuples are acked all the time: no pause of `longest_gap` seconds in it (this is what is tested, not a wait)."""
+        """Check that tuples are acked without a pause of `longest_gap` seconds (this is the assertion, not a wait)."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             self.flows(1, longest_gap)
 
     def obey(self, *arguments: str) -> None:
-        """A command of `squall` that has to be obeyed."""
+        """Run a `squall` command that must succeed."""
         done = self.daemons.squall(*arguments)
         assert done.returncode == 0, f"{done.stdout}{done.stderr}\n{self.report()}"
 
     def rest_and_go_on(self) -> None:
-        """Commands are obeyed, whoever leads."""
+        """Commands succeed, whichever Nimbus leads."""
         for command, state in (("deactivate", "INACTIVE"), ("activate", "ACTIVE")):
             self.obey(command, self.name)
             self.wait_for(lambda wanted=state: self.state() == wanted, state)  # type: ignore[misc]
 
     def another(self, name: str, *options: str) -> Path:
-        """Submit one more topology that writes a ledger; where it is."""
+        """Submit another topology that writes a ledger; return the ledger's directory."""
         books = self.books.with_name(name)
         books.mkdir()
         self.obey("submit", *options, str(FILE), "--", f"books={books}", f"name={name}")
         return books
 
     def names(self) -> list[str] | None:
-        """The topologies that are listed; None while nobody tells."""
+        """The listed topologies; None if no Nimbus answers."""
         found = self.daemons.asked(lambda: self.daemons.client.get("topologies")["topologies"])
         return None if found is None else [one["name"] for one in found]
 
@@ -105,7 +105,7 @@ class ClusterRun:
         return self.tally.of("F")
 
     def drain(self, cap: float = CAP) -> Account:
-        """Have the source end, wait until the topology is completed; the ledger, which must be right."""
+        """End the source, wait until the topology is completed, and return its ledger, which must be right."""
         (self.books / STOP).touch()
         self.wait_for(lambda: self.state() == "COMPLETED", f"the completion of {self.name}", cap)
         self.total = account(read(self.books), self.thawed)
@@ -113,7 +113,7 @@ class ClusterRun:
         return self.total
 
     def kill(self) -> None:
-        """`squall kill`: all of it goes."""
+        """`squall kill`: everything of the topology is removed."""
         self.obey("kill", self.name, "-w", "0", "--wait")
         assert self.state() is None
         self.wait_for(lambda: not self.daemons.living_workers(), "the end of all workers")
@@ -125,7 +125,7 @@ class ClusterRun:
         self.wait_for(lambda: not any(path.exists() for path in left), "the removal of the workers' files")
 
     def report(self) -> str:
-        """What is known, for a test that failed."""
+        """All that is known, for the message of a failed test."""
         lines = [f"the ledger so far: {account(read(self.books), self.thawed)}", f"status: {self.status()!r}"]
         for directory in self.daemons.processes():
             for path in (directory / "worker.log", directory / "output.log"):
@@ -147,8 +147,9 @@ def ledger_cluster(
     slots: int = 2,
     **options: object,
 ) -> Iterator[ClusterRun]:
-    """`direct`: where ZooKeeper is for the check of what is left, when daemons reach it another way. `options`: what
-    `cluster_topology.topology` takes."""
+    """`direct`: ZooKeeper's address for the final check, when daemons reach it another way. `options`: those of
+    `cluster_topology.topology`.
+    """
     books = tmp_path / "books"
     books.mkdir()
     daemons = Daemons(
@@ -170,7 +171,7 @@ def ledger_cluster(
 
 @contextmanager
 def store_of(run: ClusterRun, servers: str) -> Iterator[ZooKeeperStore]:
-    """What is in ZooKeeper, as the cluster sees it."""
+    """The content of ZooKeeper as the cluster sees it."""
     store = ZooKeeperStore(servers, root=run.daemons.root)
     store.start(10.0)
     try:
@@ -180,7 +181,7 @@ def store_of(run: ClusterRun, servers: str) -> Iterator[ZooKeeperStore]:
 
 
 def check_store(run: ClusterRun, servers: str) -> None:
-    """Nothing of the topology is in the store any more."""
+    """Nothing of the topology remains in the store."""
     with store_of(run, servers) as store:
         run.wait_for(
             lambda: (

@@ -1,4 +1,4 @@
-"""What the tests of clusters submit: the ledger's topology, from arguments as `squall submit FILE -- ARGS` gives them.
+"""The topology that cluster tests submit: the ledger's, from arguments as `squall submit FILE -- ARGS` passes them.
 
     squall submit cluster_topology.py -- books=/tmp/books rate=300 workers=2
 
@@ -22,7 +22,7 @@ QUICK: dict[str, object] = {
 
 
 class HeavyRelay(Relay):
-    """Has so many bytes with it, which are shipped with its pickle."""
+    """A component with this many extra bytes, which are shipped with its pickle."""
 
     def __init__(self, size: int) -> None:
         self.ballast = os.urandom(size)

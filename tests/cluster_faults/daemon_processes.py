@@ -1,7 +1,7 @@
-"""A cluster of real daemons on this machine, for tests: Nimbuses and supervisors as processes over a ZooKeeper that is given.
+"""A cluster of real daemons on this machine, for tests: Nimbuses and supervisors as processes over a given ZooKeeper.
 
-Each daemon may be asked to stop, killed, frozen, thawed and started again over the same state. All of it lies in one folder,
-is bound to loopback addresses and free ports, and ends with the cluster, workers included.
+Each daemon can be asked to stop, killed, frozen, thawed and started again over the same state. All of it is in one folder, uses
+loopback addresses and free ports, and ends with the cluster, workers included.
 Must not know: what runs in the cluster, which faults are made.
 """
 
@@ -27,7 +27,7 @@ from tests.faults import leaks
 from tests.zookeeper_servers import free_ports
 
 ROOT = Path(__file__).resolve().parents[2]
-#: Seconds that anything may take which has no bound of its own.
+#: Upper limit in seconds for everything that has no limit of its own.
 CAP = 60.0
 PACE = 0.05
 #: Liveness in seconds instead of half minutes, so that tests need not wait.
@@ -40,7 +40,7 @@ QUICK: Mapping[str, object] = {
 
 
 class Daemon:
-    """One daemon, started again and again over the same arguments."""
+    """One daemon, started repeatedly with the same arguments."""
 
     def __init__(
         self, name: str, arguments: Sequence[str], folder: Path, environment: Mapping[str, str]
@@ -54,7 +54,7 @@ class Daemon:
 
     @property
     def pid(self) -> int:
-        """Of the process that runs, or ran last."""
+        """The process that runs now or ran last."""
         assert self._process is not None, f"{self.name} was never started"
         return self._process.pid
 
@@ -63,7 +63,7 @@ class Daemon:
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> None:
-        """Start it; what it says goes to its log, after what earlier ones said."""
+        """Start it; its output is appended to its log."""
         assert not self.runs, f"{self.name} runs already"
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -107,7 +107,7 @@ class Daemon:
             pytest.fail(f"{self.name} does not end:\n{self.text()[-3000:]}")
 
     def end(self) -> None:
-        """Whatever it does: it ends."""
+        """End it, whatever state it is in."""
         if self._process is not None and self._process.poll() is None:
             self._process.kill()
             self._process.wait(15.0)
@@ -130,7 +130,7 @@ class Daemons:
         site: Mapping[str, object] = {},
         root: str | None = None,
     ) -> None:
-        """`zookeeper`: where ZooKeeper is for all daemons, or for each of them (first the Nimbuses)."""
+        """`zookeeper`: ZooKeeper's address for all daemons, or one for each (Nimbuses first)."""
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         self.mark = uuid.uuid4().hex
@@ -156,7 +156,7 @@ class Daemons:
         self.supervisors: list[Daemon] = []
         for number in range(supervisors):
             self.supervisors.append(self.another_supervisor(servers[nimbuses + number]))
-        # Longer than Nimbus takes to answer; one that stands still costs each question so much.
+        # Longer than Nimbus takes to answer; each question to a frozen one costs this much.
         self.client = Client(self.urls, self._authorization, timeout=6.0)
 
     def _environment(self) -> dict[str, str]:
@@ -177,7 +177,7 @@ class Daemons:
         return Daemon(name, [command, *common, *arguments], self.folder, self.environment)
 
     def another_supervisor(self, servers: str) -> Daemon:
-        """One more than there are; whoever makes it starts and ends it."""
+        """Another supervisor; the caller starts and ends it."""
         number = len(self.supervisors) + 1
         options = ["--slots", str(self._slots), "--host", f"host-{number}"]
         return self._daemon(f"supervisor-{number}", "supervisor", servers, *options)
@@ -186,10 +186,10 @@ class Daemons:
         token = find_token(url, self.environment, self.site)
         return None if token is None else f"Bearer {token}"
 
-    # Life
+    # Life cycle
 
     def start(self) -> None:
-        """Start all, and wait until a Nimbus leads and all supervisors are there."""
+        """Start all, and wait until a Nimbus leads and all supervisors are registered."""
         for daemon in (*self.nimbuses, *self.supervisors):
             daemon.start()
         self.wait_for(lambda: len(self.supervisors_there()) == len(self.supervisors), "all supervisors")
@@ -206,17 +206,17 @@ class Daemons:
         self.end()
 
     def end(self) -> None:
-        """End all daemons and all workers, whatever they do."""
+        """End all daemons and all workers, whatever state they are in."""
         self.client.close()
         for daemon in (*self.nimbuses, *self.supervisors):
             daemon.end()
         for process in leaks.processes(self.mark, str(self.folder)):
             os.kill(process.pid, signal.SIGKILL)
 
-    # What is there
+    # State
 
     def get(self, path: str, **query: object) -> Any:
-        """The answer of the cluster's API, None while nobody gives one."""
+        """The answer of the cluster's API; None if no Nimbus gives one."""
         try:
             return self.client.get(path, **query)
         except Unreachable:
@@ -228,19 +228,19 @@ class Daemons:
         return [] if found is None else [one["id"] for one in found["supervisors"] if one["connected"]]
 
     def nimbuses_there(self) -> int:
-        """How many Nimbuses know of each other. One that is just starting may refuse: its token is younger than what asks."""
+        """How many Nimbuses know each other. One that is just starting may refuse: its token is younger than the asker's."""
         found = self.asked(lambda: self.client.get("cluster"))
         return 0 if found is None else len(found["nimbuses"])
 
     def leader(self) -> int | None:
-        """Which Nimbus leads, by its position; None while nobody does, or nobody answers."""
+        """The position of the leading Nimbus; None if none leads or none answers."""
         found = self.asked(lambda: self.client.get("cluster"))
         if found is None or found["leader"] is None or found["leader"]["url"] not in self.urls:
             return None
         return self.urls.index(found["leader"]["url"])
 
     def asked(self, question: Callable[[], Any]) -> Any:
-        """The answer of a question, None when it was refused or nobody was there to answer."""
+        """The answer to a question; None if it was refused or no Nimbus could be reached."""
         from topology_api import SquallError
 
         try:
@@ -249,7 +249,7 @@ class Daemons:
             return None
 
     def processes(self, supervisor: int | None = None) -> dict[Path, Started]:
-        """The worker processes that the supervisors say they started and that run: directory -> process."""
+        """The running worker processes that the supervisors have recorded: directory -> process."""
         which = self.supervisors if supervisor is None else [self.supervisors[supervisor]]
         found = {}
         for daemon in which:
@@ -260,7 +260,7 @@ class Daemons:
         return found
 
     def living_workers(self) -> list[leaks.Process]:
-        """All worker processes that run, known to a supervisor or not."""
+        """All running worker processes, whether a supervisor knows them or not."""
         found = leaks.processes(self.mark, str(self.folder))
         return [process for process in found if " -m worker " in f"{process.command} "]
 
@@ -280,7 +280,7 @@ class Daemons:
         )
 
     def wait_for(self, question: Callable[[], Any], what: str, cap: float = CAP) -> float:
-        """Wait until something is so; the seconds that it took."""
+        """Wait until a condition holds; return how long it took in seconds."""
         began = time.monotonic()
         while not question():
             if time.monotonic() - began > cap:
@@ -289,7 +289,7 @@ class Daemons:
         return time.monotonic() - began
 
     def report(self) -> str:
-        """What the daemons said last, for a test that failed."""
+        """The last log lines of the daemons, for the message of a failed test."""
         parts = []
         for daemon in (*self.nimbuses, *self.supervisors):
             lines = daemon.text().splitlines()[-25:]

@@ -1,4 +1,4 @@
-"""A cluster of daemons each of which reaches ZooKeeper by a way of its own, which may lose what others keep.
+"""A cluster of daemons, each of which reaches ZooKeeper through a proxy of its own, which may fail independently.
 
 Must not know: the faults.
 """
@@ -17,7 +17,7 @@ from tests.zookeeper_servers import ZooKeeperServer
 
 @dataclass(frozen=True)
 class Ways:
-    """Where the daemons find ZooKeeper."""
+    """ZooKeeper's addresses for the daemons."""
 
     nimbuses: list[ZooKeeperProxy]
     supervisors: list[ZooKeeperProxy]
@@ -31,7 +31,7 @@ class Ways:
 def proxied_cluster(
     tmp_path: Path, zookeeper: ZooKeeperServer, *, nimbuses: int = 1, supervisors: int = 2, slots: int = 2
 ) -> Iterator[tuple[ClusterRun, Ways]]:
-    """The ledger's topology in such a cluster, as `ledger_cluster` runs it."""
+    """The ledger's topology in such a cluster, run by `ledger_cluster`."""
     with ExitStack() as stack:
         proxies = [
             stack.enter_context(ZooKeeperProxy(zookeeper.servers)) for _ in range(nimbuses + supervisors)

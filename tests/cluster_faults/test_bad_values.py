@@ -1,4 +1,4 @@
-"""A value in ZooKeeper that is none of ours, or too big: its topology is marked bad, and the others run."""
+"""A foreign or oversized value in ZooKeeper: its topology is marked bad, and the others run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(180)]
 
 
 def states(run: ClusterRun) -> dict[str, str]:
-    """The state of each topology that is listed."""
+    """The state of each listed topology."""
     return {one["name"]: one["state"] for one in run.daemons.get("topologies")["topologies"]}
 
 
@@ -29,7 +29,7 @@ def states(run: ClusterRun) -> dict[str, str]:
     [b"\x00\xff nonsense", b'{"kind":"TopologyRecord","format":99}'],
     ids=["nonsense", "of a newer format"],
 )
-def test_a_bad_record_is_told_of_and_stops_no_other_topology(
+def test_a_bad_record_is_reported_and_stops_no_other_topology(
     bad: bytes, tmp_path: Path, zookeeper: ZooKeeperServer
 ) -> None:
     with ledger_cluster(tmp_path, zookeeper.servers, slots=4) as run:
@@ -46,7 +46,7 @@ def test_a_bad_record_is_told_of_and_stops_no_other_topology(
 
 
 def spoil(store: ZooKeeperStore, above: str) -> None:
-    """Have nonsense in place of every value below."""
+    """Replace every value below `path` with nonsense."""
     for name in store.children(above):
         path = f"{above}/{name}"
         if store.get(path) is not None:
@@ -54,7 +54,7 @@ def spoil(store: ZooKeeperStore, above: str) -> None:
         spoil(store, path)
 
 
-def test_nonsense_in_all_that_belongs_to_one_topology_stops_no_other(
+def test_nonsense_in_all_records_of_one_topology_stops_no_other(
     tmp_path: Path, zookeeper: ZooKeeperServer
 ) -> None:
     with ledger_cluster(tmp_path, zookeeper.servers, slots=4) as run:
@@ -66,7 +66,7 @@ def test_nonsense_in_all_that_belongs_to_one_topology_stops_no_other(
             for above in (paths.reports(body["id"]), paths.keys(body["id"]), paths.bundle(body["id"])):
                 spoil(store, above)
             store.put(paths.LEADER, b"nonsense")
-            # A record that can be read, and says what cannot be.
+            # A record that can be decoded but has impossible content.
             store.put(paths.topology("second"), json.dumps({**body, "state": "BOGUS"}).encode())
         run.wait_for(lambda: states(run).get("second") == "BAD", "that it is told of")
         mine = [worker for directory, worker in run.daemons.processes().items() if run.name in str(directory)]
@@ -85,13 +85,13 @@ MB = 1024 * 1024
 
 @pytest.fixture
 def generous(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ZooKeeperServer]:
-    """A ZooKeeper that takes more at a time than it does by default."""
+    """A ZooKeeper that accepts larger values than it does by default."""
     monkeypatch.setenv("JDK_JAVA_OPTIONS", f"-Djute.maxbuffer={8 * MB}")
     with ZooKeeperServer(tmp_path / "zk") as server:
         yield server
 
 
-def test_a_value_above_a_megabyte_is_told_of_and_stops_no_other_topology(
+def test_a_value_above_a_megabyte_is_reported_and_stops_no_other_topology(
     tmp_path: Path, generous: ZooKeeperServer
 ) -> None:
     with ledger_cluster(tmp_path, generous.servers, slots=4) as run:
@@ -115,9 +115,7 @@ def test_a_value_above_a_megabyte_is_told_of_and_stops_no_other_topology(
         assert run.failed() == 0
 
 
-def test_what_a_topology_brings_may_be_four_megabytes_and_no_more(
-    tmp_path: Path, zookeeper: ZooKeeperServer
-) -> None:
+def test_the_size_limit_of_a_topology_is_four_megabytes(tmp_path: Path, zookeeper: ZooKeeperServer) -> None:
     with ledger_cluster(tmp_path, zookeeper.servers, ballast=4 * MB - 20_000) as run:
         books = f"books={run.books}"
         done = run.daemons.squall("submit", str(FILE), "--", books, "name=larger", f"ballast={4 * MB}")

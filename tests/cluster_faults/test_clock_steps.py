@@ -1,4 +1,4 @@
-"""The wall clock of every daemon steps by an hour, forth and back: nothing ends early, nothing waits for ever."""
+"""The wall clock of every daemon steps by an hour, forward and back: nothing ends early, and nothing waits for ever."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.zookeeper_servers import ZooKeeperServer
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(180)]
 
-#: Stands in a folder of PYTHONPATH, so that each process of the cluster has another wall clock than this machine.
+#: Put into a folder of PYTHONPATH: each process of the cluster then has a wall clock that differs from this machine's.
 CLOCK = """
 import os, time
 _file, _real = os.environ.get("STEPPED_CLOCK"), time.time
@@ -47,7 +47,7 @@ def test_steps_of_the_wall_clock_change_nothing(
             offset.write_text(str(step))
             run.flows_for(3.0, longest_gap=2.0)
             assert run.state() == "ACTIVE"
-        # A drain that is under way when the clock steps ends when it would have ended.
+        # A drain during which the clock steps ends on time.
         offset.write_text("0")
         assert {started.pid for started in run.daemons.processes().values()} == before
         run.drain()

@@ -1,4 +1,4 @@
-"""The leading Nimbus is frozen, and stands first among the URLs: commands get to the other one all the same."""
+"""The leading Nimbus, first in the list of URLs, is frozen: commands still reach the other one."""
 
 from __future__ import annotations
 
@@ -29,9 +29,7 @@ topology = builder.build()
 """
 
 
-def test_each_command_is_obeyed_by_the_nimbus_that_leads_now(
-    tmp_path: Path, zookeeper: ZooKeeperServer
-) -> None:
+def test_each_command_is_executed_by_the_new_leader(tmp_path: Path, zookeeper: ZooKeeperServer) -> None:
     with Daemons(tmp_path, zookeeper.servers, nimbuses=2, supervisors=1) as daemons:
         daemons.wait_for(lambda: daemons.nimbuses_there() == 2, "both Nimbuses")
         (tmp_path / "words.py").write_text(TOPOLOGY)
@@ -40,7 +38,7 @@ def test_each_command_is_obeyed_by_the_nimbus_that_leads_now(
         daemons.nimbuses[old].freeze()
         urls = f"{daemons.urls[old]},{daemons.urls[1 - old]}"
         for line in (
-            "submit words.py --wait",  # while nobody leads yet
+            "submit words.py --wait",  # while there is no leader yet
             "rebalance words --wait",
             "deactivate words --wait",
             "activate words",

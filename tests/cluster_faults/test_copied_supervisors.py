@@ -1,4 +1,4 @@
-"""A supervisor's state directory that was copied to another host: two of one id, of which the second one waits."""
+"""A supervisor's state directory was copied to another host: of two supervisors with one id, the second one waits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from tests.zookeeper_servers import ZooKeeperServer
 pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(180)]
 
 
-def test_the_second_of_one_id_waits_and_disturbs_nothing(tmp_path: Path, zookeeper: ZooKeeperServer) -> None:
+def test_the_second_supervisor_of_one_id_waits_and_disturbs_nothing(
+    tmp_path: Path, zookeeper: ZooKeeperServer
+) -> None:
     with ledger_cluster(tmp_path, zookeeper.servers) as run:
         copy = run.daemons.another_supervisor(zookeeper.servers)
         state, copied = (run.daemons.folder / daemon.name for daemon in (run.daemons.supervisors[0], copy))

@@ -1,4 +1,4 @@
-"""Two Nimbuses, two supervisors and a ZooKeeper of three servers, which loses one of them: the leader."""
+"""Two Nimbuses, two supervisors and a ZooKeeper ensemble of three servers, which loses its leader."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.zookeeper_servers import Ensemble
 pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(180)]
 
 
-def test_an_ensemble_that_loses_its_leader_disturbs_nothing(tmp_path: Path) -> None:
+def test_an_ensemble_that_loses_its_leader_disturbs_no_topology(tmp_path: Path) -> None:
     with (
         Ensemble(tmp_path / "zk", 3) as ensemble,
         ledger_cluster(tmp_path, ensemble.servers, nimbuses=2, workers=4) as run,

@@ -1,5 +1,6 @@
-"""A supervisor that is killed in the middle of what it does for a topology that comes: the next one does it anew, and nothing
-of the first is left. Another topology runs all the time, and its ledger adds up in the end."""
+"""A supervisor is killed while it prepares a topology: the next one starts that step again, and no remains of the first stay.
+Another topology runs all the time, and its ledger adds up in the end.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ from tests.zookeeper_servers import ZooKeeperServer
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(180)]
 
-#: What takes a moment to be unpacked.
+#: An archive that takes a moment to unpack.
 MANY_FILES = 4000
 #: How often a moment may pass unseen: once the test itself was not scheduled for longer than the moment, say.
 ATTEMPTS = 3
@@ -40,7 +41,7 @@ def run(tmp_path_factory: pytest.TempPathFactory, zookeeper: ZooKeeperServer) ->
 
 @pytest.fixture(scope="module")
 def luggage(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What a topology brings that takes a moment."""
+    """A topology's files, large enough that their preparation takes a moment."""
     folder = tmp_path_factory.mktemp("luggage")
     (folder / "large").write_bytes(os.urandom(MANY_BYTES))
     (folder / "many").mkdir()
@@ -91,13 +92,13 @@ def submit_and_kill_at(moment: Moment, run: ClusterRun, name: str, *options: str
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
-def test_what_a_killed_supervisor_was_in_the_middle_of_is_done_by_the_next_one(
+def test_the_next_supervisor_does_again_what_a_killed_one_left_unfinished(
     moment: Moment, brings: tuple[str, ...], run: ClusterRun, luggage: Path
 ) -> None:
     daemon = run.daemons.supervisors[0]
     state = run.daemons.folder / daemon.name
     before = {started.pid for started in run.daemons.processes().values()}
-    kept = what_is_kept(state)
+    kept = kept_files(state)
     options = [str(luggage / each) if (luggage / each).exists() else each for each in brings]
     for attempt in range(ATTEMPTS):
         name = f"{moment.__name__}-{attempt}"
@@ -107,7 +108,7 @@ def test_what_a_killed_supervisor_was_in_the_middle_of_is_done_by_the_next_one(
         if not daemon.runs:
             daemon.start()
         run.obey("kill", name, "-w", "0", "--wait")
-        run.wait_for(lambda: what_is_kept(state) == kept, "that nothing of it is left")
+        run.wait_for(lambda: kept_files(state) == kept, "that nothing of it is left")
     else:
         pytest.fail(f"in {ATTEMPTS} attempts it was never caught while {moment.__name__}")
     daemon.start()
@@ -120,19 +121,19 @@ def test_what_a_killed_supervisor_was_in_the_middle_of_is_done_by_the_next_one(
     assert not account(read(books)).problems
     run.wait_for(lambda: not not_whole(state), "that all there is is whole")
     run.obey("kill", name, "-w", "0", "--wait")
-    run.wait_for(lambda: what_is_kept(state) == kept, "that nothing of it is left")
+    run.wait_for(lambda: kept_files(state) == kept, "that nothing of it is left")
     assert {started.pid for started in run.daemons.processes().values()} == before
     assert run.failed() == 0
 
 
 def not_whole(state: Path) -> list[str]:
-    """What is being made or removed. Folders may go while they are looked at: of workers that have ended, as it should be."""
+    """Files that are being created or removed. Folders of ended workers may disappear during the walk."""
     found = [os.path.join(folder, name) for folder, *names in os.walk(state) for name in chain(*names)]
     return [path for path in found if any(part in os.path.basename(path) for part in NOT_WHOLE)]
 
 
-def what_is_kept(state: Path) -> set[str]:
-    """What the supervisor keeps of topologies."""
+def kept_files(state: Path) -> set[str]:
+    """The files of topologies that the supervisor keeps."""
     return {path.relative_to(state).as_posix() for path in state.glob("*/*")}
 
 

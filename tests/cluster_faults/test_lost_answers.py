@@ -1,4 +1,4 @@
-"""ZooKeeper does what it was asked for, and the answer gets lost with the connection: nothing is done twice."""
+"""ZooKeeper carries out a request, and the answer gets lost with the connection: nothing is done twice."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(180)]
 
 
 def insist(run: ClusterRun, ask: Callable[[], Any], done: Callable[[], bool] = lambda: False) -> int:
-    """Ask until it is taken, or what is there shows that it is done already; how often."""
+    """Ask until the request is accepted or the state shows that it was carried out; return the number of attempts."""
     times = 0
 
     def is_taken() -> bool:
@@ -41,7 +41,7 @@ def insist(run: ClusterRun, ask: Callable[[], Any], done: Callable[[], bool] = l
             return done()
         except (
             Refused
-        ) as error:  # the store is away, or the topology is not in a state for that, since it is done
+        ) as error:  # the store is unreachable, or the topology is past the state in which this is allowed
             assert error.status == 503 or error.kind == "IllegalTransition", error
             return done()
 
@@ -49,7 +49,7 @@ def insist(run: ClusterRun, ask: Callable[[], Any], done: Callable[[], bool] = l
     return times
 
 
-def test_what_was_done_and_not_answered_is_not_done_again(tmp_path: Path, zookeeper: ZooKeeperServer) -> None:
+def test_a_change_whose_answer_was_lost_is_not_made_twice(tmp_path: Path, zookeeper: ZooKeeperServer) -> None:
     with (
         proxied_cluster(tmp_path, zookeeper, slots=4) as (run, ways),
         store_of(run, zookeeper.servers) as store,
@@ -64,7 +64,7 @@ def test_what_was_done_and_not_answered_is_not_done_again(tmp_path: Path, zookee
         body = submission(topology(f"books={books}", "name=second", "workers=2"))
         insist(run, lambda: client.post("topologies", body))
         run.wait_for(lambda: way.closed, "that it is placed")
-        nimbus.kill()  # it has placed it, and does not know
+        nimbus.kill()  # it has placed the topology without knowing it
         way.closed = False
         nimbus.start()
         tally = Tally(books)
@@ -107,7 +107,7 @@ def test_what_was_done_and_not_answered_is_not_done_again(tmp_path: Path, zookee
 
 
 def until_placed(way: ZooKeeperProxy) -> Callable[[Change], bool]:
-    """For `loses`: each kind of change once, and when a topology is placed, nobody can connect afterwards."""
+    """For `loses`: each kind of change once; when a topology is placed, all later connections are refused."""
     loses = once_each()
 
     def lost(change: Change) -> bool:
@@ -119,15 +119,15 @@ def until_placed(way: ZooKeeperProxy) -> Callable[[Change], bool]:
     return lost
 
 
-#: What stands in the store once for each topology.
+#: Records that exist once for each topology.
 BELONGINGS = (paths.TOPOLOGIES, paths.ASSIGNMENTS, paths.REPORTS, paths.BLOBS)
 
 
 def belongings(store: ZooKeeperStore) -> list[int]:
-    """Of how many topologies there is something."""
+    """The number of topologies with such a record."""
     return [len(store.children(above)) for above in BELONGINGS]
 
 
 def kind_of(change: Change) -> str:
-    """What kind of thing it concerns: /<root>/<kind>/..."""
+    """The kind of record that a change concerns: /<root>/<kind>/..."""
     return change.path.split("/")[2]

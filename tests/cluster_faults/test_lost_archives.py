@@ -1,4 +1,4 @@
-"""The files that topologies have brought are gone from all Nimbuses: what runs goes on, and who submits again has them back."""
+"""All Nimbuses have lost the archives of the topologies: running workers go on, and another submission restores the files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.zookeeper_servers import ZooKeeperServer
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(180)]
 
-#: Stands in a folder of PYTHONPATH: each Nimbus waits for a lost file for a moment only, and not for half a minute.
+#: Put into a folder of PYTHONPATH: each Nimbus then waits only a moment for a lost file, instead of half a minute.
 IMPATIENT = """
 import sys
 
@@ -23,7 +23,7 @@ if "nimbus" in sys.orig_argv:
 """
 
 
-def test_without_archives_workers_go_on_kill_works_and_another_submission_heals(
+def test_without_archives_workers_go_on_kill_works_and_a_new_submission_repairs(
     tmp_path: Path, zookeeper: ZooKeeperServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shim = tmp_path / "shim"

@@ -1,4 +1,4 @@
-"""Notices of changes in ZooKeeper that never come, or come twice: all is seen all the same, and done once."""
+"""Notifications of ZooKeeper are lost or come twice: every change is still noticed, and acted on once."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ from tests.zookeeper_servers import ZooKeeperServer
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(180)]
 
-#: Seconds within which a change of which nobody is told is seen: this is what is promised. And what a machine under load may
-#: need to act on it.
+#: Seconds within which a change without a notification must be noticed, as promised; and how long a machine under load may need
+#: to act on it.
 SEEN, ACTED = 10.0, 10.0
 SPOUTS = 2
 
 
 def changes_are_seen(run: ClusterRun, books: Path, rests: int) -> None:
-    """Another topology comes, this one rests (for so many times by then); it goes on, the other one goes."""
+    """Another topology is submitted, and this one is deactivated (for the n-th time); then this one is activated, and the other
+    one killed.
+    """
     before = {started.pid for started in run.daemons.processes().values()}
     books.mkdir()
     run.obey("submit", str(FILE), "--", f"books={books}", f"name={books.name}")
@@ -39,7 +41,7 @@ def changes_are_seen(run: ClusterRun, books: Path, rests: int) -> None:
     assert run.failed() == 0
 
 
-def test_changes_are_seen_though_nobody_is_told_of_them_or_everybody_twice(
+def test_changes_are_seen_when_notifications_are_lost_or_doubled(
     tmp_path: Path, zookeeper: ZooKeeperServer
 ) -> None:
     with proxied_cluster(tmp_path, zookeeper, nimbuses=2, slots=4) as (run, ways):

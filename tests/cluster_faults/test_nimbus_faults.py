@@ -1,4 +1,4 @@
-"""The leading Nimbus killed, frozen or cut off: the other one leads, and what the old one still says counts for nothing."""
+"""The leading Nimbus is killed, frozen or cut off: the other one leads, and late writes of the old one have no effect."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_the_rival_leads_and_no_tuple_fails(how: str, tmp_path: Path, zookeeper:
         assert run.failed() == 0
 
 
-def test_a_cut_off_leader_has_stopped_before_its_rival_begins(
+def test_a_leader_that_is_cut_off_stops_before_its_rival_begins(
     tmp_path: Path, zookeeper: ZooKeeperServer
 ) -> None:
     with two_nimbuses(tmp_path, zookeeper) as (run, proxies):
@@ -79,7 +79,7 @@ def test_a_cut_off_leader_has_stopped_before_its_rival_begins(
 
 
 def moment_of(run: ClusterRun, nimbus: int, words: str) -> str:
-    """The time at the beginning of the last line of a Nimbus's log that holds the words; waits for one."""
+    """The time at the beginning of the last line of a Nimbus's log that contains these words; waits for one."""
 
     def lines() -> list[str]:
         return [line for line in run.daemons.nimbuses[nimbus].text().splitlines() if words in line]
@@ -88,7 +88,7 @@ def moment_of(run: ClusterRun, nimbus: int, words: str) -> str:
     return " ".join(lines()[-1].split()[:2])
 
 
-def test_a_restarted_nimbus_finishes_the_kill_that_the_old_one_began(
+def test_a_restarted_nimbus_finishes_a_kill_that_it_had_begun(
     tmp_path: Path, zookeeper: ZooKeeperServer
 ) -> None:
     with ledger_cluster(tmp_path, zookeeper.servers) as run:
@@ -114,7 +114,7 @@ def test_counters_outlive_a_restart_of_nimbus(tmp_path: Path, zookeeper: ZooKeep
         assert run.status()["components"]["numbers"]["acked"] == acked
 
 
-def test_without_any_nimbus_workers_go_on_and_restarted_ones_find_each_other(
+def test_workers_go_on_without_any_nimbus_and_restarted_ones_find_each_other(
     tmp_path: Path, zookeeper: ZooKeeperServer
 ) -> None:
     with ledger_cluster(tmp_path, zookeeper.servers) as run:

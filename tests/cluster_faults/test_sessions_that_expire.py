@@ -1,4 +1,4 @@
-"""A daemon that is out of ZooKeeper's reach for longer than its session lives comes back as if nothing had been."""
+"""A daemon is disconnected from ZooKeeper for longer than its session lives: it recovers without disturbing tuples."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CUT = 7.0
 
 
 @pytest.mark.parametrize("which", ["nimbus", "supervisor"])
-def test_a_session_that_expires_disturbs_no_tuple(
+def test_a_session_that_expires_makes_no_tuple_fail(
     which: str, tmp_path: Path, zookeeper: ZooKeeperServer
 ) -> None:
     host, _, port = zookeeper.servers.partition(":")
@@ -45,7 +45,7 @@ def test_a_session_that_expires_disturbs_no_tuple(
 
 
 def ends_twice(run: ClusterRun, proxy: ZooKeeperProxy, path: str) -> None:
-    """The session ends. What stands below `path` is made anew with the next one, which is not answered; that one ends too."""
+    """The session ends. The next session creates the records below `path` again but gets no answer, and ends too."""
 
     def last_words(change: Change) -> bool:
         if change.kind != "create" or path not in change.path:
@@ -66,7 +66,7 @@ def nothing(change: Change) -> bool:
     return False
 
 
-def test_a_session_that_expires_while_its_owner_tries_again_disturbs_no_tuple(
+def test_a_session_that_expires_during_a_retry_makes_no_tuple_fail(
     tmp_path: Path, zookeeper: ZooKeeperServer
 ) -> None:
     with proxied_cluster(tmp_path, zookeeper) as (run, ways):

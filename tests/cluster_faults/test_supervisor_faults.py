@@ -1,4 +1,4 @@
-"""Supervisors killed again and again, hosts that go and come back, disks that are full."""
+"""Supervisors are killed repeatedly, hosts disappear and come back, disks are full."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(180)]
 
 
 def check_slots(run: ClusterRun) -> None:
-    """No slot of a supervisor has two processes, and each process that runs is known to its supervisor."""
+    """No slot of a supervisor has two processes, and each running process is known to its supervisor."""
     for number in range(len(run.daemons.supervisors)):
         slots = Counter(started.slot for started in run.daemons.processes(number).values())
         assert not [slot for slot, times in slots.items() if times > 1], slots
@@ -36,11 +36,11 @@ def check_slots(run: ClusterRun) -> None:
         living = {process.pid for process in run.daemons.living_workers()}
         return living <= {started.pid for started in run.daemons.processes().values()}
 
-    # A process lives for a moment before its supervisor has noted it; one that nobody knows lives on for its lease.
+    # A process lives for a moment before its supervisor has recorded it; an unrecorded one lives until its lease ends.
     run.wait_for(all_known, "each worker process is known to its supervisor", 3.0)
 
 
-def test_workers_outlive_twenty_deaths_of_their_supervisor(
+def test_workers_survive_twenty_deaths_of_their_supervisor(
     tmp_path: Path, zookeeper: ZooKeeperServer
 ) -> None:
     with ledger_cluster(tmp_path, zookeeper.servers, supervisors=1, slots=4) as run:
@@ -59,7 +59,7 @@ def test_workers_outlive_twenty_deaths_of_their_supervisor(
         assert run.failed() == 0
 
 
-def test_tasks_of_a_host_that_is_gone_move_and_its_old_workers_count_for_nothing(
+def test_tasks_of_a_lost_host_move_and_its_old_workers_have_no_effect(
     tmp_path: Path, zookeeper: ZooKeeperServer
 ) -> None:
     with ledger_cluster(tmp_path, zookeeper.servers, slots=2) as run:
@@ -67,7 +67,7 @@ def test_tasks_of_a_host_that_is_gone_move_and_its_old_workers_count_for_nothing
         lost = next(number for number in (0, 1) if daemons.processes(number))
         pids = [daemons.supervisors[lost].pid, *(one.pid for one in daemons.processes(lost).values())]
         before = {started.pid for started in daemons.processes().values()}
-        for pid in pids:  # the host stands still, as one that lost its network does for everybody else
+        for pid in pids:  # freezing it looks to the others like a host that lost its network
             os.kill(pid, signal.SIGSTOP)
         try:
             began = time.monotonic()
@@ -109,7 +109,7 @@ def test_a_full_disk_stops_no_worker_that_runs(tmp_path: Path, zookeeper: ZooKee
             before = {started.pid for started in run.daemons.processes().values()}
             filler = state / "filler"
             with kept_full(filler):
-                run.flows_for(12.0, longest_gap=2.0)  # longer than the lease, and than a worker may be silent
+                run.flows_for(12.0, longest_gap=2.0)  # longer than the lease and the worker timeout
                 assert {started.pid for started in run.daemons.processes().values()} == before
                 (run.another("other") / STOP).touch()
                 run.wait_for(
@@ -126,7 +126,7 @@ def test_a_full_disk_stops_no_worker_that_runs(tmp_path: Path, zookeeper: ZooKee
 
 @contextmanager
 def kept_full(path: Path) -> Iterator[None]:
-    """A disk without any room: what others free is taken at once."""
+    """A disk without free space: anything that is freed is filled at once."""
     ended = threading.Event()
 
     def fill() -> None:
@@ -147,7 +147,7 @@ def kept_full(path: Path) -> Iterator[None]:
 
 
 def folders(run: ClusterRun) -> set[str]:
-    """What supervisors keep of topologies."""
+    """The files of topologies that supervisors keep."""
     return {
         path.name
         for daemon in run.daemons.supervisors
@@ -156,16 +156,16 @@ def folders(run: ClusterRun) -> set[str]:
 
 
 def placed(state: Path, name: str) -> bool:
-    """The supervisor has something to do for it."""
+    """The supervisor has an assignment for the topology."""
     return any(state.glob(f"topologies/{name}-*"))
 
 
 def running(state: Path, name: str) -> bool:
-    """A worker has said something."""
+    """A worker has reported."""
     return any(state.glob(f"topologies/{name}-*/workers/*/{HEARTBEAT}"))
 
 
-def test_killing_while_it_starts_leaves_nothing(tmp_path: Path, zookeeper: ZooKeeperServer) -> None:
+def test_a_kill_during_the_start_leaves_nothing(tmp_path: Path, zookeeper: ZooKeeperServer) -> None:
     moments: list[Moment] = [lambda state, name: True, placed, starting, running]
     with ledger_cluster(tmp_path, zookeeper.servers, slots=4) as run:
         states = [run.daemons.folder / daemon.name for daemon in run.daemons.supervisors]
@@ -173,7 +173,7 @@ def test_killing_while_it_starts_leaves_nothing(tmp_path: Path, zookeeper: ZooKe
             name = f"short-{turn}"
             books = Tally(run.another(name))
             run.wait_for(
-                # It may be past that moment by now, and is killed all the same.
+                # The moment may have passed by now; it is killed all the same.
                 lambda: any(moment(state, name) for state in states) or books.of("A"),  # noqa: B023
                 f"the moment {turn} of {name}",
                 pace=PACE,

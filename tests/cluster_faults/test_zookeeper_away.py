@@ -1,4 +1,4 @@
-"""ZooKeeper frozen, gone, or empty: tuples keep flowing, commands say so at once, and all goes on when it is back."""
+"""ZooKeeper is frozen, killed, or comes back empty: tuples keep flowing, commands report it at once, and all recovers."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(180)]
 
 #: Seconds without ZooKeeper.
 AWAY = 30.0
-#: Seconds with one that has lost all: longer than a session lives, and than a lease would without its supervisor.
+#: Seconds with a ZooKeeper that lost its data: longer than a session lives, and longer than a lease without a supervisor.
 EMPTY = 12.0
 
 
 def submit_is_refused(run: ClusterRun) -> None:
-    """A submit answers that the cluster cannot take it: within five seconds, and what it needs to start and to pack."""
+    """A submit reports that the cluster cannot accept it: within five seconds plus the time to start and to pack."""
     began = time.monotonic()
     done = run.daemons.squall("submit", str(FILE), "--name", "other", "--", f"books={run.books}")
     seconds = time.monotonic() - began
@@ -30,7 +30,7 @@ def submit_is_refused(run: ClusterRun) -> None:
 
 
 def is_whole_again(run: ClusterRun) -> None:
-    """A command is obeyed again, and the workers are the same ones."""
+    """A command succeeds again, and the workers are the same processes."""
     run.wait_for(lambda: run.daemons.leader() is not None, "a leader", 20.0)
     run.wait_for(
         lambda: len(run.daemons.supervisors_there()) == len(run.daemons.supervisors), "all supervisors", 20.0
@@ -39,7 +39,9 @@ def is_whole_again(run: ClusterRun) -> None:
 
 
 @pytest.mark.parametrize("how", ["frozen", "gone"])
-def test_tuples_flow_while_zookeeper_is_away_and_it_recovers(how: str, tmp_path: Path) -> None:
+def test_tuples_flow_while_zookeeper_is_away_and_commands_work_when_it_is_back(
+    how: str, tmp_path: Path
+) -> None:
     with ZooKeeperServer(tmp_path / "zk") as server, ledger_cluster(tmp_path, server.servers) as run:
         before = {started.pid for started in run.daemons.processes().values()}
         server.freeze() if how == "frozen" else server.kill()
@@ -63,7 +65,7 @@ def test_no_worker_is_killed_when_zookeeper_comes_back_empty(tmp_path: Path) -> 
         assert run.failed() == 0
         for daemon in (*run.daemons.nimbuses, *run.daemons.supervisors):
             assert "the store is empty" in daemon.text(), daemon.text()[-2000:]
-        # What to do then is the operator's decision; here the source ends, and the workers with their daemons.
+        # The next step is the operator's decision; here the source ends, and the workers with their daemons.
         run.daemons.end()
         run.total.emitted = 1
 

@@ -1,4 +1,4 @@
-"""The proxy before ZooKeeper does what it says: else the tests with it would prove nothing."""
+"""The proxy in front of ZooKeeper works as it claims to: otherwise the tests that use it would prove nothing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def store(proxy: ZooKeeperProxy, zookeeper_root: str) -> Iterator[ZooKeeperStore
     store.close()
 
 
-def test_notices_are_lost_and_doubled(
+def test_notifications_are_lost_and_doubled(
     proxy: ZooKeeperProxy, store: ZooKeeperStore, zookeeper_store: ZooKeeperStore
 ) -> None:
     told: list[str] = []
@@ -50,7 +50,7 @@ def test_notices_are_lost_and_doubled(
         eventually(lambda: told.count("/a/last") == 2)
 
 
-def test_a_change_whose_answer_is_lost_was_done(
+def test_a_change_whose_answer_is_lost_was_made(
     proxy: ZooKeeperProxy, store: ZooKeeperStore, zookeeper_root: str
 ) -> None:
     asked: list[Change] = []
@@ -75,7 +75,9 @@ def test_a_change_whose_answer_is_lost_was_done(
     assert (kinds[0], kinds[-2:]) == ("create", ["write", "remove"])
 
 
-def test_nobody_is_let_in_and_a_session_ends_meanwhile(proxy: ZooKeeperProxy, store: ZooKeeperStore) -> None:
+def test_connections_are_refused_and_a_session_ends_meanwhile(
+    proxy: ZooKeeperProxy, store: ZooKeeperStore
+) -> None:
     states: list[str] = []
     store.on_state(states.append)
     store.create("/e", b"1", ephemeral=True)

@@ -1,12 +1,12 @@
-"""What stands between a daemon and ZooKeeper in tests of faults, and understands what goes through.
+"""A proxy between a daemon and ZooKeeper for fault tests, which understands the protocol.
 
-    with ZooKeeperProxy(zookeeper.servers) as proxy:      # a daemon is told proxy.servers
-        proxy.notices = 0                                 # of no change is anybody told; 2: of each one twice
-        proxy.loses = lambda change: change.path == ...   # such a change is done, and its answer never comes
-        proxy.closed = True                               # nobody can connect, until it is False again
-        proxy.end_session()                               # the session of who came last is over
+    with ZooKeeperProxy(zookeeper.servers) as proxy:      # configure a daemon with proxy.servers
+        proxy.notices = 0                                 # no notification arrives; 2: each one arrives twice
+        proxy.loses = lambda change: change.path == ...   # such a change is made, and its answer never arrives
+        proxy.closed = True                               # connections are refused until it is False again
+        proxy.end_session()                               # the session of the latest client ends
 
-An answer is lost with its connection, so that the client cannot know whether what it asked for was done.
+An answer is lost with its connection, so the client cannot know whether its request was carried out.
 Two threads serve a connection. Must not know: daemons, what the values mean.
 """
 
@@ -40,15 +40,15 @@ from kazoo.protocol.serialization import (
 
 from tests.faults.proxy import reset
 
-#: Seconds that something may take which takes none.
+#: Seconds within which something immediate must have happened.
 CAP: Final = 20.0
-#: How the id of a topology ends: its number, and when it was submitted.
+#: How the id of a topology ends: its number and the time of its submission.
 _NUMBERS: Final = re.compile(r"-\d+-\d{9,}")
 
 
 @dataclass(frozen=True)
 class Change:
-    """What a client has asked to be changed: the last step of its transaction, to which the others lead."""
+    """A change that a client has requested: the last step of its transaction; the steps before it only prepare it."""
 
     kind: str
     """"create", "write" or "remove"."""
@@ -57,36 +57,36 @@ class Change:
 
 @dataclass
 class Connection:
-    """A client and the server, as the proxy stands between them."""
+    """A client and the server, with the proxy between them."""
 
     client: socket.socket
     server: socket.socket
-    #: The requests whose answers are to be lost, by their numbers.
+    #: The ids of the requests whose answers are to be lost.
     lost: dict[int, Change] = field(default_factory=dict)
 
     def end(self) -> None:
-        """Both ends hear of it at once, also a thread that waits for either."""
+        """Close both ends at once; a thread that waits for either wakes up."""
         for each in (self.client, self.server):
             with contextlib.suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
 
 
 class ZooKeeperProxy:
-    """One ZooKeeper behind a port of its own."""
+    """A proxy for one ZooKeeper, on a port of its own."""
 
     def __init__(self, server: str) -> None:
         host, _, port = server.partition(":")
         self._target = host, int(port)
         self._listener = socket.create_server(("127.0.0.1", 0))
-        #: Where a client finds ZooKeeper.
+        #: ZooKeeper's address for a client.
         self.servers = f"127.0.0.1:{self._listener.getsockname()[1]}"
-        #: How many times each notice of a change is passed on; and how many there were.
+        #: How many times each notification is passed on; and how many have arrived.
         self.notices = 1
         self.noticed = 0
-        #: Whether the answer to a change is lost; and the changes that were done and not answered.
+        #: Whether the answer to a change is lost; and the changes that were made and not answered.
         self.loses: Callable[[Change], bool] = lambda change: False
         self.lost: list[Change] = []
-        #: Whether nobody is let in; who is connected stays so.
+        #: Whether new connections are refused; existing ones stay.
         self.closed = False
         self._session: tuple[int, bytes] | None = None
         self._connections: list[Connection] = []
@@ -116,7 +116,7 @@ class ZooKeeperProxy:
         self._listener.close()
 
     def end_session(self) -> None:
-        """Have the server end the session of the client that connected last: somebody else takes it over, and closes it."""
+        """Have the server end the session of the latest client: another connection takes it over and closes it."""
         assert self._session is not None, "nobody has connected yet"
         host, port = self._target
         other = KazooClient(f"{host}:{port}", client_id=self._session)
@@ -153,7 +153,7 @@ class ZooKeeperProxy:
                 thread.start()
 
     def _forward(self, connection: Connection) -> None:
-        """Requests, the first of which opens the session."""
+        """Forward requests; the first one opens the session."""
         first = True
         with contextlib.suppress(OSError):
             while (frame := frame_from(connection.client)) is not None:
@@ -165,7 +165,7 @@ class ZooKeeperProxy:
         connection.end()
 
     def _backward(self, connection: Connection) -> None:
-        """Answers, and notices of changes."""
+        """Forward answers and notifications."""
         first = True
         with contextlib.suppress(OSError):
             while (frame := frame_from(connection.server)) is not None:
@@ -187,12 +187,12 @@ class ZooKeeperProxy:
 
     def _note_session(self, frame: bytes) -> None:
         opened, _ = Connect.deserialize(frame, 0)
-        if opened.time_out > 0:  # else it is over, and there will be another
+        if opened.time_out > 0:  # otherwise the connection is over, and there will be another
             self._session = opened.session_id, opened.passwd
 
 
 def frame_from(sock: socket.socket) -> bytes | None:
-    """The next message, None when there is no more."""
+    """The next message; None at the end."""
     head = exactly(sock, int_struct.size)
     return None if head is None else exactly(sock, int_struct.unpack(head)[0])
 
@@ -212,7 +212,7 @@ def framed(frame: bytes) -> bytes:
 
 
 def change_in(frame: bytes) -> Change | None:
-    """What a request changes; None: nothing."""
+    """The change that a request makes; None if it makes none."""
     _, kind = int_int_struct.unpack_from(frame)
     steps = []
     if kind == Transaction.type:
@@ -237,7 +237,7 @@ _KINDS: Final = {Create.type: "create", SetData.type: "write", Delete.type: "rem
 
 
 def step_at(kind: int, frame: bytes, offset: int) -> tuple[Change | None, int]:
-    """One step, and where the next one begins; KeyError for what changes nothing."""
+    """One step, and the offset of the next one; KeyError for a request that changes nothing."""
     name = _KINDS[kind]
     path, offset = read_string(frame, offset)
     if kind in (Create.type, SetData.type):
@@ -252,7 +252,7 @@ def step_at(kind: int, frame: bytes, offset: int) -> tuple[Change | None, int]:
 
 
 def once_each() -> Callable[[Change], bool]:
-    """For `loses`: of each change the first one, whichever topology it concerns."""
+    """For `loses`: the first change of each kind, whichever topology it concerns."""
     seen: set[Change] = set()
 
     def first(change: Change) -> bool:

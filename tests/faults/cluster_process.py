@@ -1,6 +1,6 @@
 """A local cluster in a process of its own, which tests kill or freeze: `python -m tests.faults.cluster_process BOOKS LEASE`.
 
-It runs the ledger's topology until that is completed. `Parent` starts it and knows all that it started.
+It runs the ledger's topology until that is completed. `Parent` starts it and knows all its descendants.
 Must not know: the faults.
 """
 
@@ -44,7 +44,7 @@ class Parent:
     tally: Tally
 
     def workers(self) -> list[int]:
-        """The pids of all that it has started and that lives."""
+        """The pids of all its living descendants."""
         found = leaks.processes(self.mark, str(self.folder))
         return [one.pid for one in found if one.pid != self.process.pid]
 
@@ -56,14 +56,14 @@ class Parent:
             time.sleep(PACE)
 
     def flows(self, more: int = 50) -> None:
-        """Wait until so many more tuples are acked."""
+        """Wait until this many more tuples are acked."""
         least = self.tally.of("A") + more
         self.wait_for(lambda: self.tally.of("A") >= least, f"{more} more acked tuples")
 
 
 @contextmanager
 def parent_of_cluster(tmp_path: Path, books: Path, lease: float) -> Iterator[Parent]:
-    """Start it, wait until tuples flow, and see to it that nothing of it stays."""
+    """Start it, wait until tuples flow, and make sure that nothing of it remains afterwards."""
     mark, folder = uuid.uuid4().hex, tmp_path / "cluster"
     folder.mkdir()
     environment: Mapping[str, str] = {

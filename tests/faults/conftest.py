@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-#: Seconds that a test of this folder may take, where faults last for their usual time.
+#: Seconds that a test of this folder may take with faults of the usual length.
 TIMEOUT = 120.0
 
 
@@ -18,7 +18,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-@pytest.hookimpl(tryfirst=True)  # before those are left out that `-m` does not want
+@pytest.hookimpl(tryfirst=True)  # before tests are deselected by `-m`
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("faults"):
@@ -27,12 +27,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def soak_of(config: pytest.Config) -> float:
-    """The factor; 1 when this folder's options were not known when the command line was read."""
+    """The factor; 1 if this folder's options were unknown when the command line was read."""
     factor: float = config.getoption("--soak", default=1.0)
     return factor
 
 
 @pytest.fixture
 def soak(request: pytest.FixtureRequest) -> float:
-    """How many times as long as usual the faults are to last."""
+    """How many times as long as usual the faults last."""
     return soak_of(request.config)

@@ -1,7 +1,7 @@
 """What a cluster leaves behind: processes, ports, open files, threads, files. `before = Traces(...)`, and later `left(before)`.
 
-Processes are told by a mark in their environment, which all that they start inherit, and by the test's folder in their command
-line; so a grandchild that lost its parent is found as well. Linux only (/proc). Must not know: clusters.
+Processes are recognised by a mark in their environment, which their children inherit, and by the test's folder in their command
+line; so an orphaned grandchild is found as well. Linux only (/proc). Must not know: clusters.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from pathlib import Path
 
 MARK = "SQUALL_TEST_RUN"
 LISTENING = "0A"
-#: The flags of a Unix socket that listens.
+#: The flags of a listening Unix socket.
 ACCEPTS = "00010000"
 
 
 @dataclass(frozen=True)
 class Process:
-    """One process: what identifies it, and what to show of it."""
+    """One process: its identity, and its description."""
 
     pid: int
     parent: int
@@ -32,19 +32,19 @@ class Process:
 
 @dataclass(frozen=True)
 class Traces:
-    """What there is now of this process's own."""
+    """The resources of this process itself."""
 
     mark: str
-    #: Where the cluster may put files, and must leave none.
+    #: Folder in which the cluster may put files, and must leave none.
     folder: Path
     files: frozenset[str] = field(default_factory=lambda: frozenset(own_descriptors()))
     threads: frozenset[str] = field(default_factory=lambda: frozenset(own_threads()))
-    #: Processes that earlier tests have started from here, and that may end at any time.
+    #: Processes that earlier tests started here and that may end at any time.
     children: frozenset[int] = field(default_factory=lambda: frozenset(own_children()))
 
 
 def left(before: Traces) -> list[str]:
-    """What is there that was not, in words; nothing is waited for."""
+    """What has appeared since, in words; does not wait."""
     return [
         *(str(process) for process in processes(before.mark, str(before.folder))),
         *(f"zombie: {process}" for process in zombies() if process.pid not in before.children),
@@ -55,7 +55,7 @@ def left(before: Traces) -> list[str]:
 
 
 def processes(mark: str, folder: str) -> list[Process]:
-    """All living processes that a run has started, however far down."""
+    """All living processes that a run has started, at any depth."""
     found = []
     for process in all_processes():
         if process.pid == os.getpid() or process.state == "Z":
@@ -66,7 +66,7 @@ def processes(mark: str, folder: str) -> list[Process]:
 
 
 def zombies() -> list[Process]:
-    """Children of this process that ended and that nobody waited for."""
+    """Children of this process that ended and were not waited for."""
     return [one for one in all_processes() if one.parent == os.getpid() and one.state == "Z"]
 
 
@@ -95,7 +95,7 @@ def environment_of(pid: int) -> list[str]:
 
 
 def descriptors(pid: int | str) -> dict[str, str]:
-    """Descriptor -> what it is, of a process."""
+    """Descriptor -> what it refers to, of a process."""
     found = {}
     try:
         names = os.listdir(f"/proc/{pid}/fd")
@@ -105,7 +105,7 @@ def descriptors(pid: int | str) -> dict[str, str]:
         try:
             found[name] = os.readlink(f"/proc/{pid}/fd/{name}")
         except OSError:
-            continue  # the one that listed the folder
+            continue  # the descriptor of this listing
     return found
 
 
@@ -149,7 +149,7 @@ def listening_paths(pid: int) -> set[str]:
 
 
 def all_listening_ports() -> set[int]:
-    """The TCP ports that anybody listens on here."""
+    """The TCP ports on which any process of this machine listens."""
     ports = set()
     for table in ("/proc/thread-self/net/tcp", "/proc/thread-self/net/tcp6"):
         for line in Path(table).read_text().splitlines()[1:] if os.path.exists(table) else ():
@@ -160,7 +160,7 @@ def all_listening_ports() -> set[int]:
 
 
 def memory_of(pid: int) -> float:
-    """The resident memory of a process, in MB; 0 when it is gone."""
+    """The resident memory of a process in MB; 0 if it has ended."""
     try:
         for line in Path("/proc", str(pid), "status").read_text().splitlines():
             if line.startswith("VmRSS:"):
@@ -171,7 +171,7 @@ def memory_of(pid: int) -> float:
 
 
 def state_of(pid: int) -> str | None:
-    """The state letter of a process (R, S, T stopped, Z zombie), None when it is gone."""
+    """The state letter of a process (R, S, T stopped, Z zombie); None if it has ended."""
     try:
         return Path("/proc", str(pid), "stat").read_text().rpartition(")")[2].split()[0]
     except OSError:

@@ -1,4 +1,4 @@
-"""The ledger: what a topology under faults wrote down, and whether it adds up.
+"""The ledger: a topology's own record of what happened under faults, and the check that it adds up.
 
 Each life of each task (one process, from `open` or `prepare` on) appends to a file of its own, a line per event, written
 before the event has consequences; a killed process loses at most the line that it was writing.
@@ -10,8 +10,8 @@ before the event has consequences; a killed process loses at most the line that 
     sink-<index>-<began>-<pid>.log      S <ns> <number>                      seen, with the values it was emitted with
                                         W <ns> <number> <what>               seen with other values
 
-Numbers are the source's: index * STRIDE + position. What a spout task emitted and never heard of acked its next life emits
-again, as a source with a durable position does. Must not know: clusters, processes, who makes the faults.
+Numbers are the source's: index * STRIDE + position. The next life of a spout task emits again what was emitted and not acked,
+as a source with a durable position does. Must not know: clusters, processes, who makes the faults.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Writer:
         )
 
     def write(self, kind: str, *values: object) -> None:
-        """Append a line in one write: what the kernel has taken outlives the process."""
+        """Append a line in one write: data that the kernel has accepted outlives the process."""
         line = " ".join((kind, str(time.monotonic_ns()), *map(str, values)))
         os.write(self._file, line.encode() + b"\n")
 
@@ -51,7 +51,7 @@ class Writer:
 
 @dataclass(frozen=True)
 class Entry:
-    """A line: its kind, when it was written, and the rest of it."""
+    """A line: its kind, its time, and the rest."""
 
     kind: str
     at: int
@@ -68,7 +68,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Life:
-    """All that one life of a task wrote."""
+    """All lines of one life of a task."""
 
     role: str
     index: int
@@ -84,12 +84,12 @@ class Life:
         return (entry for entry in self.entries if entry.kind in kinds)
 
     def after(self, moment: int, *kinds: str) -> list[Entry]:
-        """What it wrote later than a moment (`time.monotonic_ns`)."""
+        """Its lines after a moment (`time.monotonic_ns`)."""
         return [entry for entry in self.of(*kinds) if entry.at > moment]
 
 
 def read(directory: Path | str) -> list[Life]:
-    """All lives, the oldest first."""
+    """All lives, oldest first."""
     lives = []
     for path in Path(directory).glob("s*-*-*-*.log"):
         role, index, began, pid = path.stem.split("-")
@@ -98,7 +98,7 @@ def read(directory: Path | str) -> list[Life]:
 
 
 def entries_of(path: Path) -> Iterator[Entry]:
-    """The whole lines of a file; a last one without its end was cut off by death."""
+    """The complete lines of a file; a last line without its end was cut off when the process died."""
     whole, _, _ = path.read_bytes().rpartition(b"\n")
     for line in whole.decode().splitlines():
         kind, at, *values = line.split(" ", 4)
@@ -110,14 +110,14 @@ def lives_of(lives: Iterable[Life], role: str, index: int | None = None) -> list
 
 
 def unsettled(life: Life) -> set[Emission]:
-    """The emissions of a life that it heard no verdict of."""
+    """The emissions of a life that were neither acked nor failed."""
     emitted = {entry.emission for entry in life.of("E")}
     return emitted - {entry.emission for entry in life.of("A", "F")}
 
 
 @dataclass
 class Account:
-    """What a ledger adds up to."""
+    """The totals of a ledger."""
 
     problems: list[str] = field(default_factory=list)
     emitted: int = 0
@@ -125,13 +125,13 @@ class Account:
     failed: Counter[str] = field(default_factory=Counter)
     seen: int = 0
     duplicates: int = 0
-    #: Emissions whose spout task died before their verdict.
+    #: Emissions whose spout task died before they were acked or failed.
     orphaned: int = 0
     spout_lives: int = 0
     sink_lives: int = 0
 
     def note(self, what: str, examples: Iterable[object]) -> None:
-        """A problem, if there are examples of it."""
+        """A problem, if it has examples."""
         found = sorted(examples, key=str)
         if found:
             more = "" if len(found) <= SHOWN else f" and {len(found) - SHOWN} more"
@@ -146,15 +146,15 @@ class Account:
 
 
 def account(lives: list[Life], thawed: Mapping[int, int] = {}) -> Account:
-    """Add a ledger up. It is final: call it when nothing is pending any more.
+    """Check a ledger. Call it when nothing is pending any more.
 
-    `thawed`: processes that stood still until their tasks were others', and when they went on. The run of calls that such a one
-    was frozen in may go on until it looks at the clock: what it emits then leaves no process: nobody takes it up, and it
-    hears no verdict of it.
+    `thawed`: processes that were suspended until their tasks had moved elsewhere, and when they were resumed. The run of calls
+    in which such a process was frozen may continue until it checks the clock: what it emits then never leaves the process and
+    gets no ack.
 
-    Problems are: an acked number that no sink saw; an emission of a task's last life without a verdict, and one with two; a
-    verdict of what was not emitted; a number seen that nobody emitted, or with values that are not its own; an emission of
-    a dead life that no later life took up; two lives of one spout task that emitted at the same time.
+    Problems are: an acked number that no sink saw; an emission of a task's last life without an outcome, or with two; an
+    outcome of something that was not emitted; a sink that saw a number that was not emitted, or with wrong values; an emission
+    of a dead life that no later life emitted again; two lives of one spout task that emitted at the same time.
     """
     result = Account()
     spouts, sinks = lives_of(lives, SPOUT), lives_of(lives, SINK)
@@ -182,7 +182,7 @@ def account(lives: list[Life], thawed: Mapping[int, int] = {}) -> Account:
 
 
 def without_last_run(life: Life, thawed: int | None) -> Life:
-    """A life without what it emitted after it was thawed."""
+    """A life without its emissions after it was thawed."""
     if thawed is None:
         return life
     kept = tuple(entry for entry in life.entries if entry.kind != "E" or entry.at <= thawed)
@@ -190,7 +190,7 @@ def without_last_run(life: Life, thawed: int | None) -> Life:
 
 
 def judge(life: Life, result: Account) -> None:
-    """The verdicts of one life of a spout task."""
+    """The outcomes (acks and failures) of one life of a spout task."""
     emissions = Counter(entry.emission for entry in life.of("E"))
     verdicts = Counter(entry.emission for entry in life.of("A", "F"))
     result.emitted += emissions.total()
@@ -213,7 +213,7 @@ def judge(life: Life, result: Account) -> None:
 
 
 def succession(lives: list[Life], acked: set[int], result: Account) -> None:
-    """The lives of one spout task, one after the other: each takes up what the one before left open."""
+    """The lives of one spout task in turn: each emits again what the one before left open."""
     for life, after in zip(lives, [*lives[1:], None]):
         open_ones = unsettled(life)
         if after is None:
@@ -232,7 +232,7 @@ def succession(lives: list[Life], acked: set[int], result: Account) -> None:
 
 
 def owner_changes(lives: list[Life], keys: int) -> Counter[int]:
-    """How often each key (number modulo `keys`) went from one sink task to another, in the order of time."""
+    """How often each key (number modulo `keys`) moved from one sink task to another, in order of time."""
     seen = sorted(
         (entry.at, entry.number % keys, life.index)
         for life in lives_of(lives, SINK)

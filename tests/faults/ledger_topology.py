@@ -32,23 +32,23 @@ from topology_api import (
 
 STOP = "stop"
 FIELDS = Fields("number", "key", "text", "data")
-#: Seconds between two looks at whether to stop.
+#: Seconds between two checks for the stop file.
 LOOK_EVERY = 0.05
-#: A tuple by itself costs its workers half a millisecond, most of which is waking up: so a spout waits until a few are due.
+#: A single tuple costs its workers half a millisecond, mostly for waking up: so a spout waits until a few are due.
 BURST_SECS = 0.025
 
 
 def values_of(number: int, keys: int, size: int) -> tuple[int, int, str, bytes]:
-    """What a number is emitted with: all of it follows from the number, so that the sink can tell."""
+    """The values emitted with a number: they follow from it, so that the sink can check them."""
     pattern = number.to_bytes(8, "big")
     return number, number % keys, f"tuple {number}", (pattern * (size // 8 + 1))[:size]
 
 
 class LedgerSpout(Spout):
-    """Writes down each emission before it is made, and each verdict when it comes.
+    """Writes down each emission before it makes it, and each outcome when it is reported.
 
-    rate: tuples a second of each task, a few at a time, None: as fast as it is asked. replay None: what failed is emitted again
-    by the source itself, as another emission, so that each failure stands in the ledger; else the runtime's.
+    rate: tuples a second of each task, a few at a time; None: as fast as it is called. replay: None makes the source itself
+    emit what failed, as another emission, so that each failure is in the ledger; otherwise the runtime replays.
     """
 
     outputs = FIELDS
@@ -122,7 +122,7 @@ class LedgerSpout(Spout):
 
 
 class Relay(Bolt):
-    """Hands each tuple on."""
+    """Passes each tuple on."""
 
     outputs = FIELDS
 
@@ -131,7 +131,7 @@ class Relay(Bolt):
 
 
 class SlowRelay(Relay):
-    """Takes its time over each tuple."""
+    """Spends some time on each tuple."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -142,13 +142,13 @@ class SlowRelay(Relay):
 
 
 class ThreadedRelay(SlowRelay):
-    """Takes its time in a thread of its own."""
+    """Spends some time on each tuple, in a thread of its own."""
 
     threaded = True
 
 
 class AsyncRelay(Relay):
-    """Takes its time over many tuples at once."""
+    """Spends some time on many tuples at once."""
 
     async def execute(self, tup: Tuple) -> None:  # type: ignore[override]
         await asyncio.sleep(0.002)
@@ -156,7 +156,7 @@ class AsyncRelay(Relay):
 
 
 class BatchRelay(BatchBolt):
-    """Hands tuples on in batches."""
+    """Passes tuples on in batches."""
 
     outputs = FIELDS
     batch_size = 50
@@ -168,7 +168,7 @@ class BatchRelay(BatchBolt):
 
 
 class HoldingRelay(Relay):
-    """A rich bolt: holds each tuple until some more have come, or a moment has passed, then hands it on and acks it."""
+    """A rich bolt: holds tuples until there are enough or a moment has passed, then passes them on and acks them."""
 
     auto_anchor = False
     auto_ack = False
@@ -193,7 +193,7 @@ class HoldingRelay(Relay):
 
 
 class LedgerSink(Bolt):
-    """Writes down each tuple that it sees, before it is acked."""
+    """Writes down each tuple before it is acked."""
 
     def __init__(self, directory: str, keys: int, size: int) -> None:
         self.directory = directory
@@ -228,7 +228,7 @@ def ledger_topology(
     workers: int = 2,
     conf: dict[str, object] | None = None,
 ) -> Topology:
-    """The topology: `spouts` tasks of its spout, `bolts` of each bolt, over so many workers."""
+    """The topology: `spouts` tasks of its spout, `bolts` tasks of each bolt, over `workers` workers."""
     builder = TopologyBuilder(name, {"topology.workers": workers, **(conf or {})})
     builder.set_spout("numbers", LedgerSpout(str(directory), rate, keys, size, replay), parallelism=spouts)
     builder.set_bolt("relay", relay or Relay(), parallelism=bolts).shuffle_grouping("numbers")

@@ -1,8 +1,8 @@
-"""Proxies between the workers of a cluster: what one worker is told of another's address leads through one of them.
+"""Proxies between the workers of a cluster: each address of a peer that a worker gets is that of a proxy.
 
-`Links.rewrite` is given to the cluster; from then on `cut("w1", "w2")` stops everything that w1 sends to w2 on connections
-that w1 made, and what it answers on w2's connections to it. Proxies are made as addresses are told, and take on the faults
-that are in force. Thread-safe. Must not know: what workers say to each other.
+`Links.rewrite` is given to the cluster; from then on `cut("w1", "w2")` stops everything that w1 sends to w2 on connections that
+w1 made, and its answers on connections that w2 made. Proxies are made as addresses are passed on, with the faults that are in
+force. Thread-safe. Must not know: what workers say to each other.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from collections.abc import Callable
 from squall.values import Address
 from tests.faults.proxy import BACKWARD, FORWARD, Proxy
 
-#: What is done to the proxies of a direction, for those that are made later as well.
+#: The faults of a direction, applied to proxies that are made later as well.
 Fault = Callable[[Proxy, str], None]
 
 
 class Links:
-    """The proxies of one cluster, by who sends to whom."""
+    """The proxies of one cluster, by sender and receiver."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -43,7 +43,7 @@ class Links:
         return f"{scheme}://{proxy.address[0]}:{proxy.address[1]}"
 
     def between(self, sender: str, receiver: str) -> list[tuple[Proxy, str]]:
-        """All proxies on which anything goes from one worker to another, and the way that it goes on them."""
+        """All proxies that carry traffic from one worker to another, each with the way it takes."""
         with self._lock:
             return [
                 (proxy, FORWARD if worker == sender else BACKWARD)
@@ -52,15 +52,15 @@ class Links:
             ]
 
     def cut(self, sender: str, receiver: str) -> None:
-        """Nothing goes from one worker to the other, also on connections that are made later."""
+        """Block all traffic from one worker to the other, on later connections as well."""
         self._do(sender, receiver, Proxy.cut)
 
     def delay(self, sender: str, receiver: str, seconds: float) -> None:
-        """Everything that goes from one worker to the other takes so long."""
+        """Delay all traffic from one worker to the other."""
         self._do(sender, receiver, lambda proxy, way: proxy.delay(seconds, way))
 
     def heal(self) -> None:
-        """Everything goes through again."""
+        """Let all traffic through again."""
         with self._lock:
             self._faults.clear()
             proxies = list(self._proxies.values())
@@ -68,7 +68,7 @@ class Links:
             proxy.heal()
 
     def flip(self, sender: str, receiver: str, distance: int) -> None:
-        """Flip one bit on each connection that the sender made, so many bytes ahead."""
+        """Flip one bit on each connection that the sender made, after the given number of bytes."""
         for proxy, way in self.between(sender, receiver):
             if way == FORWARD:
                 proxy.flip(distance, way)
@@ -80,7 +80,7 @@ class Links:
                 proxy.vanish(count, way)
 
     def flip_welcome(self, sender: str, receiver: str, distance: int) -> None:
-        """Break the sender's connections off, and flip a bit in the receiver's half of the next handshakes."""
+        """Break the sender's connections, and flip a bit in the receiver's half of the next handshakes."""
         for proxy, way in self.between(sender, receiver):
             if way == FORWARD:
                 proxy.flip(distance, BACKWARD)
@@ -92,7 +92,7 @@ class Links:
             proxy.break_off()
 
     def passed(self) -> int:
-        """Bytes that went through all proxies, both ways."""
+        """Bytes that all proxies passed on, both ways."""
         with self._lock:
             return sum(proxy.passed(way) for proxy in self._proxies.values() for way in (FORWARD, BACKWARD))
 
@@ -117,7 +117,7 @@ class Links:
 
 
 class OverTCP(Links):
-    """No proxies: workers on one host know each other by another name of it, and so do not come by Unix sockets."""
+    """No proxies: workers of one host use another name for it, and so do not connect by Unix sockets."""
 
     def rewrite(self, worker: str, peer: str, address: Address) -> Address:
         """The address by which a worker is to reach a peer."""

@@ -1,7 +1,7 @@
 """A topology through which tuples go in waves, with acks, failures and errors of all kinds, and the memory after each wave.
 
 `python -c 'from tests.faults.many_tuples import main; main()' WAVES TUPLES` prints a line of JSON. Time is simulated, so that
-each wave ends before the memory is looked at. Must not know: what is too much.
+each wave ends before memory is measured. Must not know: the limits.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from topology_api import (
 )
 from topology_api.core_choice import CHOICE
 
-#: Simulated seconds from one wave to the next; so many that the ticks of timing wheels are soon no small integers any more,
-#: which CPython shares: from then on each of a tracker's 4,096 stamps may be an object.
+#: Simulated seconds between waves: long enough that the ticks of timing wheels soon exceed the small integers that CPython
+#: shares; from then on each of a tracker's 4,096 stamps may be an object.
 PAUSE = 400.0
-#: One tuple of so many goes wrong, in turn in each of the ways there are.
+#: One tuple in this many goes wrong, in each of the possible ways in turn.
 WRONG = 50
 KEYS = 1000
 
 
 class Waves(Spout):
-    """Emits so many tuples, then waits for the next wave."""
+    """Emits this many tuples, then waits for the next wave."""
 
     outputs = {"default": Fields("number", "key"), "untracked": Fields("number")}
     replay = None
@@ -68,7 +68,7 @@ class Waves(Spout):
 
 
 class Basic(Bolt):
-    """The hot loop, with what goes wrong in it."""
+    """The hot loop, and everything that goes wrong in it."""
 
     outputs = Fields("number", "values")
 
@@ -93,7 +93,7 @@ class Basic(Bolt):
             except EmitError:
                 self.ack(tup)
         else:
-            self.emit((object(), tup["key"]))  # what no key can be
+            self.emit((object(), tup["key"]))  # a value that cannot be a key
 
 
 class Rich(Bolt):
@@ -145,17 +145,17 @@ def builder_of(tuples: int) -> TopologyBuilder:
 
 
 def resident() -> int:
-    """Bytes of memory that this process has in use."""
+    """Bytes of memory that this process uses."""
     try:
         with open("/proc/self/statm", encoding="ascii") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except FileNotFoundError:  # no Linux: the most there ever was, in kilobytes or bytes
+    except FileNotFoundError:  # not Linux: the peak, in kilobytes or bytes
         most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return most if sys.platform == "darwin" else most * 1024
 
 
 def main() -> None:
-    """Run the waves; print core, blocks, bytes and objects after each of them, and the counts at the end."""
+    """Run the waves; print core, blocks, bytes and objects after each one, and the counts at the end."""
     waves, tuples = int(sys.argv[1]), int(sys.argv[2])
     logging.disable()
     blocks, memory, objects = [], [], []

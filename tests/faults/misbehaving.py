@@ -1,4 +1,4 @@
-"""Relays that do what no bolt should: once, for as long as a file says so, or always.
+"""Relays that do what no bolt should do: once, until a file appears, or always.
 
 They write down each of their lives as a file `lives-<name>-...`, so that a test can count how often a worker was started.
 Must not know: processes, clusters.
@@ -36,12 +36,12 @@ class Misbehaving(Relay):
         self.emit(tup.values)
 
     def misbehave(self) -> None:
-        """What no bolt should do."""
+        """What no bolt should do; subclasses say what."""
         raise NotImplementedError
 
 
 class Hanging(Misbehaving):
-    """The first of all its lives hangs for ever; the later ones are calm."""
+    """Hangs for ever in its first life; later lives are calm."""
 
     def misbehave(self) -> None:
         Path(self.directory, "calm").touch()
@@ -53,7 +53,7 @@ class Hanging(Misbehaving):
 
 
 class Spinning(Hanging):
-    """Hangs without ever giving up the processor."""
+    """Hangs without ever releasing the processor."""
 
     def hang_for_ever(self) -> None:
         while True:
@@ -61,14 +61,14 @@ class Spinning(Hanging):
 
 
 class Exiting(Misbehaving):
-    """Ends its process without a word."""
+    """Ends its process without a message."""
 
     def misbehave(self) -> None:
         os._exit(1)
 
 
 class Segfaulting(Misbehaving):
-    """Writes to where nothing may be written."""
+    """Writes to invalid memory."""
 
     def misbehave(self) -> None:
         import ctypes
@@ -77,7 +77,7 @@ class Segfaulting(Misbehaving):
 
 
 class Aborting(Misbehaving):
-    """Gives up."""
+    """Aborts the process."""
 
     def misbehave(self) -> None:
         os.abort()
@@ -91,7 +91,7 @@ class Leaving(Misbehaving):
 
 
 class Unprepared(Misbehaving):
-    """Cannot be prepared."""
+    """Fails in prepare."""
 
     def prepare(self, context: Context) -> None:
         super().prepare(context)

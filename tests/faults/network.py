@@ -1,8 +1,8 @@
-"""A network namespace of a test's own, in which packets vanish by rule: for faults as a network makes them.
+"""A network namespace for one test, in which rules drop packets: for the faults of a real network.
 
-The namespace belongs to the thread that runs the test's body; what it starts inherits it. It has a loopback and nothing else,
-and rules of routing drop what goes to or comes from given TCP ports, in silence: connections stay, and nobody is told. Needs
-root and `ip` (iproute2), no firewall. Must not know: who talks there.
+The namespace belongs to the thread that runs the test's body; processes it starts inherit it. It has only a loopback, and
+routing rules silently drop packets to or from given TCP ports: connections stay, and no end gets an error. Needs root and `ip`
+(iproute2), no firewall. Must not know: who communicates there.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import threading
 from collections.abc import Callable, Iterable
 
 NEW_NETWORK = 0x40000000
-#: Our rules come before the table of local addresses, which has place 0 in a new namespace.
+#: Our rules precede the table of local addresses, which has priority 0 in a new namespace.
 LOCAL_PLACE, OUR_PLACE = 100, 10
 
 
 class Network:
-    """The rules of a namespace; made in the thread that lives in it."""
+    """The rules of a namespace; created in the thread that lives in it."""
 
     def __init__(self) -> None:
         libc = ctypes.CDLL(None, use_errno=True)
@@ -33,26 +33,27 @@ class Network:
         self._rules: list[tuple[str, ...]] = []
 
     def drop(self, to_ports: Iterable[int] = (), from_ports: Iterable[int] = ()) -> None:
-        """Packets to and from these TCP ports vanish from now on."""
+        """Drop packets to and from these TCP ports from now on."""
         rules = [("dport", str(port)) for port in to_ports] + [("sport", str(port)) for port in from_ports]
         for rule in rules:
             ip("rule", "add", "pref", str(OUR_PLACE), "ipproto", "tcp", *rule, "blackhole")
             self._rules.append(rule)
 
     def cut_one_way(self, sender: Iterable[int], receiver: Iterable[int]) -> None:
-        """Nothing goes from a process to another, given the ports that each listens on: neither what it sends on connections
-        that it made, nor its answers on those that were made to it."""
+        """Block all traffic from one process to another, given the ports on which each listens: on connections that it made as
+        well as answers on those that were made to it.
+        """
         self.drop(to_ports=receiver, from_ports=sender)
 
     def heal(self) -> None:
-        """Everything goes through again."""
+        """Let all traffic through again."""
         for rule in self._rules:
             ip("rule", "del", "pref", str(OUR_PLACE), "ipproto", "tcp", *rule, "blackhole")
         self._rules.clear()
 
 
 def ip(*arguments: str) -> None:
-    """Run `ip`; its words are in the error when it fails."""
+    """Run `ip`; the error has its output if it fails."""
     done = subprocess.run(
         ["ip", *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
     )
@@ -61,7 +62,7 @@ def ip(*arguments: str) -> None:
 
 
 def in_own_network(body: Callable[[Network], None]) -> None:
-    """Run a test's body in a network of its own; what it raises is raised here."""
+    """Run a test's body in a network of its own; its exceptions are raised here."""
     raised: list[BaseException] = []
 
     def run() -> None:
@@ -78,7 +79,7 @@ def in_own_network(body: Callable[[Network], None]) -> None:
 
 
 def why_no_namespaces() -> str | None:
-    """Why this machine cannot do it, None when it can."""
+    """Why this machine does not support it; None if it does."""
     if os.name != "posix" or not hasattr(os, "geteuid") or os.geteuid() != 0:
         return "network namespaces need root"
     if shutil.which("ip") is None:

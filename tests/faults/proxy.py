@@ -1,9 +1,9 @@
-"""A TCP proxy that makes the weather of a network: cuts either direction, delays, loses or changes bytes, breaks connections.
+"""A TCP proxy that makes network faults: it cuts either direction, delays, loses or changes bytes, breaks connections.
 
-A `Proxy` listens on a port of its own for one target. A connection through it is two ways, `FORWARD` (from who connected) and
-`BACKWARD`. A cut way keeps its connections and lets nothing through, as a network does whose packets vanish: what is written
-waits in the proxy (bounded) and then in the kernel, and flows when the cut heals. One thread serves a proxy.
-Must not know: who talks through it, and what about.
+A `Proxy` listens on a port of its own for one target. A connection through it has two ways, `FORWARD` (from the client) and
+`BACKWARD`. A cut way keeps its connections and lets nothing through, like a network that loses packets: data waits in the proxy
+(bounded), then in the kernel, and flows when the cut heals. One thread serves a proxy. Must not know: who communicates through
+it, and what is said.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Final
 FORWARD: Final = "forward"
 BACKWARD: Final = "backward"
 WAYS: Final = (FORWARD, BACKWARD)
-#: Bytes that wait in the proxy for one way of one connection, before it stops reading.
+#: Limit of bytes that wait in the proxy for one way of one connection; above it, the proxy stops reading.
 ROOM: Final = 1 << 18
 PIECE: Final = 1 << 16
 RESET: Final = struct.pack("ii", 1, 0)
@@ -31,20 +31,20 @@ NEVER: Final = float("inf")
 
 @dataclass
 class Weather:
-    """What a way does to bytes at present."""
+    """The present faults of a way."""
 
     cut: bool = False
     delay: float = 0.0
-    #: Distances, in bytes from now on, at which one bit is flipped; and how many bytes from now on vanish.
+    #: Distances in bytes from now at which one bit is flipped; and how many bytes from now are lost.
     flips: list[int] = field(default_factory=list)
     vanish: int = 0
-    #: Bytes that went out so far, over all connections.
+    #: Bytes passed on so far, over all connections.
     passed: int = 0
 
 
 @dataclass
 class Way:
-    """One way of one connection: the pieces that wait, each with when it may go on."""
+    """One way of one connection: the waiting pieces, each with the time at which it may go on."""
 
     source: socket.socket
     target: socket.socket
@@ -73,7 +73,7 @@ class Proxy:
         self._thread = threading.Thread(target=self._serve, name=f"proxy {self.address[1]}", daemon=True)
         self._thread.start()
 
-    # The weather: each takes effect before it returns.
+    # The faults: each takes effect before its method returns.
 
     def cut(self, *names: str) -> None:
         """Let nothing through any more, on these ways (none named: both)."""
@@ -84,11 +84,11 @@ class Proxy:
         self._call(lambda: self._set(names, cut=False, delay=0.0))
 
     def delay(self, seconds: float, *names: str) -> None:
-        """Hold each piece back for so long."""
+        """Hold each piece back for this many seconds."""
         self._call(lambda: self._set(names, delay=seconds))
 
     def flip(self, distance: int, *names: str) -> None:
-        """Flip a bit of the byte that is so many bytes ahead."""
+        """Flip a bit of the byte at this distance."""
 
         def mark() -> None:
             for weather in self._those(names):
@@ -101,11 +101,11 @@ class Proxy:
         self._call(lambda: self._set(names, vanish=count))
 
     def break_off(self) -> None:
-        """Reset all connections; new ones are taken."""
+        """Reset all connections; new ones are accepted."""
         self._call(self._break_all)
 
     def passed(self, name: str = FORWARD) -> int:
-        """How many bytes went through."""
+        """How many bytes were passed on."""
         return self._weather[name].passed
 
     def close(self) -> None:
@@ -123,7 +123,7 @@ class Proxy:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # Inside: all of it in the proxy's thread.
+    # Internal: all of it runs in the proxy's thread.
 
     def _those(self, names: tuple[str, ...]) -> list[Weather]:
         return [self._weather[name] for name in names or WAYS]
@@ -172,7 +172,7 @@ class Proxy:
         self._ways = [way for way in self._ways if not way.closed]
 
     def _wanted(self, now: float) -> dict[socket.socket, int]:
-        """Which sockets are worth waiting for: what may be read, and what may be written."""
+        """Which sockets to wait for: those to read and those to write."""
         wanted: dict[socket.socket, int] = {}
         for way in self._ways:
             if self._weather[way.name].cut:
@@ -226,7 +226,7 @@ class Proxy:
             self._break(way)
 
     def _shut(self, way: Way) -> None:
-        """A way has come to its end: hand the end on; the last of the two closes."""
+        """One way has ended: pass the end on; the second end closes the connection."""
         other = next((one for one in self._ways if one.source is way.target and not one.closed), None)
         if other is None:
             way.source.close()
@@ -249,7 +249,7 @@ class Proxy:
 
 
 def changed(data: bytes, weather: Weather) -> bytes:
-    """What is left of a piece."""
+    """Pass on the rest of a piece."""
     for distance in weather.flips:
         if distance < len(data):
             data = data[:distance] + bytes([data[distance] ^ 0x10]) + data[distance + 1 :]
@@ -260,7 +260,7 @@ def changed(data: bytes, weather: Weather) -> bytes:
 
 
 def reset(sock: socket.socket) -> None:
-    """Close so that the peer hears of it at once, as an error."""
+    """Close so that the peer gets an error at once."""
     with contextlib.suppress(OSError):
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
     sock.close()

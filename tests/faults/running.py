@@ -1,8 +1,8 @@
 """A cluster of worker processes that runs the ledger's topology, for the tests that make faults.
 
-`with ledger_run(tmp_path, ...) as run:` submits it, waits until tuples flow, and after the body lets it drain, adds the ledger
-up, kills the topology, shuts the cluster down, and looks for what was left behind. Waits are for events, with generous caps.
-Must not know: the faults.
+`with ledger_run(tmp_path, ...) as run:` submits it and waits until tuples flow; after the body it lets the topology drain,
+checks the ledger, kills the topology, shuts the cluster down, and looks for leaks. Every wait is for an event, with a generous
+cap. Must not know: the faults.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from tests.faults.ledger_topology import STOP, ledger_topology
 from tests.faults.links import Links
 from topology_api import NoSuchTopology
 
-#: Seconds that anything may take which has no bound of its own.
+#: Upper limit in seconds for everything that has no limit of its own.
 CAP = 60.0
-#: Between two looks.
+#: Seconds between two checks.
 PACE = 0.02
 #: Liveness in seconds instead of half minutes, so that tests need not wait.
 QUICK: Mapping[str, int] = {
@@ -44,7 +44,7 @@ QUICK: Mapping[str, int] = {
 
 
 class Tally:
-    """Counts the lines of a growing ledger, reading only what is new."""
+    """Counts the lines of a growing ledger, reading only the new ones."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -52,7 +52,7 @@ class Tally:
         self.counts: Counter[str] = Counter()
 
     def of(self, kind: str) -> int:
-        """How many entries of a kind there are by now."""
+        """The number of entries of a kind so far."""
         for path in self.directory.glob("s*-*-*-*.log"):
             with path.open("rb") as file:
                 file.seek(self.offsets.get(path, 0))
@@ -65,24 +65,24 @@ class Tally:
 
 @dataclass
 class Run:
-    """A topology that runs, and its ledger."""
+    """A running topology and its ledger."""
 
     cluster: LocalCluster
     books: Path
     name: str
     tally: Tally
     links: Links | None = None
-    #: What the ledger came to, once the run is over.
+    #: The result of the ledger, once the run is over.
     total: Account = field(default_factory=Account)
-    #: Processes that stood still until their tasks were others', and when they went on.
+    #: Processes that were suspended until their tasks had moved elsewhere, and when they were resumed.
     thawed: dict[int, int] = field(default_factory=dict)
 
     def workers(self, name: str | None = None) -> list[WorkerView]:
-        """The workers of the topology whose processes run."""
+        """The workers of the topology that have a running process."""
         return sorted(self.cluster.workers(name or self.name), key=lambda one: one.worker)
 
     def worker(self, name: str) -> WorkerView:
-        """One worker, which runs."""
+        """One running worker."""
         return next(one for one in self.workers() if one.worker == name)
 
     def hosts_of(self, component: str) -> list[WorkerView]:
@@ -96,11 +96,11 @@ class Run:
         return self.cluster.status(self.name)
 
     def text(self) -> str:
-        """All that status says, for finding words in it."""
+        """The whole status as text, for searching words in it."""
         return repr(self.status())
 
     def wait_for(self, question: Callable[[], Any], what: str, cap: float = CAP) -> float:
-        """Wait until something is so; the seconds that it took."""
+        """Wait until a condition holds; return how long it took in seconds."""
         began = time.monotonic()
         while not question():
             if time.monotonic() - began > cap:
@@ -109,16 +109,16 @@ class Run:
         return time.monotonic() - began
 
     def flows(self, more: int = 50, cap: float = CAP) -> float:
-        """Wait until so many more tuples are acked; the seconds that it took."""
+        """Wait until this many more tuples are acked; return how long it took in seconds."""
         least = self.tally.of("A") + more
         return self.wait_for(lambda: self.tally.of("A") >= least, f"{more} more acked tuples", cap)
 
     def gone(self, pid: int, cap: float = CAP) -> float:
-        """Wait until a process has ended and was waited for."""
+        """Wait until a process has ended and was reaped."""
         return self.wait_for(lambda: leaks.state_of(pid) is None, f"the end of process {pid}", cap)
 
     def replaced(self, worker: str, pid: int, cap: float = CAP) -> int:
-        """Wait until a worker has another process; its pid."""
+        """Wait until a worker has another process; return its pid."""
 
         def others() -> list[int]:
             return [one.pid for one in self.workers() if one.worker == worker and one.pid != pid]
@@ -127,11 +127,11 @@ class Run:
         return others()[0]
 
     def moved(self, pids: dict[str, int], cap: float = CAP) -> None:
-        """Wait until the topology has a process that it did not have."""
+        """Wait until the topology has a new process."""
         self.wait_for(lambda: set(self.pids().values()) - set(pids.values()), "a new worker process", cap)
 
     def last_for(self, seconds: float, every: float, step: Callable[[int], object]) -> None:
-        """Take a step every so often for so long (this is the load of a test, not a wait for luck)."""
+        """Take a step every `pace` seconds for `seconds` (this is the load of a test, not a wait for luck)."""
         began = time.monotonic()
         number = 0
         while (due := began + number * every) < began + seconds:
@@ -140,7 +140,7 @@ class Run:
             number += 1
 
     def drain(self, cap: float = CAP) -> Account:
-        """Have the source end, wait until everything has its verdict and the topology is completed; the ledger."""
+        """End the source, wait until everything is acked or failed and the topology is completed; return the ledger."""
         Path(self.books, STOP).touch()
         try:
             self.cluster.wait(self.name, timeout=cap)
@@ -155,7 +155,7 @@ class Run:
         return self.total
 
     def report(self) -> str:
-        """What is known, for a test that failed."""
+        """All that is known, for the message of a failed test."""
         lines = [f"the ledger so far: {account(read(self.books))}"]
         try:
             lines.append(f"status: {self.text()}")
@@ -171,7 +171,7 @@ class Run:
 
 
 def components_of(worker: WorkerView) -> set[str]:
-    """The components that a worker has tasks of."""
+    """The components of which a worker has tasks."""
     orders = read_orders(worker.directory)
     assert orders is not None, f"no orders in {worker.directory}"
     return {component for task, component, _ in orders.tasks if task in worker.tasks}
@@ -179,14 +179,14 @@ def components_of(worker: WorkerView) -> set[str]:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What a test has otherwise than a user: None or the usual value leaves it as it is."""
+    """How a test's cluster differs from a user's: None or the usual value changes nothing."""
 
     supervisors: int = 2
     slots: int = 2
-    #: Seconds that a worker goes on without its supervisor, and that Nimbus waits for a silent supervisor.
+    #: Seconds that a worker runs without its supervisor, and that Nimbus waits for a silent supervisor.
     lease: float | None = None
     supervisor_timeout: float | None = None
-    #: What stands between the workers.
+    #: The proxies between the workers.
     links: Links | None = None
 
     @property
@@ -196,7 +196,7 @@ class Surroundings:
         return {} if timeout is None else {"nimbus.supervisor.timeout.secs": timeout}
 
     def apply(self, patch: pytest.MonkeyPatch) -> None:
-        """Have the next cluster made so."""
+        """Create the next cluster with these."""
         if self.lease is not None:
             patch.setattr(process_engine, "LEASE_SECS", self.lease)
         if self.links is not None:
@@ -220,7 +220,7 @@ def rewriting(usual: Callable[..., Orders], links: Links) -> Callable[..., Order
 def cluster_without_leaks(
     tmp_path: Path, surroundings: Surroundings = Surroundings()
 ) -> Iterator[LocalCluster]:
-    """A cluster of processes whose files lie in a folder of their own; nothing of it may be left in the end."""
+    """A cluster of processes with its files in a folder of their own; nothing of it may remain in the end."""
     folder = tmp_path / "cluster"
     folder.mkdir()
     before = leaks.Traces(uuid.uuid4().hex, folder)
@@ -259,8 +259,11 @@ def ledger_run(
     flowing: bool = True,
     **options: Any,
 ) -> Iterator[Run]:
-    """The ledger's topology in a cluster of its own. Tuples flow when the body begins (unless `flowing` is False); afterwards
-    it drains, its ledger must add up, and nothing may be left. `options` are those of `ledger_topology`."""
+    """The ledger's topology in a cluster of its own.
+
+    Tuples flow when the body begins (unless `flowing` is False); afterwards it drains, its ledger must add up, and nothing may
+    remain. `options` are those of `ledger_topology`.
+    """
     books = tmp_path / "books"
     books.mkdir()
     topology = ledger_topology(books, conf={**QUICK, **(conf or {})}, **options)
@@ -277,7 +280,7 @@ def ledger_run(
 
 
 def end(run: Run) -> None:
-    """Kill the topology: its processes, their ports, sockets and files go, while the cluster lives."""
+    """Kill the topology: its processes, ports, sockets and files go, while the cluster lives."""
     workers = run.workers()
     paths = {path for one in workers for path in leaks.listening_paths(one.pid)}
     ports = {port for one in workers for port in leaks.listening_ports(one.pid)}

@@ -1,4 +1,4 @@
-"""The core leaks nothing: memory is flat while tuples are acked, fail, and go wrong in every way there is.
+"""The core leaks nothing: memory stays flat while tuples are acked, fail, and go wrong in every possible way.
 
 A million tuples; `--soak 10` makes them ten million.
 """
@@ -17,21 +17,20 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 MAIN = "from tests.faults.many_tuples import main; main()"
 TUPLES, WAVES = 1_000_000, 10
-#: Waves that fill what is bounded: caches of keys, kept reports, free lists, histograms, tables of slots.
+#: Waves that fill the bounded stores: caches of keys, kept reports, free lists, histograms, tables of slots.
 WARM_UP = 3
-#: Allocations: one that each batch of a hundred tuples leaves behind comes to more; plain Python's ups and downs are up to
-#: 3,000.
+#: Allocations: a leak of one for each batch of a hundred tuples exceeds this; plain Python varies by up to 3,000.
 MOST_BLOCKS = 5_000
-#: Objects that the garbage collector knows (frames, tracebacks, errors, dictionaries, tuples): what goes wrong does so more
-#: than 2,000 times in each of its ways after the warm-up; what comes and goes besides is tens.
+#: Objects known to the garbage collector (frames, tracebacks, errors, dictionaries, tuples): each way of going wrong happens
+#: more than 2,000 times after the warm-up; the normal variation is tens.
 MOST_OBJECTS = 500
-#: Eight bytes a tuple would be 5.6 MB; the allocator's own ups and downs are below two.
+#: Eight bytes a tuple would be 5.6 MB; the allocator itself varies by less than two.
 MOST_BYTES = 4 << 20
 SECONDS = 900.0
 
 
 def run(waves: int, tuples: int, soak: float) -> dict[str, Any]:
-    """Have a process send waves of so many tuples; what it says of its memory."""
+    """Have a process send waves of this many tuples; return what it reports of its memory."""
     done = subprocess.run(
         [sys.executable, "-c", MAIN, str(waves), str(tuples)],
         env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "0"},
@@ -46,8 +45,8 @@ def run(waves: int, tuples: int, soak: float) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(0)  # the process has a time of its own
-def test_memory_is_flat_whatever_becomes_of_the_tuples(soak: float) -> None:
+@pytest.mark.timeout(0)  # the process has its own time limit
+def test_memory_is_flat_while_tuples_are_acked_fail_and_go_wrong(soak: float) -> None:
     found = run(WAVES, int(TUPLES * soak) // WAVES, soak)
     for what, most in (("blocks", MOST_BLOCKS), ("objects", MOST_OBJECTS), ("memory", MOST_BYTES)):
         later = found[what][WARM_UP:]

@@ -1,5 +1,6 @@
-"""Links are cut, in one direction or both, delayed, broken off and garbled, by proxies between the workers: the workers notice,
-come back, and the ledger adds up. `test_cut_networks.py` does the same with packets that vanish."""
+"""Links are cut in one direction or both, delayed, broken and garbled by proxies between the workers: the workers notice it,
+reconnect, and the ledger adds up. `test_cut_networks.py` does the same by dropping packets.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from tests.faults.running import Run, Surroundings, ledger_run
 
 pytestmark = pytest.mark.faults
 
-#: Seconds: how long a link stays cut, and what its recovery may take.
+#: Seconds: how long a link stays cut, and how long its recovery may take.
 LONG = 3.0
 RECOVERY = 5.0
 NOTICE = 3.0
@@ -28,8 +29,11 @@ WAYS = {"one way": [(0, 1)], "both ways": [(0, 1), (1, 0)]}
 
 @contextmanager
 def linked_run(tmp_path: Path, dies: bool = False, **options: Any) -> Iterator[Run]:
-    """A run with proxies in between. What is lost must be noticed by the links themselves: long before the message timeout, so
-    that a tree which timed out is a fault. Unless a worker `dies`: what it had emitted and not sent nobody else knows of."""
+    """A run with proxies in between.
+
+    The links themselves must notice a loss, long before the message timeout, so a tree that timed out is a fault. Except if a
+    worker `dies`: no other process knows what it had emitted and not sent.
+    """
     surroundings = Surroundings(links=Links())
     conf = {"topology.message.timeout.secs": 10 if dies else 60}
     with ledger_run(tmp_path, surroundings, conf=conf, **options) as run:
@@ -43,18 +47,18 @@ def links_of(run: Run) -> tuple[Links, list[str]]:
     return run.links, [one.worker for one in run.workers()]
 
 
-def made_anew(run: Run, links: Links, before: int) -> None:
-    """Wait until a silence was noticed: connections are made anew."""
+def reconnects(run: Run, links: Links, before: int) -> None:
+    """Wait until a silence was noticed: connections are made again."""
     run.wait_for(lambda: links.connections() > before, "new connections", cap=5 * NOTICE)
 
 
 def untouched(run: Run, pids: dict[str, int]) -> None:
-    """The same processes as before: a link that is cut kills nobody, and nobody dies of it."""
+    """The same processes as before: a cut link makes no worker be killed or die."""
     assert run.pids() == pids, run.report()
 
 
 @pytest.mark.parametrize("ways", WAYS)
-def test_a_link_that_is_cut_and_healed_takes_up_its_work(tmp_path: Path, ways: str, soak: float) -> None:
+def test_a_link_that_is_cut_and_healed_resumes(tmp_path: Path, ways: str, soak: float) -> None:
     with linked_run(tmp_path) as run:
         links, names = links_of(run)
         assert links.passed() > 0, "the proxies are in between"
@@ -63,8 +67,8 @@ def test_a_link_that_is_cut_and_healed_takes_up_its_work(tmp_path: Path, ways: s
             before = links.connections()
             for sender, receiver in WAYS[ways]:
                 links.cut(names[sender], names[receiver])
-            made_anew(run, links, before)
-            time.sleep(LONG)  # the length of the fault
+            reconnects(run, links, before)
+            time.sleep(LONG)  # the duration of the fault
             links.heal()
             run.flows(cap=5 * RECOVERY)
             untouched(run, pids)
@@ -78,7 +82,7 @@ def test_a_cut_shorter_than_the_silence_is_bridged(tmp_path: Path, soak: float) 
         pids = run.pids()
         for _ in range(max(1, round(4 * soak))):
             links.cut(first, second)
-            time.sleep(0.5)  # the length of the fault
+            time.sleep(0.5)  # the duration of the fault
             links.heal()
             run.flows(cap=5 * RECOVERY)
         untouched(run, pids)
@@ -98,7 +102,7 @@ def test_a_link_that_is_cut_while_a_worker_is_replaced_heals(tmp_path: Path) -> 
         run.flows(cap=5 * RECOVERY)
 
 
-def test_connections_that_break_off_again_and_again_are_made_again(tmp_path: Path, soak: float) -> None:
+def test_connections_that_break_repeatedly_are_made_again(tmp_path: Path, soak: float) -> None:
     with linked_run(tmp_path) as run:
         links, (first, second) = links_of(run)
         pids = run.pids()
@@ -112,9 +116,7 @@ def test_connections_that_break_off_again_and_again_are_made_again(tmp_path: Pat
 
 
 @pytest.mark.parametrize("distance", [0, 1, 9, 64, 1000, 5000])
-def test_a_bit_that_is_flipped_on_the_way_is_refused_and_the_link_repaired(
-    tmp_path: Path, distance: int
-) -> None:
+def test_a_bit_flipped_on_the_way_is_refused_and_the_link_repaired(tmp_path: Path, distance: int) -> None:
     with linked_run(tmp_path) as run:
         links, (first, second) = links_of(run)
         pids = run.pids()
@@ -125,9 +127,7 @@ def test_a_bit_that_is_flipped_on_the_way_is_refused_and_the_link_repaired(
 
 
 @pytest.mark.parametrize("distance", [0, 12, 70, 200])
-def test_a_bit_that_is_flipped_in_a_handshake_costs_a_connection_and_no_link(
-    tmp_path: Path, distance: int
-) -> None:
+def test_a_bit_flipped_in_a_handshake_costs_a_connection_and_no_link(tmp_path: Path, distance: int) -> None:
     with linked_run(tmp_path) as run:
         links, (first, second) = links_of(run)
         links.flip_welcome(first, second, distance)
@@ -135,7 +135,7 @@ def test_a_bit_that_is_flipped_in_a_handshake_costs_a_connection_and_no_link(
 
 
 @pytest.mark.parametrize("count", [1, 100, 3000])
-def test_bytes_that_vanish_on_the_way_are_noticed_and_the_link_repaired(tmp_path: Path, count: int) -> None:
+def test_bytes_lost_on_the_way_are_noticed_and_the_link_repaired(tmp_path: Path, count: int) -> None:
     with linked_run(tmp_path) as run:
         links, (first, second) = links_of(run)
         pids = run.pids()
@@ -146,10 +146,8 @@ def test_bytes_that_vanish_on_the_way_are_noticed_and_the_link_repaired(tmp_path
 
 
 @pytest.mark.parametrize("distance", [30, 150_000])
-def test_a_bit_that_is_flipped_in_a_large_value_never_becomes_another_value(
-    tmp_path: Path, distance: int
-) -> None:
-    # Large values travel beside the checksum of their frame: the encryption must refuse them.
+def test_a_bit_flipped_in_a_large_value_never_yields_another_value(tmp_path: Path, distance: int) -> None:
+    # Large values travel outside the checksum of their frame: the encryption must refuse the change.
     with linked_run(tmp_path, size=200_000, rate=50.0) as run:
         links, (first, second) = links_of(run)
         for sender, receiver in ((first, second), (second, first)):
@@ -157,7 +155,7 @@ def test_a_bit_that_is_flipped_in_a_large_value_never_becomes_another_value(
             run.flows(60, cap=5 * RECOVERY)
 
 
-def test_a_slow_network_fails_nothing(tmp_path: Path) -> None:
+def test_a_slow_network_makes_no_tuple_fail(tmp_path: Path) -> None:
     with linked_run(tmp_path) as run:
         links, (first, second) = links_of(run)
         links.delay(first, second, 0.3)

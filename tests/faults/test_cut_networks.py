@@ -1,5 +1,6 @@
-"""The network between two workers loses all packets, in one direction or both, in silence: the workers notice, come back, and
-the ledger adds up. In a namespace of its own; `test_cut_links.py` needs none."""
+"""The network between two workers silently drops all packets, in one direction or both: the workers notice it, reconnect, and
+the ledger adds up. It runs in a namespace of its own; `test_cut_links.py` needs none.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +19,12 @@ pytestmark = [pytest.mark.faults, pytest.mark.skipif(REASON is not None, reason=
 
 NETWORK = Surroundings(links=OverTCP())
 LONG = 4.0
-#: TCP itself waits up to twice as long as the cut before it sends again what was lost, unless connections are made anew.
+#: TCP itself waits up to twice the length of the cut before it retransmits, unless connections are made again.
 RECOVERY = 5.0
 
 
 @pytest.mark.parametrize("ways", ["one way", "both ways"])
-def test_workers_between_which_packets_vanish_come_back_when_it_heals(tmp_path: Path, ways: str) -> None:
+def test_workers_recover_when_lost_packets_come_through_again(tmp_path: Path, ways: str) -> None:
     def body(network: Network) -> None:
         with ledger_run(tmp_path, NETWORK, conf={"topology.message.timeout.secs": 60}) as run:
             pids = run.pids()
@@ -32,7 +33,7 @@ def test_workers_between_which_packets_vanish_come_back_when_it_heals(tmp_path: 
             network.cut_one_way(sender=first, receiver=second)
             if ways == "both ways":
                 network.cut_one_way(sender=second, receiver=first)
-            time.sleep(LONG)  # the length of the fault
+            time.sleep(LONG)  # the duration of the fault
             network.heal()
             run.flows(cap=5 * RECOVERY)
             assert run.pids() == pids, run.report()
@@ -46,7 +47,7 @@ def test_a_cut_longer_than_the_message_timeout_loses_no_acked_tuple(tmp_path: Pa
         with ledger_run(tmp_path, NETWORK, conf={"topology.message.timeout.secs": 2}) as run:
             first, second = (leaks.listening_ports(pid) for pid in run.pids().values())
             network.cut_one_way(sender=first, receiver=second)
-            time.sleep(LONG)  # the length of the fault
+            time.sleep(LONG)  # the duration of the fault
             network.heal()
             run.flows(cap=5 * RECOVERY)
             assert run.drain().failed

@@ -1,4 +1,4 @@
-"""A cluster ends, in good order or by the death of its process: no worker, port or file stays behind."""
+"""A cluster ends, in good order or by the death of its process: no worker, port or file remains."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ def books(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("least", [0, 1, 200])
-def test_leaving_a_cluster_under_load_leaves_nothing(tmp_path: Path, books: Path, least: int) -> None:
+def test_leaving_a_cluster_under_load_leaves_nothing_behind(tmp_path: Path, books: Path, least: int) -> None:
     with cluster_without_leaks(tmp_path) as cluster:
         cluster.submit(ledger_topology(books, rate=None, conf=dict(QUICK)))
         flows(books, least)
 
 
-def test_leaving_a_cluster_whose_bolts_are_slow_leaves_nothing(tmp_path: Path, books: Path) -> None:
+def test_leaving_a_cluster_whose_bolts_are_slow_leaves_nothing_behind(tmp_path: Path, books: Path) -> None:
     with cluster_without_leaks(tmp_path) as cluster:
         cluster.submit(ledger_topology(books, rate=None, relay=SlowRelay(0.5), conf=dict(QUICK)))
         flows(books, 1)
 
 
-def test_leaving_a_cluster_with_a_frozen_worker_leaves_nothing(tmp_path: Path, books: Path) -> None:
+def test_leaving_a_cluster_with_a_frozen_worker_leaves_nothing_behind(tmp_path: Path, books: Path) -> None:
     with cluster_without_leaks(tmp_path) as cluster:
         cluster.submit(ledger_topology(books, conf={**QUICK, "topology.worker.timeout.secs": 600}))
         flows(books)
@@ -55,7 +55,7 @@ def test_leaving_a_cluster_with_a_frozen_worker_leaves_nothing(tmp_path: Path, b
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_workers_of_a_cluster_whose_process_dies_end_by_themselves(
+def test_workers_end_by_themselves_when_the_process_of_their_cluster_dies(
     tmp_path: Path, books: Path, number: int
 ) -> None:
     with parent_of_cluster(tmp_path, books, LEASE) as parent:

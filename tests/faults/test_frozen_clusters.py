@@ -1,4 +1,4 @@
-"""The process of the cluster itself stands still, alone or with all its workers, as when a laptop sleeps: it goes on after."""
+"""The process of the cluster is suspended, alone or with all its workers, as when a laptop sleeps: afterwards it goes on."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def books(tmp_path: Path) -> Path:
 
 
 def to_its_end(parent: Parent, books: Path) -> Account:
-    """Let the topology complete; the ledger must add up, and no file be left."""
+    """Let the topology complete; the ledger must add up, and no file may remain."""
     Path(books, STOP).touch()
     assert parent.process.wait(CAP) == 0
     total = account(read(books))
@@ -37,7 +37,7 @@ def to_its_end(parent: Parent, books: Path) -> Account:
     return total
 
 
-def test_workers_of_a_cluster_that_stands_still_end_and_are_started_again_when_it_goes_on(
+def test_workers_of_a_frozen_cluster_end_and_are_started_again_when_it_goes_on(
     tmp_path: Path, books: Path
 ) -> None:
     with parent_of_cluster(tmp_path, books, LEASE) as parent:
@@ -48,14 +48,14 @@ def test_workers_of_a_cluster_that_stands_still_end_and_are_started_again_when_i
         assert to_its_end(parent, books).spout_lives >= 4
 
 
-def test_a_cluster_that_stands_still_for_less_than_the_lease_goes_on_with_its_workers(
+def test_a_cluster_frozen_for_less_than_the_lease_goes_on_with_its_workers(
     tmp_path: Path, books: Path
 ) -> None:
     with parent_of_cluster(tmp_path, books, 60.0) as parent:
         workers = parent.workers()
         parent.process.send_signal(signal.SIGSTOP)
-        parent.flows(1000)  # nobody but the cluster stands still
-        time.sleep(4.0)  # longer than a worker may give no sign of life
+        parent.flows(1000)  # only the cluster's process is suspended
+        time.sleep(4.0)  # longer than a worker may miss heartbeats
         parent.process.send_signal(signal.SIGCONT)
         parent.flows()
         assert parent.workers() == workers
@@ -63,12 +63,14 @@ def test_a_cluster_that_stands_still_for_less_than_the_lease_goes_on_with_its_wo
 
 
 @pytest.mark.parametrize("first", ["the cluster", "its workers"])
-def test_a_cluster_that_slept_with_all_its_workers_goes_on(tmp_path: Path, books: Path, first: str) -> None:
+def test_a_cluster_that_was_suspended_with_all_its_workers_goes_on(
+    tmp_path: Path, books: Path, first: str
+) -> None:
     with parent_of_cluster(tmp_path, books, LEASE) as parent:
         pids = [parent.process.pid, *parent.workers()]
         for pid in pids:
             os.kill(pid, signal.SIGSTOP)
-        time.sleep(2 * LEASE)  # the length of the sleep
+        time.sleep(2 * LEASE)  # the duration of the suspension
         for pid in pids if first == "the cluster" else reversed(pids):
             os.kill(pid, signal.SIGCONT)
         parent.flows()

@@ -1,4 +1,4 @@
-"""Workers are frozen by SIGSTOP: too long, and they are replaced once; what thaws later takes no part any more."""
+"""Workers are frozen by SIGSTOP: if for too long, they are replaced once, and a process that thaws later has no effect."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from tests.faults.running import QUICK, Run, Surroundings, ledger_run
 pytestmark = pytest.mark.faults
 
 RECOVERY = 25.0
-#: A supervisor for each worker and one to spare; a supervisor that falls silent is noticed soon, on both sides.
+#: A supervisor for each worker and one to spare; both sides notice a silent supervisor soon.
 ON_THEIR_OWN = Surroundings(supervisors=3, slots=1, lease=3.0, supervisor_timeout=5.0)
 
 
 def freeze(worker: WorkerView) -> int:
-    """SIGSTOP; the pid, once the process stands still."""
+    """SIGSTOP; return the pid once the process is stopped."""
     os.kill(worker.pid, signal.SIGSTOP)
     deadline = time.monotonic() + RECOVERY
     while leaks.state_of(worker.pid) not in ("T", None):
@@ -34,7 +34,7 @@ def freeze(worker: WorkerView) -> int:
 
 
 def thaw(pid: int) -> int:
-    """SIGCONT, if the process is still there; the moment."""
+    """SIGCONT, if the process still exists; return the moment."""
     moment = time.monotonic_ns()
     if leaks.state_of(pid) is not None:
         os.kill(pid, signal.SIGCONT)
@@ -47,7 +47,7 @@ def lives_of_process(run: Run, role: str, pid: int) -> list[Life]:
 
 @contextmanager
 def silent_supervisor(run: Run, worker: WorkerView) -> Iterator[None]:
-    """The supervisor of a worker does nothing any more, as one whose host is cut off; in the end it is there again."""
+    """Suspend the supervisor of a worker, as if its host were cut off; resume it in the end."""
     engine = run.cluster._engine
     assert isinstance(engine, ProcessEngine)
     (supervisor,) = (
@@ -60,7 +60,7 @@ def silent_supervisor(run: Run, worker: WorkerView) -> Iterator[None]:
 
 
 def ended(pid: int) -> bool:
-    """Whether a process is over, though perhaps nobody waited for it."""
+    """Whether a process has ended, even if not yet reaped."""
     return leaks.state_of(pid) in (None, "Z")
 
 
@@ -85,17 +85,17 @@ def test_a_worker_frozen_for_less_than_its_timeout_goes_on(tmp_path: Path) -> No
         pids = run.pids()
         victim, _ = run.workers()
         pid = freeze(victim)
-        time.sleep(3.5)  # longer than a silent link stays as it is, shorter than the timeout
+        time.sleep(3.5)  # longer than a silent link is kept, shorter than the timeout
         thaw(pid)
         run.flows(cap=5 * RECOVERY)
         assert run.pids() == pids
         assert run.drain().spout_lives == 2
 
 
-def test_a_frozen_worker_whose_tasks_went_elsewhere_emits_nothing_when_it_thaws_and_exits(
+def test_a_frozen_worker_whose_tasks_moved_emits_nothing_when_it_thaws_and_exits(
     tmp_path: Path,
 ) -> None:
-    # Its supervisor is away too, so that nobody kills it: it must see for itself that its lease is over.
+    # Its supervisor is suspended too and cannot kill it: the worker itself must notice that its lease is over.
     with ledger_run(tmp_path, ON_THEIR_OWN) as run:
         victim, other = run.workers()
         pids = run.pids()
@@ -110,13 +110,13 @@ def test_a_frozen_worker_whose_tasks_went_elsewhere_emits_nothing_when_it_thaws_
         total = run.drain()
         assert total.spout_lives == 3
         for life in lives_of_process(run, SPOUT, pid):
-            # Nothing leaves the process; the run of calls that it was frozen in may go on until it looks at the clock.
+            # Nothing leaves the process; the run of calls in which it was frozen may continue until it checks the clock.
             assert len(life.after(moment, "E")) <= QUICK["topology.max.spout.pending"], (
                 "at most one run of calls"
             )
 
 
-def test_a_worker_whose_supervisor_is_away_longer_than_the_lease_exits_by_itself(tmp_path: Path) -> None:
+def test_a_worker_without_its_supervisor_for_longer_than_the_lease_exits_by_itself(tmp_path: Path) -> None:
     with ledger_run(tmp_path, ON_THEIR_OWN) as run:
         victim, _ = run.workers()
         pids = run.pids()

@@ -1,4 +1,4 @@
-"""Links of workers that have nothing to do but sleep: those without a spout. They notice a link that is cut as busy ones do."""
+"""Links of idle workers (those without a spout): they notice a cut link as busy ones do."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.faults.running import Surroundings, ledger_run
 
 pytestmark = pytest.mark.faults
 
-#: Seconds in which a silence is to be noticed, and a link that is healed to take up its work.
+#: Seconds within which a silence must be noticed, and within which a healed link must resume.
 NOTICE = 3.0
 RECOVERY = 5.0
 
@@ -23,11 +23,9 @@ def made_by(links: Links, worker: str, peer: str) -> int:
 
 
 @pytest.mark.parametrize("deaf", ["the one with bolts alone", "the one with the spout"])
-def test_a_worker_that_no_longer_hears_its_peer_connects_anew_whatever_it_runs(
-    tmp_path: Path, deaf: str
-) -> None:
+def test_a_worker_whose_peer_is_silent_reconnects_whatever_it_runs(tmp_path: Path, deaf: str) -> None:
     links = Links()
-    # What is lost must be noticed by the links themselves, long before the message timeout.
+    # The links themselves must notice the loss, long before the message timeout.
     conf = {"topology.message.timeout.secs": 60}
     with ledger_run(tmp_path, Surroundings(links=links), conf=conf, spouts=1) as run:
         (host,) = (one.worker for one in run.hosts_of("numbers"))

@@ -18,7 +18,7 @@ from topology_api import Bolt, Replay
 pytestmark = pytest.mark.faults
 
 EVERY = 3.0
-#: More than a worker that was killed may take to be replaced and to take tuples again.
+#: More than the time in which a killed worker is replaced and takes tuples again.
 RECOVERY = 25.0
 LOADS: dict[str, dict[str, Any]] = {
     "steady": {},
@@ -32,7 +32,7 @@ LOADS: dict[str, dict[str, Any]] = {
 
 
 def kill_one(run: Run, chance: random.Random, component: str | None = None) -> None:
-    """SIGKILL to a worker that runs (one with tasks of a component)."""
+    """SIGKILL to a running worker (one with tasks of a component, if named)."""
     workers = run.workers() if component is None else run.hosts_of(component)
     if workers:
         victim = chance.choice(workers)
@@ -42,7 +42,7 @@ def kill_one(run: Run, chance: random.Random, component: str | None = None) -> N
 @pytest.mark.parametrize(
     ("load", "seconds"), [("steady", 30.0), ("replays of the runtime", 6.0), ("deep backlog", 9.0)]
 )
-def test_a_random_worker_killed_every_three_seconds_costs_no_acked_tuple(
+def test_killing_a_random_worker_every_three_seconds_loses_no_acked_tuple(
     tmp_path: Path, load: str, seconds: float, soak: float
 ) -> None:
     chance = random.Random(load)
@@ -54,7 +54,7 @@ def test_a_random_worker_killed_every_three_seconds_costs_no_acked_tuple(
         assert total.orphaned or total.failed or load == "replays of the runtime", "tuples were under way"
 
 
-def test_the_unix_sockets_of_a_killed_worker_go_with_it(tmp_path: Path) -> None:
+def test_the_unix_sockets_of_a_killed_worker_are_removed(tmp_path: Path) -> None:
     with ledger_run(tmp_path) as run:
         victim, *_ = run.workers()
         left = leaks.listening_paths(victim.pid)
@@ -65,7 +65,7 @@ def test_the_unix_sockets_of_a_killed_worker_go_with_it(tmp_path: Path) -> None:
         assert not [path for path in left - leaks.listening_paths(again) if os.path.exists(path)]
 
 
-def test_killing_the_worker_that_tracks_the_trees_costs_no_acked_tuple(tmp_path: Path, soak: float) -> None:
+def test_killing_the_worker_that_tracks_the_trees_loses_no_acked_tuple(tmp_path: Path, soak: float) -> None:
     chance = random.Random(1)
     with ledger_run(tmp_path, spouts=1) as run:
         assert len(run.hosts_of("numbers")) == 1
@@ -76,9 +76,9 @@ def test_killing_the_worker_that_tracks_the_trees_costs_no_acked_tuple(tmp_path:
         assert total.sink_lives >= 4
 
 
-def test_killing_a_worker_without_the_tracker_fails_what_it_held_as_lost_at_once(tmp_path: Path) -> None:
-    # Without the news that a worker is gone all these trees would fail by the timeout, 20 seconds later; those of the few
-    # tuples that it had executed, and whose outputs or acks had not left, still do.
+def test_killing_a_worker_without_the_tracker_fails_the_tuples_it_held_at_once(tmp_path: Path) -> None:
+    # Without the report of the lost worker all these trees would fail by the timeout, 20 seconds later; those of the few tuples
+    # that it had executed, and whose outputs or acks had not left, still do.
     with ledger_run(
         tmp_path, spouts=1, relay=SlowRelay(0.005), rate=None, conf={"topology.message.timeout.secs": 20}
     ) as run:
@@ -95,11 +95,11 @@ def test_killing_a_worker_without_the_tracker_fails_what_it_held_as_lost_at_once
 
 
 @pytest.mark.parametrize("relay", [ThreadedRelay(0.001), AsyncRelay(), BatchRelay(), HoldingRelay()])
-def test_bolts_of_every_kind_may_be_killed_with_what_they_hold(
+def test_bolts_of_every_kind_may_be_killed_with_the_tuples_they_hold(
     tmp_path: Path, relay: Bolt, soak: float
 ) -> None:
     chance = random.Random(type(relay).__name__)
-    # What a bolt holds that died with its process fails by the timeout, if by nothing else.
+    # Tuples held by a bolt that died with its process fail by the timeout, if by nothing else.
     with ledger_run(tmp_path, relay=relay, conf={"topology.message.timeout.secs": 4}) as run:
         run.last_for(2.0 * soak, 2.0, lambda _: kill_one(run, chance))
         run.flows(cap=5 * RECOVERY)

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.faults
 
 #: Seconds between one worker and the next.
 APART = 2.0
-#: Run by each Python that is started with this folder on its path: a worker waits before it does anything.
+#: Run by each Python that starts with this folder on its path: a worker first waits.
 LATE = """
 import os, sys, time
 here = os.path.dirname(os.path.abspath(__file__))
@@ -26,7 +26,7 @@ if "-m" in command and "worker" in command:
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
-def test_workers_that_come_up_late_and_in_any_order_lose_nothing(
+def test_workers_that_start_late_and_in_any_order_lose_nothing(
     tmp_path: Path, order: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "late"

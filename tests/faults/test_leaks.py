@@ -1,4 +1,4 @@
-"""The check for what is left behind finds what is left behind."""
+"""The check for leaks finds leaks."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def marked(before: Traces) -> dict[str, str]:
     return {**os.environ, MARK: before.mark}
 
 
-def test_nothing_left_is_nothing_found(before: Traces) -> None:
+def test_no_leak_is_reported_when_nothing_is_left(before: Traces) -> None:
     subprocess.run([sys.executable, "-c", "pass"], env=marked(before), check=True)
     assert left(before) == []
 
@@ -70,7 +70,7 @@ def test_a_process_that_works_in_the_folder_is_found_by_its_command(before: Trac
         child.communicate(timeout=CAP)
 
 
-def test_a_child_that_nobody_waited_for_is_found(before: Traces) -> None:
+def test_a_zombie_child_is_found(before: Traces) -> None:
     child = subprocess.Popen([sys.executable, "-c", "pass"], env=marked(before))
     deadline = time.monotonic() + CAP
     while state_of(child.pid) != "Z":
@@ -98,7 +98,7 @@ def test_an_open_socket_a_thread_and_a_file_are_found(before: Traces) -> None:
     thread.join(CAP)
 
 
-def test_memory_and_state_of_a_process_are_read_and_of_one_that_is_gone_are_nothing() -> None:
+def test_memory_and_state_of_a_process_are_read_and_those_of_an_ended_one_are_empty() -> None:
     assert memory_of(os.getpid()) > 1.0
     assert state_of(os.getpid()) == "R"
     gone = subprocess.Popen([sys.executable, "-c", "pass"])

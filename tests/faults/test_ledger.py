@@ -1,4 +1,4 @@
-"""The check of the ledger finds each way in which a ledger can be wrong, and nothing in one that is right."""
+"""The check of the ledger finds every kind of problem, and none in a ledger that is right."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def books(tmp_path: Path) -> Path:
 
 
 def write(directory: Path, role: str, index: int, began: int, lines: Lines) -> None:
-    """A life whose lines are written one nanosecond after the other, from `began` on, unless they say when."""
+    """A life whose lines are one nanosecond apart, from `began` on, unless they have a time."""
     text = ""
     for offset, line in enumerate(lines):
         kind, _, rest = line.partition(" ")
@@ -30,7 +30,7 @@ def problems(directory: Path) -> list[str]:
     return account(read(directory)).problems
 
 
-def test_a_right_ledger_has_no_problem_and_is_counted(books: Path) -> None:
+def test_a_right_ledger_has_no_problem_and_its_totals_are_right(books: Path) -> None:
     write(books, "spout", 0, 100, ["E 1 1", "E 2 1", "A 1 1", "F 2 1 lost", "E 2 2", "A 2 2"])
     write(books, "sink", 0, 90, ["S 1", "S 2", "S 2"])
     whole = account(read(books))
@@ -39,7 +39,7 @@ def test_a_right_ledger_has_no_problem_and_is_counted(books: Path) -> None:
     assert (whole.seen, whole.duplicates, whole.orphaned) == (3, 1, 0)
 
 
-def test_what_a_writer_writes_is_read_back(books: Path) -> None:
+def test_a_writers_lines_are_read_back(books: Path) -> None:
     spout = Writer(books, "spout", 3)
     spout.write("E", 5, 1)
     spout.write("F", 5, 1, "timeout")
@@ -54,7 +54,7 @@ def test_what_a_writer_writes_is_read_back(books: Path) -> None:
     assert life.after(life.entries[0].at, "E", "F") == [life.entries[1]]
 
 
-def test_a_line_that_was_cut_off_by_death_is_not_counted(books: Path) -> None:
+def test_a_line_cut_off_by_death_is_not_counted(books: Path) -> None:
     write(books, "sink", 0, 90, ["S 1"])
     path = next(books.glob("sink*"))
     path.write_text(path.read_text() + "S 91 12")
@@ -75,7 +75,7 @@ def test_a_line_that_was_cut_off_by_death_is_not_counted(books: Path) -> None:
         (["E 1 1", "E 1 1", "A 1 1"], ["S 1"], "the test's own fault, emitted twice under one id: (1, 1)"),
     ],
 )
-def test_each_fault_of_a_ledger_is_found(books: Path, spout: Lines, sink: Lines, problem: str) -> None:
+def test_each_problem_of_a_ledger_is_found(books: Path, spout: Lines, sink: Lines, problem: str) -> None:
     write(books, "spout", 0, 100, spout)
     write(books, "sink", 0, 200, sink)
     found = problems(books)
@@ -83,7 +83,7 @@ def test_each_fault_of_a_ledger_is_found(books: Path, spout: Lines, sink: Lines,
     assert problem in found[0]
 
 
-def test_a_dead_life_may_leave_emissions_open_that_the_next_takes_up(books: Path) -> None:
+def test_a_dead_life_may_leave_emissions_that_the_next_one_emits_again(books: Path) -> None:
     write(books, "spout", 0, 100, ["E 1 1", "E 2 1", "A 1 1"])
     write(books, "spout", 0, 200, ["E 2 1", "A 2 1"])
     write(books, "sink", 0, 100, ["S 1", "S 2", "S 2"])
@@ -92,7 +92,7 @@ def test_a_dead_life_may_leave_emissions_open_that_the_next_takes_up(books: Path
     assert (whole.orphaned, whole.spout_lives, whole.duplicates) == (1, 2, 1)
 
 
-def test_an_emission_of_a_dead_life_that_nobody_takes_up_is_found(books: Path) -> None:
+def test_an_emission_of_a_dead_life_that_is_never_emitted_again_is_found(books: Path) -> None:
     write(books, "spout", 0, 100, ["E 1 1", "E 2 1", "A 1 1"])
     write(books, "spout", 0, 200, ["E 3 1", "A 3 1"])
     write(books, "sink", 0, 100, ["S 1", "S 3"])
@@ -108,7 +108,7 @@ def test_two_lives_of_a_spout_task_that_emit_at_the_same_time_are_found(books: P
     ]
 
 
-def test_what_a_thawed_process_emits_is_nobodys_but_must_hear_no_verdict(books: Path) -> None:
+def test_emissions_of_a_thawed_process_need_no_outcome_and_must_get_none(books: Path) -> None:
     write(books, "spout", 0, 100, ["E 1 1", "A 1 1", "E 2 1 @ 300"])
     write(books, "spout", 0, 200, ["E 4 1", "A 4 1"])
     write(books, "sink", 0, 100, ["S 1", "S 4"])
@@ -125,12 +125,12 @@ def test_many_examples_are_cut_short(books: Path) -> None:
     assert problems(books) == ["acked but never seen by a sink: 1, 2, 3, 4, 5 and 2 more"]
 
 
-def test_unsettled_are_the_emissions_without_a_verdict(books: Path) -> None:
+def test_unsettled_are_the_emissions_without_an_outcome(books: Path) -> None:
     write(books, "spout", 0, 100, ["E 1 1", "E 2 1", "F 1 1 lost", "E 1 2"])
     assert unsettled(read(books)[0]) == {(2, 1), (1, 2)}
 
 
-def test_changes_of_a_keys_owner_are_counted_in_the_order_of_time(books: Path) -> None:
+def test_moves_of_a_key_are_counted_in_the_order_of_time(books: Path) -> None:
     write(books, "sink", 0, 100, ["S 1", "S 11", "S 2", "S 21 @ 300"])
     write(books, "sink", 1, 200, ["S 31", "S 3"])
     assert owner_changes(read(books), 10) == {1: 2}

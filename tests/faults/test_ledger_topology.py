@@ -1,4 +1,4 @@
-"""The ledger's topology adds up where nothing goes wrong, and where its bolts fail and its workers are in one process."""
+"""The ledger's topology adds up without faults, and when bolts fail with all workers in one process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CAP = 60.0
 
 
 class Refusing(Relay):
-    """Fails each seventh tuple that it sees."""
+    """Fails every seventh tuple."""
 
     seen = 0
 
@@ -28,7 +28,7 @@ class Refusing(Relay):
 
 
 def run(topology: Topology, books: Path, least: int) -> None:
-    """Until so many numbers were seen; then to its end."""
+    """Run until this many numbers were seen, then to the end."""
     with LocalCluster(encode=True) as cluster:
         cluster.submit(topology)
         deadline = time.monotonic() + CAP
@@ -50,7 +50,7 @@ def test_a_run_without_faults_adds_up(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("replay", [None, Replay(max_attempts=50, first_delay=0.0)])
-def test_what_fails_is_emitted_until_it_is_acked(tmp_path: Path, replay: Replay | None) -> None:
+def test_failed_tuples_are_emitted_until_they_are_acked(tmp_path: Path, replay: Replay | None) -> None:
     run(ledger_topology(tmp_path, rate=None, relay=Refusing(), replay=replay), tmp_path, 300)
     lives = read(tmp_path)
     whole = account(lives)
@@ -60,7 +60,7 @@ def test_what_fails_is_emitted_until_it_is_acked(tmp_path: Path, replay: Replay 
     assert bool(whole.failed["failed"]) is (replay is None), "the runtime's own replays are no verdicts"
 
 
-def test_a_second_run_takes_up_where_the_first_was_cut_off(tmp_path: Path) -> None:
+def test_a_second_run_resumes_where_the_first_was_cut_off(tmp_path: Path) -> None:
     with LocalCluster() as cluster:
         cluster.submit(ledger_topology(tmp_path, rate=None))
         deadline = time.monotonic() + CAP
@@ -73,7 +73,7 @@ def test_a_second_run_takes_up_where_the_first_was_cut_off(tmp_path: Path) -> No
     assert whole.spout_lives == 4
 
 
-def test_the_rate_bounds_what_a_spout_emits(tmp_path: Path) -> None:
+def test_the_rate_limits_the_spouts_emissions(tmp_path: Path) -> None:
     began = time.monotonic()
     run(ledger_topology(tmp_path, rate=100.0), tmp_path, 40)
     passed = time.monotonic() - began
@@ -84,7 +84,7 @@ def test_the_rate_bounds_what_a_spout_emits(tmp_path: Path) -> None:
     ("values", "kind"),
     [(values_of(5, 64, 10), "S"), ((*values_of(5, 64, 10)[:3], b"other"), "W"), (("x", 0, "", b""), "W")],
 )
-def test_the_sink_tells_values_that_are_not_the_numbers_own(
+def test_the_sink_notices_values_that_do_not_belong_to_the_number(
     tmp_path: Path, values: tuple[object, ...], kind: str
 ) -> None:
     from local_cluster.testing import run_bolt

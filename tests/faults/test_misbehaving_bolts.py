@@ -1,4 +1,4 @@
-"""Bolts that are slow, hang, end their process or cannot be prepared: the rest of the house stands."""
+"""Bolts that are slow, hang, end their process or fail in prepare: everything else keeps running."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from tests.faults.running import QUICK, Run, Surroundings, ledger_run
 pytestmark = pytest.mark.faults
 
 RECOVERY = 25.0
-#: MB that a process may grow by while a slow bolt holds everything up.
+#: MB by which a process may grow while a slow bolt holds everything up.
 GROWTH = 8.0
 
 
 def logs(run: Run) -> str:
-    """All that the topology's workers wrote into their logs."""
+    """The logs of all workers of the topology."""
     folders = {one.directory for one in run.cluster.workers(run.name)}
     return "\n".join(
         path.read_text(errors="replace") for folder in folders for path in sorted(folder.glob("*.log*"))
@@ -48,7 +48,7 @@ def test_a_slow_bolt_slows_its_spout_and_no_process_grows(tmp_path: Path, soak: 
     pending = 2000
     conf = {"topology.max.spout.pending": pending}
     with ledger_run(tmp_path, rate=None, size=1000, relay=SlowRelay(0.005), conf=conf) as run:
-        run.flows(2 * 300)  # each relay does 200 a second: by now every queue is as full as it gets
+        run.flows(2 * 300)  # each relay processes 200 tuples a second: by now every queue is full
         pids = [os.getpid(), *run.pids().values()]
         before = {pid: leaks.memory_of(pid) for pid in pids}
         began, emitted = time.monotonic(), run.tally.of("E")
@@ -67,10 +67,10 @@ def test_a_slow_bolt_slows_its_spout_and_no_process_grows(tmp_path: Path, soak: 
 
 
 @pytest.mark.parametrize("kind", [Hanging, Spinning])
-def test_a_bolt_that_hangs_is_shown_by_its_stack_and_its_worker_is_replaced(
+def test_a_bolt_that_hangs_is_shown_with_its_stack_and_its_worker_is_replaced(
     tmp_path: Path, kind: type[Misbehaving]
 ) -> None:
-    # One hangs; the other's life is calm when the file is there, so only one worker is replaced.
+    # One hangs; the other is calm once the file exists, so only one worker is replaced.
     with ledger_run(
         tmp_path, relay=kind(str(tmp_path)), conf={"topology.bolt.hang.secs": 2}, flowing=False
     ) as run:
@@ -93,7 +93,7 @@ def test_a_bolt_that_hangs_is_shown_by_its_stack_and_its_worker_is_replaced(
         (Unprepared, "the pump is dry"),
     ],
 )
-def test_a_bolt_that_ends_its_process_is_started_again_ever_more_rarely_and_disturbs_no_other_topology(
+def test_a_bolt_that_ends_its_process_is_restarted_ever_more_rarely_and_disturbs_no_other_topology(
     tmp_path: Path, kind: type[Misbehaving], cause: str, soak: float
 ) -> None:
     other_books = tmp_path / "other"
@@ -119,14 +119,14 @@ def test_a_bolt_that_ends_its_process_is_started_again_ever_more_rarely_and_dist
         assert (total.spout_lives, total.duplicates) == (2, 0)
 
 
-def test_a_bolt_that_behaves_again_works_again(tmp_path: Path) -> None:
+def test_a_bolt_that_misbehaved_once_works_again(tmp_path: Path) -> None:
     with ledger_run(tmp_path, relay=Exiting(str(tmp_path)), flowing=False) as run:
         run.wait_for(lambda: len(lives(tmp_path)) >= 4, "second lives", cap=5 * 10.0)
         calm(tmp_path)
         run.flows(cap=5 * RECOVERY)
 
 
-def test_sys_exit_in_a_bolt_fails_its_tuple_and_ends_nothing(tmp_path: Path) -> None:
+def test_sys_exit_in_a_bolt_fails_its_tuple_and_ends_no_process(tmp_path: Path) -> None:
     with ledger_run(tmp_path, relay=Leaving(str(tmp_path)), flowing=False) as run:
         run.wait_for(lambda: run.tally.of("F") > 0, "the first failure", cap=5 * 10.0)
         run.wait_for(lambda: "SystemExit" in run.text(), "the error in status", cap=5 * 1.0)
@@ -135,7 +135,7 @@ def test_sys_exit_in_a_bolt_fails_its_tuple_and_ends_nothing(tmp_path: Path) -> 
         assert run.drain().spout_lives == 2
 
 
-def test_a_grandchild_that_user_code_started_ends_with_its_worker(tmp_path: Path) -> None:
+def test_a_grandchild_started_by_user_code_ends_with_its_worker(tmp_path: Path) -> None:
     with ledger_run(tmp_path, relay=Forking(str(tmp_path))) as run:
         victim = next(one for one in run.workers() if any(p.parent == one.pid for p in leaks.all_processes()))
         grandchild = next(p for p in leaks.all_processes() if p.parent == victim.pid)
@@ -144,7 +144,7 @@ def test_a_grandchild_that_user_code_started_ends_with_its_worker(tmp_path: Path
         run.replaced(victim.worker, victim.pid, cap=RECOVERY)
 
 
-def test_lives_are_read_in_their_order(tmp_path: Path) -> None:
+def test_lives_are_read_in_order(tmp_path: Path) -> None:
     for name in ("lives-3-7-2000000000", "lives-4-7-1000000000"):
         Path(tmp_path, name).touch()
     assert lives(tmp_path) == [1.0, 2.0]

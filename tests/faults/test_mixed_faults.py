@@ -1,4 +1,4 @@
-"""Faults of all kinds, one upon the other before the last one is over, under as much load as there may be."""
+"""Faults of all kinds, each made before the last one is over, under as much load as possible."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RECOVERY = 30.0
 
 
 class Chance:
-    """Makes one fault after the other, as the dice fall."""
+    """Makes one random fault after another."""
 
     def __init__(self, run: Run, links: Links, seed: int) -> None:
         self.run = run
@@ -32,14 +32,16 @@ class Chance:
         self.done: list[str] = []
 
     def step(self, _: int) -> None:
-        """Make a fault, and heal some of those before it."""
+        """Make a fault, and heal some of the earlier ones."""
         if self.random.random() < 0.4:
             self.heal()
         fault: Callable[[], object] = self.random.choice(
             [self.kill, self.freeze, self.terminate, self.cut, self.break_off, self.rebalance, self.pause]
         )
         self.done.append(fault.__name__)
-        with suppress(ProcessLookupError, SquallError):  # it ended meanwhile; or not in this state
+        with suppress(
+            ProcessLookupError, SquallError
+        ):  # it has ended meanwhile, or this is not allowed in its state
             fault()
 
     def heal(self) -> None:

@@ -1,4 +1,4 @@
-"""The network of the fault tests loses packets as its rules say, and nothing but them."""
+"""The network of the fault tests drops the packets that its rules name, and no others."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(REASON is not None, reason=REASON or "")
 
 
 class Connection:
-    """One connection from a client to a listening server, and what each of them hears."""
+    """A connection from a client to a listening server, and what each end receives."""
 
     def __init__(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as server:
@@ -29,7 +29,7 @@ class Connection:
             self.server, _ = server.accept()
 
     def goes(self, sender: socket.socket, seconds: float) -> bool:
-        """Whether a byte from this end comes to the other within so long."""
+        """Whether a byte from this end arrives at the other within this time."""
         receiver = self.server if sender is self.client else self.client
         sender.send(b"x")
         receiver.settimeout(seconds)
@@ -43,7 +43,7 @@ class Connection:
         self.server.close()
 
 
-def test_packets_to_a_port_vanish_until_it_heals_and_then_come() -> None:
+def test_packets_to_a_port_are_lost_until_it_heals_and_then_arrive() -> None:
     def body(network: Network) -> None:
         one = Connection()
         assert one.goes(one.client, CAP)
@@ -73,7 +73,7 @@ def test_one_way_is_cut_on_connections_in_both_directions() -> None:
     in_own_network(body)
 
 
-def test_what_is_started_inside_lives_in_the_same_network_and_what_is_outside_does_not() -> None:
+def test_processes_started_inside_share_the_network_and_those_outside_do_not() -> None:
     outside = os.readlink("/proc/thread-self/ns/net")
 
     def body(network: Network) -> None:
@@ -86,12 +86,12 @@ def test_what_is_started_inside_lives_in_the_same_network_and_what_is_outside_do
     assert os.readlink("/proc/thread-self/ns/net") == outside
 
 
-def test_what_the_body_raises_is_raised_and_a_wrong_command_says_why() -> None:
+def test_an_exception_of_the_body_is_raised_and_a_wrong_command_says_why() -> None:
     with pytest.raises(OSError, match="ip link set no-such-device up: "):
         in_own_network(lambda network: ip("link", "set", "no-such-device", "up"))
 
 
-def test_the_machine_is_as_it_was_afterwards() -> None:
+def test_the_machine_is_unchanged_afterwards() -> None:
     rules = Path("/proc/self/net/fib_trie").read_text()
     began = time.monotonic()
     in_own_network(lambda network: network.drop(to_ports=[9], from_ports=[9]))

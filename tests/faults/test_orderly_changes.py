@@ -1,4 +1,4 @@
-"""SIGTERM, rebalance, activate and deactivate under load: what is asked for in good order fails no tuple."""
+"""SIGTERM, rebalance, activate and deactivate under load: orderly changes make no tuple fail."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def settled(run: Run) -> None:
 
 
 def paused(run: Run, times: int) -> None:
-    """Wait until spouts were told to pause so often."""
+    """Wait until spouts were asked to pause this often."""
     run.wait_for(lambda: run.tally.of("P") >= times, "the spouts to pause", cap=5 * CHANGE)
 
 
@@ -74,7 +74,7 @@ def test_rebalances_of_workers_and_tasks_under_load_fail_nothing_and_give_each_k
         assert max(owner_changes(read(run.books), KEYS).values(), default=0) <= most
 
 
-def test_a_rebalance_leaves_workers_alone_whose_tasks_do_not_move(tmp_path: Path) -> None:
+def test_a_rebalance_keeps_workers_whose_tasks_do_not_move(tmp_path: Path) -> None:
     with ledger_run(tmp_path) as run:
         before = run.pids()
         run.cluster.rebalance(run.name, parallelism={"sink": 2})
@@ -113,7 +113,7 @@ def test_a_kill_with_time_to_drain_leaves_nothing_open(tmp_path: Path) -> None:
         assert not run.total.orphaned
 
 
-def test_what_a_kill_without_time_leaves_open_is_failed_as_stopped(tmp_path: Path) -> None:
+def test_tuples_left_open_by_a_kill_without_time_fail_as_stopped(tmp_path: Path) -> None:
     with ledger_run(tmp_path, rate=None) as run:
         run.cluster.kill(run.name, wait_secs=0)
         run.wait_for(

@@ -1,4 +1,4 @@
-"""The proxy of the fault tests does what it says: else the tests with it would prove nothing."""
+"""The proxy of the fault tests works as it claims to: otherwise the tests that use it would prove nothing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from tests.faults.proxy import BACKWARD, FORWARD, ROOM, Proxy
 
 CAP = 20.0
-#: How long nothing must come where nothing may come.
+#: How long to check that nothing arrives.
 QUIET = 0.15
 
 
@@ -28,7 +28,7 @@ class Pair:
             end.settimeout(CAP)
 
     def ends(self) -> list[tuple[socket.socket, socket.socket, str]]:
-        """(who writes, who reads, the way)."""
+        """(writer, reader, way)."""
         return [(self.near, self.far, FORWARD), (self.far, self.near, BACKWARD)]
 
 
@@ -72,12 +72,12 @@ def nothing_comes(sock: socket.socket) -> bool:
         sock.settimeout(CAP)
 
 
-def test_it_ends_also_when_its_thread_was_busy_and_saw_the_end_before_the_call(
+def test_it_closes_also_when_its_busy_thread_saw_the_end_before_the_call(
     listener: socket.socket,
 ) -> None:
     proxy = Proxy(listener.getsockname())
     proxy._closing = True
-    with socket.create_connection(proxy.address):  # what keeps it busy
+    with socket.create_connection(proxy.address):  # keeps it busy
         proxy._thread.join(CAP)
     proxy.close()
     assert not proxy._thread.is_alive()
@@ -119,7 +119,7 @@ def test_both_ways_are_cut_when_none_is_named_and_new_connections_too(
     late.far.close()
 
 
-def test_a_way_that_is_cut_takes_a_bounded_number_of_bytes(pair: Pair) -> None:
+def test_a_cut_way_takes_a_bounded_number_of_bytes(pair: Pair) -> None:
     for end in (pair.near, pair.far):
         end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 16)
     pair.proxy.cut(FORWARD)
@@ -142,7 +142,7 @@ def test_a_delay_holds_bytes_back_in_their_order(pair: Pair) -> None:
     assert exactly(pair.near, 4) == b"back"
 
 
-def test_a_heal_lets_go_what_a_delay_holds(pair: Pair) -> None:
+def test_healing_releases_what_a_delay_holds(pair: Pair) -> None:
     pair.proxy.delay(1000.0, FORWARD)
     pair.near.sendall(b"one")
     assert nothing_comes(pair.far)
@@ -156,7 +156,7 @@ def test_one_bit_of_the_byte_at_a_distance_is_flipped_once(pair: Pair, distance:
     sent = bytes(range(20))
     for part in (sent[:5], sent[5:]):
         pair.near.sendall(part)
-        time.sleep(0.01)  # two pieces more likely than one; both are right
+        time.sleep(0.01)  # probably in two pieces; either is right
     got = exactly(pair.far, 20)
     assert [at for at in range(20) if got[at] != sent[at]] == [distance]
     assert bin(got[distance] ^ sent[distance]).count("1") == 1
@@ -164,13 +164,13 @@ def test_one_bit_of_the_byte_at_a_distance_is_flipped_once(pair: Pair, distance:
     assert exactly(pair.far, 20) == sent
 
 
-def test_bytes_vanish(pair: Pair) -> None:
+def test_bytes_are_lost(pair: Pair) -> None:
     pair.proxy.vanish(7, FORWARD)
     pair.near.sendall(b"0123456789")
     assert exactly(pair.far, 3) == b"789"
 
 
-def test_broken_connections_are_reset_and_new_ones_are_taken(pair: Pair, listener: socket.socket) -> None:
+def test_broken_connections_are_reset_and_new_ones_are_accepted(pair: Pair, listener: socket.socket) -> None:
     pair.proxy.break_off()
     for end in (pair.near, pair.far):
         with pytest.raises(ConnectionResetError):
@@ -182,7 +182,7 @@ def test_broken_connections_are_reset_and_new_ones_are_taken(pair: Pair, listene
     again.far.close()
 
 
-def test_the_end_of_a_connection_is_handed_on_with_what_came_before_it(pair: Pair) -> None:
+def test_the_end_of_a_connection_is_passed_on_after_the_bytes_before_it(pair: Pair) -> None:
     pair.near.sendall(b"last words")
     pair.near.shutdown(socket.SHUT_WR)
     assert exactly(pair.far, 10) == b"last words"
@@ -193,7 +193,7 @@ def test_the_end_of_a_connection_is_handed_on_with_what_came_before_it(pair: Pai
     assert pair.near.recv(1) == b""
 
 
-def test_a_target_that_is_gone_resets_who_connects(listener: socket.socket) -> None:
+def test_a_missing_target_resets_the_client(listener: socket.socket) -> None:
     with Proxy(listener.getsockname()) as proxy:
         listener.close()
         with socket.create_connection(proxy.address) as near:
