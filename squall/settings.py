@@ -19,12 +19,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from topology_api.errors import InvalidConfig
 from topology_api.options import OPTIONS, PREFIXES, Option, Scope, defaults, json_copy, problems_of
-from topology_api.topology import Topology
 from topology_api.wording import listed, nearest, shown, typed
+
+if TYPE_CHECKING:
+    from topology_api.topology import Topology
 
 __all__ = [
     "Overrides",

@@ -1,60 +1,74 @@
 """What a user of Squall imports: spouts, bolts, groupings, the builder, and the errors.
 
-Only names; each is documented where it is written.
+Only names; each is documented where it is written. A name's module is imported when the name is first used: `squall list`
+needs the errors alone, and starts without the rest.
 """
 
-# isort: off
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
 from topology_api import core_choice as core_choice  # before anything that may be compiled
-# isort: on
 
-from topology_api.builder import BoltDeclarer, Handle, TopologyBuilder
-from topology_api.components import BatchBolt, Bolt, Spout
-from topology_api.context import Context
-from topology_api.errors import (
-    CannotPack,
-    EmitError,
-    FailTuple,
-    GroupingError,
-    InvalidConfig,
-    InvalidTopology,
-    NameTaken,
-    NoSuchTopology,
-    NotYet,
-    SquallError,
-    TopologyFailed,
-)
-from topology_api.fields import Fields, Stream
-from topology_api.groupings import Grouping
-from topology_api.hooks import Hook
-from topology_api.topology import Topology
-from topology_api.tuples import Tuple
-from topology_api.values import Failure, Replay
+#: The names of each module.
+PLACES: Final = {
+    "builder": ("BoltDeclarer", "Handle", "TopologyBuilder"),
+    "components": ("BatchBolt", "Bolt", "Spout"),
+    "context": ("Context",),
+    "errors": (
+        "CannotPack",
+        "EmitError",
+        "FailTuple",
+        "GroupingError",
+        "InvalidConfig",
+        "InvalidTopology",
+        "NameTaken",
+        "NoSuchTopology",
+        "NotYet",
+        "SquallError",
+        "TopologyFailed",
+    ),
+    "fields": ("Fields", "Stream"),
+    "groupings": ("Grouping",),
+    "hooks": ("Hook",),
+    "topology": ("Topology",),
+    "tuples": ("Tuple",),
+    "values": ("Failure", "Replay"),
+}
+__all__ = sorted(name for names in PLACES.values() for name in names)
 
-__all__ = [
-    "BatchBolt",
-    "Bolt",
-    "BoltDeclarer",
-    "CannotPack",
-    "Context",
-    "EmitError",
-    "FailTuple",
-    "Failure",
-    "Fields",
-    "Grouping",
-    "GroupingError",
-    "Handle",
-    "Hook",
-    "InvalidConfig",
-    "InvalidTopology",
-    "NameTaken",
-    "NoSuchTopology",
-    "NotYet",
-    "Replay",
-    "Spout",
-    "SquallError",
-    "Stream",
-    "Topology",
-    "TopologyBuilder",
-    "TopologyFailed",
-    "Tuple",
-]
+if TYPE_CHECKING:
+    from topology_api.builder import BoltDeclarer as BoltDeclarer
+    from topology_api.builder import Handle as Handle
+    from topology_api.builder import TopologyBuilder as TopologyBuilder
+    from topology_api.components import BatchBolt as BatchBolt
+    from topology_api.components import Bolt as Bolt
+    from topology_api.components import Spout as Spout
+    from topology_api.context import Context as Context
+    from topology_api.errors import CannotPack as CannotPack
+    from topology_api.errors import EmitError as EmitError
+    from topology_api.errors import FailTuple as FailTuple
+    from topology_api.errors import GroupingError as GroupingError
+    from topology_api.errors import InvalidConfig as InvalidConfig
+    from topology_api.errors import InvalidTopology as InvalidTopology
+    from topology_api.errors import NameTaken as NameTaken
+    from topology_api.errors import NoSuchTopology as NoSuchTopology
+    from topology_api.errors import NotYet as NotYet
+    from topology_api.errors import SquallError as SquallError
+    from topology_api.errors import TopologyFailed as TopologyFailed
+    from topology_api.fields import Fields as Fields
+    from topology_api.fields import Stream as Stream
+    from topology_api.groupings import Grouping as Grouping
+    from topology_api.hooks import Hook as Hook
+    from topology_api.topology import Topology as Topology
+    from topology_api.tuples import Tuple as Tuple
+    from topology_api.values import Failure as Failure
+    from topology_api.values import Replay as Replay
+else:
+
+    def __getattr__(name: str) -> object:
+        """Import a name of the API, and keep it."""
+        module = next((module for module, names in PLACES.items() if name in names), None)
+        if module is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = globals()[name] = getattr(import_module(f"{__name__}.{module}"), name)
+        return found
