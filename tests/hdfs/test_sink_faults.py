@@ -15,7 +15,7 @@ import pytest
 from squall_io.spark import read_committed
 from squall_io.spark.manifest.files import FilesUnavailable
 from squall_io.spark.manifest.layout import BatchName, WriterId
-from squall_io.spark.sink import retries
+from squall_io.spark.sink import errors
 from squall_io.spark.sink import sink_writer as sink_life
 from squall_io.spark.sink.errors import NotCommitted
 from squall_io.spark.stores.gateway import Jvm
@@ -127,7 +127,7 @@ def test_a_task_that_is_killed_at_any_step_loses_nothing_and_leaves_nothing(
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tries follow each other without a wait, and a start may take as many as it needs."""
-    monkeypatch.setattr(retries, "FIRST_WAIT", 0.0)
+    monkeypatch.setattr(errors, "FIRST_WAIT", 0.0)
     monkeypatch.setattr(sink_life, "START_SECONDS", 300.0)
 
 

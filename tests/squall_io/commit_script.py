@@ -16,7 +16,8 @@ from typing import Final, TypeVar
 import pytest
 
 from squall_io.spark import concurrently
-from squall_io.spark.manifest import checkpoints, upkeep
+from squall_io.spark.manifest import checkpoints
+from squall_io.spark.manifest import state as table_state
 from squall_io.spark.manifest.files import FilesError, FilesUnavailable
 from tests.squall_io.baton import Actor, Baton, Killed
 from tests.squall_io.commit_world import World
@@ -38,7 +39,7 @@ def small_and_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     numbers = itertools.count(1)
     monkeypatch.setattr("secrets.token_hex", lambda size: f"{next(numbers):0{2 * size}x}")
     monkeypatch.setattr(concurrently, "_AT_ONCE", 1)
-    monkeypatch.setattr(upkeep, "DUE", 1)
+    monkeypatch.setattr(table_state, "DUE", 1)
     monkeypatch.setattr(checkpoints, "PART", 2)
 
 

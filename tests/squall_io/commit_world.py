@@ -19,9 +19,8 @@ from squall_io.spark.manifest.entries import BatchEntry
 from squall_io.spark.manifest.envelopes import digest_of
 from squall_io.spark.manifest.files import Files, FilesRefused, FilesUnavailable
 from squall_io.spark.manifest.layout import FOLDER, STAGING, TMP, BatchName, WriterId, batch_of, claim_of
-from squall_io.spark.manifest.state import TableState, read_state
+from squall_io.spark.manifest.state import TableState, checkpoint_if_due, read_state
 from squall_io.spark.manifest.sweep import sweep, sweep_gone
-from squall_io.spark.manifest.upkeep import checkpoint_if_due
 from tests.squall_io.memory_files import HDFS, Gate, Manners, MemoryFiles, MemoryStore, Step, straight
 
 T = TypeVar("T")

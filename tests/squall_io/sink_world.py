@@ -22,7 +22,7 @@ from squall_io.spark.manifest.files import FilesUnavailable
 from squall_io.spark.manifest.state import TableState, read_state
 from squall_io.spark.rows.schema import parse_schema
 from squall_io.spark.sink import sink_writer as sink_life
-from squall_io.spark.sink.retries import Retries
+from squall_io.spark.sink.errors import Retries
 from squall_io.spark.sink.settings import SinkSettings
 from squall_io.spark.sink.sink_writer import SinkWriter
 from tests.squall_io.memory_files import ROOT, Gate, MemoryFiles, MemoryStore, Step, straight

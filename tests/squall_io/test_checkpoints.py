@@ -8,14 +8,14 @@ from typing import TypeVar
 
 import pytest
 
-from squall_io.spark.manifest import checkpoints, upkeep
+from squall_io.spark.manifest import checkpoints
+from squall_io.spark.manifest import state as table_state
 from squall_io.spark.manifest.checkpoints import KEPT, Checkpoint, read_newest, write_next
 from squall_io.spark.manifest.claims import take_over
 from squall_io.spark.manifest.entries import BatchEntry, encode_entry
 from squall_io.spark.manifest.files import Files, FilesUnavailable
 from squall_io.spark.manifest.layout import CHECKPOINTS, COMMITS, BatchName, checkpoint_path
-from squall_io.spark.manifest.state import read_state
-from squall_io.spark.manifest.upkeep import checkpoint_if_due
+from squall_io.spark.manifest.state import checkpoint_if_due, read_state
 from tests.squall_io.commit_world import World, writer_id
 from tests.squall_io.memory_files import MemoryFiles, Step
 
@@ -125,7 +125,7 @@ def lying(real: Callable[[str, bytes], bool]) -> Callable[[str, bytes], bool]:
 def test_a_checkpoint_whose_answer_was_lost_is_tidied_up_after_by_the_next(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(upkeep, "DUE", 2)
+    monkeypatch.setattr(table_state, "DUE", 2)
     world = World()
     put(world.files(), 1, 2, 3)
 
@@ -172,18 +172,18 @@ def test_nothing_old_is_deleted_while_a_checkpoint_that_stays_cannot_be_read() -
 
 
 def test_a_checkpoint_is_made_when_enough_entries_lie_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upkeep, "DUE", 4)
+    monkeypatch.setattr(table_state, "DUE", 4)
     files = MemoryFiles()
     put(files, 1, 2, 3)
     assert not checkpoint_if_due(files)
     put(files, 4)
-    assert upkeep.due(read_state(files))
+    assert len(read_state(files).uncovered) >= table_state.DUE
     assert checkpoint_if_due(files)
     assert (files.list(COMMITS), read_state(files).checkpoint.number) == ([], 1)
 
 
 def test_entries_that_do_not_count_are_in_no_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upkeep, "DUE", 2)
+    monkeypatch.setattr(table_state, "DUE", 2)
     files = MemoryFiles()
     take_over(files, writer_id(), (1, 0), "host:1", 0.0)
     put(files, 1)

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from squall_io.spark.manifest import checkpoints, upkeep
+from squall_io.spark.manifest import checkpoints
+from squall_io.spark.manifest import state as table_state
 from tests.squall_io.disk_world import DiskWorld
 from tests.squall_io.memory_files import straight
 
@@ -21,7 +22,7 @@ OWNERS = 6
 def test_owners_readers_and_checkpoints_at_the_same_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(upkeep, "DUE", 2)
+    monkeypatch.setattr(table_state, "DUE", 2)
     monkeypatch.setattr(checkpoints, "PART", 3)
     world = DiskWorld(tmp_path / "table")
     done = threading.Event()
@@ -60,6 +61,6 @@ def test_owners_readers_and_checkpoints_at_the_same_time(
         assert all(other.result(90) for other in others)
     for write in world.orphans:
         write()
-    monkeypatch.setattr(upkeep, "DUE", 1)  # so that nothing lies open in the end
+    monkeypatch.setattr(table_state, "DUE", 1)  # so that nothing lies open in the end
     world.settle(2)
     assert len(world.acked) >= 4

@@ -13,9 +13,8 @@ from squall_io.spark.manifest.claims import Superseded, list_claims, read_claim,
 from squall_io.spark.manifest.ended import Leftovers, find_leftovers, sweep_ended
 from squall_io.spark.manifest.files import Files
 from squall_io.spark.manifest.layout import TMP, BatchName, WriterId, claim_of, claim_path
-from squall_io.spark.manifest.state import UnreadableManifest, read_state
+from squall_io.spark.manifest.state import UnreadableManifest, checkpoint_if_due, read_state
 from squall_io.spark.manifest.sweep import TMP_AGE, sweep_gone
-from squall_io.spark.manifest.upkeep import checkpoint_if_due
 from tests.squall_io.baton import Killed
 from tests.squall_io.commit_script import ALL, Play, small_and_in_order
 from tests.squall_io.commit_world import OTHERS, SINK, TOPOLOGY, World, writer_id

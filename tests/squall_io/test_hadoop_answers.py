@@ -20,8 +20,8 @@ from squall_io.spark.manifest.files import (
 )
 from squall_io.spark.session.jvm import JavaFailed
 from squall_io.spark.stores import gateway
+from squall_io.spark.stores.hadoop import decode_statuses
 from squall_io.spark.stores.hadoop_errors import FileTaken, Thrown, error_of
-from squall_io.spark.stores.statuses import decode_statuses
 from squall_io.spark.stores.webhdfs import WebHdfsFiles
 
 IO = "java.io.IOException"

@@ -18,8 +18,7 @@ from squall_io.spark.manifest.ended import find_leftovers, sweep_ended
 from squall_io.spark.manifest.envelopes import UnreadableRecord
 from squall_io.spark.manifest.files import Files, FilesRefused, FilesUnavailable
 from squall_io.spark.manifest.layout import WriterId, fence_path
-from squall_io.spark.manifest.state import read_state
-from squall_io.spark.manifest.upkeep import checkpoint_if_due
+from squall_io.spark.manifest.state import checkpoint_if_due, read_state
 from squall_io.spark.sink.errors import NotCommitted
 from squall_io.spark.sink.sink_writer import SinkWriter
 from tests.squall_io.commit_script import ALL, LOST, Play, small_and_in_order

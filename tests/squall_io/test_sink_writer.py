@@ -13,12 +13,11 @@ from squall_io.spark.manifest.claims import Superseded
 from squall_io.spark.manifest.commit import BatchConflict
 from squall_io.spark.manifest.files import FilesRefused, FilesUnavailable
 from squall_io.spark.manifest.layout import STAGING
+from squall_io.spark.manifest.state import DUE
 from squall_io.spark.manifest.tables import TableMismatch
-from squall_io.spark.manifest.upkeep import DUE
 from squall_io.spark.session.jvm import JavaFailed
 from squall_io.spark.session.request import NoConnectServer
-from squall_io.spark.sink.errors import NotCommitted
-from squall_io.spark.sink.retries import UNKNOWN_TRIES
+from squall_io.spark.sink.errors import UNKNOWN_TRIES, NotCommitted
 from squall_io.spark.sink.sink_writer import START_SECONDS, SinkWriter
 from tests.squall_io.memory_files import Step
 from tests.squall_io.sink_world import Killed, SinkWorld, gated

@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from squall_io.spark.manifest.claims import CLAIM, list_claims, publish_fences, read_claim, retire
-from squall_io.spark.manifest.clock import now_of
 from squall_io.spark.manifest.entries import BatchEntry
 from squall_io.spark.manifest.envelopes import UnreadableRecord
 from squall_io.spark.manifest.files import Files, FileStatus
@@ -31,6 +30,7 @@ from squall_io.spark.manifest.sweep import (
     TMP_AGE,
     delete_leftovers,
     moved_files,
+    now_of,
     staged_batches,
     sweep_before,
 )

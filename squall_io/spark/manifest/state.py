@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from squall_io.spark.concurrently import map_concurrently
-from squall_io.spark.manifest.checkpoints import Checkpoint, read_newest
+from squall_io.spark.manifest.checkpoints import Checkpoint, read_newest, write_next
 from squall_io.spark.manifest.claims import Listing, list_claims, publish_fence, read_fence
 from squall_io.spark.manifest.entries import BatchEntry, decode_entry
 from squall_io.spark.manifest.envelopes import UnreadableRecord
@@ -21,7 +22,9 @@ from squall_io.spark.manifest.layout import COMMITS, BatchName, WriterId, batch_
 from topology_api import SquallError
 
 #: Reading starts over when a file disappears meanwhile, because a checkpoint was made; at most this often.
-_ATTEMPTS = 20
+_ATTEMPTS: Final = 20
+#: Entries in files of their own at which a checkpoint is made: reading a small file of HDFS costs about 5 ms.
+DUE: Final = 200
 
 
 class UnreadableManifest(SquallError):
@@ -187,3 +190,15 @@ def _read_entry(files: Files, batch: BatchName) -> BatchEntry | UnreadableRecord
         return decode_entry(files.read(batch.commit), batch.commit)
     except UnreadableRecord as problem:
         return problem
+
+
+def checkpoint_if_due(files: Files) -> bool:
+    """Make a checkpoint if one is due; return whether one was made. Costs one listing if not."""
+    if len(files.list(COMMITS)) < DUE:
+        return False
+    state = read_state(files)
+    if state.checkpoint.unreadable:
+        return False
+    # The checkpoint's writer died before it deleted them, or a commit was retried after its answer was lost.
+    map_concurrently(files.delete, [batch.commit for batch in state.needless])
+    return len(state.uncovered) >= DUE and write_next(files, state.checkpoint, state.uncovered)

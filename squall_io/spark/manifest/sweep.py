@@ -20,6 +20,7 @@ Must not know: Spark.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
@@ -91,6 +92,16 @@ def sweep_gone(
                 continue
         epochs[writer_id] = newest
     return sweep_before(files, epochs) if epochs else 0
+
+
+def now_of(files: Files) -> float:
+    """Return seconds since 1970 by the file system's own clock, which dates its files. It puts a file, and deletes it."""
+    path = f"{TMP}/clock.{secrets.token_hex(8)}"
+    files.replace(path, b"")
+    try:
+        return max((status.modified for status in files.list(TMP) if status.path == path), default=0.0)
+    finally:
+        files.delete(path)
 
 
 def delete_leftovers(files: Files, batch: BatchName, keep: Collection[str]) -> int:

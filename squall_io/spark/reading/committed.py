@@ -40,7 +40,7 @@ from squall_io.spark.results.versions import newest_version
 from squall_io.spark.rows.formats import FORMATS, read_options
 from squall_io.spark.rows.schema import Schema, parse_schema
 from squall_io.spark.rows.types import Array, Map, Struct, Type, quoted
-from squall_io.spark.session.settings import changed_settings
+from squall_io.spark.session.sessions import changed_settings
 from squall_io.spark.stores import WEBHDFS, OpenStore, open_files
 from squall_io.spark.stores.paths import from_here
 from topology_api import SquallError

@@ -23,8 +23,8 @@ from squall_io.spark.replay.output_blobs import from_blob, to_blobs
 from squall_io.spark.replay.plan import ReplayPlan, StreamKey
 from squall_io.spark.replay.records import BEGIN, ERRORS, NO_TASK, Buffer, Checked, Record, Row, arrived
 from squall_io.spark.replay.source_rows import route_rows
+from squall_io.spark.rows.arrow import plain_rows
 from squall_io.spark.rows.checker import RowChecker
-from squall_io.spark.rows.plain import plain_rows
 from squall_io.spark.rows.schema import Schema
 
 if TYPE_CHECKING:

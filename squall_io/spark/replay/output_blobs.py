@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from squall_io.spark.replay.problems import ReplayFailed
 from squall_io.spark.replay.records import MOST_BYTES, Buffer, Checked
+from squall_io.spark.rows.arrow import plain_rows
 from squall_io.spark.rows.checker import RowChecker
-from squall_io.spark.rows.plain import plain_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa

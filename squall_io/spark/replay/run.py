@@ -26,7 +26,7 @@ from squall_io.spark.replay.shipping import SHIPPING, modules_of
 from squall_io.spark.results.job_errors import spark_errors_as, worker_died
 from squall_io.spark.rows.schema import Schema, parse_schema
 from squall_io.spark.rows.types import Column, SchemaError, same_name
-from squall_io.spark.session.settings import changed_settings
+from squall_io.spark.session.sessions import changed_settings
 from topology_api import Topology
 from topology_api.wording import listed, shown, typed
 

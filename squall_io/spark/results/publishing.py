@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from squall_io.spark.concurrently import keep_alive
 from squall_io.spark.manifest.files import Files, FilesError
 from squall_io.spark.manifest.tables import RESULTS, TableRecord, find_table, mismatch
 from squall_io.spark.results import versions
@@ -20,8 +21,7 @@ from squall_io.spark.results.versions import Attempt, Published, Run, Version
 from squall_io.spark.rows.formats import format_problems, read_options
 from squall_io.spark.rows.schema import Schema, parse_schema
 from squall_io.spark.rows.types import SchemaError
-from squall_io.spark.session.keepalive import keep_alive
-from squall_io.spark.session.settings import changed_settings
+from squall_io.spark.session.sessions import changed_settings
 from squall_io.spark.sink.writing import WRITE_CONF, WriteAs, save
 from squall_io.spark.stores.gateway import is_classic
 from topology_api import SquallError

@@ -45,7 +45,6 @@ import msgspec
 
 from squall_io.spark.concurrently import map_concurrently
 from squall_io.spark.manifest import tables
-from squall_io.spark.manifest.clock import now_of
 from squall_io.spark.manifest.commit import is_data
 from squall_io.spark.manifest.entries import DataFile
 from squall_io.spark.manifest.envelopes import (
@@ -59,6 +58,7 @@ from squall_io.spark.manifest.envelopes import (
 )
 from squall_io.spark.manifest.files import AbsentFile, Files
 from squall_io.spark.manifest.layout import RESULTS, VERSIONS, number_of, version_path
+from squall_io.spark.manifest.sweep import now_of
 from topology_api import SquallError
 
 VERSION: Final = "version"

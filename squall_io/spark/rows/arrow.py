@@ -1,12 +1,14 @@
-"""A schema in Arrow's types, as Spark maps its own to them.
+"""Rows and schemas in Arrow's columns and types: a schema as Spark maps it to Arrow, and the plain values in Arrow's columns.
 
-Must not know: rows. (pyarrow is imported where it is used: the rest of the sink can be built and checked without it.)
+Must not know: where the columns come from. (pyarrow is imported where it is used: the rest of the sink can be built and
+checked without it.)
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Sequence
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, Final
 
 from squall_io.spark.rows.types import Array, Column, Decimal, Map, Struct, Type
 
@@ -15,18 +17,15 @@ if TYPE_CHECKING:
 
     from squall_io.spark.rows.schema import Schema
 
-#: pyarrow's functions that make the types without parameters.
-_SIMPLE: Final = {
-    "boolean": "bool_",
+#: Arrow's names of types without parameters, where they differ.
+_NAMES: Final = {
+    "boolean": "bool",
     "tinyint": "int8",
     "smallint": "int16",
     "int": "int32",
     "bigint": "int64",
-    "float": "float32",
-    "double": "float64",
-    "string": "string",
-    "binary": "binary",
     "date": "date32",
+    "timestamp_ntz": "timestamp[us]",
 }
 
 
@@ -34,7 +33,7 @@ def arrow_schema(schema: Schema) -> pyarrow.Schema:
     """Return the schema of Arrow tables that hold rows of this schema."""
     import pyarrow
 
-    return pyarrow.schema([_field(column) for column in schema.columns])
+    return pyarrow.schema(map(_field, schema.columns))
 
 
 def joined(tables: Sequence[pyarrow.Table]) -> pyarrow.Table:
@@ -42,6 +41,25 @@ def joined(tables: Sequence[pyarrow.Table]) -> pyarrow.Table:
     import pyarrow
 
     return tables[0] if len(tables) == 1 else pyarrow.concat_tables(tables).combine_chunks()
+
+
+def plain_rows(
+    columns: Sequence[pyarrow.Array | pyarrow.ChunkedArray], rows: int
+) -> Iterator[tuple[Any, ...]]:
+    """Return the rows of columns with `rows` values each, as plain Python values; there may be no columns.
+
+    A struct is a dict, a map is a dict, a timestamp is aware, in UTC.
+    """
+    return zip(*map(_plain_values, columns)) if columns else repeat((), rows)
+
+
+def _plain_values(column: pyarrow.Array | pyarrow.ChunkedArray) -> list[Any]:
+    import pyarrow
+
+    if pyarrow.types.is_timestamp(column.type) and column.type.tz is not None:
+        column = column.cast(pyarrow.timestamp("us", "UTC"))
+    values: list[Any] = column.to_pylist(maps_as_pydicts="strict")
+    return values
 
 
 def _field(column: Column) -> pyarrow.Field:
@@ -58,12 +76,9 @@ def _type(kind: Type) -> pyarrow.DataType:
     if isinstance(kind, Map):
         return pyarrow.map_(_type(kind.key), _type(kind.value))
     if isinstance(kind, Struct):
-        return pyarrow.struct([_field(field) for field in kind.fields])
+        return pyarrow.struct(map(_field, kind.fields))
     if isinstance(kind, Decimal):
         return pyarrow.decimal128(kind.precision, kind.scale)
     if kind.name == "timestamp":
         return pyarrow.timestamp("us", tz="UTC")
-    if kind.name == "timestamp_ntz":
-        return pyarrow.timestamp("us")
-    simple: pyarrow.DataType = getattr(pyarrow, _SIMPLE[kind.name])()
-    return simple
+    return pyarrow.type_for_alias(_NAMES.get(kind.name, kind.name))

@@ -1,11 +1,8 @@
-"""Turns rows of plain Python values into an Arrow table that Spark takes unchanged; rows that do not fit are returned with
-reasons.
+"""Turns rows of plain Python values into an Arrow table that Spark takes unchanged, and gives a reason for each other row.
 
-Values are checked by the column, all at once: types by a set, numbers by their extremes, texts joined. They are checked
-one by
-one, with values.py, only if that finds something that is not plainly right. Measured for (string, bigint, timestamp):
-under half
-a microsecond per row, so the check costs little beside Arrow's own conversion.
+Values are checked by the column, all at once: types by a set, numbers as they are packed, texts joined. They are checked one
+by one, with values.py, only if that finds something that is not plainly right. Measured for (string, bigint, timestamp): under
+half a microsecond per row, so the check costs little beside Arrow's own conversion.
 Must not know: tuples, sessions, where the rows go except for what their file format loses.
 """
 
@@ -26,8 +23,8 @@ from zoneinfo import ZoneInfo
 
 from squall_io.spark.rows.formats import unkept
 from squall_io.spark.rows.schema import Schema
-from squall_io.spark.rows.types import WHOLE, Column, Decimal, Simple, same_name
-from squall_io.spark.rows.values import BadValue, Rules, converter, exactly
+from squall_io.spark.rows.types import Column, Decimal, Simple, same_name
+from squall_io.spark.rows.values import BadValue, Rules, exactly, nullable_converter
 from topology_api.wording import typed
 
 if TYPE_CHECKING:
@@ -35,8 +32,8 @@ if TYPE_CHECKING:
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _zone_of: Final[Callable[[datetime], tzinfo | None]] = attrgetter("tzinfo")
-#: Whether values of the plain type, none of them None, all fit unchanged.
-Fit = Callable[[Sequence[Any]], bool]
+#: Returns values of the plain type, none of them None, as Arrow takes them, if all fit unchanged; None: check each.
+Fit = Callable[[Sequence[Any]], "Sequence[object] | None"]
 
 
 @dataclass(frozen=True)
@@ -118,45 +115,24 @@ def _array(values: Sequence[Any], kind: pyarrow.DataType) -> pyarrow.Array:
     return pyarrow.array(values, kind)
 
 
-#: Types that `array` packs as Arrow has them, which looks at their range, too: 15 ns a value where Python's least and greatest
-#: value and Arrow's own conversion take 55. (Not float: what is too large for it becomes infinite there.)
-_PACKED: Final = {"tinyint": "b", "smallint": "h", "int": "i", "bigint": "q", "double": "d"}
-
-
 class _Column:
     """The checks of one column."""
 
     def __init__(self, column: Column, rules: Rules) -> None:
         self._name = column.name
         self._nullable = column.nullable
-        self._convert = converter(column.type, rules)
+        self._convert = nullable_converter(column, rules)
         self._plain, self._fit = _bulk_check(column, rules)
-        #: The code of `array` for the type: makes one of plain values, none of them None, that are all in range.
-        self._packed = (
-            _PACKED.get(column.type.name)
-            if isinstance(column.type, Simple) and not rules.get(column.type.name)
-            else None
-        )
 
     def all_fit(self, values: Sequence[Any]) -> Sequence[object] | None:
         """Return the values if all of them are plainly right; None: check each."""
         types = set(map(type, values))
-        if self._packed is not None and types == {self._plain}:
-            try:
-                return array(self._packed, values)
-            except OverflowError:
-                return None
-        if self._right(values, types):
-            return values
-        return None
-
-    def _right(self, values: Sequence[Any], types: set[type]) -> bool:
-        if NoneType in types:
-            if not self._nullable:
-                return False
-            types.discard(NoneType)
-            values = [value for value in values if value is not None]
-        return not types or (types == {self._plain} and self._fit(values))
+        if NoneType not in types:
+            return self._fit(values) if types <= {self._plain} else None
+        if not self._nullable or not types <= {self._plain, NoneType}:
+            return None
+        present = [value for value in values if value is not None]
+        return None if self._fit(present) is None else values
 
     def one_by_one(self, values: Sequence[object], bad: dict[int, list[str]]) -> list[object]:
         """Return the values as plain ones; add the problems of others to `bad`, by their places."""
@@ -170,10 +146,6 @@ class _Column:
         return plain
 
     def _one(self, value: object) -> object:
-        if value is None:
-            if self._nullable:
-                return None
-            raise BadValue("None, where NOT NULL is declared")
         try:
             return self._convert(value)
         except BadValue:
@@ -188,41 +160,56 @@ def _bulk_check(column: Column, rules: Rules) -> tuple[type, Fit]:
     if isinstance(kind, Decimal):
         return Number, _fits_decimal(kind)
     if not isinstance(kind, Simple):
-        return NoneType, bool  # nested values are always looked at one by one
-    if kind.name in WHOLE:
-        least, greatest = WHOLE[kind.name]
-        return int, lambda values: min(values) >= least and max(values) <= greatest
+        return NoneType, _unchanged  # nested values are always checked one by one
     plain, fit = _BULK[kind.name]
     rule = rules.get(kind.name)
     if rule is None:
         return plain, fit
-    return plain, lambda values: fit(values) and all(rule(value) is None for value in set(values))
+    return plain, _fits_if(lambda values: fit(values) is not None and not any(map(rule, set(values))))
 
 
-def _always(values: Sequence[Any]) -> bool:
+def _unchanged(values: Sequence[Any]) -> Sequence[object]:
+    return values
+
+
+def _fits_if(check: Callable[[Sequence[Any]], bool]) -> Fit:
+    """Return values unchanged if they pass a check, which may also raise what the value's own conversion raises."""
+
+    def fit(values: Sequence[Any]) -> Sequence[object] | None:
+        try:
+            return values if check(values) else None
+        except (OverflowError, UnicodeEncodeError, Inexact, InvalidOperation):
+            return None
+
+    return fit
+
+
+def _packed(code: str) -> Fit:
+    """Pack values by `array` as Arrow has them, which also checks their range: 15 ns a value, where Arrow's own conversion
+    takes 55.
+    """
+
+    def fit(values: Sequence[Any]) -> Sequence[object] | None:
+        try:
+            return array(code, values)
+        except OverflowError:
+            return None
+
+    return fit
+
+
+def _is_float32(values: Sequence[float]) -> bool:
+    # By `struct` with "<": `array`, and packing as the machine has it, give infinity for what is too large.
+    struct.pack(f"<{len(values)}f", *values)
     return True
 
 
-def _fits_float(values: Sequence[float]) -> bool:
-    try:
-        struct.pack(f"<{len(values)}f", *values)  # "<", since packing as the machine has it gives infinity
-    except OverflowError:
-        return False
-    return True
-
-
-def _fits_string(values: Sequence[str]) -> bool:
+def _is_text(values: Sequence[str]) -> bool:
     joined = "".join(values)
-    if joined.isascii():
-        return True
-    try:
-        joined.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return joined.isascii() or bool(joined.encode())
 
 
-def _fits_timestamp(values: Sequence[datetime]) -> bool:
+def _is_instant(values: Sequence[datetime]) -> bool:
     zones = set(map(_zone_of, values))
     if zones == {timezone.utc}:
         return True
@@ -232,29 +219,27 @@ def _fits_timestamp(values: Sequence[datetime]) -> bool:
     )
 
 
-def _fits_timestamp_ntz(values: Sequence[datetime]) -> bool:
-    return set(map(_zone_of, values)) == {None}
+def _has_no_zone(values: Sequence[datetime]) -> bool:
+    return set(map(_zone_of, values)) <= {None}
 
 
 def _fits_decimal(kind: Decimal) -> Fit:
     scaled = exactly(kind)
-
-    def fits(values: Sequence[Number]) -> bool:
-        try:
-            return all(scaled(value).is_finite() for value in values)
-        except (Inexact, InvalidOperation):
-            return False
-
-    return fits
+    return _fits_if(lambda values: all(scaled(value).is_finite() for value in values))
 
 
+#: By type: the one Python type whose values can be right unchanged, and their check.
 _BULK: Final[Mapping[str, tuple[type, Fit]]] = {
-    "boolean": (bool, _always),
-    "float": (float, _fits_float),
-    "double": (float, _always),
-    "string": (str, _fits_string),
-    "binary": (bytes, _always),
-    "date": (date, _always),
-    "timestamp": (datetime, _fits_timestamp),
-    "timestamp_ntz": (datetime, _fits_timestamp_ntz),
+    "boolean": (bool, _unchanged),
+    "tinyint": (int, _packed("b")),
+    "smallint": (int, _packed("h")),
+    "int": (int, _packed("i")),
+    "bigint": (int, _packed("q")),
+    "float": (float, _fits_if(_is_float32)),
+    "double": (float, _packed("d")),
+    "string": (str, _fits_if(_is_text)),
+    "binary": (bytes, _unchanged),
+    "date": (date, _unchanged),
+    "timestamp": (datetime, _fits_if(_is_instant)),
+    "timestamp_ntz": (datetime, _fits_if(_has_no_zone)),
 }

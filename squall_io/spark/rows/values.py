@@ -16,12 +16,12 @@ from decimal import Context, Inexact, InvalidOperation
 from decimal import Decimal as Number
 from typing import Any, Final
 
-from squall_io.spark.rows.types import WHOLE, Array, Decimal, Map, Simple, Struct, Type
+from squall_io.spark.rows.types import WHOLE, Array, Column, Decimal, Map, Simple, Struct, Type
 from topology_api.wording import listed, nearest, shown, typed
 
 #: By the name of a simple type: says why a value of it would be lost where it is written, or None.
 Rules = Mapping[str, Callable[[Any], "str | None"]]
-#: Takes a value that is not None, and gives the plain one; `BadValue`.
+#: Takes a value and gives the plain one; `BadValue`.
 Convert = Callable[[Any], Any]
 
 _FLOAT32: Final = struct.Struct("<f")
@@ -40,12 +40,27 @@ class BadValue(Exception):
         return BadValue(self.why, step + self.path)
 
 
+def nullable_converter(column: Column, rules: Rules) -> Convert:
+    """Return what converts values of a column or a field, which may be None."""
+    convert, nullable = converter(column.type, rules), column.nullable
+
+    def converted(value: Any) -> Any:
+        if value is not None:
+            return convert(value)
+        if not nullable:
+            raise BadValue("None, where NOT NULL is declared")
+        return None
+
+    return converted
+
+
 def converter(kind: Type, rules: Rules) -> Convert:
-    """Return what converts values of a type."""
+    """Return what converts values of a type, none of them None."""
     if isinstance(kind, Array):
-        return _array(kind, converter(kind.element, rules))
+        return _array(kind, nullable_converter(Column("element", kind.element), rules))
     if isinstance(kind, Map):
-        return _map(kind, converter(kind.key, rules), converter(kind.value, rules))
+        value = nullable_converter(Column("value", kind.value), rules)
+        return _map(kind, converter(kind.key, rules), value)
     if isinstance(kind, Struct):
         return _struct(kind, rules)
     if isinstance(kind, Decimal):
@@ -91,12 +106,16 @@ def _boolean(value: Any) -> bool:
     return plain
 
 
+def _is_whole(plain: object) -> bool:
+    return isinstance(plain, int) and not isinstance(plain, bool)
+
+
 def _whole(name: str) -> Convert:
     least, greatest = WHOLE[name]
 
     def whole(value: Any) -> int:
         plain = _unboxed(value)
-        if not isinstance(plain, int) or isinstance(plain, bool):
+        if not _is_whole(plain):
             raise _refused(value, name)
         plain = int.__index__(plain)
         if not least <= plain <= greatest:
@@ -104,10 +123,6 @@ def _whole(name: str) -> Convert:
         return plain
 
     return whole
-
-
-def _double(value: Any) -> float:
-    return _floating(value, "double")
 
 
 def _float(value: Any) -> float:
@@ -121,11 +136,11 @@ def _float(value: Any) -> float:
     return plain
 
 
-def _floating(value: Any, name: str) -> float:
+def _floating(value: Any, name: str = "double") -> float:
     plain = _unboxed(value)
     if isinstance(plain, float):
         return float.__float__(plain)
-    if not isinstance(plain, int) or isinstance(plain, bool):
+    if not _is_whole(plain):
         raise _refused(value, name)
     try:
         result = float(plain)
@@ -148,7 +163,7 @@ def _decimal(kind: Decimal) -> Convert:
 
     def decimal(value: Any) -> Number:
         plain = _unboxed(value)
-        if isinstance(plain, int) and not isinstance(plain, bool):
+        if _is_whole(plain):
             plain = Number(int.__index__(plain))
         if not isinstance(plain, Number) or not plain.is_finite():
             raise _refused(value, kind)
@@ -243,7 +258,7 @@ def _plain_datetime(value: Any, name: str) -> datetime:
 _SIMPLE: Final[Mapping[str, Convert]] = {
     "boolean": _boolean,
     "float": _float,
-    "double": _double,
+    "double": _floating,
     "string": _string,
     "binary": _binary,
     "date": _date,
@@ -266,7 +281,7 @@ def _array(kind: Array, element: Convert) -> Convert:
         plain: list[Any] = []
         try:
             for each in value:
-                plain.append(None if each is None else element(each))
+                plain.append(element(each))
         except BadValue as bad:
             raise bad.within(f"[{len(plain)}]") from None
         return plain
@@ -287,7 +302,7 @@ def _map(kind: Map, convert_key: Convert, convert_value: Convert) -> Convert:
             except BadValue as bad:
                 raise bad.within(f"'s key {shown(key)}") from None
             try:
-                plain.append((plain_key, None if each is None else convert_value(each)))
+                plain.append((plain_key, convert_value(each)))
             except BadValue as bad:
                 raise bad.within(f"[{shown(key)}]") from None
         # 1 and True, or a date and NumPy's of the same day, may be two keys of a dict and one of the map.
@@ -299,26 +314,19 @@ def _map(kind: Map, convert_key: Convert, convert_value: Convert) -> Convert:
 
 
 def _struct(kind: Struct, rules: Rules) -> Convert:
-    fields = [(field.name, field.nullable, converter(field.type, rules)) for field in kind.fields]
-    names = {field.name: None for field in kind.fields}
+    fields = {field.name: nullable_converter(field, rules) for field in kind.fields}
 
     def struct_of(value: Any) -> dict[str, Any]:
         given = value if type(value) is dict else _named(value, kind)
-        if not given.keys() <= names.keys():
-            unknown = next(name for name in given if name not in names)
-            near = nearest(unknown, names) if isinstance(unknown, str) else ""
-            more = f"which the struct has not{near}; it has {listed(names)}"
+        if not given.keys() <= fields.keys():
+            unknown = next(name for name in given if name not in fields)
+            near = nearest(unknown, fields) if isinstance(unknown, str) else ""
+            more = f"which the struct has not{near}; it has {listed(fields)}"
             raise BadValue(f"{typed(value)} has {shown(unknown)}, {more}")
         plain: dict[str, Any] = {}
-        for name, nullable, convert in fields:
-            each = given.get(name)
-            if each is None:
-                if not nullable:
-                    raise BadValue("None, where NOT NULL is declared", f".{name}")
-                plain[name] = None
-                continue
+        for name, convert in fields.items():
             try:
-                plain[name] = convert(each)
+                plain[name] = convert(given.get(name))
             except BadValue as bad:
                 raise bad.within(f".{name}") from None
         return plain

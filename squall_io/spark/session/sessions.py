@@ -18,13 +18,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from squall_io.spark.concurrently import keep_alive
 from squall_io.spark.session.java import NotInstalled, require_packages
 from squall_io.spark.session.jvm import JavaFailed, JavaProcess, environment, start_jvm
-from squall_io.spark.session.keepalive import keep_alive
 from squall_io.spark.session.request import SessionRequest, request_conflict, shown_value
 from topology_api import SquallError
 
@@ -356,3 +356,27 @@ def _sigint_kept() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def changed_settings(session: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
+    """Set these settings of a session while the `with` block runs."""
+    before = {name: session.conf.get(name, None) for name in wanted}
+    for name, value in wanted.items():
+        session.conf.set(name, value)
+    # Not restored when the caller was interrupted: the thread's connection to Java still waits for its last answer.
+    try:
+        yield
+    except Exception:
+        with suppress(Exception):  # the driver itself may have died
+            _restore(session, before)
+        raise
+    _restore(session, before)
+
+
+def _restore(session: SparkSession, before: Mapping[str, str | None]) -> None:
+    for name, value in before.items():
+        if value is None:
+            session.conf.unset(name)
+        else:
+            session.conf.set(name, value)

@@ -19,22 +19,20 @@ from dataclasses import dataclass, replace
 from logging import Logger
 from typing import TYPE_CHECKING, Final
 
+from squall_io.spark.concurrently import keep_alive
 from squall_io.spark.manifest.claims import Superseded, require_owner, take_back, take_over
 from squall_io.spark.manifest.commit import BatchCommit, BatchConflict, BatchLost, Owner, is_data
 from squall_io.spark.manifest.envelopes import UnreadableRecord
 from squall_io.spark.manifest.files import FilesError
 from squall_io.spark.manifest.layout import BatchName, WriterId
-from squall_io.spark.manifest.state import has_counted
+from squall_io.spark.manifest.state import checkpoint_if_due, has_counted
 from squall_io.spark.manifest.sweep import delete_leftovers, sweep, sweep_gone
 from squall_io.spark.manifest.tables import ROWS, NumberedSchema, TableRecord, agree_on_schema, open_table
-from squall_io.spark.manifest.upkeep import checkpoint_if_due
 from squall_io.spark.rows.schema import Schema
 from squall_io.spark.session.jvm import JavaFailed
-from squall_io.spark.session.keepalive import keep_alive
 from squall_io.spark.session.request import SessionRequest
 from squall_io.spark.session.sessions import SessionLease, is_broken, shared_session
-from squall_io.spark.sink.errors import NotCommitted, Verdict, reason_of, verdict_on
-from squall_io.spark.sink.retries import STOPPED, Retries
+from squall_io.spark.sink.errors import STOPPED, NotCommitted, Retries, Verdict, reason_of, verdict_on
 from squall_io.spark.sink.settings import SinkSettings
 from squall_io.spark.sink.writing import TableWriter, WriteAs
 from squall_io.spark.stores import OpenStore, open_files

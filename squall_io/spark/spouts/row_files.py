@@ -15,9 +15,8 @@ from urllib.parse import unquote
 from squall_io.spark.manifest.entries import DataFile
 from squall_io.spark.manifest.envelopes import digest_of
 from squall_io.spark.manifest.files import Files, FilesUnavailable
-from squall_io.spark.rows.arrow import arrow_schema
+from squall_io.spark.rows.arrow import arrow_schema, plain_rows
 from squall_io.spark.rows.formats import FORMATS, NULL_PARTITION, read_options
-from squall_io.spark.rows.plain import plain_rows
 from squall_io.spark.rows.schema import Schema
 from squall_io.spark.rows.types import WHOLE, Column, Simple, quoted, same_name
 from squall_io.spark.spouts.splits import UnreadableFile

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from squall_io.spark.manifest.files import FilesUnavailable
 from squall_io.spark.session.jvm import JavaFailed, JavaProcess, start_jvm
-from squall_io.spark.stores.java_calls import translated_errors
+from squall_io.spark.stores.hadoop_errors import translated_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

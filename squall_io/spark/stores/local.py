@@ -22,7 +22,7 @@ from typing import Final, TypeVar
 from squall_io.spark.manifest.files import AbsentFile, FilesRefused, FileStatus, FilesUnavailable
 from squall_io.spark.manifest.layout import TMP
 from squall_io.spark.stores.paths import check_path, folder_of
-from squall_io.spark.stores.store import OpenStore
+from squall_io.spark.stores.renaming import OpenStore
 
 #: Errors that stay until someone changes something, and what to change. All others may pass.
 _REFUSED: Final = {

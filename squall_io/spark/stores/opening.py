@@ -15,10 +15,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from squall_io.spark.manifest.files import FilesRefused
-from squall_io.spark.stores.java_calls import translated_errors
+from squall_io.spark.stores.hadoop_errors import translated_errors
 from squall_io.spark.stores.local import LocalFiles
 from squall_io.spark.stores.paths import LOCAL, check_path, scheme_of
-from squall_io.spark.stores.store import OpenStore
+from squall_io.spark.stores.renaming import OpenStore
 from topology_api.wording import nearest, shown
 
 if TYPE_CHECKING:

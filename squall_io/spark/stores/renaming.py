@@ -11,10 +11,12 @@ import builtins
 import secrets
 from abc import abstractmethod
 from contextlib import suppress
+from typing import Protocol, TypeVar
 
 from squall_io.spark.concurrently import map_concurrently
 from squall_io.spark.manifest.files import (
     AbsentFile,
+    Files,
     FilesError,
     FilesRefused,
     FileStatus,
@@ -22,7 +24,21 @@ from squall_io.spark.manifest.files import (
 )
 from squall_io.spark.manifest.layout import TMP
 from squall_io.spark.stores.hadoop_errors import FileTaken
-from squall_io.spark.stores.store import OpenStore
+
+_Own = TypeVar("_Own", bound="OpenStore")
+
+
+class OpenStore(Files, Protocol):
+    """`Files` that may hold connections, or a JVM of their own."""
+
+    def close(self) -> None:
+        """Release what it holds, but not a session that it was given. May be called twice."""
+
+    def __enter__(self: _Own) -> _Own:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
 
 
 class RenamingFiles(OpenStore):
