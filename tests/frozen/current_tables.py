@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 from msgspec import structs
 
 from squall_io.spark.manifest import claims, tables
@@ -21,15 +22,17 @@ from squall_io.spark.manifest.layout import BatchName, WriterId, batch_of, claim
 from squall_io.spark.manifest.state import read_state
 from squall_io.spark.reading.summary import table_summary, verify
 from squall_io.spark.results import versions
-from squall_io.spark.spouts import position_records
-from squall_io.spark.spouts.file_list import FileList
-from squall_io.spark.spouts.position_records import (
+from squall_io.spark.spouts.discovery import FileList
+from squall_io.spark.spouts.positions import (
     PositionRecords,
+    Positions,
     ReaderIdentity,
+    Unit,
+    agree,
     owner_name,
+    owner_of,
     require_reader,
 )
-from squall_io.spark.spouts.positions import Positions, Unit, owner_of
 from squall_io.spark.stores.local import LocalFiles
 
 #: The seat, the batch and the owners that single records are of.
@@ -156,7 +159,7 @@ def _checkpoint(files: Files) -> object:
 def _positions(files: Files) -> object:
     task = Positions(0, 2)
     PositionRecords(files, task, owner_name("words-2-0", (2, 0))).load()
-    return task.record()
+    return msgspec.to_builtins(task.record())
 
 
 def _file_list(files: Files) -> object:
@@ -177,7 +180,7 @@ READ_RECORD_OF: Final[Mapping[str, tuple[str, Callable[[Files], object]]]] = {
     "reader": ("reader.json", lambda files: require_reader(files, READER)),
     "reader's snapshot": (
         f"snapshots/{safe('words-1-0')}.json",
-        lambda files: position_records.agree(files, "words-1-0", dict),
+        lambda files: agree(files, "words-1-0", dict),
     ),
     "reader's position": ("tasks/0of2.words-1-0.1.0.json", _positions),
     "reader's files": ("files/1.json", _file_list),
@@ -192,7 +195,7 @@ def read_positions(files: Files, index: int, parallelism: int, units: list[tuple
     PositionRecords(files, task, owner_name("words-9-0", (9, 0))).load()
     mine = [unit for unit in (Unit(series, number) for series, number in units) if task.mine(unit)]
     return {
-        "record": task.record(),
+        "record": msgspec.to_builtins(task.record()),
         "done": [list(unit) for unit in mine if task.is_done(unit)],
         "begins": {
             f"{unit.series} {unit.number}": task.begin(unit).next for unit in mine if not task.is_done(unit)

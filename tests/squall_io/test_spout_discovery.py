@@ -16,11 +16,9 @@ from local_cluster import LocalCluster
 from squall_io.spark import HdfsLines
 from squall_io.spark.manifest.envelopes import UnreadableRecord
 from squall_io.spark.manifest.files import FilesUnavailable
-from squall_io.spark.spouts import file_list, lines
-from squall_io.spark.spouts.discovery import FileDiscovery
-from squall_io.spark.spouts.file_list import FileList, FoundFile
-from squall_io.spark.spouts.reading_task import RETRY_SECONDS
-from squall_io.spark.spouts.splits import UnreadableFile, source_of
+from squall_io.spark.spouts import discovery, lines
+from squall_io.spark.spouts.discovery import FileDiscovery, FileList, FoundFile, UnreadableFile, source_of
+from squall_io.spark.spouts.reading_spout import RETRY_SECONDS
 from squall_io.spark.stores import open_files
 from tests.squall_io.memory_files import MemoryFiles, MemoryStore
 from topology_api import Bolt, Topology, TopologyBuilder, Tuple
@@ -275,7 +273,7 @@ def some(*names: str) -> list[FoundFile]:
 def test_whatever_tasks_find_and_whatever_gets_lost_their_lists_are_beginnings_of_one(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file_list, "WHOLE", 5)
+    monkeypatch.setattr(discovery, "WHOLE", 5)
     rounds, store = random.Random(seed), MemoryStore()
     other = FileList(MemoryFiles(store))
 

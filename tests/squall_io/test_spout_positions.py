@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,11 +10,11 @@ from hypothesis import strategies as st
 from squall_io.spark.spouts.positions import (
     DoneUnits,
     OpenUnit,
+    PositionRecord,
     Positions,
     Ranges,
     Unit,
     owner_of,
-    read_record,
 )
 
 NUMBERS = st.integers(0, 60)
@@ -92,11 +91,11 @@ def test_what_was_done_stays_done_for_every_later_reader(
                 task.settle(unit, 0)
                 task.exhausted(opened)
                 expected.add(unit)
-            records.append(json.loads(json.dumps(task.record())))
+            records.append(msgspec.json.decode(msgspec.json.encode(task.record()), type=PositionRecord))
     for index in range(parallelism):
         task = Positions(index, parallelism)
         for record in records:
-            task.learn(*read_record(record))
+            task.learn(record)
         every = [Unit(series, number) for series in ("", "a.b.0.1", "a.b.1.7") for number in range(61)]
         assert {unit for unit in every if task.is_done(unit)} == expected
 
@@ -111,8 +110,8 @@ def test_a_unit_that_was_begun_goes_on_where_any_owner_got_furthest() -> None:
         for place in range(settled):
             task.settle(unit, place)
     for task in (second, first):
-        third.learn(*read_record(task.record()))
-    assert third.record()["begun"] == [["", 3, 4]], "kept though it has not been begun yet"
+        third.learn(task.record())
+    assert third.record().begun == [("", 3, 4)], "kept though it has not been begun yet"
     assert third.begin(unit).next == 4
 
 
@@ -124,8 +123,8 @@ def test_a_record_does_not_grow_with_units_that_were_finished_elsewhere() -> Non
     finished.exhausted(finished.begin(unit))
     task = Positions(0, 2)
     for before in (begun, finished):
-        task.learn(*read_record(before.record()))
-    assert task.is_done(unit) and task.record()["begun"] == []
+        task.learn(before.record())
+    assert task.is_done(unit) and task.record().begun == []
 
 
 def test_a_unit_of_which_the_last_item_is_settled_after_all_of_it_was_read_is_done() -> None:
@@ -135,7 +134,7 @@ def test_a_unit_of_which_the_last_item_is_settled_after_all_of_it_was_read_is_do
     task.exhausted(opened)
     assert not task.is_done(unit)
     task.settle(unit, 0)
-    assert task.is_done(unit) and not task.open and task.record()["begun"] == []
+    assert task.is_done(unit) and not task.open and task.record().begun == []
 
 
 @pytest.mark.parametrize(
@@ -149,5 +148,5 @@ def test_a_unit_of_which_the_last_item_is_settled_after_all_of_it_was_read_is_do
     ],
 )
 def test_what_is_no_record_is_not_taken_for_one(wrong: dict[str, object]) -> None:
-    with pytest.raises((KeyError, ValueError, TypeError)):
-        read_record(wrong)
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert(wrong, PositionRecord)

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from squall_io.spark.manifest.files import AbsentFile
-from squall_io.spark.spouts.file_list import FoundFile
-from squall_io.spark.spouts.splits import (
+from squall_io.spark.spouts.discovery import (
+    FoundFile,
     PathPattern,
     Split,
     UnreadableFile,

@@ -13,10 +13,10 @@ import pytest
 
 from squall_io.spark.manifest.envelopes import UnreadableRecord
 from squall_io.spark.manifest.files import FilesRefused, FilesUnavailable
-from squall_io.spark.spouts import lines, text_lines
+from squall_io.spark.spouts import reading_spout, text_lines
 from squall_io.spark.spouts.lines import HdfsLines
-from squall_io.spark.spouts.position_records import ReaderMismatch, agree
-from squall_io.spark.spouts.reading_task import FIRST_WAIT, LONGEST_WAIT, SAVE_SECONDS, ReadingTask
+from squall_io.spark.spouts.positions import ReaderMismatch, agree
+from squall_io.spark.spouts.reading_spout import FIRST_WAIT, LONGEST_WAIT, SAVE_SECONDS, ReadingTask
 from squall_io.spark.stores import open_files
 from topology_api import Context
 
@@ -94,7 +94,9 @@ def fails(monkeypatch: pytest.MonkeyPatch) -> dict[str, Callable[[str, str], str
     """`fails["now"]` is asked at each call of every store."""
     now: dict[str, Callable[[str, str], str]] = {"now": lambda call, path: ""}
     monkeypatch.setattr(
-        lines, "open_steady", lambda path, conf: FlakyStore(path, lambda call, path: now["now"](call, path))
+        reading_spout,
+        "open_steady",
+        lambda path, conf: FlakyStore(path, lambda call, path: now["now"](call, path)),
     )
     return now
 

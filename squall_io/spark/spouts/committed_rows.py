@@ -3,19 +3,24 @@
     builder.set_spout("rows", CommittedRows("hdfs://namenode:9000/counts", ["word", "count"], follow=True), parallelism=2)
 
 A batch is read by one task, completely and once: its position is stored like others (see `positions`), by the batch's
-name, so
-it does not matter when and in which order tasks discover it. Within a task the batches come in the order of their
+name, so it does not matter when and in which order tasks discover it. Within a task the batches come in the order of their
 commits, the rows of each as they are in its files.
-Must not know: how positions are stored, file formats.
+
+Values are the same in every file format. Parquet, the default, is read without Spark. Of the other formats only Spark
+reads back exactly what it wrote, so they need a session.
+Must not know: how positions are stored.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import date
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
 
-from squall_io.spark.manifest.entries import BatchEntry
-from squall_io.spark.manifest.files import AbsentFile, FilesUnavailable
+from squall_io.spark.manifest.entries import BatchEntry, DataFile
+from squall_io.spark.manifest.envelopes import digest_of
+from squall_io.spark.manifest.files import AbsentFile, Files, FilesUnavailable
 from squall_io.spark.manifest.layout import CHECKPOINTS, COMMITS, BatchName
 from squall_io.spark.manifest.state import read_state, require_readable
 from squall_io.spark.manifest.tables import (
@@ -27,31 +32,29 @@ from squall_io.spark.manifest.tables import (
     read_table,
 )
 from squall_io.spark.reading.moments import Moment, Span, WrongMoment
+from squall_io.spark.rows.arrow import arrow_schema, plain_rows
+from squall_io.spark.rows.formats import FORMATS, NULL_PARTITION, read_options
 from squall_io.spark.rows.schema import Schema
+from squall_io.spark.rows.types import WHOLE, Column, Simple, quoted, same_name
 from squall_io.spark.session.java import require_packages
-from squall_io.spark.session.sessions import SessionLease, shared_session
+from squall_io.spark.session.sessions import SessionLease, is_broken, shared_session
+from squall_io.spark.spouts.discovery import UnreadableFile
 from squall_io.spark.spouts.positions import Ranges, Unit, owner_of
-from squall_io.spark.spouts.reading_spout import (
-    ReadingSpout,
-    follow_problems,
-    path_problems,
-    positions_problems,
-    replay_problems,
-)
-from squall_io.spark.spouts.reading_task import Item, Units
-from squall_io.spark.spouts.row_files import RowFiles
-from squall_io.spark.spouts.splits import UnreadableFile
-from squall_io.spark.spouts.steady_stores import open_steady
-from squall_io.spark.stores import OpenStore, check_path
-from topology_api import Fields, InvalidConfig, Replay, SquallError
+from squall_io.spark.spouts.reading_spout import Item, ReadingSpout, Units, path_problems
+from squall_io.spark.stores import check_path
+from topology_api import Replay, SquallError
 from topology_api.names import field_problem
 from topology_api.wording import listed, nearest
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from topology_api import Context
 
 #: Seconds between two polls for new batches.
 POLL_SECONDS: Final = 2.0
+#: Rows that become Python values at once.
+_AT_ONCE: Final = 4_096
 
 
 class CannotStream(SquallError):
@@ -93,31 +96,21 @@ class CommittedRows(ReadingSpout):
             self.span = Span.of(since, until)
         except WrongMoment as error:
             problems.append(str(error))
-        problems += [*follow_problems(follow), *positions_problems(positions), *replay_problems(replay)]
-        if problems:
-            raise InvalidConfig(problems, "CommittedRows")
+        super().__init__(names, follow, positions, replay, conf, problems)
         self.path = check_path(path)
-        self.fields = names
-        self.outputs = Fields(*names)
-        self.follow = follow
-        self.replay = replay
         self.master = master
-        self.conf = dict(conf or {})
-        self._positions = positions
 
     def _units(self) -> Units:
         return BatchUnits(self)
 
 
-class BatchUnits:
+class BatchUnits(Units):
     """The batches of a table, for one task."""
 
-    _context: Context
-    _files: OpenStore
     _rows: RowFiles
-    """These three are set by `open`."""
+    """Set by `open`."""
     _schemas: dict[int, Schema]
-    """By number; 0 is the newest, which the fields were checked with."""
+    """By number; 0 is the newest, which the fields were checked with. Set by `open`."""
 
     def __init__(self, spout: CommittedRows) -> None:
         self._spout = spout
@@ -126,37 +119,22 @@ class BatchUnits:
         self._entries: dict[Unit, BatchEntry] = {}
         #: The files of commits and checkpoints at the last poll.
         self._seen: frozenset[str] | None = None
+        span = spout.span
+        since = "" if span.since is None else f" since {span.since!r}"
+        until = "" if span.until is None else f" until {span.until!r}"
+        super().__init__(spout, spout.path, f"{spout.path}{since}{until}")
 
     def open(self, context: Context) -> None:
         """Open the table, and check that it has the wanted columns."""
-        self._context = context
         require_packages()
-        if not hasattr(self, "_files"):
-            self._files = open_steady(self._spout.path, self._spout.conf)
+        super().open(context)
         table = read_table(self._files)
         self._check(table)
         self._rows = RowFiles(self._files, table.file_format, self._spout.fields, self._session)
 
-    @property
-    def reads(self) -> str:
-        """The table, and which of its batches."""
-        span = self._spout.span
-        since = "" if span.since is None else f" since {span.since!r}"
-        until = "" if span.until is None else f" until {span.until!r}"
-        return f"{self._spout.path}{since}{until}"
-
-    @property
-    def home(self) -> str:
-        """The table's folder."""
-        return self._spout.path
-
-    def positions(self, folder: str) -> OpenStore:
-        """Open a folder of positions."""
-        return open_steady(folder, self._spout.conf)
-
     def snapshot(self) -> Mapping[str, Any]:
         """Return the batches that count now, by owner and number; nothing if the table is followed."""
-        if self._spout.follow:
+        if self._follow:
             return {}
         numbers: dict[str, Ranges] = {}
         for unit in self._batches():
@@ -165,7 +143,7 @@ class BatchUnits:
 
     def units(self, snapshot: Mapping[str, Any]) -> Iterable[Unit]:
         """Return the batches of the snapshot; if the table is followed, the existing ones."""
-        if self._spout.follow:
+        if self._follow:
             return self._new_units()
         wanted = {series: Ranges(map(tuple, ranges)) for series, ranges in snapshot["batches"].items()}
         entries = self._batches()
@@ -181,7 +159,7 @@ class BatchUnits:
 
     def more(self) -> tuple[Iterable[Unit], float] | None:
         """Return new batches; None unless the table is followed."""
-        return (self._new_units(), POLL_SECONDS) if self._spout.follow else None
+        return (self._new_units(), POLL_SECONDS) if self._follow else None
 
     def name(self, unit: Unit) -> object:
         """Return the batch's name."""
@@ -207,8 +185,7 @@ class BatchUnits:
 
     def close(self) -> None:
         """Close the table, and release the session."""
-        if hasattr(self, "_files"):
-            self._files.close()
+        super().close()
         if self._lease is not None:
             self._lease.release()
 
@@ -291,3 +268,105 @@ def _field_problems(names: tuple[Any, ...]) -> Iterator[str]:
     yield from (f"a field {problem}" for name in names if (problem := field_problem(name)) is not None)
     if len(set(map(str, names))) < len(names):
         yield f"fields are {listed(names)}: each once"
+
+
+class RowFiles:
+    """Reads data files of one table."""
+
+    def __init__(
+        self, files: Files, file_format: str, fields: Sequence[str], lease: Callable[[], SessionLease]
+    ) -> None:
+        self._files = files
+        self._format = file_format
+        self._fields = tuple(fields)
+        self._lease = lease
+
+    @property
+    def wants_written(self) -> bool:
+        """Whether a file must be read with the schema that it was written with, not with the newest."""
+        return not FORMATS[self._format].by_name
+
+    def rows(self, file: DataFile, schema: Schema) -> Iterator[tuple[object, ...]]:
+        """Yield the rows of a file in order; a column that the file does not have is None. `UnreadableFile`."""
+        table = self._parquet(file, schema) if self._format == "parquet" else self._by_spark(file, schema)
+        for batch in table.to_batches(max_chunksize=_AT_ONCE):
+            yield from plain_rows(batch.columns, batch.num_rows)
+
+    def _columns(self, schema: Schema) -> list[tuple[str, Column | None]]:
+        return [(name, schema.column(name)) for name in self._fields]
+
+    def _parquet(self, file: DataFile, schema: Schema) -> pa.Table:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        data = self._files.read(file.path)
+        whole = f"{self._files.root}/{file.path}"
+        if digest_of(data) != file.digest:
+            raise UnreadableFile(
+                f"{whole} is damaged: its {len(data)} bytes are not those that were committed. Read it from a backup"
+            )
+        partition = partition_of(file.path)
+        opened = pq.ParquetFile(pa.BufferReader(data), coerce_int96_timestamp_unit="us")
+        there = {same_name(name): name for name in opened.schema_arrow.names}
+        columns = self._columns(schema)
+        in_file = [there[same_name(name)] for name, _ in columns if same_name(name) in there]
+        read = opened.read(columns=in_file)
+        made = []
+        for name, column in columns:
+            kind = pa.null() if column is None else arrow_schema(Schema((column,))).field(0).type
+            if same_name(name) in there:
+                made.append(read.column(there[same_name(name)]).cast(kind))
+            else:
+                text = partition.get(same_name(name))
+                value = None if text is None or column is None else _partition_value(text, column)
+                made.append(pa.repeat(pa.scalar(value, kind), opened.metadata.num_rows))
+        return pa.table(made, names=[str(place) for place in range(len(made))])
+
+    def _by_spark(self, file: DataFile, schema: Schema) -> pa.Table:
+        from pyspark.errors import PySparkException
+        from pyspark.sql import functions as sql
+
+        lease = self._lease()
+        session = lease.session
+        path = f"{self._files.root}/{file.path}"
+        try:
+            reader = (
+                session.read.format(self._format).schema(str(schema)).options(**read_options(self._format))
+            )
+            loaded = reader.option("basePath", self._files.root).load(path)
+            columns = [
+                (sql.lit(None) if column is None else sql.col(quoted(column.name))).alias(f"c{place}")
+                for place, (_, column) in enumerate(self._columns(schema))
+            ]
+            return loaded.select(*columns).toArrow()
+        except Exception as error:
+            if is_broken(session):
+                lease.renew(session)
+                raise FilesUnavailable(f"cannot read {path}: Spark's driver has ended") from None
+            if isinstance(error, PySparkException):
+                raise UnreadableFile(f"Spark cannot read {path}: {error}") from None
+            raise
+
+
+def partition_of(path: str) -> dict[str, str]:
+    """Return the partition values in a data file's path as text, by lower-case column name."""
+    folders = (folder.partition("=") for folder in path.split("/")[:-1])
+    return {same_name(unquote(name)): unquote(text) for name, equal, text in folders if equal}
+
+
+def _partition_value(text: str, column: Column) -> object:
+    """Return a column's value from the name of a partition's folder."""
+    if text in (NULL_PARTITION, ""):
+        return None
+    kind = column.type
+    assert isinstance(kind, Simple)
+    if kind.name in WHOLE:
+        return int(text)
+    return _PARTITION_VALUES[kind.name](text)
+
+
+_PARTITION_VALUES: Final[Mapping[str, Callable[[str], Any]]] = {
+    "boolean": lambda text: text.lower() == "true",
+    "string": str,
+    "date": date.fromisoformat,
+}

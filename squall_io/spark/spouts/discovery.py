@@ -1,24 +1,230 @@
-"""Discovers the files of a path, and their order: those that exist, and those that come.
+"""Which files a path means, in one order for all tasks of a spout, and the pieces that the tasks read: splits.
+
+A path is a file, a folder, or a pattern: `hdfs://host/logs/2026-*/*.log`. A folder means all files in it and in folders
+below it, except what Hadoop hides everywhere: names that begin with "_" or ".".
 
 A file is read as it was when it was discovered. A later one is taken when two polls in a row have found it unchanged, by
-its
-size and modification time. Whether a writer is done cannot be known, so a file that has changed since is reported, together
-with
-the right way to write files.
-Must not know: how tasks agree on files, lines, spouts.
+its size and modification time. Whether a writer is done cannot be known, so a file that has changed since is reported,
+together with the right way to write files.
+
+```
+POSITIONS/files/<number>.json      files that one of the tasks discovered; numbered without gaps, each put once
+```
+A task that discovers files which are not in the list first reads what others have recorded meanwhile, and puts the rest
+under the next number. Of two tasks that try, one wins, and the other reads the winner's record. So the list grows only at
+its end, and a place in it means the same to every task, for good, without any communication between them.
+Every hundredth record has the whole list, so that a starting task has few to read.
+Must not know: lines, positions, spouts.
 """
 
 from __future__ import annotations
 
+import re
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import Any, Final
+from fnmatch import fnmatchcase
+from typing import Any, Final, NamedTuple
 
-from squall_io.spark.manifest.files import Files, FileStatus
-from squall_io.spark.spouts.file_list import FileList, FoundFile
-from squall_io.spark.spouts.splits import PathPattern, UnreadableFile, find_files, is_foreign, require_files
+import msgspec
+
+from squall_io.spark.manifest.envelopes import UnreadableRecord, build_type_info, decode, seal
+from squall_io.spark.manifest.files import AbsentFile, Files, FileStatus
+from squall_io.spark.manifest.layout import is_hidden, number_of
+from squall_io.spark.stores import InvalidPath, check_path
+from topology_api import SquallError
+
+# What a path means
+
+#: Bytes of a split: half a block of HDFS.
+SPLIT_BYTES: Final = 64 << 20
+#: Endings of packed files, each of which one task reads completely.
+PACKED: Final = (".gz", ".bz2")
+#: Endings of files packed in an unsupported way.
+_FOREIGN: Final = (".zst", ".snappy", ".lz4", ".lzo", ".lzo_deflate", ".deflate", ".xz", ".zip", ".7z", ".Z")
+
+#: Ending of a file that `hdfs dfs -put` is still copying.
+_COPYING: Final = "._COPYING_"
+_PATTERN: Final = re.compile(r"[*?\[]")
+_ABOVE: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*:(?://[^/]*)?)?(/.*)", re.DOTALL)
+
+
+class UnreadableFile(SquallError):
+    """A file that cannot be read properly: packed in an unsupported way, damaged, or changed."""
+
+
+@dataclass(frozen=True)
+class PathPattern:
+    """The meaning of a path: names, or patterns of names, below a folder."""
+
+    folder: str
+    parts: tuple[str, ...]
+
+    @property
+    def is_pattern(self) -> bool:
+        """Whether there is a pattern in it."""
+        return any(_PATTERN.search(part) for part in self.parts)
+
+
+def source_of(path: str) -> PathPattern:
+    """Return the meaning of a path; `InvalidPath`."""
+    found = _ABOVE.fullmatch(path)
+    if found is None:
+        check_path(path)  # says what is wrong with it
+        raise InvalidPath(path, "write it from the root: '/...' or 'hdfs://host:port/...'")
+    above, parts = found[1] or "", [part for part in found[2].split("/") if part not in ("", ".")]
+    first = next((number for number, part in enumerate(parts) if _PATTERN.search(part)), len(parts))
+    if first == len(parts):
+        folder = check_path(path)
+        if len(parts) == 1:
+            return PathPattern(folder, ())
+        head, _, name = folder.rpartition("/")
+        return PathPattern(head, (name,))
+    return PathPattern(check_path(f"{above}/{'/'.join(parts[:first])}"), tuple(parts[first:]))
+
+
+def covers(source: PathPattern, path: str) -> bool:
+    """Whether files below a folder may match."""
+    folder = check_path(path)
+    if not f"{folder}/".startswith(f"{source.folder}/"):
+        return False
+    parts = [part for part in folder[len(source.folder) :].split("/") if part]
+    named = zip(parts, source.parts)
+    return not any(map(is_hidden, parts)) and all(fnmatchcase(part, pattern) for part, pattern in named)
+
+
+def find_files(files: Files, source: PathPattern) -> list[FileStatus]:
+    """Return the files that match, by path; `files` is opened at `source.folder`."""
+    return sorted(_below(files, "", source.parts), key=lambda status: status.path)
+
+
+def require_files(files: Files, source: PathPattern, found: Sequence[FileStatus]) -> None:
+    """Check that there are files, and that all of them can be read: `AbsentFile`, `UnreadableFile`."""
+    if not found:
+        what = "fits" if source.is_pattern else "is at"
+        raise AbsentFile(f"no file {what} {files.root}/{'/'.join(source.parts)}: there is nothing to read")
+    foreign = [status.path for status in found if is_foreign(status.path)]
+    if foreign:
+        more = f" and {len(foreign) - 1} more" if len(foreign) > 1 else ""
+        raise UnreadableFile(
+            f"{files.root}/{foreign[0]}{more}: lines are read from plain files and from {', '.join(PACKED)} only;"
+            " unpack it, or give a pattern that leaves it out"
+        )
+
+
+def is_foreign(path: str) -> bool:
+    """Whether a file is packed in an unsupported way."""
+    return path.endswith(_FOREIGN)
+
+
+def _below(files: Files, folder: str, parts: Sequence[str]) -> Iterator[FileStatus]:
+    if not parts:
+        start = len(folder) + 1 if folder else 0
+        for status in files.walk(folder):
+            if not status.is_folder and not _hidden(status.path[start:]):
+                yield status
+        return
+    for status in files.list(folder):
+        if not (status.name == parts[0] or fnmatchcase(status.name, parts[0])):
+            continue
+        if _PATTERN.search(parts[0]) and _hidden(status.name):
+            continue
+        if status.is_folder:
+            yield from _below(files, status.path, parts[1:])
+        elif len(parts) == 1:
+            yield status
+
+
+def _hidden(path: str) -> bool:
+    """Whether a file is incomplete or hidden, as everywhere in Hadoop, or still being copied by its `put`."""
+    return path.endswith(_COPYING) or any(map(is_hidden, path.split("/")))
+
+
+# The list of files
+
+FOUND: Final = "files"
+KIND: Final = "reader's files"
+#: A record whose number is a multiple of this has the whole list.
+WHOLE: Final = 100
+
+
+class FoundFile(NamedTuple):
+    """A file as it was when it was discovered, and the size of the pieces it is cut into."""
+
+    path: str
+    size: int
+    split_bytes: int
+    modified: float = 0.0
+    """Seconds since 1970, by the file system's clock."""
+
+
+class _Found(msgspec.Struct):
+    """A record: the files from place `before` on."""
+
+    before: int
+    files: list[FoundFile]
+
+
+class FileList:
+    """The list, as far as one task has read it."""
+
+    def __init__(self, kept: Files) -> None:
+        self._kept = kept
+        self.files: list[FoundFile] = []
+        #: The files in the list, by their paths.
+        self.found: dict[str, FoundFile] = {}
+        #: The number of the last record that was read.
+        self.records = 0
+
+    def read(self, last: int | None = None) -> None:
+        """Read the records that were added since: all of them, or up to record `last`. `UnreadableRecord`."""
+        if not self.records:
+            newest = self._newest() if last is None else last
+            if newest >= WHOLE:
+                self._take(newest - newest % WHOLE)
+        while last is None or self.records < last:
+            try:
+                self._take(self.records + 1)
+            except AbsentFile:
+                if last is not None:
+                    raise
+                return
+
+    def add(self, found: Iterable[FoundFile]) -> None:
+        """Read what was recorded since, and record those files that are not in the list."""
+        files = list(found)
+        while True:
+            self.read()
+            new = [file for file in files if file.path not in self.found]
+            if not new:
+                return
+            number = self.records + 1
+            before = 0 if number % WHOLE == 0 else len(self.files)
+            record = _Found(before, [*self.files[before:], *new])
+            self._kept.put_if_absent(_path(number), seal(KIND, record))  # read the winner's next
+
+    def _newest(self) -> int:
+        return max((number_of(status.name) or 0 for status in self._kept.list(FOUND)), default=0)
+
+    def _take(self, number: int) -> None:
+        """Read a record that follows the last one, or has the whole list."""
+        path = f"{self._kept.root}/{_path(number)}"
+        record = decode(KIND, _Found, self._kept.read(_path(number)), path)
+        known = len(self.files) - record.before
+        if not 0 <= known <= len(record.files):
+            why = f"it begins at file {record.before}, and {len(self.files)} are known"
+            raise UnreadableRecord(path, f"is no record of a reader's files: {why}")
+        self.files += record.files[known:]
+        self.found.update((file.path, file) for file in record.files[known:])
+        self.records = number
+
+
+def _path(number: int) -> str:
+    return f"{FOUND}/{number}.json"
+
+
+# Files that come
 
 #: Seconds until a file that has changed once more is reported again: at first, and at most.
 FIRST_WAIT: Final = 60.0
@@ -129,3 +335,33 @@ def _mark(file: FileStatus | FoundFile) -> tuple[int, float]:
 def _is_readable(status: FileStatus) -> bool:
     """Whether a file has anything to read."""
     return status.size > 0 and not is_foreign(status.path)
+
+
+# Their pieces
+
+
+@dataclass(frozen=True)
+class Split:
+    """A piece of a file: the lines that begin in it."""
+
+    path: str
+    start: int
+    end: int
+    size: int
+    """Bytes of the whole file."""
+
+    @property
+    def packed(self) -> bool:
+        """Whether the file is packed; then the split is all of it."""
+        return self.path.endswith(PACKED)
+
+
+def splits_of(files: Iterable[FoundFile]) -> Iterator[Split]:
+    """Yield the splits, in the order of files and places."""
+    for file in files:
+        step = max(file.size, 1) if file.path.endswith(PACKED) else file.split_bytes
+        for start in range(0, file.size, step):
+            yield Split(file.path, start, min(start + step, file.size), file.size)
+
+
+build_type_info(_Found)

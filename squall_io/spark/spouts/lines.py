@@ -4,8 +4,7 @@
 
 The files that exist when the first task starts, and with `follow` later ones too, are cut into splits, which the tasks
 share: every task computes the same ones, also after restarts. How far each task has read is stored in a folder; a
-restarted
-task continues where its acks ended.
+restarted task continues where its acks ended.
 Must not know: how lines are cut out of bytes, how positions are stored, how tasks agree on files.
 """
 
@@ -16,29 +15,21 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from squall_io.spark.spouts.discovery import FileDiscovery
-from squall_io.spark.spouts.file_list import FoundFile
-from squall_io.spark.spouts.positions import Unit
-from squall_io.spark.spouts.reading_spout import (
-    ReadingSpout,
-    follow_problems,
-    positions_problems,
-    replay_problems,
-)
-from squall_io.spark.spouts.reading_task import Item, Units
-from squall_io.spark.spouts.splits import (
+from squall_io.spark.spouts.discovery import (
     SPLIT_BYTES,
-    PathPattern,
+    FileDiscovery,
+    FoundFile,
     Split,
     UnreadableFile,
     covers,
     source_of,
     splits_of,
 )
-from squall_io.spark.spouts.steady_stores import open_steady
+from squall_io.spark.spouts.positions import Unit
+from squall_io.spark.spouts.reading_spout import Item, ReadingSpout, Units, path_problems
 from squall_io.spark.spouts.text_lines import LONGEST, Damaged, Line, ShortFile, lines_of_split, packed_lines
 from squall_io.spark.stores import InvalidPath, OpenStore
-from topology_api import Fields, InvalidConfig, Replay
+from topology_api import Replay
 from topology_api.wording import listed, shown, typed
 
 if TYPE_CHECKING:
@@ -96,86 +87,72 @@ class HdfsLines(ReadingSpout):
             *_path_problems(path, positions),
             *_field_problems(names),
             *_text_problems(encoding, errors),
-            *_split_problems(split_bytes),
-            *follow_problems(follow),
-            *replay_problems(replay),
         ]
-        if problems:
-            raise InvalidConfig(problems, "HdfsLines")
+        if type(split_bytes) is not int or not SMALLEST_SPLIT <= split_bytes <= LARGEST_SPLIT:
+            problems.append(
+                f"split_bytes is {typed(split_bytes)}: give an int from {SMALLEST_SPLIT} to {LARGEST_SPLIT}"
+            )
+        super().__init__(names, follow, positions, replay, conf, problems)
         self.path = path
-        self.fields = names
-        self.outputs = Fields(*names)
         self.encoding = encoding
         self.errors = errors
         self.split_bytes = split_bytes
-        self.follow = follow
-        self.replay = replay
-        self.conf = dict(conf or {})
-        self._positions = positions
 
     def _units(self) -> Units:
         return SplitUnits(self)
 
 
-class SplitUnits:
+class SplitUnits(Units):
     """The splits of files, for one task."""
 
-    _context: Context
-    """Set by `open`."""
     _discovery: FileDiscovery
     """Set by `positions`."""
 
     def __init__(self, spout: HdfsLines) -> None:
         self._spout = spout
-        self._source: PathPattern = source_of(spout.path)
+        self._source = source_of(spout.path)
         self._splits: list[Split] = []
         #: Splits with a skipped line that was reported.
         self._reported: set[Unit] = set()
+        super().__init__(spout, self._source.folder, spout.path)
 
     def open(self, context: Context) -> None:
         """Open the folder that the path names or starts with."""
-        self._context = context
-        if not hasattr(self, "_files"):
-            self._files: OpenStore = open_steady(self._source.folder, self._spout.conf)
-        if self._spout.follow and self._is_folder() is False:
+        super().open(context)
+        if self._follow and self._is_folder() is False:
             raise UnreadableFile(
-                f"{self._spout.path} is a file: only a folder or a pattern can be followed; give one, or leave follow out"
+                f"{self.reads} is a file: only a folder or a pattern can be followed; give one, or leave follow out"
             )
-
-    @property
-    def reads(self) -> str:
-        """The path."""
-        return self._spout.path
 
     @property
     def home(self) -> str:
         """The folder that the path names, or that contains its files."""
         source = self._source
-        if source.parts and not source.is_pattern and (self._spout.follow or self._is_folder()):
+        if source.parts and not source.is_pattern and (self._follow or self._is_folder()):
             return f"{source.folder}/{source.parts[0]}"
         return source.folder
 
     def positions(self, folder: str) -> OpenStore:
-        """Open a folder of positions."""
-        kept = open_steady(folder, self._spout.conf)
+        """Open a folder of positions, and what finds the files."""
+        kept = super().positions(folder)
         self._discovery = FileDiscovery(self._files, self._source, kept, self._spout.split_bytes)
         return kept
 
     def snapshot(self) -> Mapping[str, Any]:
         """Return the existing files; nothing if they are followed."""
-        return {} if self._spout.follow else self._discovery.snapshot(self._context.now())
+        return {} if self._follow else self._discovery.snapshot(self._context.now())
 
     def units(self, snapshot: Mapping[str, Any]) -> Iterable[Unit]:
         """Return a unit for each split of the files to read so far."""
         self._splits = []
-        return self._cut(self._discovery.begin(None if self._spout.follow else snapshot))
+        return self._cut(self._discovery.begin(None if self._follow else snapshot))
 
     def more(self) -> tuple[Iterable[Unit], float] | None:
         """Return the splits of new files; None unless they are followed."""
         discovery, context = self._discovery, self._context
         if discovery.problems:
             raise discovery.problems.popleft()
-        if not self._spout.follow:
+        if not self._follow:
             return None
         return self._cut(discovery.poll(context.index == 0, context.now())), POLL_SECONDS
 
@@ -184,10 +161,6 @@ class SplitUnits:
         self._splits += splits_of(files)
         return [Unit(_SERIES, number) for number in range(first, len(self._splits))]
 
-    def name(self, unit: Unit) -> object:
-        """Return the split's number."""
-        return unit.number
-
     def _is_folder(self) -> bool | None:
         """Whether a path without a pattern names a folder; None: nothing exists there, or it has a pattern."""
         source = self._source
@@ -195,11 +168,6 @@ class SplitUnits:
             return None
         named = (status.is_folder for status in self._files.list("") if status.name == source.parts[0])
         return next(named, None)
-
-    def close(self) -> None:
-        """Close the store."""
-        if hasattr(self, "_files"):
-            self._files.close()
 
     def items(self, unit: Unit, position: int) -> Iterator[Item]:
         """Yield the lines of a split; `UnreadableFile` if it cannot be read properly."""
@@ -250,18 +218,16 @@ class SplitUnits:
 
 
 def _path_problems(path: object, positions: object) -> Iterator[str]:
-    wrong = list(positions_problems(positions))
     try:
         source = source_of(path)  # type: ignore[arg-type]
     except (InvalidPath, TypeError) as error:
         yield str(error) if isinstance(error, InvalidPath) else f"path is {typed(path)}: give a str"
-    else:
-        if isinstance(positions, str) and not wrong and covers(source, positions):
-            yield (
-                f"positions: {positions} is among what is read of {path}: give a folder elsewhere, or one whose name begins"
-                ' with "_"'
-            )
-    yield from wrong
+        return
+    if isinstance(positions, str) and not list(path_problems(positions, "")) and covers(source, positions):
+        yield (
+            f"positions: {positions} is among what is read of {path}: give a folder elsewhere, or one whose name begins"
+            ' with "_"'
+        )
 
 
 def _field_problems(names: tuple[object, ...]) -> Iterator[str]:
@@ -282,8 +248,3 @@ def _text_problems(encoding: object, errors: object) -> Iterator[str]:
             )
     if errors not in ERRORS:
         yield f"errors is {typed(errors)}: give one of {listed(ERRORS)}"
-
-
-def _split_problems(split_bytes: object) -> Iterator[str]:
-    if type(split_bytes) is not int or not SMALLEST_SPLIT <= split_bytes <= LARGEST_SPLIT:
-        yield f"split_bytes is {typed(split_bytes)}: give an int from {SMALLEST_SPLIT} to {LARGEST_SPLIT}"

@@ -1,23 +1,52 @@
 """How far the tasks of a reading spout have read: which units are done, and up to which position the others are.
 
 A *unit* is what one task reads on its own: a split of a file, a committed batch. Units are numbered in *series*, and
-number n
-of a series belongs to one task, whatever was read so far: so tasks share them without communication. A task's
+number n of a series belongs to one task, whatever was read so far: so tasks share them without communication. A task's
 record holds its finished units, and for each begun unit the position before which everything is settled, that is acked or
-failed for good. A record stays true for ever, so the records of all owners that a task ever had can be
-combined; the last one written has no precedence.
+failed for good. A record stays true for ever, so the records of all owners that a task ever had can be combined; the last
+one written has no precedence.
+
+```
+POSITIONS/reader.json                                     what is read, and by which component; put once
+POSITIONS/snapshots/<topology id>.json                    what there is to read for a submission; put once
+POSITIONS/files/<number>.json                             the files of a reader of lines; see `discovery`
+POSITIONS/tasks/<index>of<parallelism>.<owner>.json       the record of one owner of one task
+```
+Each owner of a task writes a file of its own, so a superseded owner that does not know it overwrites nothing.
+A starting owner combines all existing records, and once that is in a file of its own, deletes those of the previous
+owners. Records of another parallelism are kept: they are small, and tell about units that belong to other tasks now.
 Must not know: files, lines, rows, spouts.
 """
 
 from __future__ import annotations
 
+import re
 import zlib
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any, Final, NamedTuple
 
 import msgspec
+
+from squall_io.spark.manifest.envelopes import build_type_info, convert, decode, seal, unseal
+from squall_io.spark.manifest.files import AbsentFile, Files
+from squall_io.spark.manifest.layout import FOLDER, safe
+from topology_api import SquallError
+
+#: Default place of positions, below a table or a folder of text. Readers of the folder ignore it.
+READERS: Final = f"{FOLDER}/readers"
+READER: Final = "reader.json"
+SNAPSHOTS: Final = "snapshots"
+TASKS: Final = "tasks"
+KIND: Final = "reader"
+SNAPSHOT_KIND: Final = "reader's snapshot"
+TASK_KIND: Final = "reader's position"
+
+_RECORD: Final = re.compile(r"([0-9]+)of([0-9]+)\..*\.json", re.ASCII)
+#: Loading starts over when a file disappears meanwhile; at most this often.
+_ATTEMPTS: Final = 20
 
 
 class Unit(NamedTuple):
@@ -67,10 +96,12 @@ class Ranges:
 class DoneUnits:
     """The finished units of one of `parallelism` tasks. Units of other tasks are not in it."""
 
-    def __init__(self, index: int, parallelism: int) -> None:
+    def __init__(
+        self, index: int, parallelism: int, done: Mapping[str, Iterable[tuple[int, int]]] = {}
+    ) -> None:
         self.index = index
         self.parallelism = parallelism
-        self.series: dict[str, Ranges] = {}
+        self.series = {series: Ranges(ranges) for series, ranges in done.items()}
 
     def add(self, unit: Unit) -> None:
         """Add a finished unit of this task."""
@@ -144,13 +175,15 @@ class Positions:
         self._others: list[DoneUnits] = []
         self._known: dict[Unit, int] = {}
 
-    def learn(self, done: DoneUnits, begun: Mapping[Unit, int]) -> None:
+    def learn(self, record: PositionRecord) -> None:
         """Add a record of an earlier owner, or of a task of another parallelism."""
+        done = DoneUnits(record.index, record.parallelism, record.done)
         if (done.index, done.parallelism) == (self.index, self.parallelism):
             self.done.update(done)
         else:
             self._others.append(done)
-        for unit, position in begun.items():
+        for series, number, position in record.begun:
+            unit = Unit(series, number)
             if self.mine(unit):
                 self._known[unit] = max(position, self._known.get(unit, 0))
 
@@ -186,34 +219,135 @@ class Positions:
             self.done.add(opened.unit)
             self.changed = True
 
-    def record(self) -> dict[str, Any]:
-        """Return this task's record, as JSON values."""
+    def record(self) -> PositionRecord:
+        """Return this task's record."""
         begun = {unit: position for unit, position in self._known.items() if not self.is_done(unit)}
         begun.update((unit, opened.position) for unit, opened in self.open.items())
         self.changed = False
-        return {
-            "index": self.index,
-            "parallelism": self.parallelism,
-            "done": {series: list(ranges) for series, ranges in sorted(self.done.series.items())},
-            "begun": [[*unit, position] for unit, position in sorted(begun.items())],
-        }
+        return PositionRecord(
+            self.index,
+            self.parallelism,
+            {series: list(ranges) for series, ranges in sorted(self.done.series.items())},
+            [(*unit, position) for unit, position in sorted(begun.items())],
+        )
 
 
-class _Record(msgspec.Struct):
+class PositionRecord(msgspec.Struct):
+    """What one owner of a task has read; `ValueError` for a task that cannot be."""
+
     index: int
     parallelism: int
     done: dict[str, list[tuple[int, int]]]
+    """By series: the finished ones among this task's units, as ranges."""
     begun: list[tuple[str, int, int]]
+    """Series, number and position of the units that are not finished."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.index < self.parallelism:
+            raise ValueError(f"task {self.index} of {self.parallelism}")
 
 
-def read_record(fields: Mapping[str, Any]) -> tuple[DoneUnits, dict[Unit, int]]:
-    """Return what `Positions.record` returned; `ValueError` if it is none."""
-    record = msgspec.convert(fields, _Record)
-    if not 0 <= record.index < record.parallelism:
-        raise ValueError(f"task {record.index} of {record.parallelism}")
-    done = DoneUnits(record.index, record.parallelism)
-    done.series = {series: Ranges(ranges) for series, ranges in record.done.items()}
-    return done, {Unit(series, number): position for series, number, position in record.begun}
+# The folder
 
 
-msgspec.json.Decoder(_Record)  # see `envelopes.build_type_info`
+class ReaderMismatch(SquallError):
+    """A folder of positions belongs to another reader."""
+
+
+class ReaderIdentity(msgspec.Struct, frozen=True):
+    """Who reads what; a folder of positions belongs to one reader."""
+
+    topology: str
+    component: str
+    reads: str
+    """What is read: its path, and what else determines its contents."""
+
+    def __str__(self) -> str:
+        return f"{self.component} of topology {self.topology}, which reads {self.reads}"
+
+
+def default_folder(below: str, topology_id: str, component: str) -> str:
+    """Return the default folder of positions, one per submission of a topology."""
+    return f"{below}/{READERS}/{safe(topology_id)}.{safe(component)}"
+
+
+def require_reader(files: Files, reader: ReaderIdentity) -> None:
+    """Check that the folder belongs to this reader, and claim it if it is new; `ReaderMismatch`."""
+    fields = _agreed(files, READER, KIND, lambda: msgspec.to_builtins(reader))
+    existing = convert(KIND, ReaderIdentity, fields, f"{files.root}/{READER}")
+    if existing != reader:
+        raise ReaderMismatch(
+            f"the positions in {files.root} are another reader's:\n"
+            f"  theirs: {existing}\n"
+            f"  this:   {reader}\n"
+            "Give another folder, or delete this one if that reader is not needed any more."
+        )
+
+
+def agree(files: Files, topology_id: str, snapshot: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Return what there was to read when this submission's first task started, the same for all."""
+    return _agreed(files, f"{SNAPSHOTS}/{safe(topology_id)}.json", SNAPSHOT_KIND, snapshot)
+
+
+def _agreed(files: Files, path: str, kind: str, make: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the fields of a record that is put once: those of the first caller."""
+    try:
+        data = files.read(path)
+    except AbsentFile:
+        data = seal(kind, make())
+        if not files.put_if_absent(path, data):
+            data = files.read(path)
+    return unseal(kind, data, f"{files.root}/{path}")
+
+
+class PositionRecords:
+    """The files of one owner of one task."""
+
+    def __init__(self, files: Files, positions: Positions, owner: str) -> None:
+        self._files = files
+        self._positions = positions
+        self._path = f"{TASKS}/{positions.index}of{positions.parallelism}.{owner}.json"
+        self._before: list[str] = []
+
+    def load(self) -> None:
+        """Combine what all owners of all tasks have left; `UnreadableRecord`."""
+        for _ in range(_ATTEMPTS):
+            with suppress(AbsentFile):  # another owner has just put it into a file of its own
+                return self._load()
+        self._load()
+
+    def _load(self) -> None:
+        self._before = []
+        for status in self._files.list(TASKS):
+            named = _RECORD.fullmatch(status.name)
+            if named is None or status.is_folder:
+                continue
+            same_parallelism = int(named[2]) == self._positions.parallelism
+            same_task = same_parallelism and int(named[1]) == self._positions.index
+            if same_parallelism and not same_task:
+                continue  # another task's, of the same parallelism
+            path = f"{self._files.root}/{status.path}"
+            data = self._files.read(status.path)
+            self._positions.learn(decode(TASK_KIND, PositionRecord, data, path))
+            if same_task and status.path != self._path:
+                self._before.append(status.path)
+
+    def save(self) -> None:
+        """Write how far the task has read; then delete the files of its previous owners."""
+        record = self._positions.record()
+        try:
+            self._files.replace(self._path, seal(TASK_KIND, record))
+        except BaseException:
+            self._positions.changed = True
+            raise
+        while self._before:
+            self._files.delete(self._before[-1])
+            self._before.pop()
+
+
+def owner_name(topology_id: str, incarnation: tuple[int, int]) -> str:
+    """Return the owner of a task, as part of a file name."""
+    return f"{safe(topology_id)}.{incarnation[0]}.{incarnation[1]}"
+
+
+build_type_info(ReaderIdentity, PositionRecord)

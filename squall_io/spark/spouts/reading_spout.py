@@ -1,26 +1,56 @@
-"""What the spouts that read files have in common: a spout whose task is a `ReadingTask`.
+"""What the spouts that read files have in common: tasks that share units, store how far they have read, and wait for stores
+that are away.
 
-An item's message id is (piece, position). An item is settled when its tree is acked, and also when that failed for good:
-it is
-then in the dead letters, or counted as failed; otherwise a row that no bolt can handle would come again after each
-restart.
-An item that was cut off by the end of a topology is not settled, and comes again.
-Must not know: what is read.
+An item's message id is (name of its unit, position). An item is settled when its tree is acked, and also when that failed
+for good: it is then in the dead letters, or counted as failed; otherwise a row that no bolt can handle would come again
+after each restart. An item that was cut off by the end of a topology is not settled, and comes again.
+
+A task reads its units one after the other. A unit that cannot be read properly is reported, set aside, and tried again
+later: nothing of it is skipped silently, and the other units are read.
+Must not know: what units are, threads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, cast
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from squall_io.spark.manifest.files import FilesUnavailable
-from squall_io.spark.spouts.reading_task import ReadingTask, Units
-from squall_io.spark.stores import InvalidPath, check_path
-from topology_api import Failure, Replay, Spout
+from squall_io.spark.manifest.files import FilesError, FilesRefused, FilesUnavailable
+from squall_io.spark.spouts.positions import (
+    OpenUnit,
+    PositionRecords,
+    Positions,
+    ReaderIdentity,
+    Unit,
+    agree,
+    default_folder,
+    owner_name,
+    require_reader,
+)
+from squall_io.spark.spouts.steady_stores import open_steady
+from squall_io.spark.stores import InvalidPath, OpenStore, check_path
+from topology_api import Failure, Fields, InvalidConfig, Replay, Spout, SquallError
 from topology_api.wording import typed
 
 if TYPE_CHECKING:
     from topology_api import Context
+
+#: Minimum seconds between writes of positions.
+SAVE_SECONDS: Final = 1.0
+#: Seconds that a task waits while its store is away, doubling.
+FIRST_WAIT: Final = 0.2
+LONGEST_WAIT: Final = 5.0
+#: Seconds after which an unreadable unit is tried again.
+RETRY_SECONDS: Final = 10.0
+#: The longest wait before failed writes of positions are repeated.
+LONGEST_SAVE_WAIT: Final = 30.0
+
+#: An item: its position in its unit, the position after it, and its values, or why there are none.
+Item = tuple[int, int, tuple[object, ...] | SquallError]
+#: Emits values with a message id.
+Emit = Callable[..., object]
 
 
 class ReadingSpout(Spout):
@@ -29,6 +59,33 @@ class ReadingSpout(Spout):
     threaded = True  # reading blocks
     _positions: str | None = None
     _task: ReadingTask
+
+    def __init__(
+        self,
+        fields: Sequence[str],
+        follow: bool,
+        positions: str | None,
+        replay: Replay | None,
+        conf: Mapping[str, str] | None,
+        problems: list[str],
+    ) -> None:
+        """problems: those of the other arguments; `InvalidConfig` names all."""
+        if not isinstance(follow, bool):
+            problems.append(f"follow is {typed(follow)}: give True or False")
+        if positions is not None:
+            problems += path_problems(positions, "positions")
+        if replay is not None and not isinstance(replay, Replay):
+            problems.append(
+                f"replay is {typed(replay)}: give a Replay, or None (what failed once is not emitted again)"
+            )
+        if problems:
+            raise InvalidConfig(problems, type(self).__name__)
+        self.fields = tuple(fields)
+        self.outputs = Fields(*fields)
+        self.follow = follow
+        self.replay = replay
+        self.conf = dict(conf or {})
+        self._positions = positions
 
     def _units(self) -> Units:
         """Return what this task may read."""
@@ -47,19 +104,19 @@ class ReadingSpout(Spout):
 
     def next_tuple(self) -> float | None:
         """Emit the next line or row."""
-        wait = self._task.next(self._emit)
+        wait = self._task.next(self.emit)
         if self._task.finished:
             self.finish()
         return wait
 
     def ack(self, message_id: object) -> None:
         """Settle an item."""
-        self._task.settle(cast("tuple[object, int]", message_id))
+        self._task.settle(message_id)
 
     def fail(self, message_id: object, failure: Failure) -> None:
         """Settle an item that failed for good."""
         if failure.reason != "stopped":
-            self._task.settle(cast("tuple[object, int]", message_id))
+            self._task.settle(message_id)
 
     def deactivate(self) -> None:
         """Store how far the task has read."""
@@ -68,21 +125,6 @@ class ReadingSpout(Spout):
     def close(self) -> None:
         """Store how far the task has read, and close everything."""
         self._task.close()
-
-    def _emit(self, values: tuple[object, ...], message_id: tuple[object, int]) -> None:
-        self.emit(values, message_id=message_id)
-
-
-def replay_problems(replay: object) -> Iterator[str]:
-    """Yield what is wrong with a spout's `replay` argument."""
-    if replay is not None and not isinstance(replay, Replay):
-        yield f"replay is {typed(replay)}: give a Replay, or None (what failed once is not emitted again)"
-
-
-def follow_problems(follow: object) -> Iterator[str]:
-    """Yield what is wrong with a spout's `follow` argument."""
-    if not isinstance(follow, bool):
-        yield f"follow is {typed(follow)}: give True or False"
 
 
 def path_problems(path: object, what: str) -> Iterator[str]:
@@ -95,6 +137,246 @@ def path_problems(path: object, what: str) -> Iterator[str]:
         yield f"{what} is {typed(path)}: give text"
 
 
-def positions_problems(positions: object) -> Iterator[str]:
-    """Yield what is wrong with a spout's `positions` argument."""
-    return path_problems(positions, "positions") if positions is not None else iter(())
+class Units(ABC):
+    """What there is to read, for one task."""
+
+    _context: Context
+    _files: OpenStore
+    """Both are set by `open`."""
+
+    def __init__(self, spout: ReadingSpout, folder: str, reads: str) -> None:
+        """folder: what is opened. reads: what is read, for the record of the reader."""
+        self._follow = spout.follow
+        self._conf = spout.conf
+        self._folder = folder
+        self.reads = reads
+
+    def open(self, context: Context) -> None:
+        """Open the folder that is read. Called again if it raised."""
+        self._context = context
+        if not hasattr(self, "_files"):
+            self._files = open_steady(self._folder, self._conf)
+
+    def positions(self, folder: str) -> OpenStore:
+        """Open a folder of positions; the caller closes it."""
+        return open_steady(folder, self._conf)
+
+    def close(self) -> None:
+        """Close what was opened, if anything."""
+        if hasattr(self, "_files"):
+            self._files.close()
+
+    @property
+    def home(self) -> str:
+        """The folder below which positions are stored by default."""
+        return self._folder
+
+    def name(self, unit: Unit) -> object:
+        """Return the unit as used in message ids."""
+        return unit.number
+
+    @abstractmethod
+    def snapshot(self) -> Mapping[str, Any]:
+        """Return what exists now, as JSON values: the first task of a submission that asks decides. Positions are open."""
+
+    @abstractmethod
+    def units(self, snapshot: Mapping[str, Any]) -> Iterable[Unit]:
+        """Return the units of a snapshot, in reading order. Called again if it raised."""
+
+    @abstractmethod
+    def more(self) -> tuple[Iterable[Unit], float] | None:
+        """Return new units, and the seconds until the next call; None: there will be no more."""
+
+    @abstractmethod
+    def items(self, unit: Unit, position: int) -> Iterator[Item]:
+        """Yield the items of a unit from a position on."""
+
+
+class ReadingTask:
+    """The life of one task. Every method is called by the task's own thread."""
+
+    def __init__(self, units: Units, context: Context, positions: str | None) -> None:
+        self._units = units
+        self._context = context
+        self._folder = positions
+        self._positions = Positions(context.index, context.parallelism)
+        self._records: PositionRecords | None = None
+        self._store: OpenStore | None = None
+        #: Units to read, and all unfinished ones: these, those set aside, and the open ones.
+        self._left: deque[Unit] = deque()
+        self._undone: set[Unit] = set()
+        #: Units that could not be read, and when they are tried again.
+        self._aside: list[Unit] = []
+        self._retry_at = 0.0
+        #: The units that are open, by their names in message ids.
+        self._named: dict[object, Unit] = {}
+        self._current: OpenUnit | None = None
+        self._name: object = None
+        self._items: Iterator[Item] = iter(())
+        self._save_at = 0.0
+        self._save_wait = SAVE_SECONDS
+        #: The last wait for a store that is away; 0: it is not.
+        self._wait = 0.0
+        #: Whether everything was emitted.
+        self.finished = False
+
+    def start(self) -> None:
+        """Open everything and find out what is left to read; `FilesUnavailable`: call it again."""
+        context, units = self._context, self._units
+        units.open(context)
+        if self._store is None:
+            folder = self._folder or default_folder(units.home, context.topology_id, context.component)
+            self._store = units.positions(folder)
+        reader = ReaderIdentity(context.topology, context.component, units.reads)
+        try:
+            require_reader(self._store, reader)
+            snapshot = agree(self._store, context.topology_id, units.snapshot)
+        except FilesRefused as error:
+            raise FilesRefused(
+                f"{error}; {context.component} stores how far it has read in {self._store.root}: if that is impossible, give"
+                " another folder as positions"
+            ) from None
+        self._positions = Positions(context.index, context.parallelism)
+        records = PositionRecords(
+            self._store, self._positions, owner_name(context.topology_id, context.incarnation)
+        )
+        records.load()
+        self._queue(units.units(snapshot))
+        self._records = records
+        self._save_at = context.now() + SAVE_SECONDS
+        context.log.info("reads %s; pieces left to this task: %d", units.reads, len(self._left))
+
+    def next(self, emit: Emit) -> float | None:
+        """Emit the next item; return the seconds until the next call, None for soon. Raises the error of an unreadable unit."""
+        try:
+            self._save_if_due()
+            item = next(self._items, None)
+            while item is None:
+                if not self._turn():
+                    return self._find_more()
+                item = next(self._items, None)
+        except FilesUnavailable as error:
+            return self._wait_for_store(error)
+        except Exception:
+            self._put_aside()
+            raise
+        if self._wait:
+            self._wait = 0.0
+            self._context.log.info("goes on reading")
+        assert self._current is not None
+        position, after, values = item
+        if isinstance(values, SquallError):
+            self._current.next = after
+            raise values
+        self._current.taken(position, after)
+        emit(values, message_id=(self._name, position))
+        return None
+
+    def settle(self, message_id: object) -> None:
+        """Record that the tree of an item is done, or failed for good."""
+        name, position = cast("tuple[object, int]", message_id)
+        unit = self._named.get(name)
+        if unit is not None:
+            self._positions.settle(unit, position)
+            self._close_if_done(unit, name)
+            if self.finished and not self._named:
+                self.save()
+            else:
+                self._save_if_due()  # `next` is not called at the limit of pending trees, nor after the end
+
+    def save(self) -> None:
+        """Store how far the task has read, if that has changed. Reading continues while the store is away."""
+        if self._records is None or not self._positions.changed:
+            return
+        context = self._context
+        try:
+            self._records.save()
+        except FilesError as error:
+            if self._save_wait == SAVE_SECONDS:
+                context.log.warning("cannot store how far it has read, and goes on; tries again: %s", error)
+            self._save_wait = min(2 * self._save_wait, LONGEST_SAVE_WAIT)
+        else:
+            self._save_wait = SAVE_SECONDS
+        self._save_at = context.now() + self._save_wait
+
+    def _save_if_due(self) -> None:
+        if self._positions.changed and self._context.now() >= self._save_at:
+            self.save()
+
+    def close(self) -> None:
+        """Store how far the task has read, and close everything."""
+        try:
+            self.save()
+        finally:
+            if self._store is not None:
+                self._store.close()
+            self._units.close()
+
+    def _turn(self) -> bool:
+        """Begin the next unit, as the current one has no further items; return whether there is one."""
+        if self._records is None:
+            self.start()
+        if self._current is not None:
+            self._positions.exhausted(self._current)
+            self._close_if_done(self._current.unit, self._name)
+            self._current = None
+        if self._aside and self._context.now() >= self._retry_at:
+            self._left.extend(self._aside)
+            self._aside.clear()
+        if not self._left:
+            return False
+        unit = self._left.popleft()
+        self._current = self._positions.open.get(unit) or self._positions.begin(unit)
+        self._name = self._units.name(unit)
+        self._named[self._name] = unit
+        self._items = self._units.items(unit, self._current.next)
+        return True
+
+    def _find_more(self) -> float | None:
+        """Search for more units, as all known ones have been read."""
+        found = self._units.more()
+        waits = []
+        if found is not None:
+            more, seconds = found
+            self._queue(more)
+            waits.append(seconds)
+        if self._left:
+            return 0.0
+        if self._aside:
+            waits.append(max(0.0, self._retry_at - self._context.now()))
+        if waits:
+            return min(waits)
+        self.finished = True
+        if not self._named:
+            self.save()
+        return None
+
+    def _queue(self, units: Iterable[Unit]) -> None:
+        """Queue the units that are this task's and not done."""
+        for unit in units:
+            if self._positions.mine(unit) and unit not in self._undone and not self._positions.is_done(unit):
+                self._undone.add(unit)
+                self._left.append(unit)
+
+    def _close_if_done(self, unit: Unit, name: object) -> None:
+        if unit not in self._positions.open:
+            self._undone.discard(unit)
+            self._named.pop(name, None)
+
+    def _wait_for_store(self, error: FilesUnavailable) -> float:
+        """Continue after a wait where the task was: the store is away."""
+        if not self._wait:
+            self._context.log.warning("waits, and tries again: %s", error)
+        self._wait = min(2 * self._wait, LONGEST_WAIT) if self._wait else FIRST_WAIT
+        if self._current is not None:
+            self._items = self._units.items(self._current.unit, self._current.next)
+        return self._wait
+
+    def _put_aside(self) -> None:
+        """Set a unit aside that cannot be read properly: others first."""
+        if self._current is not None:
+            if not self._aside:
+                self._retry_at = self._context.now() + RETRY_SECONDS
+            self._aside.append(self._current.unit)
+            self._current = None
+            self._items = iter(())
