@@ -28,7 +28,7 @@ def benchmarks() -> dict[str, str]:
 
 
 def main() -> None:
-    """Run what the command line names; exit with 2 where it names nothing."""
+    """Run the benchmark that the command line names; exit with 2 for an unknown name."""
     listed = benchmarks()
     name = sys.argv[1] if len(sys.argv) > 1 else "--help"
     if name in ("--list", "--help", "-h"):

@@ -1,10 +1,10 @@
 """Ack latency over two workers with each core: at a steady low rate, with one tuple in flight, and at 80 % of the full rate.
 
-- 500 sentences a second, open loop: the word count of `latency.py`; from when a sentence was due to its ack.
-- One tuple in flight: a spout in one worker, a bolt in the other that does nothing; from emit to ack, the next follows.
-- 80 % of the full rate, open loop: first the same spouts emit as fast as it goes, with 1,000 sentences pending each; then
-  as many as they please may be pending, and sentences are due at 80 % of the rate that was reached. What is late stays late.
-  The spouts note each sentence's times, so their full rate is below that of `cores.py`.
+- 500 sentences a second, open loop: the word count of `latency.py`, timed from when a sentence was due to its ack.
+- One tuple in flight: a spout in one worker, a bolt that does nothing in the other; timed from emit to ack, then the next one.
+- 80 % of the full rate, open loop: first the same spouts emit at full speed with 1,000 pending sentences each; then pending is
+  unlimited, and sentences are due at 80 % of the rate that was reached. Lateness accumulates. The spouts record each sentence's
+  times, so their full rate is below that of `cores.py`.
 
     python -m benchmarks ack_latency [--seconds 10] [--rounds 3] [--rate 500] [--share 0.8]
 """
@@ -45,11 +45,11 @@ class Heard(Bolt):
         leave(self.folder, "heard", 0)
 
     def execute(self, tup: Tuple) -> None:
-        """The tuple has come; its ack goes back."""
+        """Does nothing with the tuple, which is acked."""
 
 
 def one_in_flight(seconds: float, seed: int) -> list[float]:
-    """Round trips, one after the other."""
+    """Round trips, one after another."""
     with tempfile.TemporaryDirectory(prefix="squall-benchmark-") as folder:
         conf = {"topology.workers": 2, "topology.max.spout.pending": 1}
         builder = TopologyBuilder("round-trips", conf=conf)
@@ -68,7 +68,7 @@ def one_in_flight(seconds: float, seed: int) -> list[float]:
 
 
 def measure(kind: str, options: argparse.Namespace) -> dict[str, Any]:
-    """One run: the percentiles in milliseconds, and the sentences a second that were due."""
+    """One run: the percentiles in milliseconds, and the rate at which sentences were due."""
     shape = argparse.Namespace(workers=2, supervisors=1, seconds=options.seconds, seed=options.seed)
     if kind == "one":
         latencies = one_in_flight(options.seconds, options.seed)
@@ -85,7 +85,7 @@ def measure(kind: str, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure every kind with each core in turn; or, as a child, one of them."""
+    """Measure every kind with each core in turn, or one of them in a child process."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--rounds", type=int, default=3)

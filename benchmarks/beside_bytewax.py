@@ -1,10 +1,10 @@
-"""The word count by Squall, by Bytewax and by hand, on the same sentences, in turn in one run; and a plot of it.
+"""The word count by Squall, by Bytewax and by hand, in turn on the same sentences, with a plot.
 
-Bytewax runs in an environment of its own (`.venv-bytewax`, made when it is missing, from the package index), in one process and
-in two (see `bytewax_count.py` for its two ways to count). Without recovery a process's death loses what it counted; with it,
-states are written to disk each second, and after a death both processes begin anew from there. Squall tracks and acks every
-word, and encrypts between workers; it has no snapshots of states. So the two promise different things, and neither the
-other's. All counts are compared with those of a plain loop.
+Bytewax runs in an environment of its own (`.venv-bytewax`, created from the package index if it is missing), in one process and
+in two (see `bytewax_count.py` for its two ways to count). Without recovery, the counts of a process that dies are lost; with
+recovery, states are written to disk each second, and after a death both processes resume from there. Squall tracks and acks
+every word, and encrypts between workers; it has no snapshots of states. So each of the two keeps promises that the other does
+not make. All counts are compared with those of a plain loop.
 
     python -m benchmarks beside_bytewax [--rounds 3] [--sentences 300000] [--plot benchmarks/word_count.png]
 """
@@ -33,7 +33,7 @@ PLOT = Path(__file__).with_name("word_count.png")
 PATIENCE = 300
 """Seconds after which a run of Bytewax is given up."""
 SNAPSHOT_SECONDS = 1.0
-#: Ways of Bytewax: how it counts, in how many processes, with recovery.
+#: Bytewax's variants: how it counts, in how many processes, with or without recovery.
 WAYS = {
     f"Bytewax {way}, {'two processes' if processes == 2 else 'one process'}{', snapshots' if snapshots else ''}": (
         {"count_final": "final", "fold_final": "fold"}[way],
@@ -79,12 +79,12 @@ def main() -> None:
 
 
 def cpu_of(run: dict[str, Any]) -> float:
-    """CPU seconds a million words."""
+    """CPU seconds per million words."""
     return float(run["cpu_seconds"] / run["words"] * 1e6)
 
 
 def one_round(python: Path, expected: Counter[str], options: argparse.Namespace) -> dict[str, dict[str, Any]]:
-    """Each variant once."""
+    """Run each variant once."""
     taken = {name: bytewax(python, *way, expected, options) for name, way in WAYS.items()}
     for variant in cores.variants():
         if variant.name != "squall-untracked":
@@ -94,7 +94,7 @@ def one_round(python: Path, expected: Counter[str], options: argparse.Namespace)
 
 
 def bytewax_python() -> Path:
-    """The interpreter of Bytewax's environment, which is made when it is missing."""
+    """The interpreter of Bytewax's environment, which is created if it is missing."""
     python = ENVIRONMENT / "bin" / "python"
     there = (
         f"from importlib.metadata import version; assert version('bytewax') == '{BYTEWAX.partition('==')[2]}'"
@@ -119,7 +119,7 @@ def bytewax(
     expected: Counter[str],
     options: argparse.Namespace,
 ) -> dict[str, Any]:
-    """One run, and what it took; its counts are checked."""
+    """One run and its figures; its counts are checked."""
     with tempfile.TemporaryDirectory(prefix="squall-benchmark-") as folder:
         arguments = ["--way", way, "--sentences", str(options.sentences), "--seed", str(options.seed)]
         if processes > 1:
@@ -149,7 +149,7 @@ def bytewax(
 
 
 def recovery_folder(python: Path, folder: str, processes: int) -> str:
-    """A folder for snapshots, made before any of the processes looks for it."""
+    """A folder for snapshots, created before the processes look for it."""
     recovery = Path(folder, "recovery")
     recovery.mkdir()
     subprocess.run([python, "-m", "bytewax.recovery", recovery, str(processes)], check=True)
@@ -157,7 +157,7 @@ def recovery_folder(python: Path, folder: str, processes: int) -> str:
 
 
 def checked(ends: list[dict[str, Any]], expected: Counter[str]) -> dict[str, Any]:
-    """What a run took, if it counted what a plain loop counts."""
+    """The figures of a run, if its counts are those of a plain loop."""
     counted: dict[str, int] = {}
     for end in ends:
         if counted.keys() & end["counts"].keys():
@@ -176,7 +176,7 @@ def checked(ends: list[dict[str, Any]], expected: Counter[str]) -> dict[str, Any
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody has."""
+    """Free ports."""
     held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [each.getsockname()[1] for each in held]
     for each in held:
@@ -185,7 +185,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def draw(rounds: Rounds, where: str, options: argparse.Namespace) -> None:
-    """Bars of the median words/s; the thin lines reach from the least to the greatest."""
+    """Draw bars of the median words/s; the thin lines reach from the least to the greatest value."""
     import matplotlib
 
     matplotlib.use("Agg")

@@ -1,22 +1,23 @@
-"""The word count by Squall and by Apache Storm, each over two workers of this machine, in turn in one run.
+"""The word count by Squall and by Apache Storm, in turn, each over two workers on this machine.
 
-Storm runs as a real cluster: ZooKeeper, Nimbus, one supervisor and two worker JVMs, which speak by Netty over the loopback. The
-topology is that of `two_workers.py` in Java (`benchmarks/storm`): the same sentences, two spouts with message ids, two Splits
-(local or shuffle), two Counts by key, one acker in each worker. Measured is as there: words a second from when the spouts begin
-to the last ack, and the CPU of the two workers in that time. Counts, acks and places are checked.
+Storm runs as a real cluster: ZooKeeper, Nimbus, one supervisor and two worker JVMs, which communicate by Netty over the
+loopback. The topology is that of `two_workers.py` in Java (`benchmarks/storm`): the same sentences, two spouts with message
+ids, two Splits (local or shuffle), two Counts by key, one acker in each worker. The figures are the same: words a second from
+when the spouts begin to the last ack, and the CPU of the two workers in that time. Counts, acks and the placement of tasks are
+checked.
 
-What is done for Storm:
-- Before the clock starts its workers count `--warm-up` sentences. The rate of those, in cold JVMs, stands in a column of its
-  own; so does that of the last two thirds of the clock's time. Squall's workers are measured from their first sentence on.
-- Beside Storm's defaults (but for `--pending`) there are settings that suit a machine with few cores (`TUNED`). Bigger
-  batches between threads (`topology.producer.batch.size`) cannot be had: what comes from another worker then waits in a batch
-  that nobody flushes, and with limited trees pending the topology stands still (2.8.3).
-- Its Bolts anchor and ack by themselves, which takes less than BaseBasicBolt. Its workers encrypt nothing unless the line
-  says TLS; Squall's always speak CURVE.
+Concessions to Storm:
+- Before the clock starts, its workers count `--warm-up` sentences. Their rate, with cold JVMs, has a column of its own; so does
+  the rate in the last two thirds of the measured time. Squall's workers are measured from their first sentence on.
+- Besides Storm's defaults (except for `--pending`) it is measured with settings for a machine with few cores (`TUNED`). Bigger
+  batches between threads (`topology.producer.batch.size`) do not work: tuples from another worker then wait in a batch that is
+  never flushed, and with a limit of pending trees the topology stops (2.8.3).
+- Its bolts anchor and ack themselves, which is cheaper than BaseBasicBolt. Its workers do not encrypt unless the line says TLS;
+  Squall's always use CURVE.
 
-What remains unfair: to Storm, that there may be few cores: seven threads of a JVM are on a tuple's way, beside some forty in
-all, the compilers and collectors among them; a worker of Squall works in one. To Squall, that Java runs Split and Count
-themselves faster than Python does. The daemons' CPU is in no figure but its own. It is a word count on one machine, no more.
+What remains unfair to Storm: few cores. A tuple passes through seven threads of a JVM, which has some forty in all, compilers
+and collectors included; a Squall worker works in one. Unfair to Squall: Java runs Split and Count themselves faster than Python
+does. The daemons' CPU is shown separately. All this is a word count on one machine, no more.
 
     python -m benchmarks beside_storm [--rounds 3] [--sentences 300000] [--warm-up 300000]
 
@@ -50,7 +51,7 @@ REST = 1.0
 
 
 class Way(NamedTuple):
-    """How Storm runs: spouts (and Splits), the grouping of Split, settings of the topology, TLS between workers."""
+    """A configuration of Storm: spouts (and Splits), the grouping of Split, topology settings, TLS between workers."""
 
     spouts: int
     grouping: str
@@ -60,7 +61,7 @@ class Way(NamedTuple):
 
 CHILD = "topology.worker.childopts"
 TUNED = {
-    # Idle bolts sleep sooner: by default each asks its queue a thousand times first, and takes a core from those that work.
+    # Idle bolts sleep sooner: by default each polls its queue a thousand times first, and takes a core from the busy ones.
     "topology.bolt.wait.progressive.level2.count": 10,
     "topology.stats.sample.rate": 0.001,
     CHILD: "-XX:+UseParallelGC",
@@ -102,7 +103,7 @@ def main() -> None:
 
 
 def one_round(options: argparse.Namespace) -> dict[str, Run]:
-    """Each variant once."""
+    """Run each variant once."""
     taken = {SQUALL_NAME: cores.run(SQUALL, options)}
     for name, way in STORM.items():
         taken[name] = storm(way, options)
@@ -135,7 +136,7 @@ def print_table(rounds: Rounds) -> None:
 
 
 def cost(run: Run) -> float:
-    """CPU seconds a million words."""
+    """CPU seconds per million words."""
     return float(run["cpu_seconds"] / run["words"] * 1e6)
 
 
@@ -157,7 +158,7 @@ def storm(way: Way, options: argparse.Namespace) -> Run:
 def conduct(
     cluster: StormCluster, notes: Path, spouts: int, lines: list[str], phases: tuple[int, int]
 ) -> Run:
-    """Let the topology warm up and then count; what that took, if it counted right."""
+    """Let the topology warm up and then count; return the figures, if the counts are right."""
 
     def found(kind: str, count: int) -> list[dict[str, Any]]:
         return wait_for(notes, kind, count, cluster)
@@ -188,7 +189,7 @@ def conduct(
 
 
 def wait_for(notes: Path, kind: str, count: int, cluster: StormCluster) -> list[dict[str, Any]]:
-    """So many notes of a kind, when they are there."""
+    """This many notes of a kind, once they exist."""
     deadline = time.monotonic() + PATIENCE
     while len(paths := sorted(notes.glob(f"{kind}-????.json"))) < count:
         cluster.check()
@@ -207,14 +208,16 @@ def ended(notes: list[dict[str, Any]]) -> float:
 
 
 def later_rate(stamps: list[list[float]], words: int) -> float:
-    """Words a second after the first third. Each spout says when each n-th part of its acks had come, all of the same n."""
+    """Words a second after the first third. Each spout notes when each n-th part of its acks had arrived, with the same n for
+    all.
+    """
     moments = sorted(moment for each in stamps for moment in each)
     first = len(moments) // 3
     return words * (1 - first / len(moments)) / (moments[-1] - moments[first - 1])
 
 
 def emitted(lines: list[str], count: int, spouts: int) -> Iterator[tuple[str, int]]:
-    """Sentences, and how often each is emitted in a phase of `count`: each spout goes through its own again and again."""
+    """Sentences, and how often each is emitted in a phase of `count`: each spout repeats its own sentences."""
     for index in range(spouts):
         own = lines[index::spouts]
         whole, rest = divmod(len(range(index, count, spouts)), len(own))
@@ -228,7 +231,7 @@ def words_of(lines: list[str], count: int, spouts: int) -> int:
 
 
 def check_places(*kinds: list[dict[str, Any]]) -> list[int]:
-    """There are two workers, and each kind of task is spread over them; their process ids."""
+    """The process ids of the two workers; checks that each kind of task is spread over both."""
     workers = {note["pid"] for notes in kinds for note in notes}
     places = [len({note["pid"] for note in notes}) for notes in kinds]
     if len(workers) != 2 or places != [min(2, len(notes)) for notes in kinds]:

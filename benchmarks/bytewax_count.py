@@ -1,9 +1,9 @@
 """The word count with Bytewax, in one process or as one of two: run by `beside_bytewax.py` in Bytewax's own environment.
 
-Sentences come from a source with a partition for each process, in batches of 200 as by hand; words go by key to the process
-that counts them. `final` counts as Bytewax's own word count does (`count_final`): what a batch has of a word is added up
-before it goes anywhere. `fold` has each word counted alone (`fold_final` on a stream by key), as a Count bolt is asked to. The
-counts come out at the end. The time runs from the first batch of the source until the dataflow has ended. It must not import
+Sentences come from a source with a partition for each process, in batches of 200 as in the count by hand; words are sent by key
+to the process that counts them. `final` counts as Bytewax's own word count does (`count_final`): occurrences within a batch are
+added up before they are sent. `fold` counts each word individually (`fold_final` on a keyed stream), as a Count bolt does. The
+counts are emitted at the end. The time runs from the first batch of the source until the dataflow has ended. It must not import
 Squall.
 """
 
@@ -35,14 +35,14 @@ BATCH = 200
 
 
 class Moments:
-    """When the first batch was asked for, and the CPU until then."""
+    """When the first batch was requested, and the CPU until then."""
 
     begun = 0.0
     cpu = 0.0
 
 
 class Part(StatefulSourcePartition):  # type: ignore[misc]
-    """The sentences of one process; its state is how many were handed out."""
+    """The sentences of one process; its state is the number already emitted."""
 
     def __init__(self, lines: list[str], at: int) -> None:
         self.lines = lines
@@ -87,7 +87,7 @@ class Kept(StatelessSinkPartition):  # type: ignore[misc]
 
 
 class Counts(DynamicSink):  # type: ignore[misc]
-    """Keeps the counts where they come out."""
+    """Keeps the counts that the dataflow emits."""
 
     def build(self, step_id: str, worker_index: int, worker_count: int) -> Kept:
         return Kept()
@@ -113,7 +113,7 @@ def dataflow(way: str, parts: dict[str, list[str]]) -> Any:
 
 
 def main() -> None:
-    """Run, and leave what was counted in a file."""
+    """Run the dataflow and write its figures to a file."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("--way", choices=("final", "fold"), required=True)
     parser.add_argument("--sentences", type=int, required=True)

@@ -1,7 +1,7 @@
-"""How many instructions a command of Python's executes, by the file that they are in: valgrind's callgrind, read.
+"""Counts the instructions that a Python command executes, by the file of their code, with valgrind's callgrind.
 
-The command runs with a small environment of its own and a fixed hash seed, so that runs are alike. It must not know what is
-run.
+The command runs with a small environment of its own and a fixed hash seed, so that runs are alike. It must not know what the
+command does.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ KEPT = ("PATH", "HOME", "LD_LIBRARY_PATH", "TMPDIR", "LANG")
 
 
 def available() -> bool:
-    """Whether valgrind is there."""
+    """Whether valgrind is installed."""
     return shutil.which("valgrind") is not None
 
 
 def environment(root: Path) -> dict[str, str]:
-    """That of a command: Squall's sources, and nothing that makes one run another than the last."""
+    """The environment of a command: Squall's sources, and nothing that makes runs differ."""
     kept = {name: os.environ[name] for name in KEPT if name in os.environ}
     return {**kept, "PYTHONPATH": str(root), "PYTHONHASHSEED": "0"}
 
 
 def run(root: Path, arguments: list[str]) -> str:
-    """Run Python with these arguments without valgrind; what it printed."""
+    """Run Python with these arguments without valgrind; return its output."""
     done = subprocess.run(
         [sys.executable, *arguments], env=environment(root), stdout=subprocess.PIPE, check=True, timeout=600
     )
@@ -62,8 +62,9 @@ def count(root: Path, arguments: list[str]) -> Counter[str]:
 
 
 def read(out: Path) -> Counter[str]:
-    """What callgrind wrote, which must add up to its own total. The line below "calls=" is of the code that is called, and
-    that has lines of its own."""
+    """Parse callgrind's output, which must add up to its own total. The line after "calls=" belongs to the called code, which
+    has lines of its own.
+    """
     counted: Counter[str] = Counter()
     file, called, total = "", False, -1
     with out.open(encoding="utf-8", errors="replace") as lines:

@@ -1,7 +1,7 @@
 """A measurement in a process of its own, so that its CPU seconds and its peak memory are its own.
 
-A benchmark runs itself again with a hidden option; the child prints one line of JSON, which also says which core it had. Which
-one that is to be, the compiled one or the same sources as plain Python, can be asked for. It must not know what is measured.
+A benchmark runs itself again with a hidden option; the child prints one line of JSON, which also names its core. The caller can
+select the core: the compiled one, or the same sources as plain Python. It must not know what is measured.
 """
 
 from __future__ import annotations
@@ -36,13 +36,14 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def command_of(benchmark: str) -> list[str]:
-    """What Python is started with for a benchmark, named as its module is."""
+    """The arguments with which Python runs a benchmark, by the name of its module."""
     return ["-m", "benchmarks", benchmark.rpartition(".")[2]]
 
 
 def ask(benchmark: str, *arguments: object, timeout: float = 600, of: str | None = None) -> dict[str, Any]:
-    """Run a benchmark in a fresh interpreter and return what it answered. Its errors go to our stderr. `of`: the core of that
-    process and of all that it starts (None: as this process's environment says)."""
+    """Run a benchmark in a fresh interpreter and return its answer. Its errors go to our stderr. `of`: the core of that process
+    and its children (None: as this process's environment says).
+    """
     command = [sys.executable, *command_of(benchmark), *map(str, arguments)]
     done = subprocess.run(
         command, cwd=ROOT, env=environment(of), stdout=subprocess.PIPE, timeout=timeout, check=True
@@ -62,13 +63,13 @@ def answer(values: dict[str, Any]) -> None:
 
 def core() -> str:
     """The core of this process."""
-    from topology_api.core_choice import CHOICE  # here: what is measured by hand does not import Squall
+    from topology_api.core_choice import CHOICE  # imported here: the counts by hand must not import Squall
 
     return CORES[CHOICE.compiled]
 
 
 def cores_here() -> tuple[str, ...]:
-    """The cores that can be compared in this place; says so when that is one only."""
+    """The cores that can be compared here; prints a message if there is only one."""
     from topology_api.core_choice import CHOICE
 
     if CHOICE.compiled:
@@ -78,20 +79,20 @@ def cores_here() -> tuple[str, ...]:
 
 
 def environment(of: str | None = None) -> dict[str, str]:
-    """Of a child: this repository comes first on its path, and the core is that one."""
+    """The environment of a child: this repository comes first on its path, and it selects the core."""
     path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     chosen = {} if of is None else {"SQUALL_PURE": "1" if of == "plain" else ""}
     return {**os.environ, "PYTHONPATH": path, **chosen}
 
 
 def peak_rss() -> float:
-    """Of this process, in MB."""
+    """The peak memory of this process, in MB."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / (1e6 if sys.platform == "darwin" else 1e3)  # bytes there, kilobytes elsewhere
+    return peak / (1e6 if sys.platform == "darwin" else 1e3)  # macOS counts bytes, Linux kilobytes
 
 
 def machine() -> str:
-    """Where and when a figure was measured."""
+    """The place and time of a measurement."""
     model = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.exists():
@@ -106,7 +107,7 @@ def machine() -> str:
 
 
 def spread(values: list[float], form: str = ",.0f") -> str:
-    """The median of some values, the least and the greatest."""
+    """The median, the least and the greatest of some values."""
     ordered = sorted(values)
     middle = len(ordered) // 2
     median = ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2

@@ -1,10 +1,10 @@
-"""Both cores of Squall at the word count, side by side in one run with the limit that is written by hand in plain Python.
+"""Both cores of Squall at the word count, compared in one run with the limit written by hand in plain Python.
 
-The limit is `two_processes` without CURVE, as the dearer hope; the one with CURVE stands beside it. Squall runs in one process
-and over two workers (acked; over workers with CURVE), and over two workers untracked, each with the plain core and with the
-compiled one. All variants run in turn, several rounds; each run has processes of its own and checks its counts and its acks.
-What is printed of a variant: words/s, the CPU seconds that a million words take, and its words/s as part of the limit's of
-the same round; that by CPU, too, which a busy machine changes less.
+The goal is `two_processes` without CURVE; its variant with CURVE is shown too. Squall runs in one process and over two workers
+(acked; over workers with CURVE), and over two workers untracked, each with the plain core and with the compiled one. All
+variants run in turn, several rounds; each run has processes of its own and checks its counts and its acks. The output for each
+variant: words/s, CPU seconds per million words, and its words/s as a share of the limit's in the same round; the same share by
+CPU, too, which varies less on a busy machine.
 
     python -m benchmarks cores [--rounds 5] [--sentences 300000]
 """
@@ -23,7 +23,7 @@ ONE_PROCESS = 3
 
 
 class Variant(NamedTuple):
-    """What `word_count.py` is asked for, and the core."""
+    """The arguments of `word_count.py`, and the core."""
 
     name: str
     core: str
@@ -31,7 +31,7 @@ class Variant(NamedTuple):
 
     @property
     def text(self) -> str:
-        """For a line of the table."""
+        """The name in the table."""
         return NAMES[self.name] + (f", {self.core}" if self.name.startswith("squall") else "")
 
 
@@ -56,7 +56,7 @@ Rounds = list[dict[Variant, dict[str, Any]]]
 
 
 def variants() -> list[Variant]:
-    """All that is measured, in the order of the rounds."""
+    """All variants, in the order of the rounds."""
     squall = [
         Variant(name, core, 1 if name == "squall" else 2)
         for name in ("squall-workers", "squall", "squall-untracked")
@@ -66,7 +66,7 @@ def variants() -> list[Variant]:
 
 
 def main() -> None:
-    """Run all variants in turn and print what they took."""
+    """Run all variants in turn and print their figures."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--sentences", type=int, default=300_000, help="one process: a third of it")
@@ -93,7 +93,7 @@ def run(variant: Variant, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def print_table(rounds: Rounds, measured: list[Variant]) -> None:
-    """A line per variant, and what is wanted."""
+    """A line per variant, and the goal."""
     print(
         f"{'':<34}{'words/s':>36}{'CPU s/million words':>24}{'of the limit by time':>24}{'by CPU':>22}{'wanted':>9}"
     )

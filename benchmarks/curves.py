@@ -1,7 +1,7 @@
-"""What a tuple costs as there are more of them, and as there are more tasks: both should be flat.
+"""The cost of a tuple by the number of tuples and by the number of tasks: both curves should be flat.
 
-A line per point: words, tasks, microseconds a word (wall and CPU, without the cluster's own start), the cluster's start, and
-peak memory. A few different sentences are emitted again and again, so that input takes no memory that grows.
+A line per point: words, tasks, microseconds per word (wall and CPU, without the cluster's own start), the cluster's start, and
+peak memory. A few different sentences are emitted repeatedly, so that the input's memory does not grow.
 
     python -m benchmarks curves [--seconds 10] [--most-words 10000000]
 """
@@ -22,7 +22,7 @@ BAR = 24
 
 
 def main() -> None:
-    """Print both curves; or, as a child, measure one point."""
+    """Print both curves, or measure one point in a child process."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("--seconds", type=float, default=10.0, help="end a point of the second curve earlier")
     parser.add_argument("--most-words", type=int, default=10_000_000)

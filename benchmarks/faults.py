@@ -1,8 +1,8 @@
-"""How long a topology over worker processes takes to get over a fault: the seconds behind the bounds of tests/faults.
+"""How long a topology over worker processes takes to recover from a fault: the seconds behind the limits in tests/faults.
 
-Each round makes one fault in a cluster of two workers under a steady load, waits until tuples of the part that was hit are
-acked again, and ends by the ledger: a figure of a run that lost an acked tuple is not printed, the run fails. Needs what the
-tests need (`pip install -e '.[test]'`).
+Each round makes one fault in a cluster of two workers under a steady load, waits until tuples of the affected part are acked
+again, and ends by checking the ledger: a run that lost an acked tuple fails, and prints no figure. It has the requirements of
+the tests (`pip install -e '.[test]'`).
 
     python -m benchmarks faults [--rounds 5] [--only kill,cut]
 """
@@ -33,7 +33,7 @@ def since(moment: float) -> float:
 
 
 def hit_part_flows(run: Run, pid: int, began: float) -> float:
-    """Seconds until the spout task of a new process (not among those of `pid`) hears its first ack."""
+    """Seconds until the spout task of a new process (not among those of `pid`) gets its first ack."""
 
     def acked() -> bool:
         return any(
@@ -60,7 +60,7 @@ def terminate(folder: Path) -> Figures:
 
 
 def lost(folder: Path) -> Figures:
-    """From the kill of a worker to the failure of what it held, at a spout elsewhere."""
+    """From the kill of a worker until the tuples that it held fail, at a spout elsewhere."""
     with ledger_run(folder, spouts=1) as run:
         (tracker,) = run.hosts_of("numbers")
         other = next(one for one in run.workers() if one.worker != tracker.worker)
@@ -143,7 +143,7 @@ SCENES: dict[str, tuple[str, Callable[[Path], Figures]]] = {
 
 
 def main() -> None:
-    """Measure each scene so many times and print it."""
+    """Measure each scenario `rounds` times and print the results."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", default=",".join(SCENES), help="names of scenes, with commas between them")

@@ -1,10 +1,9 @@
-"""A spout of prepared rows in one of two workers and bolts behind it: how the tables of values and of shapes are measured.
+"""A spout of prepared rows in one of two workers, and bolts behind it: the frame of the benchmarks of values and of shapes.
 
-The spout emits a few rows that are all acked before the clock starts (the workers find each other), then `count` more; the time
-ends with the last ack. CPU is that of both workers, from when the first component of a worker stood ready until it was closed:
-some 0.06 s of it are start and end, which count little beside a run's seconds.
-Also what both programs have: their options, and the table, with a column for each core. It must not know what the values are
-or what the bolts do.
+The spout emits a few rows that are all acked before the clock starts (the workers connect), then `count` more; the time ends
+with the last ack. CPU is that of both workers, from when a worker's first component was ready until it was closed: some 0.06 s
+of that are start and end, little beside a run's seconds. It also has what both benchmarks share: their options, and the table
+with a column for each core. It must not know what the values are or what the bolts do.
 """
 
 from __future__ import annotations
@@ -35,18 +34,18 @@ _usage: list[Usage] = []
 
 
 def usage_starts() -> None:
-    """A component stands ready: this worker's CPU counts from now on."""
+    """A component is ready: count this worker's CPU from now on."""
     if not _usage:
         _usage.append(Usage())
 
 
 def leave_usage(folder: str) -> None:
-    """A component was closed: what this worker has used so far."""
+    """A component was closed: record this worker's CPU so far."""
     leave(folder, "usage", os.getpid(), **_usage[0].read())
 
 
 class Rows(Spout):
-    """Emits its rows in turn and hears which have arrived. `make`: the row of a number."""
+    """Emits its rows in turn and records their acks. `make`: the row of a number."""
 
     def __init__(self, folder: str, count: int, make: Callable[[int], Row]) -> None:
         self.folder = folder
@@ -93,15 +92,16 @@ class Noted(Bolt):
         usage_starts()
 
     def execute(self, tup: Tuple) -> None:
-        """Nothing: the tuple has come."""
+        """Does nothing with the tuple."""
 
     def cleanup(self) -> None:
         leave_usage(self.folder)
 
 
 def run(build: Callable[[str], Topology], count: int, expected: dict[str, int]) -> dict[str, float]:
-    """Run what `build` makes for a folder of notes; the spout is to be called "rows". `expected`: how many tuples each bolt is
-    to execute for `WARM + count` rows. Seconds and CPU, and how many tuples were executed while the clock ran."""
+    """Run the topology that `build` returns for a folder of notes; its spout must be called "rows". `expected`: how many tuples
+    each bolt must execute for `WARM + count` rows. Return seconds and CPU, and how many tuples were executed in that time.
+    """
     with tempfile.TemporaryDirectory(prefix="squall-benchmark-") as folder:
         topology = build(folder)
         with LocalCluster(processes=True, slots=2) as cluster:
@@ -133,8 +133,9 @@ def main(
     measure: Callable[[str, int], dict[str, float]],
     about: str = "",
 ) -> None:
-    """Measure every kind with each core in turn; or, as a child, one of them. `text`: the benchmark's docstring; `measure`: one
-    run of a kind, of (`about`) so many tuples."""
+    """Measure every kind with each core in turn, or one of them in a child process. `text`: the benchmark's docstring;
+    `measure`: one run of a kind with `about` tuples.
+    """
     parser = argparse.ArgumentParser(description=text.partition("\n")[0] if text else None)
     parser.add_argument("--tuples", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=3)
@@ -151,7 +152,7 @@ def main(
 
 
 def print_table(benchmark: str, names: Iterable[str], arguments: tuple[object, ...], rounds: int) -> None:
-    """Ask the benchmark for each of its kinds (`--kind`) with each core in turn, and print a line for each."""
+    """Run the benchmark for each of its kinds (`--kind`) with each core in turn, and print a line for each."""
     cores = cores_here()
     heads = "".join(f"{core:>34}" for core in cores)
     print(

@@ -1,14 +1,15 @@
-"""How many instructions a word takes with the compiled core, and whether that is 10 % more than was recorded.
+"""Instructions per word with the compiled core, and a check that they exceed the record by no more than 10 %.
 
-The word count with two spouts, two Splits and two Counts in two workers, tracked, in a local cluster in simulated time: one
-thread, frames through the codec, no sockets and no waits, and so the same calls in each run. It runs under valgrind's
-callgrind, once with few sentences and once with many; the difference leaves out what every start takes. The record
-(`instructions.json`) has a figure for each version of Python and machine architecture. With the very build of Python that it
-was recorded with, all instructions are compared; with another one only those in Squall's own extensions, since an
-interpreter that was optimised otherwise takes others by itself. Exit status 1: more than 10 % above the record, 3: no record.
+The word count runs with two spouts, two Splits and two Counts in two workers, tracked, in a local cluster in simulated time:
+one thread, frames through the codec, no sockets and no waits, and so the same calls in each run. It runs under valgrind's
+callgrind, once with few sentences and once with many; the difference cancels the cost of the start. The record
+(`instructions.json`) has a figure for each version of Python and machine architecture. With the exact build of Python with
+which it was recorded, all instructions are compared; with another build, only those in Squall's own extensions, since a
+differently optimised interpreter needs a different number by itself. Exit status 1: more than 10 % above the record, 3: no
+record.
 
     python -m benchmarks instructions            # compare
-    python -m benchmarks instructions --record   # this is how it is to be from now on
+    python -m benchmarks instructions --record   # replace the record
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ INTERPRETER = "the interpreter and user code"
 
 
 def words_of(emits: int) -> int:
-    """Run the topology with so many sentences a spout; the words that were counted."""
+    """Run the topology with this many sentences per spout; return the number of words counted."""
     job = Job(emits, DIFFERENT)
     builder = TopologyBuilder("word-count", conf={"topology.workers": 2})
     builder.set_spout("sentences", Endless(job), parallelism=2)
@@ -65,7 +66,7 @@ def words_of(emits: int) -> int:
 
 
 def part_of(file: str) -> str:
-    """What the code of a file is."""
+    """The part of the program to which a file's code belongs."""
     if file in EXTENSIONS:
         return EXTENSIONS[file]
     name = Path(file).name
@@ -78,10 +79,10 @@ EXTENSIONS = {source_path(module, str(sysconfig.get_config_var("EXT_SUFFIX"))): 
 
 
 def measure(benchmark: str = __name__) -> dict[str, float]:
-    """Instructions a word, by part, of a benchmark that runs `words_of` with the option `--run`."""
+    """Instructions per word, by part, of a benchmark that runs `words_of` with the option `--run`."""
     few_words = int(
         callgrind.run(ROOT, [*command_of(benchmark), "--run", str(FEW)])
-    )  # which also compiles all bytecode
+    )  # this run also compiles all bytecode
     many_words = int(callgrind.run(ROOT, [*command_of(benchmark), "--run", str(MANY)]))
     few = callgrind.count(ROOT, [*command_of(benchmark), "--run", str(FEW)])
     many = callgrind.count(ROOT, [*command_of(benchmark), "--run", str(MANY)])
@@ -92,7 +93,7 @@ def measure(benchmark: str = __name__) -> dict[str, float]:
 
 
 def own(parts: dict[str, float]) -> float:
-    """Those in Squall's extensions."""
+    """The instructions in Squall's extensions."""
     return sum(value for part, value in parts.items() if part in HOT)
 
 
@@ -102,7 +103,7 @@ def key() -> str:
 
 
 def build() -> str:
-    """What makes an interpreter's instructions its own."""
+    """What identifies an interpreter's instructions."""
     return " ".join(
         [
             platform.python_version(),
@@ -131,7 +132,7 @@ def verdict(parts: dict[str, float], recorded: dict[str, Any]) -> tuple[bool, st
 
 
 def main() -> int:
-    """Compare, or record; or, as a child, run."""
+    """Compare or record, or run in a child process."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("--record", action="store_true", help="write the figures into the record")
     parser.add_argument("--run", type=int, help=argparse.SUPPRESS)

@@ -1,9 +1,9 @@
-"""Ack latency at a steady rate, open loop: how long after a sentence was due the spout hears that its tree is done.
+"""Ack latency at a steady rate, open loop: the time from when a sentence was due until the spout gets the ack of its tree.
 
-The spout returns the seconds until the next sentence is due, as a source with a timetable would; a late sentence is not
-forgiven: its latency counts from when it was due, not from when it was emitted. One spout, one Split and two Counts in one
-process; with `--workers 2` two of each in two worker processes, which share the timetable (every second sentence each), so that
-half of the words cross; after that, as fast as it goes, with several numbers that may be pending.
+The spout returns the seconds until the next sentence is due, like a source with a timetable. The latency of a late sentence
+counts from when it was due, not from when it was emitted. One spout, one Split and two Counts run in one process; with
+`--workers 2` two of each run in two worker processes, which share the timetable (every second sentence each), so that half of
+the words cross. After that it runs at full speed, with several limits of pending sentences.
 
     python -m benchmarks latency [--workers 2 [--supervisors 2]] [--rate 500] [--seconds 20] [--seed 1]
 """
@@ -30,7 +30,7 @@ DIFFERENT = 10_000
 
 
 class Timetable(Spout):
-    """Emits each sentence when it is due. Of several tasks each emits every so many-th."""
+    """Emits each sentence when it is due. Each of n tasks emits every n-th sentence."""
 
     outputs = Fields("sentence")
 
@@ -67,16 +67,16 @@ class Timetable(Spout):
         self.emit((self.lines[self.number % DIFFERENT],), message_id=len(self.due_at) - 1)
         self.number += self.step
         wait = (self.due(self.number) or 0.0) - time.perf_counter()
-        return wait if wait > 0 else None  # None: the next call may follow at once, in the same run
+        return wait if wait > 0 else None  # None: the next call may follow at once, in the same run of calls
 
     def wait_for_others(self) -> float:
-        """All tasks begin at one moment, so that they have one timetable."""
+        """All tasks begin at the same moment, so that they share one timetable."""
         self.begins = self.meeting.begins()
         self.usage = Usage()
         return 0.01
 
     def due(self, number: int) -> float | None:
-        """When a sentence is due; None: it is over."""
+        """When a sentence is due; None: there are no more."""
         assert self.begins is not None
         return self.begins + number / self.rate if number < self.count else None
 
@@ -120,7 +120,7 @@ def main() -> None:
 
 
 def print_full_rate(options: argparse.Namespace) -> None:
-    """As fast as it goes, which shows how long the queues are: the more may be pending, the longer each waits."""
+    """Run at full speed, to show the queues: the more sentences may be pending, the longer each waits."""
     print(f"\nas fast as it goes, {options.seconds:g} s each; all acked; milliseconds from emitted to acked")
     names = ("p50", "p90", "p99", "p99.9", "worst", "p50 by status()", "p99 by status()")
     head = "".join(f"{name:>{max(9, len(name) + 2)}}" for name in names)
@@ -134,7 +134,7 @@ def print_full_rate(options: argparse.Namespace) -> None:
 
 
 def run(options: argparse.Namespace, rate: float, pending: int = 1_000) -> tuple[list[dict[str, Any]], Any]:
-    """One run: what the spouts noted, and what status() says of them."""
+    """One run: the spouts' records, and the figures of status()."""
     with tempfile.TemporaryDirectory(prefix="squall-benchmark-") as folder:
         kind = FullRate if rate == FULL_RATE else Timetable
         conf = {"topology.workers": options.workers, "topology.max.spout.pending": pending}
@@ -155,7 +155,7 @@ def run(options: argparse.Namespace, rate: float, pending: int = 1_000) -> tuple
 
 
 def check(notes: list[dict[str, Any]], totals: Any, workers: int) -> None:
-    """All were acked, by the spouts and by status(), and each worker is a process of its own."""
+    """Check that all were acked, by the spouts and by status(), and that each worker is a process of its own."""
     emitted = sum(len(note["late"]) for note in notes)
     acked = sum(len(note["latencies"]) for note in notes)
     if (acked, totals.acked, totals.failed) != (emitted, emitted, 0) or not emitted:

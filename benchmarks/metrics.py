@@ -1,12 +1,12 @@
-"""What the runtime's own metrics cost: the word count over two workers with them, and without what is done for them alone.
+"""The cost of the runtime's own metrics: the word count over two workers with them, and without the work that they cause.
 
-There is no switch, so what is left out is replaced here, in the workers of the variant without:
+Metrics have no switch, so the work is replaced here, in the workers of the variant without:
 - the histogram of complete latencies: nothing is added to it;
-- the counters that a worker reads and writes each second: none are read until its spouts have ended.
-What a task adds up for each batch (executed, acked) and for each emit stays in both: flow control and pacing need these sums,
-metrics or not. What a user's own `Context.counter` takes is not in it. Both variants run in turn with each core; and since a
-percent or two is less than a shared machine's noise, instructions are counted too (compiled, one process, see `instructions`:
-there it is the histogram that is left out), and what a worker's reading and writing once a second takes is timed.
+- the counters that a worker reads and writes each second: none are read until its spouts have ended. The sums that a task keeps
+  for each batch (executed, acked) and for each emit stay in both: flow control and pacing need them, metrics or not. A user's
+  own `Context.counter` is not covered. Both variants run in turn with each core. Since a percent or two is less than a shared
+  machine's noise, instructions are counted too (compiled, one process, see `instructions`: there only the histogram is left
+  out), and the time that a worker spends on reading and writing once a second is measured.
 
     python -m benchmarks metrics [--rounds 5] [--sentences 300000]
 """
@@ -44,12 +44,12 @@ class NoLatencies(LatencyHistogram):
 
 
 def leave_out_latencies() -> None:
-    """Spouts' tasks that are made from now on in this process count no latencies."""
+    """Make the spout tasks that are created from now on in this process count no latencies."""
     spout.Histogram = NoLatencies  # type: ignore[attr-defined]
 
 
 class NoReadings:
-    """`worker_counters`, but that nothing is read anew until the worker's spouts have ended."""
+    """`worker_counters`, but read only once until the worker's spouts have ended."""
 
     def __init__(self) -> None:
         self.last: WorkerCounters | None = None
@@ -61,7 +61,7 @@ class NoReadings:
 
 
 class TimedBeats:
-    """`Heartbeat.write_heartbeat`, and how much CPU of its thread it has taken in all."""
+    """`Heartbeat.write_heartbeat`, with the CPU that it has taken of its thread in all."""
 
     def __init__(self) -> None:
         self.write_heartbeat = Heartbeat.write_heartbeat
@@ -76,7 +76,7 @@ class TimedBeats:
 
 
 class With(two_workers.Sentences):
-    """As it is, and it notes what the reading and writing of counters and heartbeat takes."""
+    """Unchanged, but records the cost of reading and writing counters and heartbeats."""
 
     def open(self, context: Context) -> None:
         self.timed = TimedBeats()
@@ -90,10 +90,10 @@ class With(two_workers.Sentences):
 
 
 class Without(two_workers.Sentences):
-    """Leaves out in its process what is done for metrics alone."""
+    """Leaves out, in its process, all work that only metrics need."""
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        leave_out_latencies()  # before the task is made that this instance is for
+        leave_out_latencies()  # before the task of this instance is made
         vars(self).update(state)
 
     def open(self, context: Context) -> None:
@@ -115,7 +115,7 @@ def measure(kind: str, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure in turn and print what the metrics take; or, as a child, one run."""
+    """Measure in turn and print the cost of the metrics, or do one run in a child process."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--sentences", type=int, default=300_000)
@@ -153,7 +153,7 @@ def main() -> None:
 
 
 def print_core(core: str, rounds: list[dict[tuple[str, str], dict[str, Any]]]) -> None:
-    """What the metrics take with one core."""
+    """The cost of the metrics with one core."""
     for kind in KINDS:
         runs = [each[core, kind] for each in rounds]
         rates, cost = spread([rate(run) for run in runs]), spread([cost_of(run) * 1e6 for run in runs], ".3f")
@@ -170,7 +170,7 @@ def print_core(core: str, rounds: list[dict[tuple[str, str], dict[str, Any]]]) -
 
 
 def print_instructions() -> None:
-    """The share by instructions, which does not depend on what else the machine does."""
+    """The share in instructions, which does not depend on the machine's load."""
     without = sum(instructions.measure(__name__).values())
     whole = sum(instructions.measure().values())
     print(

@@ -1,13 +1,13 @@
 """Which code each nanosecond of a word goes to with the compiled core: the word count in one process and over two workers.
 
 The runs are those of `word_count.py` (`topology`, `two_workers`), sampled by Linux's perf (see `perf`), which sees compiled
-functions, libraries and the kernel, as `worker_profile` does not. Only the streaming counts, from when the spout is open (of
-two workers from when both begin) until it is closed: imports and the making of sentences are over by then. A group has the
-time inside its own code, without what it calls: "the interpreter" has the user's code, the modules of Squall's that stay plain
-(sockets, links, the codec), and what the core asks of Python: objects, dictionaries, calls. In one process, the threads of
-Nimbus and supervisor are counted too. The total is the CPU that the kernel charged; "not sampled" is what perf did not see of
-it: changes from thread to thread, and all that the kernel does where perf may not look there. Of 10,000 samples, a group of
-1 % has a hundred, and so a standard deviation of a tenth of itself. The sampling itself costs some percent. Linux only.
+functions, libraries and the kernel, as `worker_profile` does not. Only the streaming counts, from when the spout is open (with
+two workers, from when both begin) until it is closed: imports and the making of sentences are over by then. A group has the
+time inside its own code, without the functions it calls: "the interpreter" has the user's code, Squall's plain modules
+(sockets, links, the codec), and the core's use of Python: objects, dictionaries, calls. In one process, the threads of Nimbus
+and supervisor are counted too. The total is the CPU that the kernel charged; "not sampled" is the part that perf missed: thread
+switches, and all kernel time that perf may not observe. Of 10,000 samples, a group of 1 % has a hundred, and so a relative
+standard deviation of a tenth. The sampling itself costs some percent. Linux only.
 
     python -m benchmarks native_profile [--sentences 300000] [--rounds 3]
 """
@@ -61,7 +61,7 @@ ORDER = (INTERPRETER, *HOT, *LIBRARIES, OTHER_MODULES, OTHERS, "kernel", *IN_IO_
 
 
 def group_of(sample: Sample) -> str:
-    """What the code of a sample is."""
+    """The group to which the code of a sample belongs."""
     name = Path(sample.file).name
     begun = [group for group, starts in LIBRARIES.items() if name.startswith(starts)]
     if sample.thread.startswith(IO_THREADS):
@@ -79,7 +79,7 @@ def group_of(sample: Sample) -> str:
 
 
 class Profile:
-    """The samples of this process, and its CPU in the same time: a note and a file beside it."""
+    """The samples of this process, and its CPU in the same time: a note with a file beside it."""
 
     def __init__(self, folder: str, index: int) -> None:
         self.folder = folder
@@ -93,7 +93,7 @@ class Profile:
         self.recorder.begin()
 
     def end(self) -> None:
-        """It has ended."""
+        """The streaming has ended."""
         used = self.usage.read()
         self.recorder.end()
         leave(self.folder, "profile", self.index, **used, out=str(self.out))
@@ -101,7 +101,7 @@ class Profile:
 
 @dataclass(frozen=True)
 class Job(topology.Job):
-    """With a folder for notes."""
+    """The component has a folder for notes."""
 
     folder: str = ""
 
@@ -127,7 +127,7 @@ class InWorkers(two_workers.Sentences):
 
     def open(self, context: Context) -> None:
         self.profile = Profile(self.job.folder, context.index)
-        super().open(context)  # which says that this one is ready
+        super().open(context)  # the base class says that this spout is ready
 
     def begin(self) -> float:
         wait = super().begin()
@@ -161,14 +161,14 @@ def measure(run: str, count: int, seed: int) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Sum:
-    """What several rounds of a run come to."""
+    """The totals of several rounds of a run."""
 
     words: int
     cpu_seconds: float
     samples: Counter[Sample]
 
     def nanoseconds(self, samples: int) -> float:
-        """What so many samples are, a word."""
+        """Nanoseconds per word of this many samples."""
         return samples * PERIOD / self.words
 
     def groups(self) -> Counter[str]:
@@ -180,7 +180,7 @@ class Sum:
 
 
 def add(rounds: list[dict[str, Any]]) -> Sum:
-    """The rounds of a run together."""
+    """The rounds of a run, added up."""
     samples: Counter[Sample] = Counter()
     for each in rounds:
         for *place, times in each["samples"]:
@@ -190,8 +190,9 @@ def add(rounds: list[dict[str, Any]]) -> Sum:
 
 
 def table(sums: list[Sum]) -> list[tuple[str, list[float]]]:
-    """Rows of nanoseconds a word, a column for each run: the groups, what perf did not see, and last the CPU, which is their
-    sum."""
+    """Rows of nanoseconds per word, a column for each run: the groups, the part that perf missed, and last the CPU, which is
+    their sum.
+    """
     columns = [each.groups() for each in sums]
     rows = [
         (group, [each.nanoseconds(groups[group]) for each, groups in zip(sums, columns)])
@@ -217,7 +218,7 @@ def print_table(sums: list[Sum]) -> None:
 
 
 def print_symbols(name: str, run: Sum) -> None:
-    """The functions in which most samples are."""
+    """The functions with the most samples."""
     functions: Counter[tuple[str, str]] = Counter()
     for sample, times in run.samples.items():
         functions[group_of(sample), sample.function] += times
@@ -228,7 +229,7 @@ def print_symbols(name: str, run: Sum) -> None:
 
 
 def main() -> None:
-    """Print where the time goes; or, as a child, sample one run."""
+    """Print where the time goes, or sample one run in a child process."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("--sentences", type=int, default=300_000)
     parser.add_argument("--rounds", type=int, default=3)

@@ -1,7 +1,7 @@
-"""What components leave for the benchmark that started them, when they run in other processes: JSON files in a folder.
+"""Notes that components in other processes leave for the benchmark that started them: JSON files in a folder.
 
-Also how spouts in several processes begin at one moment. Moments are those of `time.perf_counter`, which is one clock for all
-processes of a machine. It must not know what is measured.
+Also how spouts in several processes begin at the same moment. Moments are those of `time.perf_counter`, which is one clock for
+all processes of a machine. It must not know what is measured.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["Meeting", "Usage", "find", "leave"]
 
 
 def leave(folder: str, kind: str, index: int, **values: Any) -> None:
-    """Leave a note, whole or not at all; it also says from which process it is, and which core that has."""
+    """Write a note atomically; it also has the process id and the core of that process."""
     target = Path(folder, f"{kind}-{index:04}.json")
     beside = target.with_suffix(f".{os.getpid()}")
     beside.write_text(json.dumps({"pid": os.getpid(), "core": core(), "index": index, **values}))
@@ -26,7 +26,7 @@ def leave(folder: str, kind: str, index: int, **values: Any) -> None:
 
 
 def find(folder: str, kind: str) -> list[dict[str, Any]]:
-    """The notes of a kind, by their index. All processes must have the core that this one has."""
+    """The notes of a kind, by their index. All their processes must have this process's core."""
     notes = [json.loads(path.read_text()) for path in sorted(Path(folder).glob(f"{kind}-*.json"))]
     for note in notes:
         if note["core"] != core():
@@ -35,7 +35,7 @@ def find(folder: str, kind: str) -> list[dict[str, Any]]:
 
 
 class Meeting:
-    """A moment at which several begin: a little after the last of them has come."""
+    """A moment at which several spouts begin: a little after the last of them is ready."""
 
     def __init__(self, folder: str, index: int, members: int, lead: float = 0.1) -> None:
         self.folder = folder
@@ -44,17 +44,17 @@ class Meeting:
         leave(folder, "came", index, at=time.perf_counter())
 
     def begins(self) -> float | None:
-        """When it begins; None while somebody is missing."""
+        """The moment at which to begin; None while a spout is missing."""
         came = find(self.folder, "came")
         return max(note["at"] for note in came) + self.lead if len(came) == self.members else None
 
 
 class Usage:
-    """The CPU that this process takes from now on."""
+    """Measures the CPU of this process from now on."""
 
     def __init__(self) -> None:
         self.cpu = time.process_time()
 
     def read(self) -> dict[str, float]:
-        """For a note: seconds of CPU so far, and peak memory in MB."""
+        """For a note: CPU seconds so far, and peak memory in MB."""
         return {"cpu_seconds": time.process_time() - self.cpu, "peak_rss": peak_rss()}

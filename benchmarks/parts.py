@@ -1,7 +1,7 @@
-"""Where the time of a word goes: each part of its way alone, on the core's own objects, in nanoseconds.
+"""Where the time of a word goes: each step of its way alone, on the core's own objects, in nanoseconds.
 
-The least of many short runs, so that a busy machine disturbs it little. The parts do not add up to the whole to the
-nanosecond: in the whole they share caches, and the garbage collector runs.
+Each figure is the least of many short runs, so that a busy machine disturbs it little. The parts do not add up exactly to the
+whole: there they share caches, and the garbage collector runs.
 
     python -m benchmarks parts [--rounds 200]
 """
@@ -51,7 +51,7 @@ WORDS_OF_LINES = Source("split", 2, "default", ("word",))
 
 
 class Bench:
-    """The objects of the word count, not joined."""
+    """The objects of the word count, not connected."""
 
     def __init__(self) -> None:
         self.all_lines = sentences(20_000)
@@ -69,7 +69,7 @@ class Bench:
         self.spout.open_for(get_ident())
 
     def turn(self) -> None:
-        """Go on to other words, split anew: a word's hash is not known yet, and dictionaries are not in the cache."""
+        """Switch to other words, newly split: a word's hash is not known yet, and dictionaries are not in the cache."""
         chosen = [self.all_lines[(self.at + place) % len(self.all_lines)] for place in range(WORDS // 8)]
         self.at += len(chosen)
         self.words = [(word,) for line in chosen for word in line.split()][:WORDS]
@@ -81,7 +81,7 @@ class Bench:
         return Batch(source, 3, rows, roots, words_of(self.random)[: len(rows)])
 
     def clear(self) -> None:
-        """Take what was emitted."""
+        """Remove the emitted tuples."""
         for box in [*self.boxes.values(), *self.line_box.values()]:
             box.dequeue(1 << 30)
         self.bolt.dirty, self.spout.dirty = [], []
@@ -95,7 +95,7 @@ def output(component: str, field: str, kind: str, boxes: dict[int, Outbox]) -> S
     return made
 
 
-#: What is timed: name, how many words it stands for, what to prepare, what to time.
+#: A step to time: name, how many words it covers, the preparation, and the code to time.
 Part = tuple[str, int, Callable[[], Any], Callable[[], Any]]
 
 
@@ -126,7 +126,7 @@ def user_parts(bench: Bench) -> list[Part]:
 
 
 def bolt_parts(bench: Bench) -> list[Part]:
-    """What a bolt's task does for a tuple."""
+    """A bolt task's work for a tuple."""
     bench.bolt.anchor = make_tuple(bench.batch(bench.words, WORDS_OF_LINES), 0)
     task: Any = SimpleNamespace(execute=lambda tup: None, emitter=bench.bolt, xors=AckBatch(), auto_ack=True)
     fresh: list[Batch] = []
@@ -165,7 +165,7 @@ def bolt_parts(bench: Bench) -> list[Part]:
 
 
 def spout_parts(bench: Bench) -> list[Part]:
-    """What a spout's task does for a tree."""
+    """A spout task's work for a tree."""
     trees: list[tuple[list[int], list[int]]] = []
 
     def close_trees() -> None:
@@ -194,7 +194,7 @@ def spout_parts(bench: Bench) -> list[Part]:
 
 
 class Frames:
-    """What goes to another worker and back: `WORDS` in a few batches, and their XORs, one a sentence."""
+    """The traffic to another worker and back: `WORDS` in a few batches, and their XORs, one per sentence."""
 
     def __init__(self, bench: Bench) -> None:
         self.bench = bench
@@ -206,7 +206,7 @@ class Frames:
         self.answer: Parts = []
 
     def fresh(self) -> None:
-        """Other words."""
+        """Switch to other words."""
         self.bench.turn()
         size = WORDS // FRAMES
         pieces = [self.bench.words[size * at : size * (at + 1)] for at in range(FRAMES)]
@@ -241,7 +241,7 @@ class Frames:
 
 
 def wire_parts(bench: Bench) -> list[Part]:
-    """What words cost that go to another worker."""
+    """The cost of words that are sent to another worker."""
     frames = Frames(bench)
 
     def after(*jobs: Callable[[], None]) -> Callable[[], None]:
@@ -263,7 +263,7 @@ def wire_parts(bench: Bench) -> list[Part]:
 
 
 def socket_parts(frames: Frames) -> list[Part]:
-    """What ZeroMQ's calls cost the thread that makes them; another thread encrypts and copies to the kernel meanwhile."""
+    """The cost of ZeroMQ's calls to the thread that makes them; another thread encrypts and copies to the kernel meanwhile."""
     keys = make_keys()
     here, there = Sockets(keys), Sockets(keys)
     atexit.register(there.close)

@@ -1,8 +1,9 @@
-"""Which code this process runs, by Linux's perf: a sample for each quarter of a millisecond of CPU, of all its threads.
+"""Records which code this process runs, with Linux's perf: a sample for each quarter of a millisecond of CPU, of all its
+threads.
 
-perf is attached to the process and waits; it counts from `begin` to `end`, so that starts and ends are left out. What the
-kernel does for the process is seen only by root, or where kernel.perf_event_paranoid is 1 or less. It must not know what is
-run, nor what the files are to us.
+perf is attached to the process and waits; it counts from `begin` to `end`, so that starts and ends are left out. Kernel time of
+the process is visible only to root, or where kernel.perf_event_paranoid is 1 or less. It must not know what is run, nor what
+the files mean to us.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ KERNEL = "[kernel]"
 """The file of what the kernel runs, its modules included."""
 RECORD = ("perf", "record", "-q", "-e", "cpu-clock", "-c", str(PERIOD), "--no-buildid")
 SCRIPT = ("perf", "script", "-F", "comm,period,ip,sym,dso")
-# The name of a thread may hold blanks, that of a C++ function blanks and parentheses.
+# The name of a thread may contain spaces, that of a C++ function spaces and parentheses.
 LINE = re.compile(rf"\s*(.+?)\s+{PERIOD}\s+([0-9a-f]+)\s+(.+?) \(([/\[].*|[^ ]*)\)$")
 
 
 class Sample(NamedTuple):
-    """Where a thread was. `file`: the executable or library, by its path."""
+    """Where a thread was. `file`: the path of the executable or library."""
 
     thread: str
     file: str
@@ -37,7 +38,7 @@ class Sample(NamedTuple):
 
 
 def trouble() -> str:
-    """Why there can be no samples here, in a sentence; "" if there can."""
+    """Why samples are impossible here, as a sentence; "" if they are possible."""
     if shutil.which("perf") is None:
         return "perf is missing (on Debian: apt-get install linux-perf, on Ubuntu: linux-tools-generic)"
     tried = subprocess.run(
@@ -48,7 +49,7 @@ def trouble() -> str:
 
 
 class Recorder:
-    """Samples the process that makes it, from `begin` to `end`, into a file."""
+    """Samples its own process, from `begin` to `end`, into a file."""
 
     def __init__(self, out: Path) -> None:
         hears, self.commands = os.pipe()
@@ -65,7 +66,7 @@ class Recorder:
         self.tell("enable")
 
     def end(self) -> None:
-        """Count no more; the file is whole."""
+        """Stop counting; the file is complete."""
         self.tell("disable")
         self.tell("stop")
         status = self.process.wait()
@@ -75,7 +76,7 @@ class Recorder:
             raise RuntimeError(f"{self.process.args!r} ended with status {status}")
 
     def tell(self, command: str) -> None:
-        """Have perf do something, and wait until it is done."""
+        """Send perf a command, and wait until it is done."""
         os.write(self.commands, f"{command}\n".encode())
         if not os.read(self.answers, 64):
             raise RuntimeError(f"{self.process.args!r} ended with status {self.process.wait()}")
@@ -90,13 +91,13 @@ def read(out: Path) -> Counter[Sample]:
 
 
 def parse(lines: Iterable[str]) -> Counter[Sample]:
-    """What `perf script` says, a sample a line."""
+    """Parse the output of `perf script`, a sample per line."""
     samples: Counter[Sample] = Counter()
     for line in filter(None, map(str.rstrip, lines)):
         found = LINE.fullmatch(line)
         if found is None:
             raise ValueError(f"this is no sample: {line!r}")
         thread, address, function, file = found.groups()
-        # The upper half of all addresses is the kernel's; what it calls its files depends on who may see them.
+        # The upper half of all addresses is the kernel's; the names of its files depend on the user's rights.
         samples[Sample(thread, KERNEL if int(address, 16) >> 63 else file, function)] += 1
     return samples

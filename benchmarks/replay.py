@@ -1,9 +1,9 @@
 """A word count over stored lines: `replay_topology` on `local[N]` beside the same bolts in a plain Python loop, per core.
 
-The plain loop calls the bolts one after the other with the tuples that they take, in one process, and writes nothing. The parts
-are the Python side of the job, each alone and without Spark, in CPU time. Of the whole job the CPU time of Spark's Java and
-of its Python workers is told as well, since on a machine that others use the seconds say little. What a replay of a few lines
-costs, once the session has started, is what any replay costs: plans, code that Spark makes and compiles, three stages.
+The plain loop calls the bolts in turn with their tuples, in one process, and writes nothing. The parts are the Python side of
+the job, each alone and without Spark, in CPU time. For the whole job, the CPU time of Spark's Java and of its Python workers is
+shown as well, since seconds say little on a shared machine. A replay of a few lines, once the session has started, shows the
+fixed cost of any replay: plans, code that Spark generates and compiles, three stages.
 
     python -m benchmarks replay [--words 10000000] [--cores 2] [--rounds 3]
 """
@@ -35,21 +35,21 @@ from squall_io.spark.rows.schema import parse_schema
 from squall_io.spark.session.sessions import start_session, stop_session
 from topology_api.tuples import Source, Tuple
 
-#: Lines of the parts and of the plain loop; those of the job are these again and again.
+#: Lines of the parts and of the plain loop; the job repeats these.
 DIFFERENT = 20_000
 #: Lines of a small replay.
 FEW = 1_000
 SCHEMA = "word string, count bigint"
 
 T = TypeVar("T")
-#: The examples are written without types.
+#: The examples have no type hints.
 Split: Any = word_count.Split
 Count: Any = word_count.Count
 topology: Any = word_count.topology
 
 
 def timed(run: Callable[[], T]) -> tuple[T, float]:
-    """What it gives, and the CPU seconds that it took."""
+    """The result of a call, and the CPU seconds that it took."""
     gc.collect()
     started = time.process_time()
     return run(), time.process_time() - started
@@ -81,13 +81,13 @@ def plain_loop(lines: Iterable[str]) -> dict[str, int]:
 
 
 def plain_cost(lines: list[str]) -> float:
-    """CPU seconds a word of the plain loop."""
+    """CPU seconds per word of the plain loop."""
     words = sum(len(line.split()) for line in lines)
     return min(timed(lambda: plain_loop(lines))[1] for _ in range(5)) / words
 
 
 def step(plan: ReplayPlan, name: str, records: list[Record]) -> list[Record]:
-    """All tasks of a component, one after the other; what Spark sorts comes sorted."""
+    """All tasks of a component, one after another; input that Spark would sort is sorted."""
     tasks = plan.tasks_of[name]
     own = [record for record in records if record.target in tasks]
     own += [Record(task, BEGIN, -1, -1, b"") for task in tasks]
@@ -96,7 +96,7 @@ def step(plan: ReplayPlan, name: str, records: list[Record]) -> list[Record]:
 
 
 def to_rows(records: list[Record]) -> Iterator[Any]:
-    """An output's records as Arrow's, by way of what Spark keeps."""
+    """An output's records as Arrow tables, by way of the form in which Spark keeps them."""
     checker = RowChecker(parse_schema(SCHEMA))
     for batch in to_arrow(record for record in records if record.stream >= 0):
         for blob in batch.column(4):
@@ -113,7 +113,7 @@ def parts(lines: list[str]) -> dict[str, float]:
     )
     words, found["split"] = timed(lambda: step(plan, "split", source))
     counted, found["count"] = timed(lambda: step(plan, "count", words))
-    list(to_rows(counted[:3]))  # what is imported with the first
+    list(to_rows(counted[:3]))  # imported with the first call
     _, found["output: records to rows"] = timed(lambda: list(to_rows(counted)))
     return found
 
@@ -158,7 +158,7 @@ def main() -> None:
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one replay."""
+    """The cost of one replay."""
 
     seconds: float
     java: float
@@ -168,7 +168,7 @@ class Cost:
 
     @property
     def cpu(self) -> float:
-        """CPU seconds of all that Spark had at work."""
+        """CPU seconds of all processes of Spark."""
         return self.java + self.python
 
     def __str__(self) -> str:
@@ -178,7 +178,7 @@ class Cost:
 def in_spark(
     lines: list[str], repeats: int, folder: str, cores: int, rounds: int
 ) -> tuple[list[Cost], list[Cost]]:
-    """What small and large replays cost; the session's start and a first small one come before."""
+    """The cost of small and large replays, after the session's start and a first small one."""
     spark = start_session(f"local[{cores}]", {"spark.driver.memory": "2g", "spark.local.dir": folder})
     try:
         frame = spark.createDataFrame([(line,) for line in lines], "line string")
@@ -217,7 +217,7 @@ def cpu_of_children() -> dict[str, float]:
             continue
         fields = tail.split()
         children.setdefault(int(fields[1]), []).append(int(file.parent.name))
-        ticks = sum(map(int, fields[11:15]))  # its own, and those of children that have ended
+        ticks = sum(map(int, fields[11:15]))  # its own, and those of its ended children
         kind = "java" if head.partition("(")[2].startswith("java") else "python"
         used[int(file.parent.name)] = kind, ticks / os.sysconf("SC_CLK_TCK")
     found = {"java": 0.0, "python": 0.0}

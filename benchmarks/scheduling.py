@@ -1,7 +1,7 @@
-"""How long Nimbus takes to place a big topology, to move what a lost host ran, and to take in what workers say.
+"""How long Nimbus takes to place a big topology, to move the tasks of a lost host, and to process the reports of workers.
 
-10,000 tasks on 1,000 slots of 250 hosts are the size that a cluster is to bear: placing them takes less than a second. The
-store is in memory, so this is what Nimbus itself takes.
+A cluster must bear 10,000 tasks on 1,000 slots of 250 hosts: placing them takes less than a second. The store is in memory, so
+the figures are of Nimbus itself.
 
     python -m benchmarks scheduling [--hosts 250] [--slots 4] [--tasks 10000] [--rounds 5]
 """
@@ -55,7 +55,7 @@ def a_round(hosts: int, slots: int, tasks: int) -> tuple[float, ...]:
 
 
 def seconds(do: Callable[[], object]) -> float:
-    """How long something takes."""
+    """How long a call takes."""
     began = time.perf_counter()
     do()
     return time.perf_counter() - began

@@ -1,7 +1,6 @@
-"""Sentences made from a seed: 8 to 10 words each, and words as unequal as those of a language (Zipf).
+"""Sentences made from a seed: 8 to 10 words each, distributed as in a language (Zipf).
 
-The benchmarks' input. The same seed gives the same sentences on every machine. It must not know what is
-done with them.
+The benchmarks' input. The same seed gives the same sentences on every machine. It must not know how they are used.
 """
 
 from __future__ import annotations

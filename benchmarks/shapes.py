@@ -1,11 +1,11 @@
-"""What tuples cost by the shape of the topology, with each core: over two workers, acked, CURVE on.
+"""The cost of tuples by the shape of the topology, with each core: over two workers, acked, CURVE on.
 
-- a rich bolt with two anchors: it holds a tuple until the next has come, emits one anchored to both and acks both;
+- a rich bolt with two anchors: it holds a tuple until the next one arrives, emits one anchored to both and acks both;
 - fan-out: a bolt emits a hundred tuples for each;
-- a chain of ten bolts, each of which emits what it got;
+- a chain of ten bolts, each of which passes its tuples on;
 - all grouping: each tuple goes to eight tasks.
 
-A tuple is one that a bolt has executed; the emits of all bolts lead to some.
+Each tuple that a bolt executes counts; all bolts' emissions lead to some.
 
     python -m benchmarks shapes [--tuples 1000000] [--rounds 3]
 """
@@ -72,7 +72,7 @@ class Fan(flow.Noted):
 
 
 class Pass(flow.Noted):
-    """Emits what it got."""
+    """Passes each tuple on."""
 
     outputs = Fields("number")
 
@@ -81,7 +81,7 @@ class Pass(flow.Noted):
 
 
 class Sink(flow.Noted):
-    """Looks at what comes."""
+    """Checks the values."""
 
     def execute(self, tup: Tuple) -> None:
         tup["number"]
@@ -108,7 +108,7 @@ def add_fan(builder: TopologyBuilder, folder: str) -> None:
 
 
 def add_chain(builder: TopologyBuilder, folder: str) -> None:
-    """One behind the other."""
+    """One behind another."""
     before = "rows"
     for name in link_names():
         builder.set_bolt(name, Pass(folder)).shuffle_grouping(before)
@@ -134,7 +134,7 @@ KINDS = {
 
 
 def measure(kind: str, tuples: int) -> dict[str, float]:
-    """One run of about so many tuples."""
+    """One run of about this many tuples."""
     shape = KINDS[kind]
     count = max(2, 2 * round(tuples / shape.a_row / 2))  # an even number: pairs
 
@@ -148,5 +148,5 @@ def measure(kind: str, tuples: int) -> dict[str, float]:
 
 
 def main() -> None:
-    """Measure every shape with each core in turn; or, as a child, one of them."""
+    """Measure every shape with each core in turn, or one of them in a child process."""
     flow.main(__name__, __doc__, KINDS, measure, about="about ")

@@ -1,10 +1,10 @@
 """How many bytes a second go from a spout in one worker to a bolt in another, by the size of a value, beside a raw ZeroMQ copy.
 
-The raw copy is a message per value from one process to another over a PUSH and a PULL socket, plain and with CURVE, both
-sides copying as pyzmq does unless told otherwise; nothing is packed, tracked or acked. Squall's values are tracked and acked,
-over its own links (CURVE is on), with each of its cores; the time ends with the last ack. Small values share a frame, which raw
-messages do not. The bolt checks type, size and order of what comes. The values are made before (32 MB of them at most, all
-different objects: what is the same object is packed once), and as many may be pending.
+The raw copy sends one message per value from one process to another over a PUSH and a PULL socket, plain and with CURVE, both
+sides copying as pyzmq does by default; nothing is packed, tracked or acked. Squall's values are tracked and acked, over its own
+links (CURVE is on), with each of its cores; the time ends with the last ack. Small values share a frame, which raw messages do
+not. The bolt checks the type, size and order of the values. They are made in advance (at most 32 MB of them, all different
+objects: the same object would be packed once), and the same number may be pending.
 
     python -m benchmarks sizes [--megabytes 256] [--rounds 3] [--supervisors 2]
 """
@@ -37,8 +37,9 @@ WARM = 16
 
 
 def different(size: int) -> int:
-    """How many different values there are: more than a frame holds, because what is the same object is packed once. The
-    same number may be pending."""
+    """How many different values there are: more than a frame holds, because the same object would be packed once. The same
+    number may be pending.
+    """
     return max(16, min(1_000, PENDING_BYTES // size))
 
 
@@ -53,7 +54,7 @@ def value(kind: str, size: int, number: int) -> Any:
 
 
 class Values(Spout):
-    """Emits so many values and hears which have arrived."""
+    """Emits this many values and records their acks."""
 
     outputs = Fields("value")
 
@@ -91,7 +92,7 @@ class Values(Spout):
 
 
 class Sink(Bolt):
-    """Checks and counts what comes."""
+    """Checks and counts the values."""
 
     def __init__(self, folder: str, kind: str, size: int) -> None:
         self.folder, self.size = folder, size
@@ -188,7 +189,7 @@ def room(size: int) -> int:
 
 
 def main() -> None:
-    """Measure every size and kind in turn; or, as a child, one of them."""
+    """Measure every size and kind in turn, or one of them in a child process."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("--megabytes", type=int, default=256, help="a run")
     parser.add_argument("--rounds", type=int, default=3)

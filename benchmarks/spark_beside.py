@@ -1,10 +1,10 @@
-"""A SparkSink that is offered 50,000 rows a second, and what the topology's other trees feel of it.
+"""A SparkSink that is offered 50,000 rows a second, and its effect on the topology's other trees.
 
-One worker process has two spouts. One offers rows by a timetable, open loop, to the sink. The other is that of the latency
+One worker process has two spouts. One offers rows to the sink by a timetable, open loop. The other is that of the latency
 benchmark: 500 sentences a second, split and counted; a tree's latency counts from when its sentence was due. Three variants in
-turn: the other trees alone; the rows go to a batch bolt that takes as many at once and does nothing; the rows go to the sink.
-What the sink's writing costs the others is the third beside the second. Both spouts begin when the sink is open. What was due
-in the first seconds is told apart: Java compiles what it will need, and takes both cores for that.
+turn: the other trees alone; the rows go to a batch bolt of the same batch size that does nothing; the rows go to the sink. The
+third compared with the second shows the cost of the sink's writing to the others. Both spouts begin when the sink is open. The
+first seconds are shown separately: Java compiles its code in them, and needs both cores for that.
 
     python -m benchmarks spark_beside [--rate 50000] [--seconds 15] [--settle 6] [--rounds 2] [--batch-size 10000] [--hdfs]
 """
@@ -35,9 +35,9 @@ from topology_api import BatchBolt, Context, Failure, Fields, Spout, TopologyBui
 SCHEMA = "word string, count bigint, at timestamp"
 OTHER_RATE = 500.0
 DIFFERENT = 10_000
-#: Rows that a call of next_tuple emits at the most: the worker's loop is held up for so long.
+#: Limit of rows for a call of next_tuple, during which the worker's loop is blocked.
 CHUNK = 100
-#: Seconds of rows that may be under way before the spout is held up.
+#: Seconds' worth of rows that may be pending before the spout is held up.
 PENDING_SECONDS = 4.0
 VARIANTS = ("the others alone", "a bolt takes the rows", "the sink writes them")
 
@@ -52,7 +52,9 @@ class Beside(Timetable):
     def open(self, context: Context) -> None:
         super().open(context)
         self.meeting = Meeting(self.folder, 0, self.members)
-        self.acked: list[tuple[float, float]] = []  # when due, after the beginning, and how late acked
+        self.acked: list[
+            tuple[float, float]
+        ] = []  # seconds after the beginning at which it was due, and how late it was acked
 
     def ack(self, message_id: object) -> None:
         due = self.due_at[message_id]  # type: ignore[call-overload]
@@ -113,7 +115,7 @@ class Offered(Spout):
 
 
 class Taken(BatchBolt):
-    """Takes rows as the sink does, and does nothing with them."""
+    """Takes rows in batches as the sink does, and does nothing with them."""
 
     threaded = True
 
@@ -131,7 +133,7 @@ class Taken(BatchBolt):
 
 
 class Sink(SparkSink):
-    """The sink, which tells when it is open and how long its batches take."""
+    """The sink; it records when it is open and how long its batches take."""
 
     def __init__(self, folder: str, path: str, batch_size: int, members: int) -> None:
         super().__init__(path, SCHEMA, batch_size=batch_size)
@@ -158,7 +160,7 @@ class Sink(SparkSink):
 
 @dataclass(frozen=True)
 class Found:
-    """What one run gave."""
+    """The results of one run."""
 
     settled: list[float]
     """Latencies of the other trees that were due after the first seconds."""

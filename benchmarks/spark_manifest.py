@@ -1,8 +1,8 @@
 """How long it takes to read the manifest of a table of many batches: on local files, and on a real HDFS.
 
-The table has had `--batches` batches of several sink tasks; checkpoints have them all, and 0, 200 (at which a sink makes the
-next checkpoint) or 500 more have entries of their own. `read_state` is what `read_committed`, `squall table` and a sink's
-checkpoint begin with. Reading by WebHDFS is what a session of Spark Connect has.
+The table has `--batches` batches of several sink tasks, all in checkpoints; 0, 200 (at which a sink makes the next checkpoint)
+or 500 more have entries of their own. `read_committed`, `squall table` and a sink's checkpoint begin with `read_state`. A
+session of Spark Connect reads by WebHDFS.
 
     python -m benchmarks spark_manifest [--batches 10000] [--files 2] [--rounds 7]
 """
@@ -31,7 +31,7 @@ from tests.hdfs_servers import HdfsServer
 
 LOOSE = (0, 200, 500)
 TASKS = 4
-#: A checkpoint for so many batches, as a sink that commits them makes it.
+#: A checkpoint for this many batches, as a sink that commits them makes it.
 STRIDE = 2_500
 
 
@@ -66,7 +66,7 @@ def entries(writer_ids: Sequence[WriterId], batches: int, files: int) -> list[Ba
 
 
 class Grown:
-    """A table whose batches become more."""
+    """A table whose number of batches grows."""
 
     def __init__(self, files: Files, batches: int, data_files: int) -> None:
         self.files = files
@@ -84,7 +84,7 @@ class Grown:
             assert write_next(files, before, every[start : min(start + STRIDE, batches)])
 
     def grow(self, loose: int) -> None:
-        """Have so many entries of their own."""
+        """Give this many batches entries of their own."""
         self._put(self.loose[self.there : loose])
         self.there = loose
 
@@ -114,7 +114,7 @@ def tables(folder: str, batches: int, files: int) -> Iterator[dict[str, list[tup
 
 
 def read(files: Files, expected: int) -> tuple[TableState, float]:
-    """What a table holds, and the seconds that it took to read it."""
+    """The content of a table, and the seconds that reading took."""
     started = time.perf_counter()
     state = require_readable(files, read_state(files))
     seconds = time.perf_counter() - started

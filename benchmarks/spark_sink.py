@@ -1,12 +1,12 @@
-"""A SparkSink's batches beside what they cannot be faster than: (a) pyarrow alone, (b) Spark alone with a prepared Arrow table.
+"""A SparkSink's batches compared with their lower limits: (a) pyarrow alone, (b) Spark alone with a prepared Arrow table.
 
 In turn, in one process, with one Spark session, on local files and on a real HDFS:
-- the sink: `SparkSink.execute_batch` with tuples of three fields; rows, Arrow, Spark's write, commit, clearing up;
-- (a) pyarrow writes the same table as one parquet file; on HDFS that is made in memory and put there by WebHDFS;
-- (b) Spark writes the same table, with the session and the settings that the sink writes with;
-- Spark as it comes: `createDataFrame(table).write.parquet(...)` in a session without the sink's settings for writing.
-The parts are the time between the steps that the sink tells of; "digest" has the first look for a newer owner in it. Every 20th
-batch looks whether a checkpoint is due: medians do not show that, so the mean of it is told.
+- the sink: `SparkSink.execute_batch` with tuples of three fields; rows, Arrow, Spark's write, commit, cleanup;
+- (a) pyarrow writes the same table as one parquet file; for HDFS it is made in memory and stored by WebHDFS;
+- (b) Spark writes the same table, with the session and the settings of the sink;
+- Spark's defaults: `createDataFrame(table).write.parquet(...)` in a session without the sink's settings for writing. The parts
+  are the times between the steps that the sink reports; "digest" includes the first check for a newer owner. Every 20th batch
+  checks whether a checkpoint is due: medians do not show that, so its mean is printed.
 
     python -m benchmarks spark_sink [--sizes 1000 10000 100000 1000000] [--rounds 0] [--master "local[2]"]
 """
@@ -49,12 +49,12 @@ if TYPE_CHECKING:
 
 SCHEMA = "word string, count bigint, at timestamp"
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
-#: A size has so many rounds, if not told otherwise.
+#: The default number of rounds for each size.
 ROUNDS = {1_000: 11, 10_000: 21, 100_000: 13, 1_000_000: 5}
-#: Batches before the clock runs: Java compiles what is used often.
+#: Batches before the clock starts: Java compiles frequently used code.
 WARM_UP = 15
 WARM_UP_ROWS = 10_000
-#: The steps that the sink tells of, each of which begins a part, in order; the first part begins with the batch.
+#: The steps that the sink reports, each of which begins a part, in order; the first part begins with the batch.
 PARTS = {
     "write": "write",
     "list": "list",
@@ -70,7 +70,7 @@ CONF = {"spark.driver.memory": "2g"}
 
 
 class Metrics:
-    """Metrics that nobody looks at."""
+    """Metrics that are not read."""
 
     def counter(self, name: str) -> Metrics:
         return self
@@ -82,7 +82,7 @@ class Metrics:
 
 @dataclass
 class Steps:
-    """When the sink came to each step of a batch."""
+    """When the sink reached each step of a batch."""
 
     times: list[tuple[str, float]] = field(default_factory=list)
 
@@ -100,7 +100,7 @@ class Steps:
 
 
 def context(index: int) -> Context:
-    """What a task of a sink gets from its worker."""
+    """What a worker passes to a task of a sink."""
     return Context(
         topology="benchmark", topology_id="benchmark-1", component="store", task=1, index=0, parallelism=1,
         incarnation=(1, index), conf={}, tasks=lambda component: [], log=logging.getLogger("sink"),
@@ -110,7 +110,7 @@ def context(index: int) -> Context:
 
 
 def tuples(count: int) -> list[Tuple]:
-    """Tuples as a worker gives them, of (text, number, time)."""
+    """Tuples as a worker passes them, of (text, number, time)."""
     chance = random.Random(1)
     start = datetime(2026, 11, 21, tzinfo=timezone.utc)
     words = [f"word{number}" for number in range(5_000)]
@@ -129,7 +129,7 @@ def tuples(count: int) -> list[Tuple]:
 
 
 class Place:
-    """A folder of a file system, with a sink and those that it is compared with."""
+    """A folder of a file system, with a sink and its competitors."""
 
     def __init__(
         self, name: str, folder: str, session: SparkSession, master: str, put: OpenStore | None
@@ -137,7 +137,7 @@ class Place:
         self.name = name
         self.folder = folder
         self.session = session
-        self.put = put  # pyarrow writes there; None: to the file itself
+        self.put = put  # pyarrow writes here; None: to the file itself
         self.store = open_files(f"{folder}/spark", session=session)
         self.sink = SparkSink(f"{folder}/table", SCHEMA, batch_size=10**6, master=master, conf=CONF)
         self.sink.prepare(context(0))
@@ -145,11 +145,11 @@ class Place:
         self.number = 0
 
     def by_sink(self, tups: Sequence[Tuple], table: pyarrow.Table) -> None:
-        """A batch of the sink."""
+        """Write a batch by the sink."""
         self.sink.execute_batch(tups)
 
     def by_pyarrow(self, tups: Sequence[Tuple], table: pyarrow.Table) -> None:
-        """A file by pyarrow."""
+        """Write a file by pyarrow."""
         import pyarrow
         import pyarrow.parquet
 
@@ -161,22 +161,22 @@ class Place:
         self.put.replace(self.fresh(), made.getvalue().to_pybytes())
 
     def by_spark(self, tups: Sequence[Tuple], table: pyarrow.Table) -> None:
-        """A folder by Spark, as the sink has it write."""
+        """Write a folder by Spark, with the sink's settings."""
         self.writer.write(table, f"{self.store.root}/{self.fresh()}")
 
     def by_plain_spark(self, tups: Sequence[Tuple], table: pyarrow.Table) -> None:
-        """A folder by Spark, with the words that its documentation has."""
+        """Write a folder by Spark, as its documentation says."""
         self.session.createDataFrame(table).write.mode("overwrite").parquet(
             f"{self.store.root}/{self.fresh()}"
         )
 
     def fresh(self) -> str:
-        """A name that was not there before."""
+        """A new name."""
         self.number += 1
         return f"{self.number}"
 
     def close(self) -> None:
-        """Give everything back."""
+        """Release everything."""
         self.sink.cleanup()
         self.store.close()
 
@@ -191,7 +191,7 @@ WAYS: dict[str, Callable[[Place, Sequence[Tuple], Any], None]] = {
 
 @contextmanager
 def places(master: str, folder: str) -> Iterator[list[Place]]:
-    """The local one and the one on HDFS."""
+    """The local folder and the one on HDFS."""
     with (
         HdfsServer(Path(folder, "hdfs")) as server,
         shared_session(master, CONF) as lease,
@@ -211,7 +211,7 @@ def places(master: str, folder: str) -> Iterator[list[Place]]:
 
 
 def timed(run: Callable[[], None]) -> tuple[float, float]:
-    """When it began and ended; garbage of others is collected before."""
+    """When a call began and ended; earlier garbage is collected before."""
     gc.collect()
     started = time.perf_counter()
     run()
@@ -221,7 +221,7 @@ def timed(run: Callable[[], None]) -> tuple[float, float]:
 def measure(
     place: Place, tups: Sequence[Tuple], rounds: int
 ) -> tuple[dict[str, list[float]], list[dict[str, float]]]:
-    """Seconds of each round, by the way; and of the sink's its parts."""
+    """Seconds of each round, by the way of writing; and the parts of the sink's."""
     table = table_of(tups)
     seconds: dict[str, list[float]] = {way: [] for way in WAYS}
     parts = []
@@ -245,7 +245,7 @@ def table_of(tups: Sequence[Tuple]) -> pyarrow.Table:
 
 
 def print_size(count: int, seconds: dict[str, list[float]], parts: list[dict[str, float]]) -> list[str]:
-    """Print what was measured for a size; the sink beside Spark, for the summary."""
+    """Print the figures of a size; return the sink's beside Spark's, for the summary."""
     beside = []
     for way, values in seconds.items():
         rates = [count / value for value in values]
@@ -253,7 +253,7 @@ def print_size(count: int, seconds: dict[str, list[float]], parts: list[dict[str
         print(f"{count:>9,} {way:<18}{spread(rates):>34} rows/s {spread(millis, ',.1f'):>30} ms")
     sink_seconds = seconds["sink"]
     for way in ("(b) Spark alone", "Spark as it comes"):
-        # Neighbours in time are compared, since the machine is not the same all the time.
+        # Neighbours in time are compared, since the machine's speed varies.
         ratios = [other / own for own, other in zip(sink_seconds, seconds[way])]
         of_medians = statistics.median(seconds[way]) / statistics.median(sink_seconds)
         of_least = min(seconds[way]) / min(sink_seconds)

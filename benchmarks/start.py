@@ -1,7 +1,7 @@
-"""What Squall takes before it does anything: imports, the time to the first tuple, and the CPU of an idle topology.
+"""The cost of Squall before it does anything: imports, the time to the first tuple, and the CPU of an idle topology.
 
-The first tuple is counted from just before the process is started, as a person at a terminal would; `squall run` is what
-they would type. With `--workers 2` of a topology over two worker processes: see `start_workers`.
+The time to the first tuple counts from just before the process is started, for `squall run` as a person at a terminal would
+type it. `--workers 2` measures a topology over two worker processes: see `start_workers`.
 
     python -m benchmarks start [--workers 2 [--supervisors 2]] [--rounds 7] [--idle-seconds 10]
 """
@@ -117,7 +117,7 @@ def main() -> None:
 
 
 def output(*command: str) -> str:
-    """What a fresh interpreter prints."""
+    """The output of a fresh interpreter."""
     done = subprocess.run(
         [sys.executable, *command], cwd=ROOT, env=environment(), stdout=subprocess.PIPE, check=True, text=True
     )
@@ -125,14 +125,14 @@ def output(*command: str) -> str:
 
 
 def empty_process() -> float:
-    """Milliseconds that an interpreter takes that does nothing."""
+    """Milliseconds of an interpreter that does nothing."""
     started = time.monotonic()
     output("-c", "pass")
     return (time.monotonic() - started) * 1e3
 
 
 def first_tuple(command: list[str]) -> float:
-    """Milliseconds from before the process is started to its first execute."""
+    """Milliseconds from just before the process is started to its first execute."""
     begun = {**environment(), STARTED: str(time.monotonic())}
     done = subprocess.run(
         [sys.executable, *command], cwd=ROOT, env=begun, capture_output=True, text=True, timeout=60

@@ -1,9 +1,9 @@
-"""What two worker processes take before they do anything: the time to the first ack, their memory, and their CPU when idle.
+"""The cost of two worker processes before they do anything: the time to the first ack, their memory, and their CPU when idle.
 
 `python -m benchmarks start --workers 2` prints it. The first tree goes to a bolt task in each of the workers, so that its ack
-says that both run and hear each other. Moments are on the clock that all processes share. Memory is read in a worker by the
-first call of the user's code there: what Python, Squall and its libraries take. Components come from no file of their own (they
-travel by value), so that no module of a user's is in it. Linux only. It must not import Squall.
+shows that both run and are connected. Moments are on the clock that all processes share. Memory is read in a worker by the
+first call of the user's code: that of Python, Squall and its libraries. Components have no file of their own (they travel by
+value), so no user module is included. Linux only. It must not import Squall.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ with LocalCluster(processes=True, supervisors=supervisors, slots=2) as cluster:
 
 @dataclass(frozen=True)
 class Mark:
-    """A line of a file: which process wrote it, when, and what."""
+    """A line of a file: the process that wrote it, the time, and the event."""
 
     pid: int
     at: float
@@ -143,7 +143,7 @@ class Mark:
 
 
 def marks(folder: str, what: str) -> list[Mark]:
-    """The lines of a file; none when it is not there."""
+    """The lines of a file; none if it does not exist."""
     path = Path(folder, what)
     lines = [line.split() for line in path.read_text().splitlines()] if path.exists() else []
     return [Mark(int(pid), float(at), tuple(map(float, values))) for pid, at, *values in lines]
@@ -166,7 +166,7 @@ def print_workers(rounds: int, idle_seconds: float, supervisors: int) -> None:
 
 
 def print_starts(name: str, commands: list[list[str]]) -> None:
-    """The first ack since the process was started, and on which steps the time went since the topology was built."""
+    """The time from the start of the process to the first ack, and the steps of that since the topology was built."""
     runs = [first_ack(command) for command in commands]
     print(f"first ack, {name}: {spread([run['ack'] for run in runs], '.0f')} since the process's start")
     steps = [step for step in ("born", "prepared", "emit", "ack", "completed", "over") if step in runs[0]]
@@ -184,7 +184,7 @@ def print_starts(name: str, commands: list[list[str]]) -> None:
 
 
 def first_ack(command: list[str]) -> dict[str, float]:
-    """Milliseconds since before the process was started."""
+    """Milliseconds since just before the process was started."""
     with tempfile.TemporaryDirectory(prefix="squall-benchmark-") as folder:
         started = time.monotonic()
         done = subprocess.run(
@@ -229,7 +229,7 @@ def imported(module: str) -> float:
 
 
 def print_idle(wait: str, seconds: float, supervisors: int) -> None:
-    """Memory and CPU of workers that have nothing to do."""
+    """Memory and CPU of idle workers."""
     with tempfile.TemporaryDirectory(prefix="squall-benchmark-") as folder:
         command = [sys.executable, "-c", IDLE, folder, str(supervisors), wait, str(seconds)]
         subprocess.run(command, cwd=ROOT, env=environment(), check=True, timeout=seconds + 120)

@@ -1,12 +1,12 @@
-"""A Storm cluster on this machine, as a release of it would run: ZooKeeper, Nimbus and a supervisor, each in a JVM of its own.
+"""A Storm cluster on this machine, run like a release: ZooKeeper, Nimbus and a supervisor, each in a JVM of its own.
 
-Maven fetches Storm's jars and compiles the topology (`benchmarks/storm`) into `build/storm`, when that is missing or older
-than its sources. The folder of the cluster looks like an unpacked release, with links to these jars; all settings are
-Storm's defaults, but for addresses, ports, folders and those that are given; logs go to files there, not to syslog. All
-that the cluster starts has a mark in its environment; by that whatever runs of it is found and ended, also workers whose
-supervisor is gone. Linux only (/proc). Every address is the loopback's; yet Storm's servers, but for ZooKeeper, listen on
-all addresses while the cluster runs, and ask nobody who he is: there is no setting for that, so run it where nobody else
-can connect. It must not know what is measured.
+Maven fetches Storm's jars and compiles the topology (`benchmarks/storm`) into `build/storm`, when that is missing or older than
+its sources. The folder of the cluster looks like an unpacked release, with links to these jars; all settings are Storm's
+defaults, except for addresses, ports, folders and those of the caller; logs go to files there, not to syslog. All processes of
+the cluster have a mark in their environment, by which they are found and ended, including workers without a supervisor. Linux
+only (/proc). Every configured address is a loopback address; yet Storm's servers, except for ZooKeeper, listen on all addresses
+while the cluster runs, without authentication: there is no setting for that, so run it where no one else can connect. It must
+not know what is measured.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ DAEMONS = {
 
 
 def built() -> str:
-    """Storm's version; its jars and the topology's are there after that."""
+    """Fetch Storm and compile the topology, if needed; return Storm's version."""
     sources = [path for path in SOURCES.rglob("*") if path.suffix in (".java", ".xml")]
     if not JAR.exists() or JAR.stat().st_mtime < max(path.stat().st_mtime for path in sources):
         print(f"building {CACHE} with Maven ...", flush=True)
@@ -53,7 +53,7 @@ def built() -> str:
 
 
 class StormCluster:
-    """One supervisor with two slots; as a context manager, which ends all of it."""
+    """One supervisor with two slots; as a context manager, it ends everything."""
 
     def __init__(self, folder: Path, settings: dict[str, Any] | None = None) -> None:
         self.folder = folder
@@ -85,7 +85,7 @@ class StormCluster:
         self.end()
 
     def lay_out(self) -> None:
-        """Make what a release has."""
+        """Create the files of a release."""
         for name in ("conf", "logs", "extlib", "extlib-daemon", "local", "zookeeper"):
             (self.folder / name).mkdir(parents=True)
         for name in ("lib", "lib-worker"):
@@ -99,7 +99,7 @@ class StormCluster:
         )
 
     def configuration(self) -> dict[str, Any]:
-        """The site file: where things are, and what was given."""
+        """The site file: paths and the caller's settings."""
         return {
             "storm.local.dir": str(self.folder / "local"),
             "storm.local.hostname": "127.0.0.1",
@@ -114,10 +114,10 @@ class StormCluster:
         }
 
     def start(self, name: str, main: str, *options: str, after: list[str] | None = None) -> None:
-        """Start a daemon; what it prints goes to a file."""
+        """Start a daemon; its output goes to a file."""
         command = [*self.java(name, "lib"), *options, main, *(after or [])]
         with Path(self.folder, "logs", f"{name}.out").open("wb") as out:
-            # A session of its own: Ctrl-C reaches us alone, and we end it.
+            # A session of its own: Ctrl-C reaches only us, and we end the daemon.
             child = subprocess.Popen(
                 command,
                 cwd=self.folder,
@@ -129,7 +129,7 @@ class StormCluster:
         self.children.append(child)
 
     def java(self, name: str, jars: str, *more: Path) -> list[str]:
-        """The start of a command."""
+        """The first arguments of a command."""
         path = [self.folder / jars / "*", self.folder / "conf", *more]
         properties = {
             "storm.home": self.folder,
@@ -146,7 +146,7 @@ class StormCluster:
         ]
 
     def environment(self) -> dict[str, str]:
-        """Of all that is started."""
+        """The environment of all processes."""
         return {**os.environ, MARK: str(self.folder)}
 
     def submit(self, main: str, *arguments: object, options: dict[str, Any]) -> None:
@@ -170,7 +170,7 @@ class StormCluster:
             raise RuntimeError(f"submitting failed: {(done.stdout + done.stderr)[-3000:]}")
 
     def wait_for_port(self, name: str, port: int) -> None:
-        """Until a daemon listens."""
+        """Wait until a daemon listens."""
         deadline = time.monotonic() + START_SECONDS
         while True:
             self.check()
@@ -182,13 +182,13 @@ class StormCluster:
             time.sleep(0.1)
 
     def check(self) -> None:
-        """All daemons run."""
+        """Check that all daemons run."""
         for child in self.children:
             if child.poll() is not None:
                 raise RuntimeError(f"a daemon ended with status {child.returncode}\n{self.logs()}")
 
     def logs(self) -> str:
-        """The ends of all logs, for an error's text."""
+        """The last lines of all logs, for an error message."""
         paths = [path for path in sorted(self.folder.glob("logs/*")) if path.is_file()]
         return "\n".join(f"== {path.name}\n{path.read_text(errors='replace')[-1500:]}" for path in paths)
 
@@ -197,7 +197,7 @@ class StormCluster:
         return [child.pid for child in self.children]
 
     def end(self) -> None:
-        """End all that carries the mark: the daemons first, as the supervisor would start workers again."""
+        """End all marked processes: the daemons first, since the supervisor would start workers again."""
         for child in self.children:
             child.kill()
             child.wait()
@@ -212,13 +212,13 @@ class StormCluster:
 
 
 def members(folder: str) -> list[int]:
-    """Processes with the mark of the cluster in this folder, but for this one."""
+    """Processes with the mark of the cluster in this folder, except for this one."""
     mark = f"{MARK}={folder}".encode()
     found = []
     for path in Path("/proc").glob("[0-9]*/environ"):
         try:
             marked = mark in path.read_bytes().split(b"\0")
-        except OSError:  # it ended, or it is another user's
+        except OSError:  # it has ended, or belongs to another user
             continue
         if marked and int(path.parent.name) != os.getpid():
             found.append(int(path.parent.name))
@@ -226,7 +226,7 @@ def members(folder: str) -> list[int]:
 
 
 def cpu_seconds(pids: list[int]) -> float:
-    """What processes have taken so far, by /proc."""
+    """The CPU of processes so far, from /proc."""
     ticks = 0
     for pid in pids:
         # Field 2 is a name in parentheses, in which there may be spaces; 14 and 15 are the times in user and system mode.
@@ -236,12 +236,12 @@ def cpu_seconds(pids: list[int]) -> float:
 
 
 def options_text(options: dict[str, Any]) -> str:
-    """Settings as the property `storm.options` has them: JSON, of which Storm undoes the quoting of addresses."""
+    """Settings as the property `storm.options` expects them: JSON, which Storm URL-decodes."""
     return ",".join(f"{name}={quote_plus(json.dumps(value))}" for name, value in options.items())
 
 
 def peak_rss_of(pid: int) -> float:
-    """Of another process, in MB."""
+    """The peak memory of another process, in MB."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) / 1e3
 

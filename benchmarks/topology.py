@@ -1,8 +1,7 @@
-"""The word count as a user writes it, and how long it takes in a local cluster: what the benchmarks run.
+"""The word count as a user writes it, and how long it takes in a local cluster: the topology of most benchmarks.
 
-One spout, `Split`, `Count` by key; every sentence has a message id and every word is anchored by the runtime. The
-classes are imported by name where they run, so that sentences made before the clock starts are there already.
-It must not know how figures are printed.
+One spout, `Split`, `Count` by key; every sentence has a message id and every word is anchored by the runtime. The classes are
+imported by name where they run, so that the sentences exist before the clock starts. It must not know how figures are printed.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ counts: list[dict[str, int]] = []
 
 @dataclass(frozen=True)
 class Job:
-    """What to count: `emits` sentences out of `different` ones; for `Endless` again and again, `seconds` at most."""
+    """A job: `emits` sentences out of `different` ones; for `Endless` repeatedly, `seconds` at most."""
 
     emits: int
     different: int
@@ -41,12 +40,12 @@ class Job:
 
     @property
     def lines(self) -> list[str]:
-        """The different sentences, made once a process."""
+        """The different sentences, made once per process."""
         return lines(self.different, self.seed)
 
 
 class Sentences(Spout):
-    """Emits the sentences of a job with their numbers, and hears which were counted."""
+    """Emits the sentences of a job with their numbers, and records their acks."""
 
     outputs = Fields("sentence")
 
@@ -79,8 +78,9 @@ class Sentences(Spout):
 
 
 class Endless(Sentences):
-    """The same sentences again and again, until a deadline at most, and without a set of those acked: what memory grows
-    is the core's own."""
+    """The same sentences repeatedly, until a deadline at most, and without a set of those acked: any growth of memory is the
+    core's own.
+    """
 
     def next_tuple(self) -> None:
         number = self.number
@@ -90,7 +90,7 @@ class Endless(Sentences):
         self.emit((self.lines[number % self.different],), message_id=number)
 
     def ack(self, message_id: object) -> None:
-        """Heard, not kept: the cluster counts acks too."""
+        """Not recorded: the cluster counts acks too."""
 
 
 class Split(Bolt):
@@ -128,7 +128,7 @@ def build(job: Job, spout: type[Sentences] = Sentences) -> Topology:
 
 @dataclass(frozen=True)
 class Measured:
-    """What a run took. `seconds`: from submit to completed; `streaming`: from the spout's open to its close."""
+    """The figures of a run. `seconds`: from submit to completed; `streaming`: from the spout's open to its close."""
 
     words: int
     seconds: float
@@ -168,7 +168,7 @@ def run(job: Job, spout: type[Sentences] = Sentences) -> Measured:
 
 
 def check_counts(source: Sentences) -> None:
-    """Compare with a plain count of what the spout emitted."""
+    """Compare with a plain count of the emitted sentences."""
     expected: dict[str, int] = {}
     whole, rest = divmod(source.number, source.different)
     for position, line in enumerate(source.lines):

@@ -1,11 +1,11 @@
-"""What a link between two workers on one host costs by how it goes: over TCP or a Unix socket, each plain and with CURVE.
+"""The cost of a link between two workers on one host by its kind: over TCP or a Unix socket, each plain and with CURVE.
 
-Two processes speak by the sockets that workers use (`squall.transport.carriers.sockets`), without any of Squall above them. A
-round trip is one message there and one back, one at a time, each side asleep until something comes; its size is that of one
-small tuple. Throughput is a flood in one direction: of such messages, and of messages as large as a full frame of words. Time
-ends with the receiver's answer to the last one; CPU seconds are those of both processes, ZeroMQ's threads included. Which way
-a link goes is asked of what workers themselves ask; for TCP, the address names the host in another way, which is what a proxy
-does. Run it where nothing else runs: a round trip wakes six threads, one after the other.
+Two processes use the sockets of workers (`squall.transport.carriers.sockets`), without the layers above them. A round trip is
+one message there and one back, one at a time, each side asleep until a message comes; its size is that of one small tuple.
+Throughput is a flood in one direction: of such messages, and of messages as large as a full frame of words. Time ends with the
+receiver's answer to the last one; CPU seconds are those of both processes, ZeroMQ's threads included. The kind of a link is
+selected as workers select it; for TCP, the address names the host in another way, as behind a proxy. Run it on an idle machine:
+a round trip wakes six threads, one after another.
 
     python -m benchmarks transport [--rounds 5] [--trips 5000] [--messages 200000]
 """
@@ -36,7 +36,7 @@ NO_ROOM = 20e-6
 
 
 def take(sockets: Sockets) -> Parts:
-    """The next message, for which the process sleeps."""
+    """The next message; the process sleeps until it comes."""
     deadline = time.monotonic() + PATIENCE
     while (parts := sockets.receive(DATA)) is None:
         if time.monotonic() > deadline:
@@ -55,7 +55,7 @@ def give(sockets: Sockets, parts: Parts) -> None:
 
 
 def reached(kind: str, keys: Keys | None, address: Address) -> Address:
-    """The address of the other process that makes the link go this way, which is checked."""
+    """The address of the other process that selects this kind of link; the kind is checked."""
     data, control = address
     if kind.startswith("tcp"):
         data, control = (endpoint.replace("//127.0.0.1:", "//localhost:") for endpoint in address)
@@ -66,7 +66,7 @@ def reached(kind: str, keys: Keys | None, address: Address) -> Address:
 
 
 def other(kind: str, keys: Keys | None, pipe: Connection) -> None:
-    """The process at the other end: sends each message back, or takes so many and answers once; says what CPU it took."""
+    """The process at the other end: returns each message, or takes a number of them and answers once; reports its CPU."""
     sockets = Sockets(keys)
     pipe.send(sockets.address)
     sockets.connect("peer", reached(kind, keys, pipe.recv()))
@@ -82,7 +82,7 @@ def other(kind: str, keys: Keys | None, pipe: Connection) -> None:
 
 
 def measure(kind: str, trips: int, messages: int) -> dict[str, Any]:
-    """All figures of one way to go."""
+    """All figures of one kind of link."""
     keys = make_keys() if kind.endswith("curve") else None
     spawn = multiprocessing.get_context("spawn")
     pipe, theirs = spawn.Pipe()
@@ -104,7 +104,7 @@ def measure(kind: str, trips: int, messages: int) -> dict[str, Any]:
 
 
 def bounce(sockets: Sockets, pipe: Connection, count: int) -> list[float]:
-    """The seconds of each of so many round trips."""
+    """The seconds of each of this many round trips."""
     message = [bytes(TUPLE)]
     pipe.send((True, count))
     times = []
@@ -118,7 +118,7 @@ def bounce(sockets: Sockets, pipe: Connection, count: int) -> list[float]:
 
 
 def flood(sockets: Sockets, pipe: Connection, size: int, count: int) -> tuple[float, float]:
-    """The seconds that so many messages of that size took, and the CPU seconds of both processes."""
+    """The seconds of this many messages of that size, and the CPU seconds of both processes."""
     message = [bytes(size)]
     pipe.send((False, count))
     began, cpu = time.perf_counter(), time.process_time()
@@ -130,7 +130,7 @@ def flood(sockets: Sockets, pipe: Connection, size: int, count: int) -> tuple[fl
 
 
 def main() -> None:
-    """Measure every way to go in turn, round by round; or, as a child, one of them."""
+    """Measure every kind of link in turn, round by round, or one of them in a child process."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--trips", type=int, default=5_000)

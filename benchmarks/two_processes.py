@@ -1,13 +1,12 @@
-"""The word count by hand in two processes, with no framework: what the speed of two Squall workers is measured against.
+"""The word count by hand in two processes, without a framework: the yardstick for the speed of two Squall workers.
 
-Both processes split half of the sentences and count half of the words, so that half of the words cross. In the layout
-"stages" the one splits everything and the other counts everything, so that all of them cross. It is what a careful programmer
-would write who needs to know when each sentence has been counted to the last word: Tuple objects, a Split and Counts with
-`execute`, a random edge id per tuple, and the XOR of each tree's edges in a table of at most 1,000 pending sentences. What
-crosses are columns over two ZeroMQ sockets a process (one pushes, one pulls): the words pickled, roots and edges as
-raw 64-bit arrays; back come the XORs of a frame, as two raw arrays. `curve` encrypts. Nothing is made slow on purpose, and
-nothing is squeezed. It has no timeouts, replays, flow control, lost frames, error handling or metrics. It must not import
-Squall.
+Both processes split half of the sentences and count half of the words, so that half of the words cross. In the layout "stages",
+one splits everything and the other counts everything, so that all words cross. A careful programmer who needs to know when each
+sentence is completely counted would write it like this: Tuple objects, a Split and Counts with `execute`, a random edge id per
+tuple, and the XOR of each tree's edges in a table of at most 1,000 pending sentences. Columns cross over two ZeroMQ sockets per
+process (one pushes, one pulls): the words pickled, roots and edges as raw 64-bit arrays; the XORs of a frame come back as two
+raw arrays. `curve` encrypts. Nothing is slow on purpose, and nothing is over-optimised. It has no timeouts, replays, flow
+control, lost frames, error handling or metrics. It must not import Squall.
 
     python -m benchmarks two_processes [--sentences 200000] [--rounds 3] [--seed 1]
 """
@@ -66,14 +65,15 @@ class Job:
         return sentences(self.sentences, self.seed)[first::step] if step else []
 
     def owner(self, count: int) -> int:
-        """The process where a Count is."""
+        """The process of a Count."""
         return count if self.layout == "halves" else 1
 
 
 @dataclass(frozen=True)
 class Run:
-    """What a run took, from when the first process began to when the last sentence was acked; CPU of both, peak memory of
-    the larger, and the part of the words that crossed."""
+    """The figures of a run, from when the first process began to when the last sentence was acked; CPU of both, peak memory of
+    the larger, and the share of the words that crossed.
+    """
 
     words: int
     seconds: float
@@ -84,7 +84,7 @@ class Run:
 
 
 class Tuple:
-    """Values by the names of their fields, the tree they belong to, and their edge in it."""
+    """Values by the names of their fields, their tree, and their edge in it."""
 
     __slots__ = ("edge", "fields", "root", "values")
 
@@ -99,7 +99,7 @@ class Tuple:
 
 
 class Source:
-    """Hands out sentences with their numbers, and hears which were counted."""
+    """Emits sentences with their numbers, and records their acks."""
 
     def __init__(self, lines: list[str]) -> None:
         self.numbered = iter(enumerate(lines))
@@ -135,7 +135,9 @@ class Count:
 
 
 class Box:
-    """What waits to leave for one Count: a column of words, their roots and their edges. `inbox`: when that Count is here."""
+    """Words that wait to be sent to one Count, as columns with their roots and edges. `inbox`: set if that Count is in this
+    process.
+    """
 
     __slots__ = ("edges", "inbox", "roots", "words")
 
@@ -147,7 +149,7 @@ class Box:
 
 
 class Process:
-    """One of the two: it reads and splits its sentences, counts the words that are its own, and acks."""
+    """One of the two: it reads and splits its sentences, counts its own words, and acks."""
 
     sentence_fields = {"sentence": 0}
     word_fields = {"word": 0}
@@ -156,21 +158,21 @@ class Process:
         self.link = link
         self.room = job.pending
         self.source = Source(job.lines(index))
-        self.ended = False  # the source is at its end
-        self.done = False  # and all of it was acked
+        self.ended = False  # the source has ended
+        self.done = False  # and all its sentences were acked
         self.other_done = False
         self.finished = 0.0
         self.split = Split(self.emit)
         self.counts = [Count() for _ in range(COUNTS)]
         self.boxes = [Box(job.owner(number) == index) for number in range(COUNTS)]
-        self.choices: dict[str, Box] = {}  # word -> the box of the Count that its hash picks
+        self.choices: dict[str, Box] = {}  # word -> the box of the Count that its hash selects
         self.pending: dict[int, int] = {}  # root (the message id) -> XOR of the edges that are not acked
         self.root = 0  # the tree of the sentence that is being split
-        self.edges = 0  # XOR of the edges that were emitted for it
+        self.edges = 0  # XOR of the edges emitted for it
         self.crossed = 0
 
     def run(self) -> None:
-        """Until the sources of both are at their end and nothing is pending."""
+        """Run until both sources have ended and nothing is pending."""
         while not (self.done and self.other_done):
             heard = self.receive()
             batch = self.read()
@@ -184,7 +186,7 @@ class Process:
                 self.link.wait()
 
     def read(self) -> list[Tuple]:
-        """The next sentences, when as many as a batch may be pending: crumbs would cost a frame each."""
+        """Read the next sentences, once a whole batch may be pending: partial batches would cost a frame each."""
         batch: list[Tuple] = []
         pending = self.pending
         batch_size = min(BATCH, self.room)
@@ -211,7 +213,7 @@ class Process:
             pending[tup.root] ^= self.edges
 
     def emit(self, values: tuple[str, ...]) -> None:
-        """Sends a word to the Count that its hash picks, anchored to the sentence that is being split."""
+        """Send a word to the Count that its hash selects, anchored to the sentence that is being split."""
         word = values[0]
         box = self.choices.get(word)
         if box is None:
@@ -226,7 +228,7 @@ class Process:
             box.inbox.append(Tuple(values, self.word_fields, self.root, edge))
 
     def flush(self) -> None:
-        """Off with what is counted there, then count what is counted here."""
+        """Send the words that are counted there, then count those that are counted here."""
         for number, box in enumerate(self.boxes):
             if box.words:
                 roots, edges = array("Q", box.roots).tobytes(), array("Q", box.edges).tobytes()
@@ -245,7 +247,7 @@ class Process:
             settle(tup.root, tup.edge)
 
     def settle(self, root: int, edges: int) -> None:
-        """Takes edges out of their tree; one without edges is done."""
+        """Remove edges from their trees; a tree without edges is done."""
         left = self.pending[root] ^ edges
         if left:
             self.pending[root] = left
@@ -254,7 +256,7 @@ class Process:
             self.source.ack(root)
 
     def receive(self) -> bool:
-        """All that has come; whether it was anything."""
+        """Read everything that has come; return whether there was anything."""
         heard = False
         while (parts := self.link.receive()) is not None:
             heard = True
@@ -269,7 +271,7 @@ class Process:
         return heard
 
     def count_there(self, number: bytes, packed: bytes, packed_roots: bytes, packed_edges: bytes) -> None:
-        """Counts what the other process has split, and tells it."""
+        """Count the words that the other process has split, and send it their XORs."""
         execute, fields = self.counts[number[0]].execute, self.word_fields
         xors: dict[int, int] = {}
         get = xors.get
@@ -281,7 +283,7 @@ class Process:
 
 
 class Link:
-    """Two sockets: one that hears the other process, one that it hears."""
+    """Two sockets: one receives from the other process, one sends to it."""
 
     def __init__(self, curve: bool, room: int = 1_000) -> None:
         """`room`: how many messages each socket may hold."""
@@ -300,7 +302,7 @@ class Link:
         self.send = self.push.send_multipart
 
     def connect(self, endpoint: str, public: bytes | None) -> None:
-        """To the other process; returns when both hear each other."""
+        """Connect to the other process; return when both have heard from each other."""
         if public is not None:
             self.push.curve_serverkey = public
         self.push.connect(endpoint)
@@ -317,7 +319,7 @@ class Link:
         return parts
 
     def wait(self) -> None:
-        """Until something has come, but not for ever."""
+        """Wait until a message comes, for a limited time."""
         self.pull.poll(POLL)
 
     def close(self) -> None:
@@ -379,14 +381,14 @@ def run(job: Job) -> Run:
 
 
 def hear(parent: Connection) -> Any:
-    """What a child says."""
+    """A child's output."""
     if not parent.poll(PATIENCE):
         raise TimeoutError(f"a process has said nothing for {PATIENCE} s")
     return parent.recv()
 
 
 def checked(job: Job, ends: list[dict[str, Any]]) -> Run:
-    """The counts are those of a plain loop, and every sentence was acked."""
+    """Check that the counts are those of a plain loop, and that every sentence was acked."""
     expected: dict[str, int] = {}
     for line in sentences(job.sentences, job.seed):
         for word in line.split():
@@ -413,7 +415,7 @@ def checked(job: Job, ends: list[dict[str, Any]]) -> Run:
 
 
 def main() -> None:
-    """Prints words/s, CPU and memory of each layout, plain and with CURVE."""
+    """Print words/s, CPU and memory of each layout, plain and with CURVE."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("--sentences", type=int, default=200_000)
     parser.add_argument("--rounds", type=int, default=3)

@@ -1,9 +1,9 @@
 """The word count over worker processes: two spouts, two Splits (local or shuffle) and two Counts (by key), in two workers.
 
-As users write it, but for the notes that say what happened in each process: nothing else can be seen from here. Each spout
-emits every second sentence, so half of the words cross. The measured time begins when the spouts of all workers stand ready
-and ends with the last ack; what the start takes is another benchmark's. Untracked, without message ids, nobody hears of an ack:
-then it ends when the last Count is told that its input has ended. It must not know how figures are printed.
+It is written as by a user, except for the notes about each process, which cannot be observed otherwise. Each spout emits every
+second sentence, so half of the words cross. The measured time begins when the spouts of all workers are ready and ends with the
+last ack; the start is another benchmark's subject. Without message ids there are no acks: then the time ends at the last
+Count's end of input. It must not know how figures are printed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LONGEST_RUN = 300.0
 
 @dataclass(frozen=True)
 class Job:
-    """What to count, and the folder for the notes."""
+    """A job, and the folder for the notes."""
 
     folder: str
     sentences: int
@@ -42,7 +42,7 @@ class Job:
 
 
 class Sentences(Spout):
-    """Emits its sentences with their numbers, and hears which were counted."""
+    """Emits its sentences with their numbers, and records their acks."""
 
     outputs = Fields("sentence")
 
@@ -70,7 +70,7 @@ class Sentences(Spout):
         return None
 
     def begin(self) -> float:
-        """Wait for the other spouts; all begin at one moment."""
+        """Wait for the other spouts; all begin at the same moment."""
         begins = self.meeting.begins()
         if begins is None:
             return 0.01
@@ -86,7 +86,7 @@ class Sentences(Spout):
             self.finished = time.perf_counter()
 
     def close(self) -> None:
-        # CPU is read here and not with the last ack: the other worker's words may still be counted then.
+        # CPU is read here and not at the last ack: the other worker's words may still be counted then.
         values = {"begun": self.begun, "finished": self.finished, "emitted": self.number}
         leave(self.job.folder, "spout", self.index, acked=len(self.acked), **values, **self.usage.read())
 
@@ -107,7 +107,7 @@ class Untracked(Sentences):
 
 
 class Split(topology.Split):
-    """Also says where it is."""
+    """Splits, and notes where it runs."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
@@ -117,7 +117,7 @@ class Split(topology.Split):
 
 
 class Count(topology.Count):
-    """Leaves what it has counted."""
+    """Counts, and notes its counts."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
@@ -147,9 +147,10 @@ def build(job: Job, spout: type[Sentences] = Sentences) -> Topology:
 
 @dataclass(frozen=True)
 class Measured:
-    """What a run took. `seconds`: from when the spouts began to the last ack; `whole`: from submit to completed. CPU of both
-    workers, and apart that of this process (Nimbus, supervisors); the larger worker's peak memory; complete latencies;
-    the part of the words that crossed."""
+    """The figures of a run. `seconds`: from when the spouts began to the last ack; `whole`: from submit to completed. CPU of
+    both workers, and separately that of this process (Nimbus, supervisors); the larger worker's peak memory; complete
+    latencies; the share of the words that crossed.
+    """
 
     words: int
     seconds: float
@@ -169,14 +170,14 @@ def cluster_of_processes(supervisors: int = 1) -> LocalCluster:
 
 
 def run(count: int, seed: int, supervisors: int = 1, pending: int = 1_000, tracked: bool = True) -> Measured:
-    """Count the words of so many sentences over two workers, and check the counts, the acks and the places."""
+    """Count the words of this many sentences over two workers, and check counts, acks and placement."""
     with tempfile.TemporaryDirectory(prefix="squall-benchmark-") as folder:
         job = Job(folder, count, seed, pending)
         return run_in(job, supervisors, Sentences if tracked else Untracked)
 
 
 def run_in(job: Job, supervisors: int, spout: type[Sentences] = Sentences) -> Measured:
-    """As `run`; the notes stay in the job's folder."""
+    """Like `run`; the notes stay in the job's folder."""
     with cluster_of_processes(supervisors) as cluster:
         started, cpu = time.perf_counter(), time.process_time()
         cluster.submit(build(job, spout))
@@ -212,12 +213,12 @@ def finished(spouts: list[dict[str, Any]]) -> float:
 
 
 def ended(job: Job) -> float:
-    """When the last Count was told that its input has ended."""
+    """When the last Count got its end of input."""
     return float(max(note["ended"] for note in find(job.folder, "count")))
 
 
 def check_acks(job: Job, spouts: list[dict[str, Any]], totals: Any, acked: int) -> None:
-    """Each spout heard of each of its sentences, or of none, and status() says so too."""
+    """Check that each spout got the acks of all its sentences, or of none, and that status() agrees."""
     for note in spouts:
         emits = len(job.lines(note["index"]))
         if (note["emitted"], note["acked"]) != (emits, emits if acked else 0):
@@ -227,7 +228,7 @@ def check_acks(job: Job, spouts: list[dict[str, Any]], totals: Any, acked: int) 
 
 
 def check_places(folder: str, spouts: list[dict[str, Any]]) -> None:
-    """Each worker is a process of its own, and has one task of each component."""
+    """Check that each worker is a process of its own and has one task of each component."""
     workers = {note["pid"] for note in spouts}
     for kind in ("spout", "split", "count"):
         pids = sorted(note["pid"] for note in find(folder, kind))
@@ -236,7 +237,7 @@ def check_places(folder: str, spouts: list[dict[str, Any]]) -> None:
 
 
 def check_counts(job: Job, spouts: list[dict[str, Any]]) -> tuple[int, float]:
-    """Compare with a plain count; how many words there were, and which part of them crossed."""
+    """Compare with a plain count; return the number of words, and the share of them that crossed."""
     owner: dict[str, int] = {}
     counted: dict[str, int] = {}
     for note in find(job.folder, "count"):

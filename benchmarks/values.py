@@ -1,7 +1,7 @@
-"""What tuples cost by what is in them, with each core: from a spout in one worker to a bolt in the other, acked, CURVE on.
+"""The cost of tuples by their values, with each core: from a spout in one worker to a bolt in the other, acked, CURVE on.
 
-One text; five fields of different types; a dictionary; 1 KB of bytes; a numpy array of 1 KB. (The large ones, in GB/s, are
-`sizes.py`.) The bolt compares every 256th row with what it is to be.
+One text; five fields of different types; a dictionary; 1 KB of bytes; a numpy array of 1 KB. (`sizes.py` measures large values,
+in GB/s.) The bolt compares every 256th row with the expected one.
 
     python -m benchmarks values [--tuples 1000000] [--rounds 3]
 """
@@ -64,7 +64,7 @@ class Values(flow.Rows):
 
 
 class Sink(flow.Noted):
-    """Looks at what comes."""
+    """Checks the values."""
 
     def __init__(self, folder: str, kind: str) -> None:
         super().__init__(folder)
@@ -98,5 +98,5 @@ def measure(kind: str, count: int) -> dict[str, float]:
 
 
 def main() -> None:
-    """Measure every kind with each core in turn; or, as a child, one of them."""
+    """Measure every kind with each core in turn, or one of them in a child process."""
     flow.main(__name__, __doc__, KINDS, measure)

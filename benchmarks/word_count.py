@@ -1,9 +1,9 @@
-"""How fast Squall counts words, beside the same job by hand.
+"""How fast Squall counts words, compared with the same job by hand.
 
-In one process three variants: `yardstick.run_plain`, `yardstick.run_acked`, and Squall with acking on (one spout, one Split,
-two Counts in a LocalCluster). With `--workers 2` over processes: the limit by hand (`two_processes`), plain and with CURVE,
-and Squall (two spouts, two Splits, two Counts in two workers; acking and CURVE are on). The variants run in turn, several
-rounds; each run has processes of its own and checks its counts and its acks.
+There are three variants in one process: `yardstick.run_plain`, `yardstick.run_acked`, and Squall with acking on (one spout, one
+Split, two Counts in a LocalCluster). With `--workers 2` they run over processes: the limit by hand (`two_processes`), plain and
+with CURVE, and Squall (two spouts, two Splits, two Counts in two workers; acking and CURVE are on). The variants run in turn,
+several rounds; each run has processes of its own and checks its counts and its acks.
 
     python -m benchmarks word_count [--workers 2 [--supervisors 2] [--pending 1000]] [--sentences 100000] [--rounds 5]
 """
@@ -32,7 +32,7 @@ Rounds = list[dict[str, dict[str, Any]]]
 
 
 def main() -> None:
-    """Run all variants and print what they took; or, as a child, one of them."""
+    """Run all variants and print their figures, or one of them in a child process."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("--workers", type=int, choices=(1, 2), default=1, help="2: worker processes")
     parser.add_argument("--supervisors", type=int, choices=(1, 2), default=1, help="of the worker processes")
@@ -90,17 +90,17 @@ def print_table(rounds: Rounds, variants: dict[str, str]) -> None:
 
 
 def rate(run: dict[str, Any]) -> float:
-    """Words a second."""
+    """Words per second."""
     return float(run["words"] / run["seconds"])
 
 
 def cost_of(run: dict[str, Any]) -> float:
-    """CPU seconds a word."""
+    """CPU seconds per word."""
     return float(run["cpu_seconds"] / run["words"])
 
 
 def print_workers(runs: list[dict[str, Any]]) -> None:
-    """What else there is to say of worker processes."""
+    """The other figures of worker processes."""
     halves = {f"{run['crossed']:.0%}" for run in runs}
     print(f"of the words crossed between the workers: {', '.join(sorted(halves))}")
     for name in ("p50", "p99"):

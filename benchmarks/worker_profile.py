@@ -1,12 +1,11 @@
 """Where each microsecond of a worker process with the plain core goes: the word count over two workers (see `two_workers`),
 sampled. The compiled core's functions have no lines of Python: for that see `native_profile`.
 
-Every few milliseconds of CPU (as finely as the kernel's timer ticks) a signal notes which line of Python the loop is in; calls
-of C functions count for the line that makes them. Python hears a signal only at the next call or at the end of a loop's body,
-so lines are neighbourhoods, and functions are right but for their last few instructions. Ticks while the loop sleeps are
-left out: another thread caused them. What each thread took is asked of the kernel; the samples are shares of what the loop's
-thread took. The sampling itself costs some percent. Linux only. It must not know how a worker is built: only which part of
-it a file belongs to.
+Every few milliseconds of CPU (at the kernel's timer resolution) a signal records the line of Python that the loop is in; calls
+of C functions count for the line that makes them. Python handles a signal only at the next call or at the end of a loop's body,
+so lines are approximate, and functions are right except for their last few instructions. Ticks while the loop sleeps are left
+out: another thread caused them. The CPU of each thread comes from the kernel; the samples divide that of the loop's thread. The
+sampling itself costs some percent. Linux only. It must not know how a worker is built: only which part of it a file belongs to.
 
     python -m benchmarks worker_profile [--sentences 300000] [--rounds 3] [--supervisors 2]
 """
@@ -89,11 +88,11 @@ PARTS = {
 
 
 class Sampler:
-    """Counts where this process's main thread is, from now on."""
+    """Samples where this process's main thread is, from now on."""
 
     def __init__(self) -> None:
         self.lines: Counter[tuple[str, str, int]] = Counter()
-        self.whole: Counter[str] = Counter()  # samples in a function or in what it calls
+        self.whole: Counter[str] = Counter()  # samples in a function or in functions that it calls
         self.asleep = 0
         self.collecting = 0.0
         self.began = 0.0
@@ -126,7 +125,7 @@ class Sampler:
             self.collecting += time.perf_counter() - self.began
 
     def stop(self) -> dict[str, Any]:
-        """What was seen."""
+        """The samples so far."""
         signal.setitimer(signal.ITIMER_PROF, 0.0)
         gc.callbacks.remove(self.on_collection)
         now = thread_seconds()
@@ -141,12 +140,12 @@ class Sampler:
 
 
 def name_of(frame: FrameType) -> str:
-    """The name of the function, of its class too where Python tells it (3.11)."""
+    """The name of the function, with its class where Python provides it (3.11)."""
     return str(getattr(frame.f_code, "co_qualname", frame.f_code.co_name))
 
 
 def thread_seconds() -> dict[str, float]:
-    """CPU seconds of this process's threads by what they are."""
+    """CPU seconds of this process's threads by their purpose."""
     taken: dict[str, float] = {}
     for folder in Path("/proc/self/task").iterdir():
         name = (folder / "comm").read_text().strip()
@@ -157,7 +156,7 @@ def thread_seconds() -> dict[str, float]:
 
 
 class Sampled(two_workers.Sentences):
-    """Has its worker sampled from the first sentence to the last."""
+    """Samples its worker from the first sentence to the last."""
 
     def begin(self) -> float:
         wait = super().begin()
@@ -171,7 +170,7 @@ class Sampled(two_workers.Sentences):
 
 
 def main() -> None:
-    """Print where the time goes; or, as a child, take one profile."""
+    """Print where the time goes, or take one profile in a child process."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("--sentences", type=int, default=300_000)
     parser.add_argument("--rounds", type=int, default=3)
@@ -195,7 +194,7 @@ def main() -> None:
 
 
 def profile(count: int, seed: int, supervisors: int) -> dict[str, Any]:
-    """One run: what both workers saw."""
+    """One run: the samples of both workers."""
     with tempfile.TemporaryDirectory(prefix="squall-benchmark-") as folder:
         job = two_workers.Job(folder, count, seed)
         measured = two_workers.run_in(job, supervisors, Sampled)
@@ -241,7 +240,7 @@ def print_profile(runs: list[dict[str, Any]]) -> None:
 
 
 def print_table(title: str, rows: Iterable[tuple[str, int]], a_sample: float, samples: int) -> None:
-    """Microseconds a word and the share of the loop's CPU; what is below half a percent is left out."""
+    """Microseconds per word and the share of the loop's CPU; less than half a percent is left out."""
     print(f"\n{title}\n{'us/word':>8}{'share':>8}")
     for name, count in rows:
         if count >= samples / 200:
@@ -249,7 +248,7 @@ def print_table(title: str, rows: Iterable[tuple[str, int]], a_sample: float, sa
 
 
 def short(place: str) -> str:
-    """A path in the repository from its root; of others the last parts."""
+    """A path in the repository relative to its root; the last parts of any other path."""
     root = f"{ROOT}{os.sep}"
     if place.startswith(root):
         return place[len(root) :]
@@ -257,5 +256,5 @@ def short(place: str) -> str:
 
 
 def source(file: str, line: int) -> str:
-    """A line of the repository's."""
+    """A line of the repository."""
     return linecache.getline(str(ROOT / file), line).strip()[:80]

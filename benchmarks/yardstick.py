@@ -1,10 +1,10 @@
-"""The word count by hand, with no framework, in one process: what Squall's speed is measured against.
+"""The word count by hand in one process, without a framework: the yardstick for Squall's speed.
 
-`run_plain` splits and counts. `run_acked` does what a careful programmer would write who needs to know when
-each sentence has been counted to the last word: Tuple objects, a Split and two Counts with `execute`, a
-random edge id per tuple, and the XOR of each tree's edges in a table of at most 1,000 pending sentences (the
-limit never stops it: a batch is counted before the next is read). Nothing is made slow on purpose, and
-nothing is squeezed. It has no timeouts, replays, error handling or metrics. It must not import Squall.
+`run_plain` splits and counts. `run_acked` is what a careful programmer would write who needs to know when each sentence is
+completely counted: Tuple objects, a Split and two Counts with `execute`, a random edge id per tuple, and the XOR of each tree's
+edges in a table of at most 1,000 pending sentences (the limit never stops it: a batch is counted before the next is read).
+Nothing is slow on purpose, and nothing is over-optimised. It has no timeouts, replays, error handling or metrics. It must not
+import Squall.
 
     python -m benchmarks yardstick [--sentences 100000] [--rounds 5] [--seed 1]
 """
@@ -30,7 +30,7 @@ COUNTS = 2
 
 @dataclass(frozen=True)
 class Run:
-    """What a run counted, and what it took."""
+    """The figures of a run."""
 
     counts: dict[str, int]
     words: int
@@ -40,7 +40,7 @@ class Run:
 
     @property
     def words_per_second(self) -> float:
-        """The figure that is compared."""
+        """The figure to compare."""
         return self.words / self.seconds
 
 
@@ -80,7 +80,7 @@ def run_acked(sentences: list[str]) -> Run:
 
 
 class Tuple:
-    """Values by the names of their fields, the tree they belong to, and their edge in it."""
+    """Values by the names of their fields, their tree, and their edge in it."""
 
     __slots__ = ("edge", "fields", "root", "values")
 
@@ -95,7 +95,7 @@ class Tuple:
 
 
 class Source:
-    """Hands out sentences with their numbers, and hears which were counted."""
+    """Emits sentences with their numbers, and records their acks."""
 
     def __init__(self, sentences: list[str]) -> None:
         self.numbered = iter(enumerate(sentences))
@@ -131,7 +131,7 @@ class Count:
 
 
 class AckedLoop:
-    """The job: a batch of sentences is split, its words are counted, and what is done is acked."""
+    """The job: a batch of sentences is split, its words are counted, and finished ones are acked."""
 
     sentence_fields = {"sentence": 0}
     word_fields = {"word": 0}
@@ -141,20 +141,20 @@ class AckedLoop:
         self.split = Split(self.emit)
         self.counts = [Count() for _ in range(COUNTS)]
         self.inboxes: list[list[Tuple]] = [[] for _ in range(COUNTS)]
-        self.choices: dict[str, list[Tuple]] = {}  # word -> the inbox of the Count that its hash picks
+        self.choices: dict[str, list[Tuple]] = {}  # word -> the inbox of the Count that its hash selects
         self.pending: dict[int, int] = {}  # root (the message id) -> XOR of the edges that are not acked
         self.root = 0  # the tree of the sentence that is being split
-        self.edges = 0  # XOR of the edges that were emitted for it
+        self.edges = 0  # XOR of the edges emitted for it
 
     def run(self) -> None:
-        """Until the source is at its end and nothing is pending."""
+        """Run until the source has ended and nothing is pending."""
         while batch := self.read():
             self.split_all(batch)
             for count, inbox in zip(self.counts, self.inboxes):
                 self.count_all(count, inbox)
 
     def read(self) -> list[Tuple]:
-        """The next sentences, as many as may be pending."""
+        """Read the next sentences, as many as may be pending."""
         batch = []
         pending = self.pending
         for _ in range(min(BATCH, MAX_PENDING - len(pending))):
@@ -176,7 +176,7 @@ class AckedLoop:
             self.settle(tup.root, self.edges)
 
     def emit(self, values: tuple[str, ...]) -> None:
-        """Sends a word to the Count that its hash picks, anchored to the sentence that is being split."""
+        """Send a word to the Count that its hash selects, anchored to the sentence that is being split."""
         word = values[0]
         inbox = self.choices.get(word)
         if inbox is None:
@@ -193,7 +193,7 @@ class AckedLoop:
         inbox.clear()
 
     def settle(self, root: int, edges: int) -> None:
-        """Takes edges out of their tree; one without edges is done."""
+        """Remove edges from their tree; a tree without edges is done."""
         left = self.pending[root] ^ edges
         if left:
             self.pending[root] = left
@@ -203,7 +203,7 @@ class AckedLoop:
 
 
 def main() -> None:
-    """Prints words/s, CPU and memory of both loops."""
+    """Print words/s, CPU and memory of both loops."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("--sentences", type=int, default=100_000)
     parser.add_argument("--rounds", type=int, default=5)
@@ -226,6 +226,6 @@ def main() -> None:
 
 
 def peak_rss() -> float:
-    """Of this process, in MB."""
+    """The peak memory of this process, in MB."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / (1e6 if sys.platform == "darwin" else 1e3)  # bytes there, kilobytes elsewhere
+    return peak / (1e6 if sys.platform == "darwin" else 1e3)  # macOS counts bytes, Linux kilobytes

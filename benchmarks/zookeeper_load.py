@@ -1,14 +1,14 @@
-"""What a cluster asks of ZooKeeper: writes, bytes and reads with 1, 100 and 1,000 supervisors and 50 topologies.
+"""The load of a cluster on ZooKeeper: writes, bytes and reads with 1, 100 and 1,000 supervisors and 50 topologies.
 
-Nimbus's core and the supervisors' view of the store are the real ones; there are no worker processes, whose words are made up
-as their supervisors would send them. What goes through the interface of the store is counted: a write is a transaction, and a
-read is one that the memory of `ZooKeeperStore` has no answer for (the same `ReadCache`, in simulated time), or part of asking
-whether a session lives. Pings that keep sessions alive are not writes and are not counted.
-Four phases: all topologies are submitted and open; some time in which nothing happens (three times the life of what is
-remembered); one supervisor falls silent, until its workers run elsewhere; and one topology is killed, until it is gone.
+Nimbus's core and the supervisors' view of the store are the real ones; there are no worker processes: their reports are
+simulated as their supervisors would send them. Requests are counted at the interface of the store: a write is a transaction,
+and a read is one that the cache of `ZooKeeperStore` cannot answer (the same `ReadCache`, in simulated time), or part of a check
+whether a session lives. Pings that keep sessions alive are not writes and are not counted. Four phases: all topologies are
+submitted and open; an idle time (three times the lifetime of a cache entry); one supervisor falls silent, until its workers run
+elsewhere; and one topology is killed, until it is gone.
 
-With --check the same is done once over a real ZooKeeper (it needs Java and the jars), with fewer: its own count of
-transactions is set beside ours. It has more: nodes that lead to nothing any more are removed, and sessions begin and end.
+With --check the same is done once over a real ZooKeeper (which needs Java and the jars), with fewer supervisors: its own count
+of transactions is printed beside ours. It is higher: empty nodes are removed, and sessions begin and end.
 
     python -m benchmarks zookeeper_load [--supervisors 1,100,1000] [--topologies 50] [--check]
 """
@@ -56,7 +56,7 @@ MOST_STEPS = 120
 
 @dataclass
 class Tally:
-    """What was asked of the store."""
+    """The requests to the store."""
 
     writes: int = 0
     written: int = 0
@@ -64,16 +64,16 @@ class Tally:
     reads: int = 0
 
     def since(self, before: Tally) -> Tally:
-        """What has been asked since."""
+        """The requests since then."""
         return Tally(*(getattr(self, each.name) - getattr(before, each.name) for each in fields(self)))
 
     def copy(self) -> Tally:
-        """As it is now."""
+        """A copy."""
         return Tally(self.writes, self.written, self.reads)
 
 
 class CountedStore:
-    """A store that counts what is asked of it; over one without a memory it has that of `ZooKeeperStore`."""
+    """A store that counts requests to it; over one without a cache it has that of `ZooKeeperStore`."""
 
     def __init__(self, store: Store, clock: Clock, tally: Tally) -> None:
         self.store = store
@@ -93,7 +93,7 @@ class CountedStore:
         return names
 
     def owns(self, path: str) -> bool:
-        self._tally.reads += 2  # it syncs, then it looks
+        self._tally.reads += 2  # it syncs, then it reads
         return self.store.owns(path)
 
     def put(
@@ -129,7 +129,7 @@ class CountedStore:
 
 
 class VirtualSupervisor:
-    """A supervisor without workers: it reads what is wanted, and says that it was done."""
+    """A supervisor without workers: it reads its assignments, and reports that they are carried out."""
 
     def __init__(self, store: Store, number: int, slots: int) -> None:
         record = SupervisorRecord(
@@ -144,7 +144,7 @@ class VirtualSupervisor:
         self._running: dict[Key, tuple[str, WorkerReport]] = {}
 
     def turn(self, nimbus: Nimbus, now: float) -> None:
-        """A second of its life."""
+        """One second of its life."""
         nimbus.heard(self.id)
         self.store_view.refresh(now, {})
         places = self.store_view.places
@@ -171,7 +171,7 @@ class VirtualSupervisor:
 
 
 class Cluster:
-    """A Nimbus that leads, and supervisors, each with a session of its own."""
+    """A leading Nimbus, and supervisors, each with a session of its own."""
 
     def __init__(self, clock: Clock, session: Callable[[], Store], supervisors: int, topologies: int) -> None:
         self.clock = clock
@@ -190,7 +190,7 @@ class Cluster:
         ]
 
     def second(self) -> None:
-        """Everybody has a turn, and a second passes."""
+        """Run each of them once, and let a second pass."""
         now = self.clock.now()
         for supervisor in self.supervisors:
             supervisor.turn(self.nimbus, now)
@@ -202,7 +202,7 @@ class Cluster:
             time.sleep(max(0.0, now + 1.0 - self.clock.now()))
 
     def until(self, reached: Callable[[], bool]) -> int:
-        """Seconds until something is so."""
+        """Seconds until a condition holds."""
         for seconds in range(MOST_STEPS):
             if reached():
                 return seconds
@@ -210,13 +210,13 @@ class Cluster:
         raise AssertionError(f"not reached within {MOST_STEPS} seconds")
 
     def submit(self, number: int) -> None:
-        """Submit a topology; its pickles are bytes that nobody reads."""
+        """Submit a topology; its pickles are bytes that are never read."""
         topology = a_topology(f"topology-{number:03}")
         conf, component_confs = merged(topology)
         self.nimbus.submit(topology, {**conf, "topology.workers": WORKERS}, component_confs)
 
     def all_open(self) -> bool:
-        """Whether every worker has a place with a supervisor that lives, and has said that it is open."""
+        """Whether every worker has a place on a live supervisor and has reported that it is open."""
         there = {supervisor.id for supervisor in self.supervisors}
         registry = Registry(self.store.store)
         for record in registry.all_topologies():
@@ -230,7 +230,7 @@ class Cluster:
         return True
 
     def total(self) -> Tally:
-        """What Nimbus and the supervisors have asked together."""
+        """The requests of Nimbus and the supervisors together."""
         return Tally(
             *(getattr(self.nimbus_tally, f.name) + getattr(self.tally, f.name) for f in fields(Tally))
         )
@@ -238,7 +238,7 @@ class Cluster:
 
 @dataclass
 class Phase:
-    """What was asked in one phase, and how many seconds it took."""
+    """The requests of one phase, and its seconds."""
 
     name: str
     seconds: int
@@ -247,7 +247,7 @@ class Phase:
 
 
 def phases(cluster: Cluster, topologies: int, lose: Callable[[Cluster], None], quiet: int) -> Iterator[Phase]:
-    """The four phases, one after the other."""
+    """The four phases, one after another."""
 
     def measured(name: str, act: Callable[[], int]) -> Phase:
         nimbus, supervisors = cluster.nimbus_tally.copy(), cluster.tally.copy()
@@ -274,7 +274,7 @@ def phases(cluster: Cluster, topologies: int, lose: Callable[[Cluster], None], q
 
     yield measured("all submitted", submit_all)
     for _ in range(int(MEMORY_SECS) + 1):
-        cluster.second()  # what was just read is read again as in the long run
+        cluster.second()  # entries just cached are read again, as in the long run
     yield measured("nothing happens", rest)
     if len(cluster.supervisors) > 1:
         yield measured("a supervisor is lost", lose_one)
@@ -298,7 +298,7 @@ def lose_in_memory(cluster: Cluster) -> None:
 
 
 def count(supervisors: int, topologies: int) -> None:
-    """Print what a cluster of that size asks."""
+    """Print the requests of a cluster of that size."""
     tree = InMemoryStore()
     cluster = Cluster(ManualClock(1_000.0), tree.session, supervisors, topologies)
     print(

@@ -2,14 +2,13 @@
 
     squall run examples/batches_to_sqlite.py -- /tmp/readings.sqlite
 
-It teaches the batch bolt, and what to do about replays. A database likes a thousand rows at a time, and a spout
-waits for acks; so a batch is handed over when it is full, when `batch_interval` has passed, when the spouts wait at
-their pending limit, and at the end of the input. All its tuples are acked when `execute_batch` returns, and fail when
-it raises.
+It teaches the batch bolt, and what to do about replays. A database works best with a thousand rows at a time, and a spout waits
+for acks; so a batch is executed when it is full, when `batch_interval` has passed, when the spouts wait at their pending limit,
+and at the end of the input. All its tuples are acked when `execute_batch` returns, and fail when it raises.
 
-A tuple that was written may come again, if its ack was lost or another branch of its tree failed. So the row has a
-key and is replaced, and writing it twice changes nothing. `threaded` gives the task a thread of its own: SQLite
-blocks, and the other tasks of the worker must not wait for it.
+A tuple that was written may come again if its ack was lost or another branch of its tree failed. So the row has a key and is
+replaced: writing it twice changes nothing. `threaded` gives the task a thread of its own: SQLite blocks, and the other tasks of
+the worker must not wait for it.
 """
 
 import sqlite3
@@ -50,7 +49,7 @@ class ToSqlite(BatchBolt):
         self.batches = context.counter("batches")
 
     def execute_batch(self, tups):
-        with self.database:  # one transaction: all of the batch, or nothing
+        with self.database:  # one transaction: the whole batch or nothing
             self.database.executemany("replace into reading values (?, ?)", (tup.values for tup in tups))
         self.batches.add()
 

@@ -2,10 +2,9 @@
 
     squall run examples/custom_grouping.py
 
-It teaches `Grouping`. `prepare` is told the task ids of the reading bolt once, in each task that emits to it;
-`choose` sees the values of each emission and answers with the ids of the tasks that get it. Here the first task
-serves the customers that were named as large, the other tasks share the rest; a fields grouping might have put small
-customers behind a large one.
+It teaches `Grouping`. `prepare` gets the task ids of the reading bolt once, in each task that emits to it; `choose` gets the
+values of each emission and returns the ids of the tasks that receive it. Here the first task serves the large customers, and
+the other tasks share the rest; a fields grouping might have put small customers behind a large one.
 """
 
 from zlib import crc32

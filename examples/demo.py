@@ -3,12 +3,11 @@
     scripts/demo                  # in an environment of its own
     python examples/demo.py       # where Squall is installed
 
-It teaches how a program runs a topology by itself, with `LocalCluster`: here over two worker processes, which two
-supervisors start and between which tuples travel over encrypted links. And it shows that nothing is lost or counted
-twice: every line is the root of a tuple tree that is tracked to its end, and the counts must equal those of a plain
-loop over the same text. Spout and bolts are those of word_count.py, with one more bolt behind them: it writes the
-counts into a file, which this program reads, for what runs in another process cannot hand its results over in memory.
-(`squall run examples/demo.py -- README.md` runs the topology alone.)
+It teaches how a program runs a topology by itself, with `LocalCluster`: here over two worker processes, which two supervisors
+start and which send tuples over encrypted links. And it shows that nothing is lost or counted twice: every line is the root of
+a tuple tree that is tracked to its end, and the counts must equal those of a plain loop over the same text. Spout and bolts are
+those of word_count.py, with one more bolt behind them: it writes the counts into a file, which this program reads, because
+another process cannot return its results in memory. (`squall run examples/demo.py -- README.md` runs the topology alone.)
 """
 
 import json
@@ -114,7 +113,7 @@ def run(console, number_of_lines, text, path):
 def show_words(console, counts):
     table = Table("word")
     table.add_column("count", justify="right")
-    words = [pair for pair in counts.items() if pair[0].isalpha()]  # in source code "=" leads
+    words = [pair for pair in counts.items() if pair[0].isalpha()]  # most frequent in source code: "="
     for word, count in sorted(words, key=lambda pair: (-pair[1], pair[0]))[:10]:
         table.add_row(word, f"{count:,}")
     console.print(table)

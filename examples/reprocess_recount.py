@@ -3,12 +3,12 @@
     squall run examples/flights.py -- /tmp/flights
     squall reprocess examples/reprocess_recount.py --input /tmp/flights/flights --output /tmp/flights/recounted --key id
 
-It teaches reprocessing. The stream adds up minutes of delay, and there a flight that left ten minutes early makes up for
-one that was ten minutes late. From now on it must not. What was counted the other way is counted again from the flights
-themselves: the result has the columns of the stream's own table, and becomes visible as a whole, at once.
+It teaches reprocessing. The stream adds up minutes of delay, so a flight that left ten minutes early offsets one that was ten
+minutes late. From now on it must not. This job counts again from the flights themselves: the result has the columns of the
+stream's own table, and becomes visible as a whole, at once.
 
 `--key id` leaves out replays, so that each flight counts once, though it may be stored twice. Change this file and run it
-again: that is another job, and a new version. Run it again as it is: nothing is done, until there are more flights.
+again: that is another job, and a new version. Run it again unchanged: nothing is done until there are more flights.
 """
 
 from pyspark.sql import functions as F

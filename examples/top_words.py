@@ -1,10 +1,10 @@
-"""The word counter with which most topologies begin: a file in, words made alike, counted, the top ten out.
+"""The usual first word counter: a file in, words normalised and counted, the top ten out.
 
     squall run examples/top_words.py -- README.md
 
-It teaches the end of a finite source. When all lines are worked off, every task of `count` gets `end_of_input` and
-emits what it has; when all of them have, the one task of `top` gets its own and prints the table. A topology whose
-source never ends would use ticks instead: see rolling_counts.py.
+It teaches the end of a finite source. When all lines are processed, every task of `count` gets `end_of_input` and emits its
+counts; after all of them, the one task of `top` gets its own and prints the table. A topology whose source never ends would use
+ticks instead: see rolling_counts.py.
 """
 
 import re
@@ -33,7 +33,7 @@ class File(Spout):
 
 
 class Normalise(Bolt):
-    """Words in small letters, without what stands around them."""
+    """Words in lower case, without the punctuation around them."""
 
     outputs = Fields("word")
 

@@ -7,8 +7,8 @@ It teaches the three things that every topology is made of. A spout reads a sour
 tuples and may emit others; groupings say which task of a bolt gets a tuple. Here any task of `split` may take a
 line, but all tuples of one word go to the same task of `count`, or the counts would be wrong.
 
-Each line has a message id, so its tree is tracked: the line and the words made of it are worked off, or the line is
-emitted again.
+Each line has a message id, so its tree is tracked: either the line and its words are all processed, or the line is emitted
+again.
 """
 
 from topology_api import Bolt, Fields, Spout, TopologyBuilder
@@ -21,11 +21,11 @@ class Lines(Spout):
         self.path = path
 
     def open(self, context):  # runs once in the task, before the first next_tuple
-        # On a cluster this is a file of the host that the task runs on; this file is there too: it travels with the topology.
+        # On a cluster this is a file of the task's host; this example is there too: it travels with the topology.
         self.file = open(self.path or __file__, encoding="utf-8")
         self.lines = enumerate(self.file)
 
-    def next_tuple(self):  # called again and again; emitting nothing is fine
+    def next_tuple(self):  # called repeatedly; emitting nothing is fine
         numbered = next(self.lines, None)
         if numbered is None:
             return self.finish()  # this source has ended (optional: most never do)

@@ -1,8 +1,8 @@
-"""Writes the pages of docs/ that are made from the code: API reference, options, the life of a topology, HTTP API.
+"""Writes the pages of docs/ that are generated from the code: API reference, options, the life of a topology, HTTP API.
 
     python scripts/reference_pages.py        # after a change of docstrings, options or tables
 
-What they say stands in docstrings and tables, nowhere else; tests/repository/test_reference_pages.py checks that the
+Their content is in docstrings and tables, nowhere else; tests/repository/test_reference_pages.py checks that the
 pages are up to date. This script must not know what any of it means.
 """
 
@@ -50,14 +50,14 @@ MODULES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 }  # fmt: skip
 
 WRITTEN = "<!-- Written by scripts/reference_pages.py: change what it is made from, and run it again. -->\n\n"
-#: Classes whose instances only Squall makes.
+#: Classes that only Squall instantiates.
 GIVEN = {"Tuple", "Context", "Handle", "BoltDeclarer", "Completed", "BoltRun"}
 FOR_DEVELOPERS = "Only names; each is documented where it is written."
 PARAMETER = re.compile(r"^([a-z]\w*(?:, [a-z]\w*)*): (.*)$")
 
 
 class Verbatim:
-    """Has a signature show an annotation as it was written."""
+    """Makes a signature show an annotation as it was written."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -67,7 +67,7 @@ class Verbatim:
 
 
 def signature(function: Any, *, method: bool) -> str:
-    """A signature as one line, without `self` and without what returns nothing."""
+    """A signature on one line, without `self` and without a return annotation of None."""
     found = inspect.signature(function)
     parameters = list(found.parameters.values())[1 if method else 0 :]
     shown = [
@@ -81,7 +81,7 @@ def signature(function: Any, *, method: bool) -> str:
 
 
 def prose(text: str, indent: str = "") -> Iterator[str]:
-    """A docstring in Markdown: paragraphs, and a bullet for each `name: what it is`."""
+    """A docstring in Markdown: paragraphs, and a bullet for each `name: description`."""
     bullets = False
     for line in inspect.cleandoc(text).splitlines():
         entry = PARAMETER.match(line)
@@ -116,7 +116,7 @@ def members(cls: type) -> Iterator[tuple[str, Any]]:
 
 
 def is_property(member: object) -> bool:
-    """Whether it is a property, be it of a class that was compiled."""
+    """Whether it is a property, also of a compiled class."""
     return isinstance(member, property) or inspect.isgetsetdescriptor(member)
 
 
@@ -130,7 +130,7 @@ def describe_class(name: str, cls: type) -> Iterator[str]:
     yield ""
     yield from prose(cls.__doc__ or "")
     yield ""
-    if any(members(cls)):  # else Markdown takes the members for more of the list above
+    if any(members(cls)):  # otherwise Markdown appends the members to the list above
         yield "Members:"
         yield ""
     for member_name, member in members(cls):

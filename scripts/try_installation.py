@@ -1,4 +1,4 @@
-"""Says whether an installed Squall works: the core that runs is the one expected, and a topology counts words right.
+"""Checks that an installed Squall works: the expected core runs, and a topology counts words right.
 
     python scripts/try_installation.py compiled|plain
 
@@ -63,7 +63,7 @@ def topology(path):
 
 
 def squall(folder: Path, *arguments: str) -> str:
-    """What a command of the installed Squall prints; its failure ends this program."""
+    """The output of a command of the installed Squall; a failure ends this program."""
     done = subprocess.run(
         [sys.executable, "-m", "squall_cli", *arguments],
         cwd=folder,
@@ -77,7 +77,7 @@ def squall(folder: Path, *arguments: str) -> str:
 
 
 def main(expected: str) -> None:
-    """Exits with what is wrong, if anything is."""
+    """Exits with a message if anything is wrong."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         version = squall(folder, "version")

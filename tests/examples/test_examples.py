@@ -1,4 +1,4 @@
-"""Every example does what its header says: run here on simulated time, with the outcome held against what it promises."""
+"""Every example does what its header says: run here on simulated time, with its promised outcome asserted."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Rows = list[tuple[object, ...]]
 
 
 class Recorder(Hook):
-    """What each component emitted, on any stream."""
+    """The emissions of each component, on any stream."""
 
     def __init__(self) -> None:
         self.components: dict[int, str] = {}
@@ -51,7 +51,7 @@ def example(name: str) -> Any:
 def run(
     topology: Topology, seconds: float = 60, *, completes: bool = True
 ) -> tuple[dict[str, Rows], TopologyStatus]:
-    """(what each component emitted, the status at the end) after so many seconds of simulated time."""
+    """The emissions of each component and the final status after this many seconds of simulated time."""
     recorder = Recorder()
     with LocalCluster(simulated_time=True, observers=(recorder,)) as cluster:
         cluster.submit(topology)
@@ -88,7 +88,7 @@ def test_top_words_prints_the_most_frequent_words_at_the_end(
     assert status.components["lines"].acked == 4
 
 
-def test_the_join_ships_what_was_paid_and_buries_what_it_cannot_match() -> None:
+def test_the_join_ships_paid_orders_and_gives_the_rest_to_dead_letters() -> None:
     rows, status = run(example("join_streams").topology())
 
     assert sorted(rows["join"]) == [(1, "tea", 420), (2, "coffee", 350), (4, "sugar", 80)]
@@ -98,7 +98,7 @@ def test_the_join_ships_what_was_paid_and_buries_what_it_cannot_match() -> None:
         assert (spout.acked, spout.failed, spout.replayed, spout.pending) == (3, 1, 1, 0)
 
 
-def test_a_joined_tuple_that_fails_has_both_its_sources_replay(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_joined_tuple_that_fails_makes_both_its_sources_replay(monkeypatch: pytest.MonkeyPatch) -> None:
     join_streams = example("join_streams")
     seen: Counter[int] = Counter()
 
@@ -114,7 +114,7 @@ def test_a_joined_tuple_that_fails_has_both_its_sources_replay(monkeypatch: pyte
     assert [status.components[source].acked for source in ("orders", "payments")] == [3, 3]
 
 
-def test_own_replays_bring_every_line_home() -> None:
+def test_a_spouts_own_replays_complete_every_line() -> None:
     rows, status = run(example("own_replay").topology())
 
     assert sorted(rows["store"]) == [(f"line {n}", 2 if n % 3 == 0 else 1) for n in range(10)]
@@ -123,14 +123,14 @@ def test_own_replays_bring_every_line_home() -> None:
     assert log.metrics["given up"] == 0
 
 
-def test_own_replays_give_up_after_the_attempts_they_are_allowed() -> None:
+def test_a_spouts_own_replays_end_after_the_allowed_attempts() -> None:
     rows, status = run(example("own_replay").topology("1"))
 
     assert len(rows["store"]) == 6
     assert status.components["log"].metrics["given up"] == 4
 
 
-def test_the_poison_tuple_is_reported_and_buried_and_harms_no_other(
+def test_the_poison_tuple_is_reported_and_dead_lettered_and_harms_no_other(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     rows, status = run(example("poison_tuple").topology())
@@ -146,7 +146,7 @@ def test_the_poison_tuple_is_reported_and_buried_and_harms_no_other(
     assert "given up after 3 attempts: 'temperature=warm'" in capsys.readouterr().out
 
 
-def test_rolling_counts_see_the_window_and_nothing_older() -> None:
+def test_rolling_counts_include_only_the_window() -> None:
     rows, _ = run(example("rolling_counts").topology("5"), seconds=20.1, completes=False)
 
     north: list[Any] = [count for sensor, count in rows["counts"] if sensor == "north"]
@@ -168,7 +168,7 @@ def test_the_large_customer_has_a_task_to_itself() -> None:
     assert not customers[1] & customers[2], "a small customer has one task too"
 
 
-def test_every_reading_is_in_the_database_once_written_in_batches(tmp_path: Path) -> None:
+def test_batches_write_every_reading_into_the_database_once(tmp_path: Path) -> None:
     path = tmp_path / "readings.sqlite"
     for _ in range(2):  # the second run writes every row again
         _, status = run(example("batches_to_sqlite").topology(str(path), "2500"))
@@ -219,7 +219,7 @@ def test_the_demo_reads_the_reference_text_and_the_library_of_this_python() -> N
     assert any(line.startswith("import ") for line in text)
 
 
-def test_every_example_says_how_it_is_run() -> None:
+def test_every_example_says_how_to_run_it() -> None:
     for path in sorted(EXAMPLES.glob("*.py")):
         header = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
         assert f"examples/{path.name}" in header and "squall run" in header, path.name

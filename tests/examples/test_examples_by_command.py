@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-#: Those that need Spark, or are jobs for it, are run in tests/spark/test_reprocess_examples.py.
+#: Examples that need Spark, or are jobs for it: tests/spark/test_reprocess_examples.py runs them.
 NAMES = sorted(
     path.stem
     for path in (ROOT / "examples").glob("*.py")
     if path.stem not in ("demo", "flights") and not path.stem.startswith("reprocess_")
 )
-#: What each ends with where its header gives it a fixed input: (trees acked, trees failed for good).
+#: The result of each example whose header gives it a fixed input: (trees acked, trees failed for good).
 TREES = {
     "async_lookups": (500, 0),
     "batches_to_sqlite": (5000, 0),

