@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 from benchmarks.child import machine, spread
 from nimbus.leader.master import Nimbus
+from nimbus.submission.submission import Submission
 from squall.clock import RealClock
 from squall.cluster.memory import InMemoryStore
 from squall.cluster.records import SupervisorRecord, WorkerReport
@@ -42,7 +43,7 @@ def a_round(hosts: int, slots: int, tasks: int) -> tuple[float, ...]:
         registry.supervisors.put(SupervisorRecord(f"s{number:04}", f"host-{number:04}", slots))
     nimbus = Nimbus(store, RealClock())
     conf = defaults() | {"topology.workers": hosts * slots}
-    placing = seconds(lambda: nimbus.submit(topology(tasks), conf, {}))
+    placing = seconds(lambda: nimbus.submit(Submission(topology(tasks), conf, {})))
     registry.supervisors.drop("s0001")
     losing = seconds(nimbus.tick)
     record = nimbus.topology("big")

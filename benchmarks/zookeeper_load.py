@@ -28,6 +28,7 @@ from typing import Any
 
 from benchmarks.child import machine
 from nimbus.leader.master import Nimbus
+from nimbus.submission.submission import Submission
 from squall.clock import Clock, ManualClock, RealClock
 from squall.cluster import paths
 from squall.cluster.leadership import GuardedStore, Leadership
@@ -213,7 +214,7 @@ class Cluster:
         """Submit a topology; its pickles are bytes that are never read."""
         topology = a_topology(f"topology-{number:03}")
         conf, component_confs = merged(topology)
-        self.nimbus.submit(topology, {**conf, "topology.workers": WORKERS}, component_confs)
+        self.nimbus.submit(Submission(topology, {**conf, "topology.workers": WORKERS}, component_confs))
 
     def all_open(self) -> bool:
         """Whether every worker has a place on a live supervisor and has reported that it is open."""

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 from local_cluster.driver import RealTimeDriver, SimulatedDriver
 from local_cluster.engine import Engine
 from local_cluster.virtual_host import VirtualHost, WorkerSettings
+from nimbus.submission.submission import Submission
 from squall.daemon.inside import is_worker
 from squall.packages.distributions import check_ours
 from squall.settings import Overrides, merged
@@ -123,7 +124,7 @@ class LocalCluster:
         named = topology if name is None else topology.renamed(name)
         overrides = conf if isinstance(conf, Overrides) else Overrides(topology=dict(conf or {}))
         whole, components = merged(named, self._site, self._environment, overrides)
-        self._driver.call(lambda: self._engine.nimbus.submit(named, whole, components, active))
+        self._driver.call(lambda: self._engine.nimbus.submit(Submission(named, whole, components, active)))
 
     def kill(self, name: str, wait_secs: float | None = None) -> None:
         """End a topology: its spouts stop, what is pending may be worked off for `wait_secs` (default: the message timeout),

@@ -18,9 +18,10 @@ from typing import BinaryIO, Final, cast
 from nimbus.counters.counting import Counters
 from nimbus.files.missing_files import Inventory, MissingFiles
 from nimbus.files.stored_files import FileStore, Incoming
+from nimbus.lifecycle.replacing import every_record
 from squall.clock import Clock
 from squall.cluster import paths
-from squall.cluster.records import BadRecord, NimbusRecord, TopologyRecord
+from squall.cluster.records import NimbusRecord
 from squall.cluster.registry import Registry
 from squall.cluster.store import Cancel, Store
 from squall.http.client import Client, at
@@ -224,17 +225,3 @@ def needed_files(registry: Registry) -> tuple[Mapping[str, str], set[str]]:
     """(SHA-256 -> the name of a topology that needs it, the names of which a record cannot be read: they may need others)."""
     records, unread = every_record(registry)
     return {sha256: record.name for record in records for sha256 in record.files.values()}, unread
-
-
-def every_record(registry: Registry) -> tuple[list[TopologyRecord], set[str]]:
-    """(the records of all topologies, also those that wait for a name or may come back; the names of which one cannot be
-    read)."""
-    records: list[TopologyRecord | None] = list(registry.all_topologies())
-    unread = set(registry.bad)
-    for versions in (registry.replacements, registry.replaced):
-        for name in versions.names():
-            try:
-                records.append(versions.get(name))
-            except BadRecord:
-                unread.add(name)
-    return [record for record in records if record is not None], unread

@@ -13,7 +13,7 @@ from nimbus.http.views import NoSuchPart
 from nimbus.leader.control import NotLeading
 from nimbus.lifecycle.cleanup import BadTopology
 from nimbus.lifecycle.states import IllegalTransition
-from nimbus.placement.draining import NoSuchSupervisor
+from nimbus.placement.supervisors import NoSuchSupervisor
 from nimbus.submission.parse import BadRequest, TooLarge, VersionMismatch
 from squall.api.answers import ErrorAnswer
 from squall.cluster.records import BadRecord

@@ -18,7 +18,8 @@ from nimbus.http.errors import Unauthorized
 from nimbus.http.services import ApiCall, Services
 from nimbus.leader.master import Nimbus
 from nimbus.lifecycle.states import KILLED
-from nimbus.submission.parse import BadRequest, Submission, check_versions
+from nimbus.submission.parse import BadRequest, check_versions
+from nimbus.submission.submission import Submission
 from squall.api import answers
 from squall.api.requests import (
     ErrorsQuery,
@@ -31,7 +32,7 @@ from squall.api.requests import (
 )
 from squall.cluster.records import BadRecord, TopologyRecord, WorkerReport, decode
 from squall.http.client import Refused, at
-from squall.packages.versions import minor, own_versions
+from squall.packages.versions import own_versions
 from squall.security.redaction import redacted
 from topology_api.errors import NoSuchTopology
 
@@ -124,18 +125,7 @@ def submit(services: Services, call: ApiCall[None, Submission]) -> Reply:
 def _accept(nimbus: Nimbus, submission: Submission) -> tuple[bool, TopologyRecord]:
     """Return (whether it was there already, its record). In the control thread, so that nothing comes between."""
     known = nimbus.submitted(submission.key) is not None
-    record = nimbus.submit(
-        submission.topology,
-        submission.conf,
-        submission.component_confs,
-        submission.active,
-        submission=submission.key,
-        files=submission.files,
-        python=minor(submission.versions["python"]),
-        replace=submission.replace,
-        wait_secs=submission.wait_secs,
-    )
-    return known, record
+    return known, nimbus.submit(submission)
 
 
 def topology(services: Services, call: Plain) -> Reply:

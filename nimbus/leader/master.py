@@ -23,14 +23,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import cast
 
 from nimbus.counters.counting import Counters
 from nimbus.leader.backoff import REST_SECS, TopologyBackoff
 from nimbus.leader.dirty import DirtySet
-from nimbus.leader.orphans import OrphanSweep
-from nimbus.leader.steps import TopologySteps
+from nimbus.leader.steps import SWEEP_AFTER, TopologySteps
 from nimbus.lifecycle import progress, rebalancing
 from nimbus.lifecycle.assigning import Assigner, TopologyKeys, workers_of
 from nimbus.lifecycle.cleanup import BadTopology, clear, existing_record, readable_record
@@ -39,9 +37,9 @@ from nimbus.lifecycle.rebalancing import WORKERS
 from nimbus.lifecycle.replacing import Replacements, check_proved
 from nimbus.lifecycle.states import KILLED
 from nimbus.lifecycle.transition import message_timeout, restart_deadlines, transition
-from nimbus.placement.draining import set_drained
-from nimbus.placement.supervisors import Supervisors
-from nimbus.submission.accept import Intake, Order, check_wait
+from nimbus.placement.supervisors import Supervisors, set_drained
+from nimbus.submission.accept import Intake, check_wait
+from nimbus.submission.submission import Submission
 from squall.clock import Clock
 from squall.cluster import identity, paths
 from squall.cluster.records import SupervisorRecord, TopologyRecord, WorkerReport
@@ -50,7 +48,6 @@ from squall.cluster.store import Deposed, Store, StoreError, Unavailable
 from squall.values import Incarnation
 from topology_api.errors import InvalidConfig, NoSuchTopology
 from topology_api.options import OPTIONS
-from topology_api.topology import Topology
 
 _log = logging.getLogger(__name__)
 
@@ -88,60 +85,41 @@ class Nimbus:
         self._replacements = Replacements(
             self._registry, self._assigner, replace_timeout_secs, self._wall_clock
         )
-        self._intake = Intake(self._registry, keyring, self._replacements, stamp)
+        self._intake = Intake(self._registry, self._assigner, self._replacements, stamp)
         self._backoff = TopologyBackoff()
-        self._sweep = OrphanSweep(self._registry, self._replacements, self.counters, keyring)
         self._steps = TopologySteps(
             self._registry,
             self._assigner,
             self._replacements,
             self._supervisors,
             self.counters,
-            keyring,
-            self._sweep,
             self._wall_clock,
         )
         self._dirty = DirtySet()
-        self._due: float | None = None
+        #: When `tick` has something to do even if nothing happens before; None: never.
+        self.due: float | None = None
         self._poll_secs = poll_secs
         self._poll_at: float | None = None
         #: The id of the cluster that the store holds.
         self.cluster_id = identity.establish(store)
         restart_deadlines(self._registry, clock.now(), self._wall_clock())
-        self._sweep.run(clock.now())
+        self._steps.sweep(clock.now())
         self._unwatch = store.watch("/", self._dirty.mark)
 
     # Commands
 
-    def submit(
-        self,
-        topology: Topology,
-        conf: Mapping[str, object],
-        component_confs: Mapping[str, Mapping[str, object]],
-        active: bool = True,
-        *,
-        submission: str = "",
-        files: Mapping[str, str] = MappingProxyType({}),
-        python: str = "",
-        replace: bool = False,
-        wait_secs: float | None = None,
-    ) -> TopologyRecord:
-        """Accept a topology under its name; `NameTaken` while another one has it.
-
-        `conf` and `component_confs` are merged: they hold every option of Squall. Submitting again with the same `submission`
-        key changes nothing. `replace`: when a topology has the name, this one takes over once that one has drained, within
-        `wait_secs` seconds (default: its message timeout).
-        """
-        record = self._intake.submitted(submission)
+    def submit(self, submission: Submission) -> TopologyRecord:
+        """Accept a topology under its name; `NameTaken` while another one has it. Submitting again with the same key changes
+        nothing."""
+        record = self._intake.submitted(submission.key)
         if record is not None:
             self._follow_up()
             return record
-        order = Order(topology, conf, component_confs, active, submission, files, python, replace, wait_secs)
         try:
-            record = self._intake.accept(order, self._wall_clock())
-        except StoreError:
-            sweep_at = self._sweep.put_off(self._clock.now())  # it may have been accepted all the same
-            self._due = sweep_at if self._due is None else min(self._due, sweep_at)
+            record = self._intake.accept(submission, self._wall_clock())
+        except StoreError:  # it may have been accepted all the same, or a write that failed still arrives
+            self._steps.sweep_at = sweep_at = self._clock.now() + SWEEP_AFTER
+            self.due = sweep_at if self.due is None else min(self.due, sweep_at)
             raise
         self._follow_up()
         return self._now_known(record)
@@ -174,13 +152,13 @@ class Nimbus:
         except NoSuchTopology:
             if not self._replacements.drop(name):
                 raise
-            self._sweep.due = self._clock.now()
+            self._steps.sweep_at = self._clock.now()
             self._follow_up()
             return
         except BadTopology as error:
             self._replacements.drop(name)
             cleared = clear(self._registry, name, error.reason, self._wall_clock())
-            self._sweep.due = self._clock.now()
+            self._steps.sweep_at = self._clock.now()
             if cleared is None:
                 self._follow_up()
                 return
@@ -281,18 +259,13 @@ class Nimbus:
         """Return the ids of drained supervisors."""
         return self._registry.drained_supervisors()
 
-    @property
-    def due(self) -> float | None:
-        """When `tick` has something to do even if nothing happens before; None: never."""
-        return self._due
-
     # Time
 
     def tick(self, now: float | None = None) -> None:
         """Do what is due. Nothing is read while nothing has changed and no deadline has passed."""
         moment = self._clock.now() if now is None else now
         self._supervisors.tick(moment)
-        if self._due is not None and moment >= self._due:
+        if self.due is not None and moment >= self.due:
             self._dirty.all = True
         if self._poll_at is not None and moment >= self._poll_at:
             self._dirty.supervisors = True
@@ -303,22 +276,22 @@ class Nimbus:
                 self._round(self._dirty.pop(), moment)
         except BaseException:
             self._dirty.all = True  # the next tick tries again
-            self._due = moment + REST_SECS
+            self.due = moment + REST_SECS
             raise
 
     def _round(self, reported: set[str] | None, now: float) -> None:
         """Do what is due for all topologies (None), or for those of these ids, which have only new reports."""
         if reported is None:
             self._check_supervisors(now)
-            if self._sweep.due is not None and now >= self._sweep.due:
-                self._sweep.run(now)
+            if self._steps.sweep_at is not None and now >= self._steps.sweep_at:
+                self._steps.sweep(now)
         self._for_each(self._steps.advance, now, reported)
         if reported is None:
             self._assigner.find_disputes()
             for do in (self._steps.place, self._steps.leave_drained, self._steps.spread_again):
                 self._for_each(do, now)
             self._backoff.end_round(now)
-        self._due = self._next_deadline(now)
+        self.due = self._next_deadline(now)
 
     def close(self) -> None:
         """Stop listening to the store; the topologies stay as they are."""
@@ -385,5 +358,5 @@ class Nimbus:
             for record in self._registry.all_topologies()
             for moment in progress.moments(record, self._registry.assignments.get(record.id) is not None, now)
         ]
-        others = (self._supervisors.due, self._sweep.due, self._backoff.due, self._poll_at)
+        others = (self._supervisors.due, self._steps.sweep_at, self._backoff.due, self._poll_at)
         return min([*deadlines, *(moment for moment in others if moment is not None)], default=None)

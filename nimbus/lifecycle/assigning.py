@@ -45,8 +45,9 @@ class Assigner:
 
     def __init__(self, registry: Registry, keys: TopologyKeys | None) -> None:
         self._registry = registry
-        self._keys = keys
-        self._supervisors: dict[str, SupervisorRecord] = {}
+        self.keys = keys
+        #: The registered supervisors, by id.
+        self.supervisors: Mapping[str, SupervisorRecord] = {}
         self._slots: frozenset[Slot] = frozenset()
         self._drained: set[str] = set()
         #: Ids of registered supervisors whose records cannot be read.
@@ -58,17 +59,12 @@ class Assigner:
         """Read which slots there are. Later changes are seen at the next refresh."""
         readable = self._registry.all_supervisors()
         unread = self._registry.unread_supervisors
-        if unread or unread != self.unread or readable != list(self._supervisors.values()):
+        if unread or unread != self.unread or readable != list(self.supervisors.values()):
             unknown = (SupervisorRecord(key, key, 0, beats=True) for key in sorted(unread))
-            self._supervisors = {record.id: record for record in (*readable, *unknown)}
+            self.supervisors = {record.id: record for record in (*readable, *unknown)}
             self._slots = frozenset(placing.slots_of(readable)) | self._slots_with_workers(unread)
             self.unread = unread
         self._drained = self._registry.drained_supervisors()
-
-    @property
-    def supervisors(self) -> Mapping[str, SupervisorRecord]:
-        """The registered supervisors, by id."""
-        return self._supervisors
 
     def find_disputes(self) -> None:
         """Find the slots that two topologies have."""
@@ -136,9 +132,15 @@ class Assigner:
         _log.info("%s: %d workers by assignment %d", record.name, len(placements), version)
 
     def _hand_out_keys(self, topology_id: str, placements: Collection[Placement]) -> None:
-        if self._keys is not None and placements:
+        if self.keys is not None and placements:
             theirs = {placement.supervisor for placement in placements} - self.unread  # those have the keys
-            self._keys.seal_for(topology_id, [self._supervisors[key] for key in sorted(theirs)])
+            self.keys.seal_for(topology_id, [self.supervisors[key] for key in sorted(theirs)])
+
+    def remove_all_of(self, topology_id: str) -> None:
+        """Remove everything of a topology but its record."""
+        if self.keys is not None:
+            self.keys.forget(topology_id)
+        self._registry.remove_all_of(topology_id)
 
     # Slots
 
@@ -194,6 +196,18 @@ class Assigner:
 def _is_half_written(view: LifecycleView) -> bool:
     """Whether a Nimbus stopped while it wrote the assignment; this one may choose another."""
     return view.assignment is not None and view.assignment.version != view.record.version
+
+
+def view_of(
+    registry: Registry,
+    record: TopologyRecord,
+    supervisors: Collection[str],
+    silent: Collection[str] | None = None,
+) -> LifecycleView:
+    """Return all that the store holds of a topology. `supervisors`: the ids of the registered ones; `silent`: see
+    `LifecycleView`."""
+    assignment, leaving = registry.assignments.get(record.id), registry.leaving.get(record.id)
+    return LifecycleView(record, assignment, leaving, registry.reports(record.id), supervisors, silent)
 
 
 def workers_of(assignment: Assignment | None) -> tuple[Placement, ...]:

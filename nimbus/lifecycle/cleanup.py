@@ -1,18 +1,16 @@
-"""What should not be in the store: orphans, and records that cannot be read.
+"""Topologies whose records cannot be read: an error that names them, and how `kill` clears them away.
 
-An orphan belongs to a topology that has no record: its submission was never finished, or it was removed. Nothing of a
-topology whose record cannot be read counts as an orphan. `kill` clears such a topology away: what cannot be read is
-deleted, and the record is rebuilt from what is still known of its workers, so that their end is waited for as usual.
-Must not know: when to sweep.
+What cannot be read is deleted, and the record is rebuilt from what is still known of its workers, so that Nimbus waits for
+their end as usual.
+Must not know: who kills a topology.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
 from shlex import quote
 
-from nimbus.lifecycle.assigning import TopologyKeys, workers_of
+from nimbus.lifecycle.assigning import workers_of
 from nimbus.lifecycle.states import FAILED
 from squall.cluster.records import BadRecord, TopologyRecord
 from squall.cluster.registry import Registry, name_of, number_of
@@ -36,20 +34,6 @@ class BadTopology(SquallError):
             f"topology {self.name!r} cannot be read ({self.reason}): repair that value, or remove the topology"
             f" with `squall kill {'-- ' if self.name.startswith('-') else ''}{quote(self.name)}`"
         )
-
-
-def sweep_orphans(
-    registry: Registry, keys: TopologyKeys | None, known: set[str], unread: Collection[str]
-) -> None:
-    """Remove what belongs to topologies whose id is not `known`, unless their name is in `unread`: something of that name
-    cannot be read."""
-    for topology_id in sorted(registry.known_ids() - known):
-        if name_of(topology_id) in unread:
-            continue
-        if keys is not None:
-            keys.forget(topology_id)
-        registry.remove_all_of(topology_id)
-        _log.info("%s: removed its leftovers", topology_id)
 
 
 def readable_record(registry: Registry, name: str) -> TopologyRecord | None:

@@ -21,16 +21,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from nimbus.lifecycle.states import (
-    ACTIVE,
-    COMPLETED,
-    FAILED,
-    INACTIVE,
-    KILLED,
-    REBALANCING,
-    REPLACING,
-    allowed_events,
-)
+from nimbus.lifecycle import states
 from nimbus.placement.placing import withdrawn
 from squall.cluster.records import Assignment, Placement, TopologyRecord, WorkerReport
 from squall.reports.events import Event
@@ -78,7 +69,7 @@ def settled(report: WorkerReport, record: TopologyRecord) -> WorkerReport:
 
     A late "drained", from a drain that is over, would count for the next one.
     """
-    if report.drained and record.state not in (REBALANCING, REPLACING, KILLED):
+    if report.drained and record.state not in (states.REBALANCING, states.REPLACING, states.KILLED):
         return replace(report, drained=False)
     return report
 
@@ -86,13 +77,13 @@ def settled(report: WorkerReport, record: TopologyRecord) -> WorkerReport:
 def event_due(view: LifecycleView, now: float) -> str | None:
     """Return the event of the lifecycle table that is due, or None."""
     state = view.record.state
-    if crash_of(view) is not None and "crash" in allowed_events(state):
+    if crash_of(view) is not None and "crash" in states.allowed_events(state):
         return "crash"
-    if state in (ACTIVE, INACTIVE) and _all_ended(view):
+    if state in states.RUNNING and _all_ended(view):
         return "complete"
-    if state == REBALANCING and drained_or_late(view, now):
+    if state == states.REBALANCING and drained_or_late(view, now):
         return "rebalanced"
-    if state == KILLED and is_gone(view):
+    if state == states.KILLED and is_gone(view):
         return "remove"
     return None
 
@@ -101,10 +92,10 @@ def moments(record: TopologyRecord, has_workers: bool, now: float) -> list[float
     """Return when time alone may make something due for a record with a deadline."""
     if record.deadline is None:
         return []
-    if record.replaces is not None and record.state in (ACTIVE, INACTIVE):
+    if record.replaces is not None and record.state in states.RUNNING:
         halfway = record.deadline - (record.wait or 0.0) / 2  # by then it may be postponed
         return [record.deadline] if halfway <= now else [halfway]
-    if not has_workers and record.state != REBALANCING:
+    if not has_workers and record.state != states.REBALANCING:
         return []
     answered = _answered_by(record)
     return [answered if now < answered < record.deadline else record.deadline]
@@ -115,7 +106,9 @@ def must_leave(view: LifecycleView, now: float) -> bool:
     state = view.record.state
     if view.assignment is None:
         return False
-    return state in (COMPLETED, FAILED) or (state == KILLED and drained_or_late(view, now))
+    return state in (states.COMPLETED, states.FAILED) or (
+        state == states.KILLED and drained_or_late(view, now)
+    )
 
 
 def crash_of(view: LifecycleView) -> str | None:
@@ -161,7 +154,9 @@ def is_up(view: LifecycleView) -> bool:
     reports = [view.report_of(placement) for placement in view.workers]
     placed = sum(len(placement.tasks) for placement in view.workers)
     return placed == len(view.record.tasks) and all(
-        report is not None and (report.opened or view.record.state == INACTIVE) and _is_current(report, view)
+        report is not None
+        and (report.opened or view.record.state == states.INACTIVE)
+        and _is_current(report, view)
         for report in reports
     )
 
@@ -170,7 +165,7 @@ def why_not_up(
     record: TopologyRecord, placements: Iterable[Placement], reports: Mapping[str, WorkerReport]
 ) -> list[Event]:
     """Return what happened last to each worker of an ACTIVE topology that is not up, where its host reported it."""
-    if record.state != ACTIVE:
+    if record.state != states.ACTIVE:
         return []
     reported = ((reports.get(placement.worker), placement) for placement in placements)
     return [

@@ -31,26 +31,19 @@ Must not know: slots, who asked.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from msgspec.structs import replace
 
+from nimbus.lifecycle import states
 from nimbus.lifecycle.assigning import Assigner
 from nimbus.lifecycle.notes import has_event, with_events
 from nimbus.lifecycle.progress import LifecycleView, drained_or_late, is_gone, is_up
-from nimbus.lifecycle.states import (
-    ACTIVE,
-    FAILED,
-    INACTIVE,
-    KILLED,
-    REPLACING,
-    IllegalTransition,
-    allowed_events,
-    step,
-)
+from nimbus.lifecycle.states import IllegalTransition
 from nimbus.lifecycle.transition import forget_drains, message_timeout, transition
+from squall.cluster.record_sets import RecordSet
 from squall.cluster.records import BadRecord, TopologyRecord
 from squall.cluster.registry import Registry
 from squall.reports.event_text import sentence
@@ -72,7 +65,7 @@ class NotProved(IllegalTransition):
 
     def __str__(self) -> str:
         cannot = f"cannot {self.event} topology {self.name!r}: it has just replaced the version before"
-        if self.state == FAILED:
+        if self.state == states.FAILED:
             cannot += " and failed; it is rolled back when its workers are gone: try again then"
         else:
             when = "" if self.secs is None else f" in {self.secs:.0f} s"
@@ -93,32 +86,16 @@ class ReplacementWaits(IllegalTransition):
 class UnreadableVersion(IllegalTransition):
     """A version of the topology in the store cannot be read."""
 
-    def __init__(self, record: TopologyRecord, unread: Unread) -> None:
+    def __init__(self, record: TopologyRecord, unread: Event) -> None:
         super().__init__(record.state, "replace", record.name)
         self.unread = unread
 
     def __str__(self) -> str:
-        return f"cannot replace topology {self.name!r}: {self.unread}"
+        return f"cannot replace topology {self.name!r}: {sentence(self.unread)}"
 
 
-@dataclass(frozen=True)
-class Unread:
-    """A version that cannot be read: the "replacement", or the "replaced" one."""
-
-    part: str
-    reason: str
-
-    @property
-    def event(self) -> Event:
-        """The event that tells users."""
-        return Event("unreadable", part=self.part, error=self.reason)
-
-    def __str__(self) -> str:
-        return sentence(self.event)
-
-
-Found = TopologyRecord | Unread | None
-"""The version that waits, or the one before."""
+Found = TopologyRecord | Event | None
+"""The version that waits, or the one before. Of a version that cannot be read: the event that says why."""
 
 
 def check_proved(record: TopologyRecord, event: str, now: float) -> None:
@@ -129,17 +106,17 @@ def check_proved(record: TopologyRecord, event: str, now: float) -> None:
 
 def is_on_trial(record: TopologyRecord) -> bool:
     """Whether the version before comes back unless the workers of this one come up."""
-    return record.replaces is not None and record.state in (ACTIVE, INACTIVE)
+    return record.replaces is not None and record.state in states.RUNNING
 
 
 def step_due(view: LifecycleView, waiting: Found, before: Found, now: float) -> str | None:
     """Return the step of the table above that is due, or None."""
     record = view.record
-    if any(isinstance(each, Unread) and not has_event(record, each.event) for each in (waiting, before)):
+    if any(isinstance(each, Event) and not has_event(record, each) for each in (waiting, before)):
         return "report"
     if isinstance(waiting, TopologyRecord):
         found = _while_waiting(view, waiting, before, now)
-    elif record.state == REPLACING:
+    elif record.state == states.REPLACING:
         found = "restore"
     elif record.replaces is not None:
         found = _while_proving(view, before, now)
@@ -152,22 +129,22 @@ def step_due(view: LifecycleView, waiting: Found, before: Found, now: float) -> 
 
 def _while_waiting(view: LifecycleView, waiting: TopologyRecord, before: Found, now: float) -> str | None:
     record = view.record
-    if waiting.id == record.id or record.state == KILLED:
+    if waiting.id == record.id or record.state == states.KILLED:
         return "drop_waiting"
-    if record.state == REPLACING:
+    if record.state == states.REPLACING:
         if view.assignment is not None:
             return "withdraw" if drained_or_late(view, now) else None
         return "take_over" if is_gone(view) else None
-    if "replace" not in allowed_events(record.state) or isinstance(before, Unread):
+    if "replace" not in states.allowed_events(record.state) or isinstance(before, Event):
         return None  # it is being rebalanced and is replaced afterwards; or the version before would be overwritten
     return "begin" if record.replaces is None else "drop_waiting"
 
 
 def _while_proving(view: LifecycleView, before: Found, now: float) -> str | None:
     record = view.record
-    if record.state == FAILED and before is not None:
+    if record.state == states.FAILED and before is not None:
         return "roll_back" if is_gone(view) and isinstance(before, TopologyRecord) else None
-    if record.state not in (ACTIVE, INACTIVE) or is_up(view):
+    if record.state not in states.RUNNING or is_up(view):
         return "prove"
     if record.deadline is not None and record.wait is not None and _is_being_prepared(view):
         # At least half of the time remains for the workers when everything is prepared.
@@ -176,52 +153,77 @@ def _while_proving(view: LifecycleView, before: Found, now: float) -> str | None
 
 
 def _may_come_back(record: TopologyRecord, before: TopologyRecord) -> bool:
-    return record.replaces == before.id or (record.id == before.id and record.state == REPLACING)
+    return record.replaces == before.id or (record.id == before.id and record.state == states.REPLACING)
 
 
+def versions(registry: Registry) -> Iterator[tuple[str, Found]]:
+    """Yield each name with the version that waits for it, or may come back to it."""
+    for part, records in _places(registry):
+        for name in records.names():
+            yield name, _found(part, records, name)
+
+
+def every_record(registry: Registry) -> tuple[list[TopologyRecord], set[str]]:
+    """Return (the records of all topologies, also those that wait for a name or may come back; the names of which one cannot
+    be read)."""
+    records, unread = registry.all_topologies(), set(registry.bad)
+    for name, version in versions(registry):
+        if isinstance(version, Event):
+            unread.add(name)
+        elif version is not None:
+            records.append(version)
+    return records, unread
+
+
+def _places(registry: Registry) -> Iterator[tuple[str, RecordSet[TopologyRecord]]]:
+    yield "replacement", registry.replacements
+    yield "replaced", registry.replaced
+
+
+def _found(part: str, records: RecordSet[TopologyRecord], name: str) -> Found:
+    try:
+        return records.get(name)
+    except BadRecord as error:
+        return Event("unreadable", part=part, error=str(error))
+
+
+@dataclass
 class Replacements:
     """Takes the steps of replacements."""
 
-    def __init__(
-        self,
-        registry: Registry,
-        assigner: Assigner,
-        timeout_secs: float,
-        wall_clock: Callable[[], float],
-    ) -> None:
-        """`timeout_secs`: for a version to prove that it runs; `wall_clock`: gives seconds since 1970."""
-        self._registry = registry
-        self._assigner = assigner
-        self._timeout = timeout_secs
-        self._wall_clock = wall_clock
-        #: Names without a topology whose versions cannot be read, as far as they were logged.
-        self._logged: set[str] = set()
+    registry: Registry
+    assigner: Assigner
+    #: For a version to prove that it runs.
+    timeout_secs: float
+    #: Gives seconds since 1970.
+    wall_clock: Callable[[], float]
+    #: Names without a topology whose versions cannot be read, as far as they were logged.
+    _logged: set[str] = field(default_factory=set)
 
     def check(self, record: TopologyRecord) -> None:
         """Raise if the topology that has the name cannot be replaced now."""
-        check_proved(record, "replace", self._wall_clock())
-        if (
-            record.state == FAILED and record.replaces is not None
-        ):  # a version that waits now would be dropped
-            raise NotProved(record, "replace", self._wall_clock())
-        step(record.state, "replace", record.previous, record.name)
-        waiting, before = self._waiting(record.name), self._before(record.name)
+        check_proved(record, "replace", self.wall_clock())
+        if record.state == states.FAILED and record.replaces is not None:
+            # A version that waits now would be dropped.
+            raise NotProved(record, "replace", self.wall_clock())
+        states.step(record.state, "replace", record.previous, record.name)
+        waiting, before = self._versions_of(record.name)
         for version in (waiting, before):
-            if isinstance(version, Unread):
+            if isinstance(version, Event):
                 raise UnreadableVersion(record, version)
         if waiting is not None:
             raise ReplacementWaits(record.state, "replace", record.name)
 
-    def wait_for_name(self, record: TopologyRecord) -> None:
-        """Let a version wait for its name; `advance` does the rest. `record.wait`: seconds for the drain of the one before."""
-        self._registry.replacements.create(record)
-
     def advance(self, view: LifecycleView, now: float) -> bool:
         """Take the step that is due; return whether there was one."""
         name = view.record.name
-        if view.record.state != REPLACING and view.record.replaces is None and not self._has_other(name):
+        if (
+            view.record.state != states.REPLACING
+            and view.record.replaces is None
+            and not self._has_other(name)
+        ):
             return False
-        waiting, before = self._waiting(name), self._before(name)
+        waiting, before = self._versions_of(name)
         due = step_due(view, waiting, before, now)
         if due is not None:
             self._take(due, view, waiting, before, now)
@@ -231,26 +233,15 @@ class Replacements:
         """Remove the versions that wait for a name or may come back to it; return whether there were any."""
         has_other = self._has_other(name)
         if has_other:
-            self._registry.replacements.drop(name)
-            self._registry.replaced.drop(name)
+            self.registry.replacements.drop(name)
+            self.registry.replaced.drop(name)
         return has_other
 
-    def ids(self) -> set[str]:
-        """Return the ids of all versions that wait or may come back."""
-        return {record.id for record in self.records()}
-
-    def records(self) -> list[TopologyRecord]:
-        """Return the versions that wait or may come back and can be read."""
-        return [version for _, version in self._all() if isinstance(version, TopologyRecord)]
-
-    def unread(self) -> set[str]:
-        """Return the names of versions that cannot be read."""
-        return {name for name, version in self._all() if isinstance(version, Unread)}
-
-    def drop_nameless(self, names: Collection[str]) -> None:
+    def drop_nameless(self) -> None:
         """Remove the versions of names that no topology has, except those that cannot be read."""
-        nameless = [(name, version) for name, version in self._all() if name not in names]
-        unread = {name for name, version in nameless if isinstance(version, Unread)}
+        names = self.registry.topologies.names()
+        nameless = [(name, version) for name, version in versions(self.registry) if name not in names]
+        unread = {name for name, version in nameless if isinstance(version, Event)}
         for name in sorted(unread - self._logged):
             _log.error(
                 "%s: no topology has this name, and a version of it cannot be read: `squall kill` removes it",
@@ -265,13 +256,13 @@ class Replacements:
             self.drop(name)
 
     def _take(self, due: str, view: LifecycleView, waiting: Found, before: Found, now: float) -> None:
-        record, registry = view.record, self._registry
+        record, registry = view.record, self.registry
         if due == "drop_waiting":
             registry.replacements.drop(record.name)
         elif due == "drop_before":
             registry.replaced.drop(record.name)
         elif due == "withdraw":
-            self._assigner.withdraw(view)
+            self.assigner.withdraw(view)
         elif due == "prove":
             registry.topologies.update(
                 record, replace(record, replaces=None, deadline=None, wait=None, until=None)
@@ -280,8 +271,8 @@ class Replacements:
         elif due == "postpone":
             registry.topologies.update(record, replace(record, **self._time_from(now)))
         elif due == "fail":
-            error = f"it was not up within {self._timeout:g} s of taking over; {_what_is_missing(view)}"
-            transition(registry, record, "crash", self._wall_clock(), error=error)
+            error = f"it was not up within {self.timeout_secs:g} s of taking over; {_what_is_missing(view)}"
+            transition(registry, record, "crash", self.wall_clock(), error=error)
         elif due == "restore":
             self._restore(view)
         elif due == "report":
@@ -289,46 +280,45 @@ class Replacements:
         elif due == "begin" and isinstance(waiting, TopologyRecord):
             wait = message_timeout(record) if waiting.wait is None else waiting.wait
             # What a topology FAILED of stays known, for the case that it comes back.
-            transition(registry, record, "replace", self._wall_clock(), deadline=now + wait, wait=wait)
+            transition(registry, record, "replace", self.wall_clock(), deadline=now + wait, wait=wait)
         elif due == "take_over" and isinstance(waiting, TopologyRecord):
             self._take_over(record, waiting, now)
         elif due == "roll_back" and isinstance(before, TopologyRecord):
             self._roll_back(record, before)
 
     def _report_unread(self, record: TopologyRecord, found: Iterable[Found]) -> None:
-        unread = (each.event for each in found if isinstance(each, Unread))
-        events = [event for event in unread if not has_event(record, event)]
-        self._registry.topologies.update(record, with_events(record, events, self._wall_clock()))
+        events = [each for each in found if isinstance(each, Event) and not has_event(record, each)]
+        self.registry.topologies.update(record, with_events(record, events, self.wall_clock()))
         for event in events:
             _log.error("%s: %s", record.name, sentence(event))
 
     def _take_over(self, record: TopologyRecord, waiting: TopologyRecord, now: float) -> None:
-        self._registry.replaced.put(record)
-        becomes = replace(waiting, replaces=record.id, since=self._wall_clock(), **self._time_from(now))
-        self._registry.topologies.update(record, becomes)
+        self.registry.replaced.put(record)
+        becomes = replace(waiting, replaces=record.id, since=self.wall_clock(), **self._time_from(now))
+        self.registry.topologies.update(record, becomes)
         _log.info("%s: %s takes over from %s", record.name, waiting.id, record.id)
-        self._registry.replacements.drop(record.name)
+        self.registry.replacements.drop(record.name)
 
     def _roll_back(self, record: TopologyRecord, before: TopologyRecord) -> None:
         event = Event("rolled_back", version=record.id, successor=before.id, error=str(record.error))
-        self._registry.topologies.update(record, self._restored(before, event))
+        self.registry.topologies.update(record, self._restored(before, event))
         _log.warning("%s: %s", record.name, sentence(event))
-        self._registry.replaced.drop(record.name)
+        self.registry.replaced.drop(record.name)
 
     def _restore(self, view: LifecycleView) -> None:
         """Go back to the state before, since no version waits any more, and forget the drain."""
         record = view.record
-        forget_drains(self._registry, record.id, view.workers)
-        self._registry.topologies.update(
+        forget_drains(self.registry, record.id, view.workers)
+        self.registry.topologies.update(
             record, self._restored(record, Event("replacement_gone", version=record.id))
         )
         _log.warning("%s: no version waits to replace it any more", record.name)
 
     def _restored(self, record: TopologyRecord, event: Event) -> TopologyRecord:
-        time = self._wall_clock()
+        time = self.wall_clock()
         back = replace(
             record,
-            state=TopologyState[step(record.state, "restore", record.previous, record.name)],
+            state=TopologyState[states.step(record.state, "restore", record.previous, record.name)],
             previous=None,
             deadline=None,
             wait=None,
@@ -340,32 +330,18 @@ class Replacements:
     def _time_from(self, now: float) -> dict[str, Any]:
         """Return the fields of the deadline by which a version has to prove that it runs."""
         return {
-            "deadline": now + self._timeout,
-            "wait": self._timeout,
-            "until": self._wall_clock() + self._timeout,
+            "deadline": now + self.timeout_secs,
+            "wait": self.timeout_secs,
+            "until": self.wall_clock() + self.timeout_secs,
         }
 
     def _has_other(self, name: str) -> bool:
-        return name in self._registry.replacements.names() or name in self._registry.replaced.names()
+        return any(name in records.names() for _, records in _places(self.registry))
 
-    def _all(self) -> Iterator[tuple[str, Found]]:
-        """Yield each name with the version that waits for it, or may come back to it."""
-        for name in self._registry.replacements.names():
-            yield name, self._waiting(name)
-        for name in self._registry.replaced.names():
-            yield name, self._before(name)
-
-    def _waiting(self, name: str) -> Found:
-        try:
-            return self._registry.replacements.get(name)
-        except BadRecord as error:
-            return Unread("replacement", str(error))
-
-    def _before(self, name: str) -> Found:
-        try:
-            return self._registry.replaced.get(name)
-        except BadRecord as error:
-            return Unread("replaced", str(error))
+    def _versions_of(self, name: str) -> tuple[Found, Found]:
+        """Return (the version that waits for a name, the one before)."""
+        waiting, before = (_found(part, records, name) for part, records in _places(self.registry))
+        return waiting, before
 
 
 def _is_being_prepared(view: LifecycleView) -> bool:

@@ -23,6 +23,7 @@ REPLACING: Final = TopologyState.REPLACING
 COMPLETED: Final = TopologyState.COMPLETED
 KILLED: Final = TopologyState.KILLED
 FAILED: Final = TopologyState.FAILED
+RUNNING: Final = (ACTIVE, INACTIVE)
 
 STATES: Final = tuple(TopologyState)
 

@@ -4,7 +4,7 @@ A supervisor is judged by its heartbeats when its record says that it sends them
 come. Its silence counts only while Nimbus itself could hear: after a pause (a frozen process, a laptop that slept) every
 supervisor gets a moment to be heard before any is given up. Silence alone decides that, never a record that cannot be
 read: its supervisor writes it again as soon as it can.
-Must not know: slots, what happens to the tasks of a supervisor that is given up.
+Must not know: slots, what happens to the tasks of a supervisor that is given up or drained.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable
 
 from squall.cluster.records import SupervisorRecord
 from squall.cluster.registry import Registry
+from topology_api.errors import SquallError
 
 _log = logging.getLogger(__name__)
 
@@ -25,7 +26,7 @@ class SupervisorHeartbeats:
     """When each supervisor was last heard."""
 
     def __init__(self, timeout_secs: float, now: float) -> None:
-        self._timeout = timeout_secs
+        self.timeout_secs = timeout_secs
         self._grace = timeout_secs * GRACE
         self._last: dict[str, float] = {}
         self._ticked = now
@@ -33,7 +34,7 @@ class SupervisorHeartbeats:
     def tick(self, now: float) -> None:
         """Note that Nimbus can hear. Call once per round before anything else."""
         if now - self._ticked > self._grace:
-            latest = now - self._timeout + self._grace
+            latest = now - self.timeout_secs + self._grace
             self._last = {supervisor: max(last, latest) for supervisor, last in self._last.items()}
         self._ticked = now
 
@@ -51,45 +52,42 @@ class SupervisorHeartbeats:
             if record.beats:
                 self._last.setdefault(record.id, now)
         return [
-            registered[supervisor] for supervisor, last in self._last.items() if now >= last + self._timeout
+            registered[supervisor]
+            for supervisor, last in self._last.items()
+            if now >= last + self.timeout_secs
         ]
 
     @property
     def due(self) -> float | None:
         """When the next supervisor will have been silent for too long."""
-        return min(self._last.values()) + self._timeout if self._last else None
+        return min(self._last.values()) + self.timeout_secs if self._last else None
 
 
-class Supervisors:
+class Supervisors(SupervisorHeartbeats):
     """The supervisors that are registered, or were given up. One thread, except for `given_up`."""
 
     def __init__(self, registry: Registry, timeout_secs: float, now: float) -> None:
+        super().__init__(timeout_secs, now)
         self._registry = registry
-        self.timeout_secs = timeout_secs
-        self._heartbeats = SupervisorHeartbeats(timeout_secs, now)
         self._given_up: dict[str, SupervisorRecord] = {}
 
-    def tick(self, now: float) -> None:
-        """Note that Nimbus can hear. Call once per round before anything else."""
-        self._heartbeats.tick(now)
-
-    def heard(self, supervisor_id: str, now: float) -> bool:
+    def heard(self, supervisor: str, now: float) -> bool:
         """Take a heartbeat; return whether it is news: a supervisor's first, or the first since it was given up."""
-        self._heartbeats.tick(now)
-        first = self._heartbeats.heard(supervisor_id, now)
-        record = self._given_up.get(supervisor_id)
+        self.tick(now)
+        first = super().heard(supervisor, now)
+        record = self._given_up.get(supervisor)
         if record is None:
             return first
         if all(other.id != record.id for other in self._registry.all_supervisors()):
             self._registry.supervisors.put(record)
-            _log.info("supervisor %s: heard again", supervisor_id)
-        del self._given_up[supervisor_id]
+            _log.info("supervisor %s: heard again", supervisor)
+        del self._given_up[supervisor]
         return True
 
     def give_up(self, registered: Iterable[SupervisorRecord], unread: Collection[str], now: float) -> bool:
         """Remove those that were silent for too long; return whether there were any. `unread`: ids whose records cannot be
         read, so that there is nothing to restore."""
-        silent = self._heartbeats.silent(registered, now)
+        silent = self.silent(registered, now)
         for record in silent:
             if record.id not in unread:
                 self._given_up[record.id] = record
@@ -101,7 +99,24 @@ class Supervisors:
         """Return the record of a supervisor that was given up for its silence."""
         return self._given_up.get(supervisor_id)
 
-    @property
-    def due(self) -> float | None:
-        """When the next supervisor will have been silent for too long."""
-        return self._heartbeats.due
+
+class NoSuchSupervisor(SquallError):
+    """No supervisor has this id."""
+
+
+def set_drained(registry: Registry, supervisor_id: str, on: bool) -> None:
+    """Drain a supervisor: it gets no new work, so that its host can be taken down. With `on` False, let it get work again.
+
+    `NoSuchSupervisor` for an unknown one; a drained one that is gone can be undrained.
+    """
+    drained = supervisor_id in registry.drained_supervisors()
+    if not drained and supervisor_id not in registry.supervisors.names():
+        raise NoSuchSupervisor(
+            f"there is no supervisor {supervisor_id!r}: `squall supervisors` lists all of them"
+        )
+    if on and not drained:
+        registry.save_drained(supervisor_id)
+        _log.info("supervisor %s: gets no new work, what runs there moves away", supervisor_id)
+    elif drained and not on:
+        registry.remove_drained(supervisor_id)
+        _log.info("supervisor %s: may get work again", supervisor_id)

@@ -10,12 +10,12 @@ import binascii
 import json
 from base64 import b64decode
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from msgspec import Struct, convert
 
 from nimbus.files.stored_files import KINDS, UnsoundFile, checked_name
+from nimbus.submission.submission import Submission
 from squall.api.problems import named, problems_of
 from squall.api.requests import SubmitRequest
 from squall.cluster.records import SupervisorRecord
@@ -63,24 +63,6 @@ class VersionMismatch(SquallError):
         return f"topology {self.name!r} cannot run on this cluster: {'; '.join(self.problems)}"
 
 
-@dataclass(frozen=True)
-class Submission:
-    """A topology to run, with everything that was sent about it."""
-
-    #: The submitter's own key: a request with the same key is the same submission.
-    key: str
-    topology: Topology
-    conf: Mapping[str, object]
-    component_confs: Mapping[str, Mapping[str, object]]
-    active: bool
-    replace: bool
-    wait_secs: float | None
-    #: What it brings besides: kind -> SHA-256.
-    files: Mapping[str, str]
-    #: What it was packed with: "python", "cloudpickle", "squall".
-    versions: Mapping[str, str]
-
-
 def read(kind: type[S], body: object, what: str = "the request") -> S:
     """Return the body of a request as its struct; `BadRequest` with all problems."""
     values, problems = problems_of(kind, body)
@@ -110,8 +92,8 @@ def read_submission(body: object) -> Submission:
     conf, component_confs = checked_confs(topology, request.conf, request.component_confs)
     versions = {"python": request.python, "cloudpickle": request.cloudpickle, "squall": request.squall}
     return Submission(
-        request.submission, topology, conf, component_confs, request.active, request.replace, request.wait_secs,
-        request.files, versions,
+        topology, conf, component_confs, request.active, request.submission, request.files, versions, request.replace,
+        request.wait_secs,
     )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from typing import Final
 from nimbus.files.housekeeping import needed_files
 from nimbus.leader.master import Nimbus
 from nimbus.lifecycle.assigning import workers_of
+from nimbus.submission.submission import Submission
 from squall.clock import ManualClock
 from squall.cluster.memory import InMemoryStore
 from squall.cluster.records import Placement, SupervisorRecord, TopologyRecord, WorkerReport
@@ -87,7 +88,9 @@ class Life:
         conf = defaults() | {"topology.workers": 3}
         self.does(
             lambda: ids.append(
-                self.nimbus.submit(WORDS, conf, {}, submission=key, replace=replace, files={"code": key}).id
+                self.nimbus.submit(
+                    Submission(WORDS, conf, {}, key=key, replace=replace, files={"code": key})
+                ).id
             )
         )
         return ids[-1]

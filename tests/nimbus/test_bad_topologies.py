@@ -11,6 +11,7 @@ from nimbus.counters.counting import Statuses
 from nimbus.files.housekeeping import needed_files
 from nimbus.leader.master import Nimbus
 from nimbus.lifecycle.cleanup import BadTopology
+from nimbus.submission.submission import Submission
 from squall.cluster import paths
 from squall.cluster.records import Assignment, Placement, SupervisorRecord, WorkerReport
 from squall.cluster.registry import Registry
@@ -95,14 +96,14 @@ def test_kill_waits_for_its_workers_and_leaves_nothing(bad: bytes, two: Scenario
     two.registry.assignments.write(earlier)  # of the topology, or of none: nobody knows
     two.nimbus.tick()
     with pytest.raises((BadTopology, NameTaken)):
-        two.nimbus.submit(a_topology("one", 1), defaults(), {})
+        two.nimbus.submit(Submission(a_topology("one", 1), defaults(), {}))
     two.nimbus.kill("one")
     record = two.nimbus.topology("one")
     assert (record.id, record.state, record.version) == ("one-1-0", "KILLED", 1)
     assert two.registry.assignments.get(record.id) is None
     assert two.nimbus.report("one", "w1", the_report("w1", 1, stopped=True))
     assert two.registry.known_ids() == {"two-2-0"}
-    assert two.nimbus.submit(a_topology("one", 1), defaults(), {}).id == "one-3-0"
+    assert two.nimbus.submit(Submission(a_topology("one", 1), defaults(), {})).id == "one-3-0"
 
 
 def test_a_record_of_another_name_is_no_way_to_that_topology(two: Scenario) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from nimbus.leader.dirty import DirtySet
 from nimbus.leader.master import Nimbus
+from nimbus.submission.submission import Submission
 from squall.clock import ManualClock
 from squall.cluster import paths
 from squall.cluster.memory import InMemoryStore
@@ -64,7 +65,7 @@ def test_where_what_the_store_tells_is_lost_nimbus_looks_by_itself() -> None:
     store, clock = DeafStore(), ManualClock()
     registry = Registry(store)
     nimbus = Nimbus(store, clock, poll_secs=5.0)
-    record = nimbus.submit(a_topology("words", 1), defaults(), {})
+    record = nimbus.submit(Submission(a_topology("words", 1), defaults(), {}))
     registry.supervisors.put(SupervisorRecord("s1", "s1", 1))
     assert nimbus.due == 5.0
     clock.move_to(4.9)
@@ -85,7 +86,7 @@ def test_what_else_there_is_to_look_at_does_not_put_off_the_look_for_supervisors
     store, clock = DeafStore(), ManualClock()
     registry = Registry(store)
     nimbus = Nimbus(store, clock, poll_secs=5.0)
-    record = nimbus.submit(a_topology("words", 1), defaults(), {})
+    record = nimbus.submit(Submission(a_topology("words", 1), defaults(), {}))
     registry.supervisors.put(SupervisorRecord("s1", "s1", 1))
     for second in range(1, 7):
         clock.move_to(float(second))
@@ -100,9 +101,9 @@ def test_what_nimbus_has_written_itself_is_looked_at_though_the_store_tells_noth
     registry.supervisors.put(SupervisorRecord("s1", "s1", 1))
     nimbus = Nimbus(store, clock, poll_secs=5.0)
     nimbus.tick()
-    first = nimbus.submit(a_topology("words", 1), defaults(), {})
+    first = nimbus.submit(Submission(a_topology("words", 1), defaults(), {}))
     assert registry.assignments.get(first.id) is not None
-    nimbus.submit(a_topology("words", 2), defaults(), {}, replace=True, wait_secs=0)
+    nimbus.submit(Submission(a_topology("words", 2), defaults(), {}, replace=True, wait_secs=0))
     assert nimbus.report("words", "w1", WorkerReport("w1", Incarnation(1, 0), True, False, True, True, None))
     second = nimbus.topology("words")
     assert second.replaces == first.id and registry.assignments.get(second.id) is not None

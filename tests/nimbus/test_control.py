@@ -11,6 +11,7 @@ import pytest
 
 from nimbus.leader.control import REBUILD_SECS, RETRY_SECS, LeaderLoop, NotLeading
 from nimbus.leader.master import Nimbus
+from nimbus.submission.submission import Submission
 from squall.clock import ManualClock
 from squall.cluster import paths
 from squall.cluster.memory import InMemoryStore
@@ -226,7 +227,7 @@ def test_it_wakes_when_the_master_has_something_to_do(start: Callable[[str], Des
     first = start("n1")
     first.rounds()
     Registry(first.session).supervisors.put(SupervisorRecord("s1", "s1", 1))
-    first.control.lead(lambda nimbus: nimbus.submit(a_topology("words", 1), defaults(), {}))
+    first.control.lead(lambda nimbus: nimbus.submit(Submission(a_topology("words", 1), defaults(), {})))
     first.control.lead(lambda nimbus: nimbus.kill("words", 0.25))
     assert first.control.next_time() == first.clock.now() + 0.25
 
@@ -234,7 +235,9 @@ def test_it_wakes_when_the_master_has_something_to_do(start: Callable[[str], Des
 def test_a_woken_thread_finds_the_changes_that_the_master_marked(start: Callable[[str], Desk]) -> None:
     first, second = start("n1"), start("n2")
     first.rounds()
-    record = first.control.lead(lambda nimbus: nimbus.submit(a_topology("words", 1), defaults(), {}))
+    record = first.control.lead(
+        lambda nimbus: nimbus.submit(Submission(a_topology("words", 1), defaults(), {}))
+    )
     registry = Registry(second.session)
     first.eager = True  # the thread is there before whoever wrote goes on
     registry.supervisors.put(SupervisorRecord("s1", "s1", 1))
@@ -355,6 +358,6 @@ def test_a_command_of_many_slow_writes_does_not_end_the_term(start: Callable[[st
     specs = tuple(ComponentSpec(name, "spout", 1, {}, {"default": StreamSpec(("line",))}) for name in names)
     large = Topology("large", {}, specs, dict.fromkeys(names, b"no pickle"))
     before = first.clock.now()
-    record = first.control.lead(lambda nimbus: nimbus.submit(large, defaults(), {}))
+    record = first.control.lead(lambda nimbus: nimbus.submit(Submission(large, defaults(), {})))
     assert record.state == "ACTIVE" and first.clock.now() > before + 6.0, "longer than a session"
     assert first.control.leading and not second.control.leading and len(first.made) == 1

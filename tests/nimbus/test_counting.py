@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from nimbus.counters.counting import PAST, Counters, Statuses, component_status
 from nimbus.leader.master import Nimbus
+from nimbus.submission.submission import Submission
 from squall.clock import ManualClock
 from squall.cluster.counters import ComponentCounters, WorkerCounters
 from squall.cluster.memory import InMemoryStore
@@ -36,7 +37,7 @@ class Cluster:
         spec = ComponentSpec("lines", "spout", 2, {}, {"default": StreamSpec(("line",))})
         topology = Topology(name, {}, (spec,), {"lines": b"this is no pickle"})
         conf = {**defaults(), "topology.workers": workers}
-        return self.nimbus.submit(topology, conf, {"lines": conf}).id
+        return self.nimbus.submit(Submission(topology, conf, {"lines": conf})).id
 
     def count(self, topology_id: str, worker: str, incarnation: tuple[int, int], **counts: object) -> None:
         number = counts.pop("number", 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nimbus.placement.draining import NoSuchSupervisor
+from nimbus.placement.supervisors import NoSuchSupervisor
 from tests.nimbus.transcripts import Play, Scenario
 
 

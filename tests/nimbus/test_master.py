@@ -18,12 +18,13 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from nimbus.leader.master import Nimbus
-from nimbus.leader.orphans import SWEEP_AFTER
+from nimbus.leader.steps import SWEEP_AFTER
 from nimbus.lifecycle.assigning import workers_of
 from nimbus.lifecycle.progress import ANSWER_SECS
 from nimbus.lifecycle.replacing import ReplacementWaits
 from nimbus.lifecycle.states import IllegalTransition
-from nimbus.placement.draining import NoSuchSupervisor
+from nimbus.placement.supervisors import NoSuchSupervisor
+from nimbus.submission.submission import Submission
 from squall.clock import ManualClock
 from squall.cluster import paths
 from squall.cluster.blobs import get_bundle
@@ -91,7 +92,9 @@ class Master:
         self.registry = Registry(self.store)
         self.registry.supervisors.put(SupervisorRecord("s1", "s1", 4))
         conf = defaults() | {"mine": [1, 2], "topology.message.timeout.secs": 10}
-        self.submitted = self.nimbus.submit(words(), conf, {"lines": conf | {"own": 1}, "count": conf})
+        self.submitted = self.nimbus.submit(
+            Submission(words(), conf, {"lines": conf | {"own": 1}, "count": conf})
+        )
 
 
 @pytest.fixture
@@ -149,7 +152,7 @@ def test_keys_are_made_for_each_submission_and_go_with_it_and_stand_in_nothing_e
     store, made = InMemoryStore(), [{"public": f"public{n}", "secret": f"topsecret{n}"} for n in range(2)]
     keys = PlainKeys(store, made)
     nimbus, registry = Nimbus(store, ManualClock(), keyring=keys), Registry(store)
-    one, two = (nimbus.submit(words(name), defaults(), {}) for name in ("one", "two"))
+    one, two = (nimbus.submit(Submission(words(name), defaults(), {})) for name in ("one", "two"))
     assert [_keys(registry, one.id), _keys(registry, two.id)] == made
     assert "topsecret" not in caplog.text + repr(nimbus.topologies())
     assert [path for path in _paths(store) if b"topsecret" in (store.get(path) or (b"", 0))[0]] == [
@@ -170,9 +173,9 @@ def test_without_a_maker_of_keys_there_are_none(master: Master) -> None:
 def test_a_submission_that_lost_its_name_leaves_no_keys() -> None:
     store, clock = InMemoryStore(), ManualClock()
     one, other = (Nimbus(store, clock, keyring=PlainKeys(store, [{"secret": "x"}])) for _ in range(2))
-    when_it_has_shipped(store, lambda: other.submit(words(), defaults(), {}))
+    when_it_has_shipped(store, lambda: other.submit(Submission(words(), defaults(), {})))
     with pytest.raises(NameTaken):
-        one.submit(words(), defaults(), {})
+        one.submit(Submission(words(), defaults(), {}))
     assert store.children(paths.KEYS) == ["words-2-0"]
 
 
@@ -184,7 +187,7 @@ def test_the_keys_of_a_submission_that_failed_are_not_kept_in_mind() -> None:
         BEFORE if call.operation == "create" and call.path == paths.topology("words") else None
     )
     with pytest.raises(Unavailable):
-        nimbus.submit(words(), defaults(), {})
+        nimbus.submit(Submission(words(), defaults(), {}))
     store.chooses = nothing_fails
     clock.move_to(SWEEP_AFTER)
     nimbus.tick()
@@ -192,10 +195,10 @@ def test_the_keys_of_a_submission_that_failed_are_not_kept_in_mind() -> None:
 
 
 def test_no_submission_id_is_given_twice(master: Master) -> None:
-    other = master.nimbus.submit(words("other"), defaults(), {})
+    other = master.nimbus.submit(Submission(words("other"), defaults(), {}))
     master.registry.supervisors.drop("s1")
     master.nimbus.kill("words")
-    again = master.nimbus.submit(words(), defaults(), {})
+    again = master.nimbus.submit(Submission(words(), defaults(), {}))
     assert len({master.submitted.id, other.id, again.id}) == 3
 
 
@@ -203,9 +206,9 @@ def test_of_two_nimbuses_that_take_the_same_name_at_once_one_wins_and_the_other_
     store = InMemoryStore()
     clock = ManualClock()
     one, other = Nimbus(store, clock), Nimbus(store, clock)
-    when_it_has_shipped(store, lambda: other.submit(words(), defaults(), {}))
+    when_it_has_shipped(store, lambda: other.submit(Submission(words(), defaults(), {})))
     with pytest.raises(NameTaken):
-        one.submit(words(), defaults(), {})
+        one.submit(Submission(words(), defaults(), {}))
     assert [record.id for record in one.topologies()] == ["words-2-0"]
     assert store.children(paths.BLOBS) == ["words-2-0"]
 
@@ -213,7 +216,7 @@ def test_of_two_nimbuses_that_take_the_same_name_at_once_one_wins_and_the_other_
 def test_a_configuration_that_was_not_merged_is_refused_before_anything_is_written() -> None:
     store = InMemoryStore()
     with pytest.raises(InvalidConfig, match="workers is not set"):
-        Nimbus(store, ManualClock()).submit(words(), {"topology.message.timeout.secs": 5}, {})
+        Nimbus(store, ManualClock()).submit(Submission(words(), {"topology.message.timeout.secs": 5}, {}))
     assert store.children("/") == ["cluster"]
 
 
@@ -221,9 +224,9 @@ def test_a_record_without_room_for_what_happens_later_is_refused_before_anything
     store = InMemoryStore()
     nimbus = Nimbus(store, ManualClock())
     with pytest.raises(TooBig, match=r"'words' is too large: .* bytes, of at most 900,000"):
-        nimbus.submit(words(), defaults() | {"mine": "x" * 900_000}, {})
+        nimbus.submit(Submission(words(), defaults() | {"mine": "x" * 900_000}, {}))
     assert not {"blobs", "keys", "topologies"}.intersection(store.children("/"))
-    nimbus.submit(words(), defaults() | {"mine": "x" * 890_000}, {})
+    nimbus.submit(Submission(words(), defaults() | {"mine": "x" * 890_000}, {}))
     nimbus.kill("words", 1.23456789)
     assert nimbus.topologies() == [], "it can be killed, and nothing is left of it"
 
@@ -308,7 +311,7 @@ def test_a_tick_that_the_store_did_not_answer_is_made_good_by_the_next() -> None
     clock = ManualClock()
     nimbus, registry = Nimbus(store, clock), Registry(store.store)
     registry.supervisors.put(SupervisorRecord("s1", "s1", 4))
-    record = nimbus.submit(words(), defaults(), {})
+    record = nimbus.submit(Submission(words(), defaults(), {}))
     registry.supervisors.drop("s1")
     store.away = True
     with pytest.raises(Unavailable):
@@ -325,7 +328,7 @@ def test_a_store_that_goes_away_in_the_midst_of_a_tick_is_no_trouble_of_a_topolo
     store = FlakyStore(InMemoryStore())
     nimbus, registry = Nimbus(store, ManualClock()), Registry(store.store)
     for name in ("one", "two"):
-        nimbus.submit(words(name), defaults(), {})
+        nimbus.submit(Submission(words(name), defaults(), {}))
     registry.supervisors.put(SupervisorRecord("s1", "s1", 4))
     store.chooses = lambda call: BEFORE if call.write else None
     with pytest.raises(Unavailable):
@@ -366,7 +369,7 @@ def test_a_supervisor_has_its_copy_of_the_keys_before_it_has_workers() -> None:
     registry.supervisors.put(SupervisorRecord("s2", "s2", 4))
     sealed: list[list[tuple[str, str]]] = []
     store.watch(paths.ASSIGNMENTS, lambda path: sealed.append(list(keys.sealed)))
-    record = nimbus.submit(words(), defaults(), {})
+    record = nimbus.submit(Submission(words(), defaults(), {}))
     assert sealed == [[(record.id, "s1")]]
 
 
@@ -438,8 +441,10 @@ def test_whatever_happens_no_slot_is_shared_no_task_runs_twice_and_everything_ca
     registry = Registry(store)
     nimbus = Nimbus(store, clock)
     do: dict[str, Callable[..., object]] = {
-        "submit": lambda name: nimbus.submit(words(name), defaults() | {"topology.workers": 2}, {}),
-        "replace": lambda name: nimbus.submit(words(name), defaults(), {}, replace=True),
+        "submit": lambda name: nimbus.submit(
+            Submission(words(name), defaults() | {"topology.workers": 2}, {})
+        ),
+        "replace": lambda name: nimbus.submit(Submission(words(name), defaults(), {}, replace=True)),
         "rebalance_tasks": lambda name, count: nimbus.rebalance(name, parallelism={"count": count}),
         "report": lambda name, worker, flags: _report(nimbus, registry, name, worker, flags),
         "supervisor": lambda name, slots: registry.supervisors.put(SupervisorRecord(name, name, slots)),

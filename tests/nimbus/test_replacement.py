@@ -9,6 +9,7 @@ from nimbus.counters.counting import Counters
 from nimbus.files.housekeeping import needed_files
 from nimbus.http.views import Views
 from nimbus.lifecycle.replacing import step_due
+from nimbus.submission.submission import Submission
 from squall.api.answers import StandbyVersion
 from squall.cluster import paths
 from squall.cluster.records import TopologyRecord
@@ -364,10 +365,10 @@ def test_files_of_versions_that_wait_or_may_come_back_are_in_use(scenario: Scena
     conf = defaults() | {"topology.workers": 1}
     files = [{"code": letter * 64} for letter in "abc"]
     submit = scenario.nimbus.submit
-    submit(a_topology("other", 1), conf, {}, files={"wheels": "d" * 64})
-    submit(a_topology("words", 1), conf, {}, files=files[0])
+    submit(Submission(a_topology("other", 1), conf, {}, files={"wheels": "d" * 64}))
+    submit(Submission(a_topology("words", 1), conf, {}, files=files[0]))
     scenario.say("@ 0 supervisor s1 slots=3")
-    submit(a_topology("words", 1), conf, {}, files=files[1], replace=True)
+    submit(Submission(a_topology("words", 1), conf, {}, files=files[1], replace=True))
     assert set(needed_files(scenario.registry)[0]) == {letter * 64 for letter in "abd"}
     scenario.say("@ 1 kill words wait=0; report words w1 stopped")
     assert set(needed_files(scenario.registry)[0]) == {"d" * 64}

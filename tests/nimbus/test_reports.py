@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from nimbus.leader.master import Nimbus
 from nimbus.lifecycle.notes import NOTES, with_news
+from nimbus.submission.submission import Submission
 from squall.clock import ManualClock
 from squall.cluster.memory import InMemoryStore
 from squall.cluster.records import SupervisorRecord, TopologyRecord, WorkerReport
@@ -152,7 +153,7 @@ def test_what_has_finished_is_recorded_though_nimbus_died_over_the_report() -> N
     store, clock = FlakyStore(InMemoryStore()), ManualClock()
     registry, nimbus = Registry(store), Nimbus(store, clock)
     registry.supervisors.put(SupervisorRecord("s1", "s1", 1))
-    topology_id = nimbus.submit(a_topology("words", 2), defaults(), {}).id
+    topology_id = nimbus.submit(Submission(a_topology("words", 2), defaults(), {})).id
     store.error = Death
     store.fail_write(1, AFTER)
     with pytest.raises(Death):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from nimbus.leader.master import Nimbus
-from nimbus.leader.orphans import SWEEP_AFTER
+from nimbus.leader.steps import SWEEP_AFTER
 from nimbus.lifecycle.progress import ANSWER_SECS
 from nimbus.lifecycle.replacing import ReplacementWaits
+from nimbus.submission.submission import Submission
 from squall.clock import ManualClock
 from squall.cluster import paths
 from squall.cluster.blobs import put_bundle
@@ -31,10 +32,10 @@ class Desk:
         self.nimbus = Nimbus(self.store, self.clock, wall_clock=lambda: 1_000_000.0 + self.clock.now())
 
     def submit(self, key: str, name: str = "words", replace: bool = False) -> TopologyRecord:
-        return self.nimbus.submit(
-            a_topology(name, 1), defaults(), {}, submission=key, files={"code": "c" * 64}, python="3.11",
+        return self.nimbus.submit(Submission(
+            a_topology(name, 1), defaults(), {}, key=key, files={"code": "c" * 64}, versions={"python": "3.11.2"},
             replace=replace,
-        )  # fmt: skip
+        ))  # fmt: skip
 
 
 @pytest.fixture
@@ -170,7 +171,9 @@ def test_a_nimbus_that_takes_over_sweeps_orphans() -> None:
 @pytest.mark.parametrize("wait_secs", [-1, float("nan"), float("inf")])
 def test_a_wait_that_is_no_time_is_refused(desk: Desk, wait_secs: float) -> None:
     with pytest.raises(InvalidConfig, match="wait_secs must be 0 or more"):
-        desk.nimbus.submit(a_topology("words", 1), defaults(), {}, replace=True, wait_secs=wait_secs)
+        desk.nimbus.submit(
+            Submission(a_topology("words", 1), defaults(), {}, replace=True, wait_secs=wait_secs)
+        )
     desk.submit("key")
     with pytest.raises(InvalidConfig, match="wait_secs must be 0 or more"):
         desk.nimbus.rebalance("words", wait_secs=wait_secs)

@@ -11,6 +11,7 @@ from nimbus.counters.counting import Counters
 from nimbus.files.housekeeping import Housekeeping
 from nimbus.files.stored_files import FileStore
 from nimbus.lifecycle.replacing import UnreadableVersion
+from nimbus.submission.submission import Submission
 from squall.cluster import paths
 from squall.cluster.counters import ComponentCounters, WorkerCounters
 from squall.cluster.records import NimbusRecord
@@ -102,7 +103,7 @@ def test_nothing_is_written_over_one_that_cannot_be_read(words: Scenario, path: 
     with pytest.raises(
         UnreadableVersion, match=f"cannot replace topology 'words': .*{path}.*: repair or remove"
     ):
-        words.nimbus.submit(a_topology("words", 1), defaults(), {}, replace=True)
+        words.nimbus.submit(Submission(a_topology("words", 1), defaults(), {}, replace=True))
     words.say("@ 100 ticks")
     assert stands(words, path) == NEWER and words.nimbus.topology("words").state == "ACTIVE"
 

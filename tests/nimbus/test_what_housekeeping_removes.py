@@ -12,6 +12,7 @@ from nimbus.counters.counting import Counters
 from nimbus.files.housekeeping import UNUSED_SECS, Housekeeping
 from nimbus.files.stored_files import FileStore
 from nimbus.leader.master import Nimbus
+from nimbus.submission.submission import Submission
 from squall.clock import ManualClock
 from squall.cluster import paths
 from squall.cluster.counters import ComponentCounters, WorkerCounters
@@ -51,7 +52,7 @@ class House:
         return name
 
     def submit(self, name: str, **files: str) -> TopologyRecord:
-        record = self.nimbus.submit(a_topology(name, 1), defaults(), {}, files=files)
+        record = self.nimbus.submit(Submission(a_topology(name, 1), defaults(), {}, files=files))
         self.counters.count(
             record.id, "w1", Incarnation(1, 0), WorkerCounters({"lines": ComponentCounters(emitted=7)})
         )

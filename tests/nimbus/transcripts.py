@@ -28,6 +28,7 @@ from collections.abc import Callable
 
 from nimbus.leader.master import Nimbus
 from nimbus.lifecycle.assigning import workers_of
+from nimbus.submission.submission import Submission
 from squall.clock import ManualClock
 from squall.cluster.memory import InMemoryStore
 from squall.cluster.records import Placement, SupervisorRecord, TopologyRecord, WorkerReport
@@ -134,12 +135,14 @@ class Scenario:
         conf = defaults() | {"topology.workers": int(options.get("workers", "1"))}
         topology = a_topology(words[0], int(options["tasks"]), int(options.get("count", "0")))
         self.nimbus.submit(
-            topology,
-            conf,
-            {"lines": conf},
-            active="inactive" not in words,
-            replace="replace" in words,
-            wait_secs=float(options["wait"]) if "wait" in options else None,
+            Submission(
+                topology,
+                conf,
+                {"lines": conf},
+                active="inactive" not in words,
+                replace="replace" in words,
+                wait_secs=float(options["wait"]) if "wait" in options else None,
+            )
         )
 
     def do_kill(self, words: list[str], options: Options) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from local_cluster import LocalCluster
+from nimbus.submission.submission import Submission
 from squall.cluster.blobs import get_bundle, read_bundle, write_bundle
 from squall.cluster.counters import BadCounters, WorkerCounters
 from squall.cluster.records import (
@@ -112,7 +113,7 @@ def test_a_topology_full_of_canaries_lives_its_whole_life_unopened_by_nimbus_and
     try:
         topology = full_of_canaries(mark)
         conf = {**defaults(), "topology.workers": 2, "fake": {}}
-        record = hosts.nimbus.submit(topology, conf, {"words": conf, "count": conf})
+        record = hosts.nimbus.submit(Submission(topology, conf, {"words": conf, "count": conf}))
         hosts.until(lambda: hosts.opened("w1") and hosts.opened("w2"), "workers")
         hosts.nimbus.deactivate("words")
         hosts.nimbus.activate("words")

@@ -14,6 +14,7 @@ from typing import Any
 
 from nimbus.leader.master import Nimbus
 from nimbus.lifecycle.states import IllegalTransition
+from nimbus.submission.submission import Submission
 from squall.cluster import paths
 from squall.cluster.records import TopologyRecord
 from squall.cluster.registry import Registry
@@ -244,7 +245,7 @@ class World:
         def do(nimbus: Nimbus) -> TopologyRecord:
             confs = {spec.id: conf for spec in topology.components}
             return nimbus.submit(
-                topology, conf, confs, active, submission=key, replace=replace, wait_secs=wait_secs
+                Submission(topology, conf, confs, active, key=key, replace=replace, wait_secs=wait_secs)
             )
 
         return self.ask("replace" if replace else "submit", name, do)

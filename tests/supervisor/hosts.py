@@ -10,6 +10,7 @@ from pathlib import Path
 
 from nimbus.leader.master import Nimbus
 from nimbus.security.keyring import KeyRing
+from nimbus.submission.submission import Submission
 from squall.clock import RealClock
 from squall.cluster.memory import InMemoryStore
 from squall.cluster.records import SupervisorRecord, TopologyRecord, WorkerReport
@@ -130,7 +131,7 @@ class Hosts:
     ) -> TopologyRecord:
         own = {"topology.workers": workers, "topology.worker.timeout.secs": timeout, "fake": dict(fake or {})}
         merged = {**defaults(), **own}
-        return self.nimbus.submit(a_topology(name, tasks), merged, {"lines": merged})
+        return self.nimbus.submit(Submission(a_topology(name, tasks), merged, {"lines": merged}))
 
     def turn(self) -> None:
         """One turn of everything, after a wait if nothing is due before."""

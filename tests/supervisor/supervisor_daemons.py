@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from nimbus.submission.submission import Submission
 from squall.cluster.memory import InMemoryStore
 from squall.cluster.records import TopologyRecord, WorkerReport
 from squall.cluster.registry import Registry
@@ -71,7 +72,9 @@ class Cluster:
         merged = {**defaults(), "topology.workers": workers, "fake": dict(fake or {}), **conf}
         topology = a_topology(name, max(workers, 2))
         record: TopologyRecord = self.nimbus.do(
-            lambda nimbus: nimbus.submit(topology, merged, {"lines": merged}, files=dict(files or {}))
+            lambda nimbus: nimbus.submit(
+                Submission(topology, merged, {"lines": merged}, files=dict(files or {}))
+            )
         )
         return record
 

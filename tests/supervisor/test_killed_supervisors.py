@@ -14,6 +14,7 @@ from random import Random
 
 import pytest
 
+from nimbus.submission.submission import Submission
 from squall.cluster.zookeeper import ZooKeeperStore
 from squall.daemon.process_stat import all_processes
 from supervisor.processes import MARK
@@ -128,7 +129,9 @@ def test_a_supervisor_that_is_killed_at_any_moment_leaves_one_worker_on_each_slo
     killing.start()
     killing.until(lambda: killing.nimbus.registry.all_supervisors())
     merged = {**defaults(), "topology.workers": 2}
-    killing.nimbus.do(lambda nimbus: nimbus.submit(a_topology("words", 2), merged, {"lines": merged}))
+    killing.nimbus.do(
+        lambda nimbus: nimbus.submit(Submission(a_topology("words", 2), merged, {"lines": merged}))
+    )
     killing.until(killing.opened)
     for number in range(KILLS):
         before = leaders_below(killing.state)
