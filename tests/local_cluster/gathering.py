@@ -1,6 +1,6 @@
-"""A spout of given rows and bolts that gather what they get, and the ways of running a topology to its end.
+"""A spout of given rows, bolts that record their input, and the ways of running a topology to its end.
 
-The components travel by reference, so what they gather in this process is seen by the test that runs them.
+The components travel by reference, so the test that runs them sees their records in this process.
 Must not know: single tests.
 """
 
@@ -20,14 +20,14 @@ Row = tuple[Any, ...]
 
 
 class Gathered:
-    """What components wrote down, by a name: in the order in which it happened; threads may add."""
+    """Records of components by name, in order of time; threads may add to them."""
 
     def __init__(self) -> None:
         self.lists: dict[str, list[Any]] = defaultdict(list)
         self.changed = threading.Condition()
 
     def add(self, name: str, entry: Any) -> None:
-        """Write something down."""
+        """Record something."""
         with self.changed:
             self.lists[name].append(entry)
             self.changed.notify_all()
@@ -37,7 +37,7 @@ class Gathered:
             return list(self.lists[name])
 
     def wait_for(self, name: str, count: int = 1, timeout: float = 60) -> None:
-        """Wait until so many entries are there."""
+        """Wait for this many entries."""
         with self.changed:
             assert self.changed.wait_for(lambda: len(self.lists[name]) >= count, timeout), f"no {name!r}"
 
@@ -46,7 +46,7 @@ GATHERED = Gathered()
 
 
 class Rows(Spout):
-    """Emits its rows, dealt out to its tasks in turn; the message id is the row's position. Then it finishes."""
+    """Emits its rows, shared among its tasks in turn; the message id is the row's position. Then it finishes."""
 
     outputs: Any = ("value",)
 
@@ -87,8 +87,9 @@ class Rows(Spout):
 
 
 class Gather(Bolt):
-    """Writes down each tuple's values with the task that got it; passes the tuple on when it has outputs. Writes down
-    how many it had when its input ended."""
+    """Records each tuple's values with its task; passes the tuple on if it has outputs. Records its number of tuples at the end
+    of input.
+    """
 
     def __init__(self, fields: Any = ()) -> None:
         if fields:
@@ -119,7 +120,7 @@ def run(
     conf: Mapping[str, object] | None = None,
     timeout: float = 60,
 ) -> TopologyStatus:
-    """Run a topology to its end; its status then. `timeout`: seconds of the time that there is."""
+    """Run a topology to its end and return its status. `timeout`: seconds on the cluster's clock."""
     with LocalCluster(simulated_time=simulated, encode=encode) as cluster:
         cluster.submit(topology, conf)
         if simulated:
@@ -129,14 +130,14 @@ def run(
 
 
 def advance_to_the_end(cluster: LocalCluster, name: str, timeout: float = 60) -> None:
-    """Let simulated time pass until a topology runs no more."""
+    """Advance simulated time until a topology has ended."""
     passed = 0.0
     while cluster.status(name).state not in ("COMPLETED", "FAILED") and passed < timeout:
         cluster.advance(0.25)
         passed += 0.25
 
 
-#: Ways of running that must come to the same result: keyword arguments of `run`.
+#: Ways of running that must give the same result: keyword arguments of `run`.
 WAYS = [
     pytest.param({}, id="simulated"),
     pytest.param({"encode": True, "conf": {"topology.workers": 3}}, id="simulated-3-workers-encoded"),
@@ -149,7 +150,7 @@ WAYS = [
 
 @pytest.fixture(autouse=True)
 def gathered() -> Iterator[Gathered]:
-    """What the components of this test gather."""
+    """The records of the components of this test."""
     GATHERED.lists.clear()
     yield GATHERED
     GATHERED.lists.clear()

@@ -1,6 +1,6 @@
-"""Topologies for worker processes: what they do is told by files, since the test is another process.
+"""Topologies for worker processes: they report by files, since the test is another process.
 
-Workers import this module, so it imports nothing that takes long.
+Workers import this module, so it imports nothing slow.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class NeverOpens(Numbers):
 
 
 class Notes(Bolt):
-    """Writes each number to a file of its task's own, with the process that it ran in."""
+    """Writes each number, with its process id, to a file of its task."""
 
     outputs = Fields("number")
 
@@ -71,7 +71,7 @@ class Notes(Bolt):
 
 
 class Hangs(Bolt):
-    """A call that never returns; the file says that it runs."""
+    """A call that never returns; a file shows that it runs."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -90,7 +90,7 @@ class Raises(Bolt):
 
 
 class NeedsSink(Bolt):
-    """Cannot be prepared as long as a file is missing."""
+    """Fails in prepare as long as a file is missing."""
 
     def __init__(self, sink: Path) -> None:
         self.sink = sink
@@ -100,7 +100,7 @@ class NeedsSink(Bolt):
             raise ConnectionError("the sink is down")
 
     def execute(self, tup: Tuple) -> None:
-        """Fine."""
+        """Does nothing."""
 
 
 class Keeps(Bolt):
@@ -109,11 +109,11 @@ class Keeps(Bolt):
     auto_ack = False
 
     def execute(self, tup: Tuple) -> None:
-        """Nothing, ever."""
+        """Emits nothing, ever."""
 
 
 def line(name: str, spout: Spout, *bolts: Bolt, workers: int = 2, **conf: object) -> Topology:
-    """A spout, then bolts one after the other, each with two tasks: bolt1, bolt2, ..."""
+    """A spout, then bolts one behind another, each with two tasks: bolt1, bolt2, ..."""
     options = {key.replace("_", "."): value for key, value in conf.items()}
     builder = TopologyBuilder(name, {"topology.workers": workers, **options})
     builder.set_spout("numbers", spout)
@@ -136,7 +136,7 @@ def noted(folder: Path, bolt: str) -> list[tuple[int, int]]:
 
 
 def wait_until(holds: object, seconds: float = 60.0) -> None:
-    """Wait for a condition that other processes bring about; AssertionError if they do not."""
+    """Wait for a condition that other processes fulfil; AssertionError if they do not."""
     end = time.monotonic() + seconds
     while not holds():  # type: ignore[operator]
         assert time.monotonic() < end, "it does not come about"

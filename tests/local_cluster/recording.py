@@ -1,6 +1,6 @@
-"""Spouts and bolts that write down what happens to them, and how the tests run them on simulated time.
+"""Spouts and bolts that record their calls, and how the tests run them on simulated time.
 
-Components are pickled by reference, so the copies that run write into the same `JOURNAL` that a test reads.
+Components are pickled by reference, so running instances write into the same `JOURNAL` that a test reads.
 Must not know: single tests.
 """
 
@@ -15,14 +15,14 @@ from topology_api import Bolt, Context, Failure, Fields, Replay, Spout, Topology
 
 
 class Journal:
-    """What happened, in order: (kind, details...). Thread-safe."""
+    """A log of events in order: (kind, details...). Thread-safe."""
 
     def __init__(self) -> None:
         self.entries: list[tuple[Any, ...]] = []
         self.changed = threading.Condition()
 
     def note(self, kind: str, *details: Any) -> None:
-        """Write something down."""
+        """Record something."""
         with self.changed:
             self.entries.append((kind, *details))
             self.changed.notify_all()
@@ -43,7 +43,7 @@ class Journal:
             self.entries.clear()
 
     def wait_for(self, kind: str, count: int = 1, seconds: float = 30.0) -> None:
-        """Wait (real time) until there are so many entries of a kind."""
+        """Wait (real time) for this many entries of a kind."""
         with self.changed:
             there = self.changed.wait_for(
                 lambda: sum(entry[0] == kind for entry in self.entries) >= count, seconds
@@ -55,7 +55,7 @@ JOURNAL = Journal()
 
 
 class Numbers(Spout):
-    """Emits 0 … count-1 with themselves as message ids (None: untracked), then finishes; notes all its calls."""
+    """Emits 0 … count-1 with themselves as message ids (None: untracked), then finishes; records all its calls."""
 
     outputs = Fields("number")
 
@@ -105,7 +105,7 @@ class Numbers(Spout):
 
 
 class Pass(Bolt):
-    """Passes each number on and notes it, with the name of its component."""
+    """Passes each number on and records it, with the name of its component."""
 
     outputs = Fields("number")
 
@@ -122,7 +122,7 @@ class Pass(Bolt):
 
 
 class Keep(Bolt):
-    """A rich bolt that keeps each tuple unsettled; `tick` settles none of them."""
+    """A rich bolt that neither acks nor fails its tuples, not even in `tick`."""
 
     auto_ack = False
     auto_anchor = False
@@ -161,7 +161,7 @@ def chain(name: str, spout: Spout, *bolts: Bolt, conf: Mapping[str, object] | No
 
 
 def run_to_the_end(cluster: LocalCluster, name: str, seconds: float = 3600.0) -> TopologyStatus:
-    """Advance simulated time until the topology is COMPLETED (or FAILED), at most so many seconds."""
+    """Advance simulated time until the topology is COMPLETED (or FAILED), at most this many seconds."""
     advance_until(cluster, lambda: cluster.status(name).state in ("COMPLETED", "FAILED"), seconds)
     return cluster.status(name)
 
@@ -169,7 +169,7 @@ def run_to_the_end(cluster: LocalCluster, name: str, seconds: float = 3600.0) ->
 def advance_until(
     cluster: LocalCluster, condition: Callable[[], bool], seconds: float, step: float = 0.25
 ) -> float:
-    """Advance simulated time in small steps until a condition holds; the seconds it took, at most `seconds`."""
+    """Advance simulated time in small steps until a condition holds; return the seconds it took, at most `seconds`."""
     passed = 0.0
     while not condition():
         assert passed < seconds, f"it did not happen within {seconds} simulated seconds"

@@ -32,7 +32,7 @@ class Lines(Spout):
 
 
 class Idle(Spout):
-    """Has nothing, and never says that it never will."""
+    """Has no tuples, and never finishes."""
 
     outputs = Fields("line")
 
@@ -79,7 +79,7 @@ def one_bolt(bolt: Bolt, script: Sequence[Any], **of_spout: Any) -> Topology:
 
 
 class Unlucky(Bolt):
-    """Emits the time of each try; raises for values in its table so many times."""
+    """Emits the time of each try; raises for the values in its table as often as that says."""
 
     outputs = Fields("x", "at")
 
@@ -98,7 +98,7 @@ class Unlucky(Bolt):
 
 
 class Keeps(Bolt):
-    """Acks nothing."""
+    """Never acks."""
 
     auto_ack = False
 
@@ -110,7 +110,7 @@ class Keeps(Bolt):
 
 
 class EventLog(Hook):
-    """A task hook that writes down every event of every task, in the order in which they happen."""
+    """A task hook that records every event of every task in order."""
 
     events: ClassVar[list[str]] = []
 

@@ -1,4 +1,4 @@
-"""Calls of an `async def execute` that end while the worker rests are settled, and the topology goes on."""
+"""Calls of an `async def execute` that end while the worker sleeps are acked, and the topology goes on."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def topology() -> Topology:
     return builder.build()
 
 
-def test_calls_that_end_while_the_worker_rests_are_settled_in_real_time() -> None:
+def test_calls_that_end_while_the_worker_sleeps_are_acked_in_real_time() -> None:
     with LocalCluster() as cluster:
         cluster.submit(topology())
         cluster.wait("awaits", timeout=30)
         assert cluster.status("awaits").components["numbers"].acked == 10
 
 
-def test_calls_that_end_while_the_worker_rests_are_settled_in_simulated_time() -> None:
+def test_calls_that_end_while_the_worker_sleeps_are_acked_in_simulated_time() -> None:
     with LocalCluster(simulated_time=True) as cluster:
         cluster.submit(topology())
         cluster.advance(1)

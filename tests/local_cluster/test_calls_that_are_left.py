@@ -1,4 +1,4 @@
-"""`Context.stopped`: a call that waits learns that its worker ends, so that its thread is not left behind."""
+"""`Context.stopped`: a waiting call learns that its worker ends, so that its thread is not left behind."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from local_cluster import LocalCluster
 from tests.local_cluster.recording import Numbers, chain
 from topology_api import Bolt, Context, Tuple
 
-#: Seconds that nothing here should take.
+#: A limit in seconds that is never reached.
 PATIENCE = 60.0
 
 STARTED = threading.Event()
@@ -37,7 +37,7 @@ class WaitsUntilStopped(Bolt):
         CLEANED.set()
 
 
-def test_a_call_that_waits_is_told_that_its_worker_ends_and_its_thread_is_not_left_behind(
+def test_a_waiting_call_learns_that_its_worker_ends_and_its_thread_ends_too(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     STARTED.clear()

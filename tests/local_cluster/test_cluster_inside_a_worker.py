@@ -1,4 +1,4 @@
-"""A cluster that user code would start inside a worker is refused: each worker would start workers, and so on without end."""
+"""A cluster that user code starts inside a worker is refused: each worker would start further workers without end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""complete_topology: a topology run to its end on simulated time, and what it is asked afterwards."""
+"""complete_topology: a topology run to its end on simulated time, and queries about the run."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Shows(Bolt):
         self.emit((self.conf[tup[0]],))
 
 
-def test_conf_beats_the_topologys_own() -> None:
+def test_conf_overrides_the_topologys_own() -> None:
     done = complete_topology(one_bolt(Shows(), [("my.key",)]), conf={"my.key": "from the test"})
     assert done.emitted("bolt") == [("from the test",)]
 
@@ -61,10 +61,10 @@ def test_several_workers_give_the_same_result_as_one() -> None:
     assert sorted(one.acked("lines")) == sorted(three.acked("lines")) == list(range(60))
 
 
-# Questions about what happened.
+# Queries about the run.
 
 
-def test_questions_about_names_that_there_are_not_are_refused_with_the_nearest() -> None:
+def test_queries_about_unknown_names_are_refused_with_the_nearest_name() -> None:
     done = complete_topology(word_count(), sources={"lines": [("a",)]})
     with pytest.raises(SquallError, match="did you mean 'split'"):
         done.emitted("splt")
@@ -76,14 +76,14 @@ def test_questions_about_names_that_there_are_not_are_refused_with_the_nearest()
         done.failed("linse")
 
 
-def test_what_is_given_may_be_changed_without_changing_the_record() -> None:
+def test_returned_values_may_be_changed_without_changing_the_record() -> None:
     done = complete_topology(word_count(), sources={"lines": [("a",)]})
     done.emitted("lines").clear()
     done.acked("lines").clear()
     assert (done.emitted("lines"), done.acked("lines")) == ([("a",)], [0])
 
 
-def test_the_repr_tells_what_each_component_did_and_the_last_error() -> None:
+def test_the_repr_has_each_components_counts_and_the_last_error() -> None:
     text = repr(complete_topology(one_bolt(Unlucky({1: 1}), [(1,), (2,)])))
     assert "script: 2 emitted, 2 acked, 0 failed, 1 replayed" in text
     assert "bolt: 3 emitted, 3 executed, 2 acked, 1 failed, 1 errors" in text
@@ -141,7 +141,7 @@ def test_tuples_that_a_rich_bolt_keeps_time_out_on_simulated_time() -> None:
     done = complete_topology(one_bolt(Keeps(), [(1,)], replay=None), timeout=30)
     assert [failure.reason for _, failure in done.failed("script")] == ["timeout"]
     assert 30 <= done.seconds <= 34
-    assert time.monotonic() - began < 30  # of real time it took next to none
+    assert time.monotonic() - began < 30  # almost no real time
 
 
 # Kinds of bolts.
@@ -159,7 +159,7 @@ class Batches(BatchBolt):
         self.emit((tuple(tup["x"] for tup in tups), self.now()))
 
 
-def test_batches_go_when_full_after_their_interval_and_when_the_source_has_ended() -> None:
+def test_batches_run_when_full_after_their_interval_and_when_the_source_has_ended() -> None:
     script = [(1,), (2,), (3,), Pause(10), (4,)]
     done = complete_topology(one_bolt(Batches(), script))
     batches = [batch for batch, _ in done.emitted("bolt")]
@@ -169,7 +169,7 @@ def test_batches_go_when_full_after_their_interval_and_when_the_source_has_ended
 
 
 class Rolling(Bolt):
-    """Emits how many tuples came since the last tick."""
+    """Emits the number of tuples since the last tick."""
 
     outputs = Fields("count", "at")
     tick_interval = 10
@@ -189,7 +189,7 @@ class Rolling(Bolt):
         self.emit((self.count, -1.0))
 
 
-def test_ticks_come_on_simulated_time_and_end_of_input_after_them() -> None:
+def test_ticks_follow_simulated_time_and_end_of_input_follows_them() -> None:
     script = [(1,), Pause(5), (2,), Pause(10), (3,), Pause(20), (4,)]
     done = complete_topology(one_bolt(Rolling(), script))
     assert done.emitted("bolt") == [(2, 10.0), (1, 20.0), (0, 30.0), (1, -1.0)]
@@ -262,7 +262,7 @@ class Where(Bolt):
         self.emit((tup[0], self.index))
 
 
-class Told(Bolt):
+class Pointing(Bolt):
     """Sends each number to the task of that index."""
 
     outputs = {"told": Stream("x", direct=True)}
@@ -282,10 +282,10 @@ class EvenFirst(Grouping):
         return [self.tasks[0]] if values[0] % 2 == 0 else self.tasks[1:]
 
 
-def test_direct_grouping_reaches_the_task_that_was_named() -> None:
+def test_direct_grouping_reaches_the_named_task() -> None:
     builder = TopologyBuilder("direct")
     builder.set_spout("script", ScriptedSpout("x", [(n % 3,) for n in range(9)]))
-    builder.set_bolt("told", Told()).shuffle_grouping("script")
+    builder.set_bolt("told", Pointing()).shuffle_grouping("script")
     builder.set_bolt("where", Where(), parallelism=3).direct_grouping("told", stream="told")
     done = complete_topology(builder.build())
     assert sorted(done.emitted("where")) == [(n, n) for n in range(3) for _ in range(3)]
@@ -350,7 +350,7 @@ def dicing() -> Topology:
 
 
 def history(seed: int) -> list[Any]:
-    """Everything that happened in a run, event by event; then its verdicts, totals and errors."""
+    """All events of a run in order; then its acks and failures, totals and errors."""
     EventLog.events.clear()
     hook = f"{EventLog.__module__}:{EventLog.__name__}"
     done = complete_topology(dicing(), conf={"topology.auto.task.hooks": [hook]}, seed=seed)
@@ -360,7 +360,7 @@ def history(seed: int) -> list[Any]:
     return [*EventLog.events, done.acked("script"), done.failed("script"), totals, errors, done.seconds]
 
 
-def test_the_same_seed_gives_the_same_run_event_by_event_and_another_seed_another() -> None:
+def test_the_same_seed_gives_the_same_events_and_another_seed_others() -> None:
     first = history(7)
     assert len(first) > 60 * 10
     assert history(7) == first

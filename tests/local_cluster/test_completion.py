@@ -1,4 +1,4 @@
-"""Completion: a topology whose spouts have finished is completed when, and only when, everything has been worked off."""
+"""Completion: a topology whose spouts have finished is completed as soon as everything has been processed, and not before."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ NUMBERS = [(number,) for number in range(100)]
 
 
 class GatherBatches(BatchBolt):
-    """Writes down the sizes of its batches, passes their tuples on; says at the end how many tuples it had."""
+    """Records the sizes of its batches, passes their tuples on, and emits their number at the end."""
 
     outputs = Fields("value")
     batch_interval = 3600.0
@@ -60,7 +60,7 @@ class GatherBatches(BatchBolt):
 
 
 class Sums(Gather):
-    """Emits its sum at the end of the input, and the sums that it got."""
+    """Emits its sum at the end of the input, and the sums that it received."""
 
     def prepare(self, context: Context) -> None:
         super().prepare(context)
@@ -103,7 +103,7 @@ def test_with_acking_off_every_message_id_is_acked_and_all_tuples_are_executed(
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_end_of_input_comes_in_the_order_of_the_streams_and_may_emit(
+def test_end_of_input_follows_the_order_of_the_streams_and_may_emit(
     way: dict[str, Any], gathered: Gathered
 ) -> None:
     builder = TopologyBuilder("sums")
@@ -122,7 +122,7 @@ def test_end_of_input_comes_in_the_order_of_the_streams_and_may_emit(
 
 
 class EndsAfter(Bolt):
-    """Checks that at its end of input everything of both of its sources had come, also what their ends emitted."""
+    """Checks at its end of input that all tuples of both its sources have come, including those that their ends emitted."""
 
     def prepare(self, context: Context) -> None:
         self.seen: Counter[str] = Counter()
@@ -167,7 +167,9 @@ class EmitsMuchAtTheEnd(Gather):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_an_end_mark_waits_for_what_the_queues_do_not_hold(way: dict[str, Any], gathered: Gathered) -> None:
+def test_an_end_mark_waits_for_tuples_that_do_not_fit_into_the_queues(
+    way: dict[str, Any], gathered: Gathered
+) -> None:
     builder = TopologyBuilder("much", {"topology.queue.size": 16})
     builder.set_spout("rows", Rows([("a",)]))
     builder.set_bolt("much", EmitsMuchAtTheEnd("value")).shuffle_grouping("rows")
@@ -188,7 +190,7 @@ class Slowly(Gather):
         super().execute(tup)
 
 
-def test_an_end_mark_waits_for_a_reader_that_is_slow(gathered: Gathered) -> None:
+def test_an_end_mark_waits_for_a_slow_reader(gathered: Gathered) -> None:
     builder = TopologyBuilder("slow", {"topology.queue.size": 16})
     builder.set_spout("rows", Rows([("a",)]))
     builder.set_bolt("much", EmitsMuchAtTheEnd("value")).shuffle_grouping("rows")
@@ -201,7 +203,7 @@ def test_an_end_mark_waits_for_a_reader_that_is_slow(gathered: Gathered) -> None
 
 @pytest.mark.parametrize("size", [7, 100, 10_000])
 @pytest.mark.parametrize("tracked", [True, False])
-def test_batch_bolts_hand_over_what_is_left_at_the_end_of_the_input(
+def test_batch_bolts_execute_a_partial_batch_at_the_end_of_the_input(
     tracked: bool, size: int, gathered: Gathered
 ) -> None:
     builder = TopologyBuilder("batches", {"topology.workers": 2})
@@ -278,7 +280,7 @@ class FailsFirst(Gather):
         super().execute(tup)
 
 
-def test_a_replay_that_waits_keeps_the_topology_from_completing(gathered: Gathered) -> None:
+def test_a_waiting_replay_keeps_the_topology_from_completing(gathered: Gathered) -> None:
     builder = TopologyBuilder("replays")
     replay = Replay(first_delay=30.0)
     builder.set_spout("rows", Rows([(number,) for number in range(5)], replay=replay))
@@ -296,7 +298,7 @@ def test_a_replay_that_waits_keeps_the_topology_from_completing(gathered: Gather
 
 
 class FinishesInOpen(Spout):
-    """A source that finds nothing to read; perhaps it says one thing."""
+    """A source that finds nothing to read; it may emit one tuple."""
 
     outputs = Fields("value")
 
@@ -330,7 +332,9 @@ def test_a_spout_that_finishes_in_open_completes(says: bool, way: dict[str, Any]
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-def test_a_spout_that_finishes_early_ends_only_what_it_alone_feeds(workers: int, gathered: Gathered) -> None:
+def test_a_spout_that_finishes_early_ends_only_the_bolts_that_it_alone_feeds(
+    workers: int, gathered: Gathered
+) -> None:
     builder = TopologyBuilder("early", {"topology.workers": workers})
     builder.set_spout("early", Rows(NUMBERS))
     builder.set_spout("late", SlowRows([(number,) for number in range(20)]))
@@ -361,7 +365,7 @@ class Swallows(Bolt):
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_source_ends_though_another_one_never_rests(workers: int, gathered: Gathered) -> None:
+def test_a_source_completes_beside_one_that_never_rests(workers: int, gathered: Gathered) -> None:
     builder = TopologyBuilder("busy", {"topology.workers": workers})
     builder.set_spout("rows", Rows(NUMBERS))
     builder.set_spout("endless", Endless())
@@ -376,7 +380,7 @@ def test_a_source_ends_though_another_one_never_rests(workers: int, gathered: Ga
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_spout_that_nobody_reads_completes_and_its_message_ids_are_acked(
+def test_a_spout_without_readers_completes_and_its_message_ids_are_acked(
     way: dict[str, Any], gathered: Gathered
 ) -> None:
     builder = TopologyBuilder("unread")
@@ -396,7 +400,7 @@ def test_a_topology_of_one_spout_completes(gathered: Gathered) -> None:
 
 
 @pytest.mark.parametrize("simulated", [True, False])
-def test_one_topology_runs_twice_at_a_time_under_two_names(simulated: bool, gathered: Gathered) -> None:
+def test_one_topology_runs_twice_at_once_under_two_names(simulated: bool, gathered: Gathered) -> None:
     builder = TopologyBuilder("twice")
     builder.set_spout("rows", Rows(NUMBERS), parallelism=2)
     builder.set_bolt("sums", Sums("value"), parallelism=3).shuffle_grouping("rows")

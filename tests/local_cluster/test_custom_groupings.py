@@ -1,4 +1,4 @@
-"""Custom groupings in running topologies: they choose what they like, and their mistakes are told clearly."""
+"""Custom groupings in running topologies: they choose freely, and their mistakes are reported clearly."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ class RaisesTheSecondTime(Broken):
         return [self.first]
 
 
-def test_a_choose_that_raises_in_a_replay_is_the_last_word_on_that_tuple(gathered: Gathered) -> None:
+def test_a_choose_that_raises_in_a_replay_is_the_final_failure_of_that_tuple(gathered: Gathered) -> None:
 
     builder = TopologyBuilder("custom")
     builder.set_spout("rows", Rows([("a",)], replay=Replay(max_attempts=5)))

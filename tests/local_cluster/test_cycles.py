@@ -1,4 +1,4 @@
-"""Cycles of bolts complete when they are quiet, not before and not never: tracked or not, in one worker or over several."""
+"""Cycles of bolts complete once they are quiet, not earlier, and always: tracked or not, in one worker or over several."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Around(Bolt):
 
 
 class AroundInBatches(BatchBolt):
-    """The same in batches that only the cycle's end or a waiting spout can hurry."""
+    """The same in batches, which only the end of the cycle or a waiting spout can hurry."""
 
     outputs = {"again": PAIR, "out": PAIR}
     batch_size = 1000
@@ -67,7 +67,7 @@ class AroundInBatches(BatchBolt):
 
 
 def rows(count: int, hops: int) -> list[tuple[int, int]]:
-    """So many tuples, each with so many hops to make."""
+    """This many tuples, each with a number of hops."""
     return [(number, hops) for number in range(count)]
 
 
@@ -113,7 +113,7 @@ def test_a_cycle_of_two_bolts_completes(tracked: bool, way: dict[str, Any], gath
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_what_end_of_input_emits_into_the_cycle_is_worked_off(
+def test_emissions_of_end_of_input_into_the_cycle_are_processed(
     way: dict[str, Any], gathered: Gathered
 ) -> None:
     run(two_bolts(Rows(rows(10, 3), PAIR), Around(more_at_the_end=4), Around(more_at_the_end=7)), **way)
@@ -140,7 +140,7 @@ def test_end_marks_leave_a_cycle_only_when_it_is_quiet_again(workers: int, gathe
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("tracked", [True, False])
-def test_a_batch_bolt_in_a_cycle_does_not_sit_on_the_last_tuples(
+def test_a_batch_bolt_in_a_cycle_does_not_keep_the_last_tuples(
     tracked: bool, way: dict[str, Any], gathered: Gathered
 ) -> None:
     spout = Rows(rows(25, 5), PAIR, tracked=tracked)
@@ -186,7 +186,7 @@ class Adds(Bolt):
 
 
 class Lambdas(Around):
-    """Sends something round that no codec takes, for odd numbers."""
+    """Sends a value round that no codec can encode, for odd numbers."""
 
     def execute(self, tup: Tuple) -> None:
         number, hops = tup.values
@@ -235,7 +235,7 @@ def test_a_cycle_with_ticks_completes(workers: int, gathered: Gathered) -> None:
 
 
 class SlowAround(Around):
-    """Holds the last tuple of the spout for long, then sends it round."""
+    """Holds the spout's last tuple for a long time, then sends it round."""
 
     auto_ack = False
     auto_anchor = False
@@ -260,7 +260,7 @@ class SlowAround(Around):
         self.kept.clear()
 
 
-def test_a_tracked_tuple_that_a_rich_bolt_keeps_keeps_the_cycle_open(gathered: Gathered) -> None:
+def test_a_tracked_tuple_held_by_a_rich_bolt_keeps_the_cycle_open(gathered: Gathered) -> None:
     with LocalCluster(simulated_time=True) as cluster:
         cluster.submit(self_loop(Rows(rows(3, 0), PAIR), SlowAround(), tasks=1))
         cluster.advance(9.9)

@@ -1,7 +1,7 @@
 """Promise 1 at the end of a task: spouts that emit from `ack` and `fail` while their task is being stopped.
 
-`fail` is called for every open tree then, and a spout with replays of its own emits from it. What was taken gets its last
-word; what can get none is refused.
+`fail` is called for every open tree then, and a spout with replays of its own emits from it. An accepted emission gets its
+final call; one that can get none is refused.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _fresh() -> Iterator[None]:
 
 
 class Stubborn(Spout):
-    """Storm's way: emits a failed tuple again, and for every acked one a new one; for ever. `caught`: notes refusals."""
+    """Storm's way: emits a failed tuple again, and for every acked one a new one; for ever. `caught`: records refusals."""
 
     outputs = {"default": Fields("number"), "unread": Fields("number")}
     replay = None
@@ -78,7 +78,7 @@ def topology(spout: Spout) -> Topology:
     return builder.build()
 
 
-def test_what_fail_emits_while_its_task_is_stopped_is_refused_and_all_else_has_its_last_word() -> None:
+def test_emissions_of_fail_in_a_stopping_task_are_refused_and_all_others_get_a_final_call() -> None:
     with LocalCluster(simulated_time=True) as cluster:
         cluster.submit(topology(Stubborn()))
         cluster.advance(1)
@@ -88,7 +88,7 @@ def test_what_fail_emits_while_its_task_is_stopped_is_refused_and_all_else_has_i
     assert all("is being stopped" in text for text in REFUSED)
 
 
-def test_what_ack_emits_while_its_task_is_stopped_has_its_last_word_too() -> None:
+def test_emissions_of_ack_in_a_stopping_task_get_a_final_call_too() -> None:
     with LocalCluster(simulated_time=True) as cluster:
         cluster.submit(
             topology(Stubborn(stream="unread"))
@@ -98,7 +98,7 @@ def test_what_ack_emits_while_its_task_is_stopped_has_its_last_word_too() -> Non
     assert Counter(TAKEN) == Counter(SETTLED)
 
 
-def test_without_acking_too() -> None:
+def test_a_final_call_is_given_without_acking_too() -> None:
     with LocalCluster(simulated_time=True) as cluster:
         cluster.submit(topology(Stubborn()), conf={"topology.acking": False})
         cluster.advance(0.01)
@@ -106,7 +106,7 @@ def test_without_acking_too() -> None:
     assert Counter(TAKEN) == Counter(SETTLED)
 
 
-def test_that_a_stopped_task_refuses_is_not_reported_as_an_error_of_the_users() -> None:
+def test_a_refusal_of_a_stopped_task_is_not_reported_as_a_user_error() -> None:
     with LocalCluster(simulated_time=True) as cluster:
         cluster.submit(topology(Stubborn(caught=False)))
         cluster.advance(1)

@@ -1,4 +1,4 @@
-"""With `encode` the frames of a cluster in one process go through the codec that the topology asks for."""
+"""With `encode`, the frames of a cluster in one process go through the topology's codec."""
 
 from __future__ import annotations
 

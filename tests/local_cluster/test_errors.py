@@ -1,4 +1,4 @@
-"""What a user sees when their code raises: short reports with their own line, and a topology that lives on."""
+"""Errors of user code as users see them: short reports with their own line, and a topology that lives on."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class OwnError(Exception):
 
 
 def blow(what: str) -> None:
-    raise OwnError(f"{what} went wrong")  # here it is raised
+    raise OwnError(f"{what} went wrong")  # raised here
 
 
 class BadSpout(Numbers):
@@ -142,7 +142,7 @@ class BadThread(Bolt):
 
 
 class BrokenStr(Exception):
-    """An exception that cannot say what it is."""
+    """An exception whose text cannot be made."""
 
     def __str__(self) -> str:
         raise ValueError("no words")
@@ -176,7 +176,7 @@ class EmitsValue(Numbers):
 
 
 class RaisesKind(Bolt):
-    """Raises whatever kind of error it is told to, from the numbers `first` on."""
+    """Raises the given kind of error, from the numbers `first` on."""
 
     def __init__(self, kind: str, only: int | None = None) -> None:
         self.kind = kind
@@ -216,7 +216,7 @@ class RaisesKind(Bolt):
 
 
 def line_of(text: str) -> int:
-    """The number of the line in this file that contains `text` and is code."""
+    """The number of the line of code in this file that contains `text`."""
     with open(__file__, encoding="utf-8") as lines:
         return next(number for number, line in enumerate(lines, 1) if line.strip().startswith(text))
 
@@ -226,7 +226,7 @@ def reports_of(status: TopologyStatus, component: str) -> list[ErrorReport]:
 
 
 def check_report(report: ErrorReport, where: str, call: str, line: int | None = None) -> str:
-    """The promises of a report's text; gives the text."""
+    """Check the promises of a report's text; return the text."""
     text = report.render()
     lines = text.splitlines()
     assert len(lines) <= MOST_LINES, text
@@ -243,11 +243,11 @@ def blown(*bolts: Bolt, spout: Numbers | None = None, **conf: object) -> Topolog
     return chain("errors", spout or Numbers(5), *bolts, conf=options)
 
 
-# Every call of the user's.
+# Every user call.
 
 
 @pytest.mark.parametrize("call", ["execute", "tick", "end_of_input", "cleanup"])
-def test_what_a_bolts_calls_raise_is_reported_and_the_topology_completes(
+def test_errors_of_a_bolts_calls_are_reported_and_the_topology_completes(
     cluster: LocalCluster, call: str
 ) -> None:
     spout = BadSpout(5, "nothing", finishes=False)
@@ -265,7 +265,7 @@ def test_what_a_bolts_calls_raise_is_reported_and_the_topology_completes(
 
 
 @pytest.mark.parametrize("call", ["next_tuple", "ack", "close"])
-def test_what_a_spouts_calls_raise_is_reported_and_the_topology_completes(
+def test_errors_of_a_spouts_calls_are_reported_and_the_topology_completes(
     cluster: LocalCluster, call: str
 ) -> None:
     cluster.submit(blown(Pass(), spout=BadSpout(5, call)))
@@ -280,7 +280,7 @@ def test_what_a_spouts_calls_raise_is_reported_and_the_topology_completes(
         assert "message id " in text
 
 
-def test_a_fail_that_raises_is_reported_and_is_still_the_last_word(cluster: LocalCluster) -> None:
+def test_a_fail_that_raises_is_reported_and_is_still_the_final_call(cluster: LocalCluster) -> None:
     cluster.submit(blown(BadBolt("execute"), spout=BadSpout(3, "fail")))
     status = run_to_the_end(cluster, "errors")
     reports = reports_of(status, "numbers")
@@ -289,7 +289,7 @@ def test_a_fail_that_raises_is_reported_and_is_still_the_last_word(cluster: Loca
     assert status.components["numbers"].failed == 3
 
 
-def test_activate_and_deactivate_that_raise_are_reported_and_do_their_work(cluster: LocalCluster) -> None:
+def test_activate_and_deactivate_that_raise_are_reported_and_take_effect(cluster: LocalCluster) -> None:
     for call in ("deactivate", "activate"):
         JOURNAL.clear()
         cluster.submit(blown(Pass(), spout=BadSpout(10**6, call)), conf={"topology.acking": False})
@@ -324,7 +324,7 @@ def test_an_open_or_prepare_that_raises_fails_the_topology_with_that_error(
         cluster.wait("errors")
     assert "errors" in str(caught.value)
     assert JOURNAL.of("emit") == []
-    if kind == "spout":  # bolts are prepared first, and what was prepared is cleaned up
+    if kind == "spout":  # bolts are prepared first, and prepared ones are cleaned up
         assert JOURNAL.kinds().count("cleanup") == 1
 
 
@@ -369,7 +369,7 @@ def test_on_error_crash_stops_the_topology_with_that_error(cluster: LocalCluster
     assert len([entry for entry in JOURNAL.of("call") if entry == ("execute",)]) == 1
     assert ("cleanup",) in JOURNAL.of("call")
     emitted, acked, failed = (verdicts(JOURNAL.of(kind)) for kind in ("emit", "ack", "fail"))
-    assert sorted(acked + failed) == emitted  # each has its last word
+    assert sorted(acked + failed) == emitted  # each has its final call
 
 
 def test_the_record_of_a_crashed_topology_stays_until_kill(cluster: LocalCluster) -> None:
@@ -393,7 +393,7 @@ def test_on_error_crash_of_one_component_leaves_the_errors_of_others_alone(clust
     assert status.components["bad"].errors == 5
 
 
-def test_a_spent_replay_is_no_crash(cluster: LocalCluster) -> None:
+def test_a_failure_after_the_last_replay_is_no_crash(cluster: LocalCluster) -> None:
     spout = Numbers(3, Replay(max_attempts=1))
     conf = {"topology.message.timeout.secs": 5}
     cluster.submit(chain("errors", spout, Refuses(), conf={**conf, "topology.on.error": "crash"}))
@@ -423,7 +423,7 @@ class Refuses(Bolt):
         ("chained", "RuntimeError: the effect"),
     ],
 )
-def test_odd_errors_are_reported_shortly_and_harm_one_tuple_only(
+def test_odd_errors_have_short_reports_and_harm_one_tuple_only(
     cluster: LocalCluster, kind: str, text: str
 ) -> None:
     cluster.submit(blown(RaisesKind(kind, only=2)))
@@ -440,7 +440,7 @@ def test_odd_errors_are_reported_shortly_and_harm_one_tuple_only(
 
 @pytest.mark.parametrize("kind", ["system_exit", "keyboard_interrupt"])
 @pytest.mark.parametrize("threaded", [False, True])
-def test_what_would_end_a_program_ends_no_worker(kind: str, threaded: bool) -> None:
+def test_an_exit_in_user_code_ends_no_worker(kind: str, threaded: bool) -> None:
     bolt = RaisesKind(kind, only=2)
     bolt.threaded = threaded
     with LocalCluster() as cluster:
@@ -464,7 +464,7 @@ def test_ctrl_c_in_simulated_time_reaches_the_caller_who_can_still_shut_down() -
 
 
 @pytest.mark.parametrize("kind", ["huge", "broken", "lines"])
-def test_a_value_of_any_kind_makes_no_long_report(cluster: LocalCluster, kind: str) -> None:
+def test_no_kind_of_value_makes_a_long_report(cluster: LocalCluster, kind: str) -> None:
     cluster.submit(blown(BadBolt("execute"), spout=EmitsValue(kind)))
     status = run_to_the_end(cluster, "errors")
     (report,) = reports_of(status, "bolt1")
@@ -473,7 +473,7 @@ def test_a_value_of_any_kind_makes_no_long_report(cluster: LocalCluster, kind: s
     assert "Tuple" in text
 
 
-def test_a_dropped_tuple_of_any_kind_makes_no_long_report(cluster: LocalCluster) -> None:
+def test_no_kind_of_dropped_tuple_makes_a_long_report(cluster: LocalCluster) -> None:
     spout = EmitsValue("lines")
     spout.replay = Replay(max_attempts=1)
     cluster.submit(blown(BadBolt("execute"), spout=spout))

@@ -1,4 +1,4 @@
-"""What a status says of trees that failed for good, and of a topology that is gone."""
+"""The status of trees that failed for good, and of a topology that is gone."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def topology() -> Topology:
     return builder.build()
 
 
-def test_a_spout_counts_its_failures_by_reason_and_keeps_the_first() -> None:
+def test_a_spout_counts_its_failures_by_reason_and_keeps_the_first_one() -> None:
     with LocalCluster(simulated_time=True) as cluster:
         cluster.submit(topology())
         cluster.advance(2.0)
@@ -67,7 +67,7 @@ def test_a_spout_counts_its_failures_by_reason_and_keeps_the_first() -> None:
         assert spout.first_failure.endswith(", in execute)")
 
 
-def test_the_final_status_of_a_killed_topology_can_be_asked_for_when_it_is_gone() -> None:
+def test_the_final_status_of_a_killed_topology_is_available_when_it_is_gone() -> None:
     with LocalCluster(simulated_time=True) as cluster:
         cluster.submit(topology())
         cluster.advance(2.0)
@@ -82,12 +82,12 @@ def test_the_final_status_of_a_killed_topology_can_be_asked_for_when_it_is_gone(
         assert spout.failures == {"failed": 1, "stopped": 1}
 
 
-def test_the_final_status_of_a_topology_that_never_was_is_an_error() -> None:
+def test_the_final_status_of_an_unknown_topology_is_an_error() -> None:
     with LocalCluster(simulated_time=True) as cluster, pytest.raises(NoSuchTopology):
         cluster.last_status("three")
 
 
-def test_only_the_latest_topologies_that_are_gone_are_remembered() -> None:
+def test_only_the_latest_ended_topologies_are_remembered() -> None:
     with LocalCluster(simulated_time=True) as cluster:
         for number in range(6):
             cluster.submit(topology(), name=f"three-{number}")
@@ -124,7 +124,7 @@ def test_a_spout_without_tasks_says_whether_it_has_finished_or_was_never_opened(
         assert cluster.status("ends").components["numbers"].idle == "finished"
 
 
-def test_a_topology_that_somebody_gives_up_has_failed_of_what_was_said() -> None:
+def test_a_topology_that_is_given_up_fails_with_the_given_reason() -> None:
     with LocalCluster(simulated_time=True) as cluster:
         cluster.submit(topology())
         cluster.advance(1)

@@ -3,8 +3,8 @@
 1. Every emission with a message id gets exactly one final call, `ack` or `fail`.
 2. `ack` is called only after every bolt that a tuple's tree reached has acked it.
 
-A tuple carries the names of the emissions that it descends from, so each bolt can write down which trees have reached it
-and which it has settled.
+A tuple carries the names of the emissions that it descends from, so each bolt can record which trees have reached it and which
+it has acked or failed.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Emits(Spout):
 
 
 class Misbehaves(Bolt):
-    """What the bolts share: with what probabilities they go wrong, and how they emit."""
+    """Shared by the bolts: the probabilities of errors, and how to emit."""
 
     random: Random
     outputs = OUT
@@ -156,7 +156,7 @@ class Batches(Misbehaves, BatchBolt):
 
 
 class Rich(Misbehaves):
-    """Keeps tuples, settles them at ticks in any order, anchors to several at once, and forgets some for ever."""
+    """Keeps tuples, acks or fails them at ticks in any order, anchors to several at once, and forgets some for ever."""
 
     auto_ack = False
     auto_anchor = False
@@ -182,7 +182,7 @@ class Rich(Misbehaves):
         some, self.kept = self.kept[:3], self.kept[3:]
         if some and self.fan_out:
             trees = sorted({tree for tup in some for tree in tup["trees"]})
-            self.emit((tuple(trees), 0), anchors=[*some, some[0]])  # the same anchor twice comes out right
+            self.emit((tuple(trees), 0), anchors=[*some, some[0]])  # naming the same anchor twice works
         for tup in some:
             if self.goes_wrong():
                 self.fail(tup, "by chance")
@@ -285,7 +285,7 @@ def run(plan: Plan, replay: Replay | None, repeats_ids: bool = False) -> Topolog
 
 
 def check_final_words(status: TopologyStatus) -> None:
-    """Promise 1, and that the counters say the same."""
+    """Check promise 1, and that the counters agree."""
     assert status.state == "COMPLETED"
     trees = JOURNAL.of("tree")
     acked, failed = JOURNAL.of("ack"), JOURNAL.of("fail")
@@ -334,7 +334,7 @@ def test_an_ack_comes_only_after_every_bolt_that_the_tree_reached_has_acked(plan
 
 @settings(max_examples=15)
 @given(plans(sound=True))
-def test_where_no_bolt_goes_wrong_everything_is_acked(plan: Plan) -> None:
+def test_runs_with_one_seed_are_equal(plan: Plan) -> None:
     status = run(plan, Replay())
     check_final_words(status)
     assert JOURNAL.of("fail") == []

@@ -1,4 +1,4 @@
-"""Bounded queues: every one holds at most its limit plus what one user call emits, and nothing deadlocks because of it."""
+"""Bounded queues: each holds at most its limit plus the emissions of one user call, and none causes a deadlock."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from worker.tasks.task import Task
 
 
 class QueueWatch:
-    """The fullest that the queues of any task were, seen after every run of a task and before anything was sent."""
+    """The greatest length of any task's queues, taken after every run of a task and before anything was sent."""
 
     def __init__(self) -> None:
         self.outbox = 0
@@ -73,7 +73,7 @@ def cluster() -> Iterator[LocalCluster]:
 
 
 class Fast(Spout):
-    """Emits `count` numbers as fast as it is let, `per_call` in a call."""
+    """Emits `count` numbers as fast as it may, `per_call` in a call."""
 
     outputs: Any = Fields("number")
     replay: Replay | None = None
@@ -121,7 +121,7 @@ class FansOut(Bolt):
 
 
 class Counts(Bolt):
-    """Counts, and does nothing else."""
+    """Only counts."""
 
     def execute(self, tup: Tuple) -> None:
         pass
@@ -165,7 +165,7 @@ class TicksAndCoroutines(Bolt):
 
 
 class TicksTooMuch(Bolt):
-    """Its ticks alone are more than the next bolt can take."""
+    """Its ticks alone emit more than the next bolt can take."""
 
     outputs = Fields("number")
     tick_interval = 0.5
@@ -212,7 +212,7 @@ def test_queues_before_a_slow_bolt_stay_below_their_limit(
     conf = {
         "topology.queue.size": queue,
         "topology.workers": workers,
-        "topology.max.spout.pending": None,  # so that only the queues bound anything
+        "topology.max.spout.pending": None,  # so that only the queues limit anything
         "topology.acking": acking != "acking off",
     }
     spout = Fast(900, per_call=3, tracked=acking != "untracked")
@@ -236,7 +236,7 @@ def test_ticks_batches_and_ends_keep_to_one_user_call_above_the_limit(
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_what_a_spout_emits_in_ack_is_bounded_too(
+def test_emissions_of_a_spout_in_ack_are_bounded_too(
     cluster: LocalCluster, queues: QueueWatch, workers: int
 ) -> None:
     conf = {"topology.queue.size": 16, "topology.max.spout.pending": 500, "topology.workers": workers}
@@ -254,7 +254,7 @@ def test_what_a_spout_emits_in_ack_is_bounded_too(
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_replays_and_dead_letters_that_come_all_at_once_are_bounded_too(
+def test_simultaneous_replays_and_dead_letters_are_bounded_too(
     cluster: LocalCluster, queues: QueueWatch, workers: int
 ) -> None:
     conf = {"topology.queue.size": 16, "topology.max.spout.pending": 500, "topology.workers": workers}
@@ -312,7 +312,7 @@ def test_the_calls_of_a_spout_slow_down_to_the_pace_of_a_slow_bolt(cluster: Loca
     cluster.advance(200.0)
     after = cluster.status("pace").components
     assert after["bolt1"].executed - before["bolt1"].executed == 200
-    # it emits as many as the bolt takes, give or take a frame
+    # it emits as many as the bolt takes, within a frame
     assert abs(after["numbers"].emitted - before["numbers"].emitted - 200) <= 64
 
 
@@ -327,7 +327,7 @@ def test_open_trees_stay_below_max_spout_pending_plus_one_call(
     assert pending <= queues.pending <= pending + per_call - 1
 
 
-def test_a_component_may_have_a_queue_of_its_own_size(cluster: LocalCluster, queues: QueueWatch) -> None:
+def test_a_component_may_have_its_own_queue_size(cluster: LocalCluster, queues: QueueWatch) -> None:
     builder = TopologyBuilder("own", {"topology.queue.size": 4096})
     spout = builder.set_spout("numbers", Fast(2000), conf={"topology.queue.size": 32})
     builder.set_bolt("slow", Slow(0.01), conf={"topology.queue.size": 16}).shuffle_grouping(spout)
@@ -338,7 +338,7 @@ def test_a_component_may_have_a_queue_of_its_own_size(cluster: LocalCluster, que
 
 
 @pytest.mark.parametrize("tracked", [False, True])
-def test_many_fast_tuples_in_real_time_pass_through_short_queues(queues: QueueWatch, tracked: bool) -> None:
+def test_many_fast_tuples_pass_through_short_queues_in_real_time(queues: QueueWatch, tracked: bool) -> None:
     conf = {"topology.queue.size": 1024, "topology.workers": 2}
     with LocalCluster() as cluster:
         cluster.submit(chain("fast", Fast(100_000, 10, tracked), FansOut(1), Counts(), conf=conf))

@@ -1,4 +1,4 @@
-"""Groupings in running topologies: counts are exact and every tuple reaches the tasks it should, over links and codec too."""
+"""Groupings in running topologies: counts are exact, and every tuple reaches the right tasks, also over links and codec."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_all_grouping_reaches_each_of_6_tasks_exactly_once(way: dict[str, Any], 
 
 
 class AcksOnTick(Gather):
-    """Keeps its tuples; task number n acks them at the n-th tick after."""
+    """Keeps its tuples; task number n acks them at the n-th tick after they came."""
 
     auto_ack = False
     tick_interval = 1.0
@@ -224,7 +224,7 @@ def test_a_key_reaches_the_same_task_in_every_process(gathered: Gathered) -> Non
 
 
 class EmitsSets(Bolt):
-    """Emits a set where a key should be, for the row "bad"."""
+    """Emits a set as a key, for the row "bad"."""
 
     outputs = Fields("number", "word")
 
@@ -234,7 +234,7 @@ class EmitsSets(Bolt):
 
 
 @pytest.mark.parametrize("grouping", ["fields_grouping", "partial_key_grouping"])
-def test_any_other_key_fails_the_tuple_and_names_component_stream_and_field(
+def test_any_other_key_fails_the_tuple_and_the_error_names_component_stream_and_field(
     grouping: str, gathered: Gathered
 ) -> None:
     builder = TopologyBuilder("bad-key")
@@ -251,7 +251,7 @@ def test_any_other_key_fails_the_tuple_and_names_component_stream_and_field(
 
 
 class TriesBadKeys(Rows):
-    """A spout that catches what a bad key raises and goes on."""
+    """A spout that catches the error of a bad key and goes on."""
 
     def next_tuple(self) -> None:
         keys: list[Any] = [{}, "good"]
@@ -290,7 +290,7 @@ def test_partial_key_gives_each_key_two_tasks_and_balances_them(
 
 
 class Directs(Bolt):
-    """Sends each number to the task of "gather" that has it as its index, then tries two mistakes."""
+    """Sends each number to the task of "gather" with that index, then makes two mistakes."""
 
     outputs = {"straight": Stream(Fields("value"), direct=True), "default": Fields("value")}
 
@@ -335,7 +335,7 @@ def test_direct_grouping_reaches_the_task_that_the_sender_names(
 
 
 class NamesWorker(Gather):
-    """Writes down which worker it runs in, as told by what its tasks share."""
+    """Records which worker it runs in, identified by the resources that its tasks share."""
 
     def prepare(self, context: Context) -> None:
         super().prepare(context)

@@ -1,4 +1,4 @@
-"""When there is little to do: batches are hurried, ticks come, and an idle topology hardly moves."""
+"""When there is little to do: batches are hurried, ticks come, and an idle topology uses almost no CPU."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class BigBatches(BatchBolt):
 
 
 class Drips(Spout):
-    """Emits a number each tenth of a second, or (`empty`) never anything, and says when it wants to be asked again."""
+    """Emits a number each tenth of a second, or (`empty`) never, and says when to call it again."""
 
     outputs = Fields("number")
 
@@ -83,7 +83,7 @@ class Drips(Spout):
 
 @pytest.mark.parametrize("workers", [1, 2, 3])
 @pytest.mark.parametrize("bolts", [1, 2])
-def test_a_short_pending_limit_before_big_batches_does_not_crawl(
+def test_a_pending_limit_below_the_batch_size_does_not_slow_the_topology_down(
     cluster: LocalCluster, workers: int, bolts: int
 ) -> None:
     conf = {"topology.max.spout.pending": 100, "topology.workers": workers}
@@ -92,7 +92,7 @@ def test_a_short_pending_limit_before_big_batches_does_not_crawl(
     assert took <= 2.5 * bolts  # twenty times the limit, at most 20 ms or so each
     sizes = [size for (size,) in JOURNAL.of("batch")]
     assert sum(sizes) == 2000 * bolts
-    assert len(sizes) <= 30 * bolts  # and yet in batches
+    assert len(sizes) <= 30 * bolts  # and still in batches
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -110,7 +110,7 @@ def test_an_untracked_source_that_has_ended_hurries_the_last_batch(cluster: Loca
     assert JOURNAL.of("batch") == [(7,), (7,)]
 
 
-def test_a_kill_hurries_what_is_gathered(cluster: LocalCluster) -> None:
+def test_a_kill_hurries_partial_batches(cluster: LocalCluster) -> None:
     cluster.submit(chain("killed", Numbers(7, finishes=False), BigBatches()))
     cluster.advance(5.0)
     assert JOURNAL.of("batch") == []
@@ -119,7 +119,7 @@ def test_a_kill_hurries_what_is_gathered(cluster: LocalCluster) -> None:
     assert verdicts(JOURNAL.of("ack")) == list(range(7))
 
 
-def test_while_nobody_waits_batches_take_their_interval(cluster: LocalCluster) -> None:
+def test_batches_take_their_interval_while_no_spout_waits(cluster: LocalCluster) -> None:
     cluster.submit(chain("patient", Drips(0.1), TenSeconds()))
     cluster.advance(35.0)
     assert [size for (size,) in JOURNAL.of("batch")] == [pytest.approx(100, abs=2)] * 3
@@ -135,7 +135,7 @@ class TenSeconds(BigBatches):
 
 
 class Ticks(Bolt):
-    """Notes when it is ticked, and emits."""
+    """Records its ticks, and emits."""
 
     outputs = Fields("number")
 
@@ -155,7 +155,7 @@ class Ticks(Bolt):
 
 
 class ClassTicks(Ticks):
-    """Says so as a class attribute."""
+    """Its interval is a class attribute."""
 
     tick_interval = 4.0
 
@@ -176,7 +176,7 @@ CONF = "topology.tick.tuple.freq.secs"
         (ClassTicks(), {CONF: 3}, {}, 4.0),
     ],
 )
-def test_ticks_come_as_often_as_the_bolt_says_else_as_the_configuration_says(
+def test_ticks_follow_the_bolts_interval_or_else_that_of_the_configuration(
     cluster: LocalCluster, bolt: Bolt, conf: dict[str, object], own: dict[str, object], interval: float | None
 ) -> None:
     builder = TopologyBuilder("ticks", conf)
@@ -203,7 +203,7 @@ def test_ticks_go_on_while_the_topology_is_inactive_and_end_with_the_input(clust
     assert len(JOURNAL.of("tick")) == 5
 
 
-def test_what_a_tick_emits_is_in_no_tree(cluster: LocalCluster) -> None:
+def test_emissions_of_a_tick_belong_to_no_tree(cluster: LocalCluster) -> None:
     cluster.submit(chain("loose", Numbers(3, finishes=False), Ticks(1.0), Keep()))
     cluster.advance(5.5)
     assert len(JOURNAL.of("keep")) == 5
@@ -214,7 +214,7 @@ def test_what_a_tick_emits_is_in_no_tree(cluster: LocalCluster) -> None:
 
 
 class Watch(Hook):
-    """Writes down every call of a hook."""
+    """Records every call of a hook."""
 
     def opened(self, context: Context) -> None:
         self.name = context.component
@@ -276,7 +276,7 @@ def hook_calls(component: str) -> list[tuple[Any, ...]]:
     return [tuple(call) for name, *call in JOURNAL.of("hook") if name == component]
 
 
-def test_hooks_are_called_in_order_with_what_happened(cluster: LocalCluster) -> None:
+def test_hooks_are_called_in_order_with_the_details(cluster: LocalCluster) -> None:
     cluster.submit(chain("hooks", Numbers(2), RefusesOne(), conf=HOOKS))
     run_to_the_end(cluster, "hooks")
     assert hook_calls("numbers") == [
@@ -301,7 +301,7 @@ def test_hooks_are_called_in_order_with_what_happened(cluster: LocalCluster) -> 
     ]
 
 
-def test_a_hook_of_one_component_watches_only_that(cluster: LocalCluster) -> None:
+def test_a_hook_of_one_component_sees_only_that_one(cluster: LocalCluster) -> None:
     builder = TopologyBuilder("one")
     spout = builder.set_spout("numbers", Numbers(2))
     builder.set_bolt("watched", Pass(), conf=HOOKS).shuffle_grouping(spout)
@@ -329,7 +329,7 @@ def test_a_hook_that_raises_is_reported_and_harms_no_tuple(cluster: LocalCluster
 
 
 class Prints(Bolt):
-    """Prints what it gets."""
+    """Prints its tuples."""
 
     def execute(self, tup: Tuple) -> None:
         print("got", tup["number"])
@@ -351,7 +351,7 @@ def test_print_in_a_component_is_harmless(capsys: pytest.CaptureFixture[str], si
 
 @pytest.fixture
 def rounds(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
-    """When the engine had its rounds."""
+    """When the engine ran its rounds."""
     seen: list[float] = []
     original: Callable[[Engine], bool] = Engine.round
 
@@ -371,7 +371,7 @@ def rounds_a_second(cluster: LocalCluster, rounds: list[float], seconds: float) 
 
 
 @pytest.mark.parametrize("workers", [1, 4])
-def test_an_empty_source_is_asked_a_hundred_times_a_second_at_most(
+def test_an_empty_source_is_called_a_hundred_times_a_second_at_most(
     cluster: LocalCluster, rounds: list[float], workers: int
 ) -> None:
     conf = {"topology.workers": workers}
@@ -379,7 +379,7 @@ def test_an_empty_source_is_asked_a_hundred_times_a_second_at_most(
     assert rounds_a_second(cluster, rounds, 50.0) <= 250
 
 
-def test_a_source_that_says_when_it_wants_to_be_asked_costs_next_to_nothing(
+def test_a_source_that_says_when_to_call_it_costs_almost_nothing(
     cluster: LocalCluster, rounds: list[float]
 ) -> None:
     cluster.submit(chain("waits", Drips(30.0, empty=True), Pass()))
@@ -387,7 +387,7 @@ def test_a_source_that_says_when_it_wants_to_be_asked_costs_next_to_nothing(
 
 
 @pytest.mark.parametrize("state", ["INACTIVE", "COMPLETED"])
-def test_a_topology_that_does_not_run_costs_next_to_nothing(
+def test_an_inactive_topology_costs_almost_nothing(
     cluster: LocalCluster, rounds: list[float], state: str
 ) -> None:
     cluster.submit(chain("rests", Numbers(5, finishes=state == "COMPLETED"), Pass()))
@@ -404,7 +404,7 @@ def test_trees_that_only_wait_cost_little(cluster: LocalCluster, rounds: list[fl
     assert rounds_a_second(cluster, rounds, 500.0) <= 10
 
 
-def test_an_empty_source_beside_trees_that_wait_is_still_asked(cluster: LocalCluster) -> None:
+def test_an_empty_source_is_still_called_while_trees_wait(cluster: LocalCluster) -> None:
     cluster.submit(chain("drips", Drips(0.1), Keep()))
     cluster.advance(20.05)
     assert cluster.status("drips").components["numbers"].emitted == pytest.approx(201, abs=2)

@@ -1,4 +1,4 @@
-"""What keeps a topology from its end, and how complete_topology says so."""
+"""Reasons why a topology does not end, and how complete_topology reports them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from topology_api import (
 )
 
 
-def test_an_endless_spout_that_is_not_replaced_times_out_by_name() -> None:
+def test_an_endless_spout_that_is_not_replaced_is_named_in_the_timeout() -> None:
     with pytest.raises(TimeoutError) as caught:
         complete_topology(word_count(), timeout=0.3)
     assert "topology 'word-count' is not completed within 0.3 s" in str(caught.value)
@@ -34,7 +34,7 @@ def test_a_spout_that_is_idle_for_ever_times_out_and_says_why_it_is_idle() -> No
 
 
 class Echoes(Bolt):
-    """Sends itself what it gets, for ever."""
+    """Sends its tuples to itself, for ever."""
 
     outputs = Fields("x")
 
@@ -50,7 +50,7 @@ def test_a_cycle_that_never_rests_times_out() -> None:
         complete_topology(builder.build(), timeout=0.3)
 
 
-def test_when_nothing_can_happen_any_more_that_is_said_at_once() -> None:
+def test_a_topology_in_which_nothing_can_happen_any_more_ends_at_once() -> None:
     with pytest.raises(TimeoutError) as caught:
         complete_topology(
             one_bolt(Keeps(), [(1,), (2,)]),
@@ -87,7 +87,7 @@ class KeepsAndRaises(Keeps):
             raise ValueError("the last error")
 
 
-def test_the_last_error_of_the_users_code_stands_in_the_timeout() -> None:
+def test_the_timeout_has_the_last_error_of_user_code() -> None:
     with pytest.raises(TimeoutError) as caught:
         complete_topology(
             one_bolt(KeepsAndRaises(), [(1,), (2,)]),
@@ -102,7 +102,7 @@ class Unprepared(Bolt):
         raise OSError("no database here")
 
     def execute(self, tup: Tuple) -> None:
-        """Never comes to it."""
+        """Never returns."""
 
 
 def test_a_topology_that_fails_raises_with_the_line_at_fault() -> None:
@@ -120,13 +120,13 @@ class Closes(Bolt):
     calls: list[str] = []
 
     def execute(self, tup: Tuple) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     def cleanup(self) -> None:
         self.calls.append("cleanup")
 
 
-def test_components_are_cleaned_up_whether_it_is_completed_or_not() -> None:
+def test_components_are_cleaned_up_whether_the_topology_completes_or_not() -> None:
     Closes.calls.clear()
     complete_topology(one_bolt(Closes(), [(1,)]))
     assert Closes.calls == ["cleanup"]

@@ -1,4 +1,4 @@
-"""A topology whose `open` does not return is gone soon after a kill: nothing of it can be in flight."""
+"""A topology whose `open` does not return is gone soon after a kill: it cannot have tuples in flight."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from local_cluster import LocalCluster
 from tests.local_cluster.process_topologies import NeverOpens, wait_until
 from topology_api import NoSuchTopology, TopologyBuilder
 
-#: Far less than it may drain for.
+#: Far less than its limit for draining.
 CAP = 60.0
 WAIT_SECS = 500.0
 

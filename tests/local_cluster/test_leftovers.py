@@ -1,4 +1,4 @@
-"""What a cluster whose process died has left is removed by the next one, and nothing else is."""
+"""A cluster removes the folders of clusters whose process died, and nothing else."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def left_directory(folder: Path, name: str = f"{PREFIX}abc", **changes: Any) -> Path:
-    """A directory with something in it whose owner is this process, or as the changes say."""
+    """A non-empty folder whose owner is this process, or as `changes` say."""
     directory = folder / name
     (directory / "local-1" / "topologies").mkdir(parents=True)
     (directory / "local-1" / "worker.log").write_text("text")
@@ -31,7 +31,7 @@ def left_directory(folder: Path, name: str = f"{PREFIX}abc", **changes: Any) -> 
     return directory
 
 
-def test_a_cluster_that_begins_removes_what_a_killed_one_left(
+def test_a_new_cluster_removes_the_folder_of_a_killed_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
@@ -47,7 +47,7 @@ def test_a_cluster_that_begins_removes_what_a_killed_one_left(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_one_whose_pid_another_process_has_by_now_is_removed(tmp_path: Path) -> None:
+def test_a_folder_whose_pid_belongs_to_another_process_by_now_is_removed(tmp_path: Path) -> None:
     left_directory(tmp_path, started=1)
     sweep(tmp_path)
     assert list(tmp_path.iterdir()) == []
@@ -56,14 +56,16 @@ def test_one_whose_pid_another_process_has_by_now_is_removed(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     "changes", [{}, {"started": 1, "place": "another machine"}, {"started": "1"}, {"pid": None}], ids=str
 )
-def test_one_stays_whose_owner_lives_or_cannot_be_looked_up(tmp_path: Path, changes: dict[str, Any]) -> None:
+def test_a_folder_stays_if_its_owner_lives_or_cannot_be_checked(
+    tmp_path: Path, changes: dict[str, Any]
+) -> None:
     directory = left_directory(tmp_path, **changes)
     sweep(tmp_path)
     assert directory.exists()
 
 
 @pytest.mark.parametrize("text", [None, "", "{", "[]", "{}", "\udcff", "[" * 100_000], ids=range(7))
-def test_one_without_a_note_that_can_be_read_stays(tmp_path: Path, text: str | None) -> None:
+def test_a_folder_without_a_readable_note_stays(tmp_path: Path, text: str | None) -> None:
     directory = left_directory(tmp_path, started=1)
     (directory / OWNER).unlink()
     if text is not None:
@@ -72,7 +74,7 @@ def test_one_without_a_note_that_can_be_read_stays(tmp_path: Path, text: str | N
     assert (directory / "local-1" / "worker.log").exists()
 
 
-def test_directories_of_another_name_files_and_links_stay(tmp_path: Path) -> None:
+def test_folders_of_another_name_files_and_links_stay(tmp_path: Path) -> None:
     other = left_directory(tmp_path, "squall-other", started=1)
     (tmp_path / f"{PREFIX}link").symlink_to(other)
     (tmp_path / f"{PREFIX}file").write_text("text")
@@ -81,14 +83,14 @@ def test_directories_of_another_name_files_and_links_stay(tmp_path: Path) -> Non
     assert (other / OWNER).exists()
 
 
-def test_one_of_another_user_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_of_another_user_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     directory = left_directory(tmp_path, started=1)
     monkeypatch.setattr("os.geteuid", lambda: directory.stat().st_uid + 1)
     sweep(tmp_path)
     assert directory.exists()
 
 
-def test_one_in_which_a_worker_runs_stays_until_it_has_ended(tmp_path: Path) -> None:
+def test_a_folder_in_which_a_worker_runs_stays_until_the_worker_has_ended(tmp_path: Path) -> None:
     directory = left_directory(tmp_path, started=1)
     worker = directory / "local-1" / "topologies" / "t-1-0" / "workers" / "w1"
     worker.mkdir(parents=True)
@@ -102,6 +104,6 @@ def test_one_in_which_a_worker_runs_stays_until_it_has_ended(tmp_path: Path) -> 
     assert not directory.exists()
 
 
-def test_a_folder_that_is_not_there_is_no_error(tmp_path: Path) -> None:
+def test_a_missing_folder_is_no_error(tmp_path: Path) -> None:
     sweep(tmp_path / "none")
     assert not (tmp_path / "none").exists()

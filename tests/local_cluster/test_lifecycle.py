@@ -50,7 +50,7 @@ def cluster() -> Iterator[LocalCluster]:
 
 
 class Endless(Numbers):
-    """Numbers without an end, one each tenth of a second."""
+    """Numbers without end, one each tenth of a second."""
 
     def __init__(self, replay: Replay | None = None) -> None:
         super().__init__(10**9, replay)
@@ -61,7 +61,7 @@ class Endless(Numbers):
 
 
 class AcksAfter(Keep):
-    """Acks what it keeps at its tick, after `seconds`."""
+    """Acks its kept tuples at its tick, after `seconds`."""
 
     def __init__(self, seconds: float) -> None:
         self.tick_interval = seconds
@@ -82,7 +82,7 @@ def emitted() -> int:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_submitted_inactive_nothing_is_opened_or_prepared_before_activate(
+def test_a_topology_submitted_inactive_opens_and_prepares_nothing_before_activate(
     cluster: LocalCluster, workers: int
 ) -> None:
     topology = chain("rests", Numbers(3), Pass(), conf={"topology.workers": workers})
@@ -98,7 +98,7 @@ def test_submitted_inactive_nothing_is_opened_or_prepared_before_activate(
     assert verdicts(JOURNAL.of("ack")) == [0, 1, 2]
 
 
-def test_the_first_activate_is_no_activation_again(cluster: LocalCluster) -> None:
+def test_the_first_activate_does_not_call_spout_activate(cluster: LocalCluster) -> None:
     cluster.submit(chain("first", Endless(), Pass()), active=False)
     cluster.activate("first")
     cluster.advance(1.0)
@@ -107,9 +107,7 @@ def test_the_first_activate_is_no_activation_again(cluster: LocalCluster) -> Non
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_deactivate_stops_next_tuple_and_what_is_in_flight_finishes(
-    cluster: LocalCluster, workers: int
-) -> None:
+def test_deactivate_stops_next_tuple_and_tuples_in_flight_finish(cluster: LocalCluster, workers: int) -> None:
     topology = chain("pauses", Endless(), AcksAfter(7.0), conf={"topology.workers": workers})
     cluster.submit(topology)
     cluster.advance(5.0)
@@ -129,7 +127,7 @@ def test_deactivate_stops_next_tuple_and_what_is_in_flight_finishes(
     assert "close" not in JOURNAL.kinds()
 
 
-def test_deactivate_and_activate_said_twice_are_done_once(cluster: LocalCluster) -> None:
+def test_repeated_deactivate_and_activate_take_effect_once(cluster: LocalCluster) -> None:
     cluster.submit(chain("twice", Endless(), Pass()))
     for command in (cluster.deactivate, cluster.deactivate, cluster.activate, cluster.activate):
         command("twice")
@@ -163,7 +161,7 @@ def test_kill_drains_then_closes_and_cleans_up_and_the_name_is_free_again(cluste
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_what_is_left_at_the_deadline_of_a_kill_fails_as_stopped_before_close(
+def test_trees_left_at_the_deadline_of_a_kill_fail_as_stopped_before_close(
     cluster: LocalCluster, workers: int
 ) -> None:
     spout = Numbers(5, Replay(), finishes=False)
@@ -205,7 +203,7 @@ def test_a_kill_waits_for_replays_too(cluster: LocalCluster) -> None:
 
 
 class FailsOnce(Bolt):
-    """Fails the first tuple that it gets."""
+    """Fails its first tuple."""
 
     def prepare(self, context: Context) -> None:
         self.first = True
@@ -241,7 +239,7 @@ def test_a_completed_topology_keeps_its_name_and_counters_until_kill(cluster: Lo
 # Names and illegal steps.
 
 
-def test_topologies_are_known_by_their_names_the_oldest_first(cluster: LocalCluster) -> None:
+def test_topologies_are_listed_by_name_the_oldest_first(cluster: LocalCluster) -> None:
     for name in ("b", "a", "c"):
         cluster.submit(chain(name, Numbers(2, finishes=False), Pass()))
         cluster.advance(1.0)
@@ -253,7 +251,7 @@ def test_topologies_are_known_by_their_names_the_oldest_first(cluster: LocalClus
 
 
 @pytest.mark.parametrize("command", ["kill", "activate", "deactivate", "rebalance", "status", "wait"])
-def test_commands_on_an_unknown_name_say_so(cluster: LocalCluster, command: str) -> None:
+def test_commands_on_an_unknown_name_are_refused(cluster: LocalCluster, command: str) -> None:
     with pytest.raises(NoSuchTopology, match="'nobody'"):
         getattr(cluster, command)("nobody")
 
@@ -272,7 +270,7 @@ def test_a_step_that_the_life_cycle_does_not_know_is_refused_and_changes_nothing
 def test_a_cluster_that_was_shut_down_takes_no_commands() -> None:
     cluster = LocalCluster(simulated_time=True)
     cluster.shutdown()
-    cluster.shutdown()  # said twice does no harm
+    cluster.shutdown()  # a second shutdown does no harm
     with pytest.raises(SquallError, match="shut down"):
         cluster.submit(chain("late", Numbers(1), Pass()))
 
@@ -281,14 +279,14 @@ def test_a_cluster_that_was_shut_down_takes_no_commands() -> None:
 
 
 class Outside:
-    """A source outside of the topology: what was not acked is still in it."""
+    """A source outside of the topology: unacked values are still in it."""
 
     left: deque[int] = deque()
     acked: list[int] = []
 
 
 class FromOutside(Spout):
-    """Takes from the source; what fails goes back."""
+    """Takes from the source; failed values go back."""
 
     outputs = Fields("number")
     replay = None
@@ -333,11 +331,11 @@ def test_a_rebalance_goes_on_and_loses_no_acked_tuple(
     assert cluster.status("moves").workers == after
     advance_until(cluster, lambda: not source.left, 60.0)
     cluster.advance(1.0)
-    assert sorted(source.acked) == list(range(300))  # each once: it drained before it moved
+    assert sorted(source.acked) == list(range(300))  # each once: the topology drained before it moved
     executed = [number for component, number, _ in JOURNAL.of("execute") if component == "bolt2"]
     assert sorted(executed) == list(range(300))
     status = cluster.status("moves")
-    assert status.components["numbers"].acked == 300  # what the workers before did counts as well
+    assert status.components["numbers"].acked == 300  # the counts of the earlier workers are included
     assert status.components["bolt2"].executed == 300
 
 
@@ -360,7 +358,7 @@ def test_a_rebalance_to_another_number_of_tasks_goes_on_and_loses_no_acked_tuple
     assert sorted(executed) == list(range(300))
 
 
-def test_a_rebalance_to_a_component_that_is_not_there_changes_nothing(cluster: LocalCluster) -> None:
+def test_a_rebalance_with_an_unknown_component_changes_nothing(cluster: LocalCluster) -> None:
     cluster.submit(chain("stays", Endless(), Pass()))
     with pytest.raises(InvalidConfig, match=r"no component 'bolt7'; did you mean 'bolt1'"):
         cluster.rebalance("stays", parallelism={"bolt7": 2})
@@ -403,7 +401,7 @@ def test_a_finished_spout_is_not_opened_again_by_a_rebalance(cluster: LocalClust
 
 
 @pytest.mark.parametrize("simulated", [True, False])
-def test_leaving_with_ends_at_once_fails_what_is_pending_and_closes(simulated: bool) -> None:
+def test_leaving_with_ends_at_once_fails_pending_trees_and_closes(simulated: bool) -> None:
     with LocalCluster(simulated_time=simulated) as cluster:
         cluster.submit(chain("left", Numbers(5, finishes=False), AcksAfter(10_000.0)))
         if simulated:
@@ -414,7 +412,7 @@ def test_leaving_with_ends_at_once_fails_what_is_pending_and_closes(simulated: b
 
 
 @pytest.mark.parametrize("simulated", [True, False])
-def test_an_exception_inside_with_comes_out_after_everything_was_closed(simulated: bool) -> None:
+def test_an_exception_inside_with_is_raised_after_everything_was_closed(simulated: bool) -> None:
     with pytest.raises(ZeroDivisionError), LocalCluster(simulated_time=simulated) as cluster:
         cluster.submit(chain("left", Endless(), Pass()))
         JOURNAL.wait_for("open")
@@ -425,7 +423,7 @@ def test_an_exception_inside_with_comes_out_after_everything_was_closed(simulate
 # Wait and status.
 
 
-def test_wait_says_what_is_missing_when_its_time_is_over() -> None:
+def test_wait_reports_what_is_missing_when_its_time_is_over() -> None:
     with LocalCluster() as cluster:
         cluster.submit(chain("slow", Numbers(3, finishes=False), Keep()))
         JOURNAL.wait_for("keep", 3)
@@ -444,14 +442,14 @@ def test_wait_says_what_is_missing_when_its_time_is_over() -> None:
         assert part in text
 
 
-def test_wait_in_simulated_time_says_that_time_must_be_moved(cluster: LocalCluster) -> None:
+def test_wait_in_simulated_time_asks_for_time_to_be_advanced(cluster: LocalCluster) -> None:
     cluster.submit(chain("still", Endless(), Pass()))
     with pytest.raises(TimeoutError, match="advance"):
         cluster.wait("still", timeout=10)
 
 
 @pytest.mark.parametrize("wait_secs", [0.0, 1000.0])
-def test_wait_for_a_topology_that_is_killed_fails(wait_secs: float) -> None:
+def test_wait_for_a_killed_topology_fails(wait_secs: float) -> None:
     with LocalCluster() as cluster:
         cluster.submit(chain("victim", Numbers(3, finishes=False), KillsAt(cluster, "victim", wait_secs)))
         with pytest.raises(TopologyFailed, match="killed"):
@@ -459,7 +457,7 @@ def test_wait_for_a_topology_that_is_killed_fails(wait_secs: float) -> None:
 
 
 class KillsAt(Bolt):
-    """Has the topology killed when it gets its first tuple (the cluster is found by name: it cannot be pickled)."""
+    """Kills the topology at its first tuple (the cluster is found by name: it cannot be pickled)."""
 
     clusters: dict[str, LocalCluster] = {}
 
@@ -474,7 +472,7 @@ class KillsAt(Bolt):
             self.clusters[self.name].kill(self.name, self.wait_secs)
 
 
-def test_time_that_moves_by_itself_cannot_be_advanced() -> None:
+def test_time_cannot_be_advanced_when_it_moves_by_itself() -> None:
     with LocalCluster() as cluster, pytest.raises(SquallError, match="simulated_time"):
         cluster.advance(1.0)
 

@@ -1,4 +1,4 @@
-"""Errors by the thousand: counted exactly, kept in bounded memory, and a broken source is asked less and less."""
+"""Thousands of errors: counted exactly, kept in bounded memory, and a broken source is called ever less often."""
 
 from __future__ import annotations
 
@@ -59,17 +59,17 @@ def test_many_different_errors_are_counted_exactly_and_the_latest_few_are_kept(c
 
 
 class AlwaysDifferent(Bolt):
-    """Raises another error for each tuple."""
+    """Raises a different error for each tuple."""
 
     def execute(self, tup: Tuple) -> None:
         raise OwnError(f"number {tup['number']}")
 
 
-def test_a_next_tuple_that_always_raises_is_called_less_and_less(cluster: LocalCluster) -> None:
+def test_a_next_tuple_that_always_raises_is_called_ever_less_often(cluster: LocalCluster) -> None:
     cluster.submit(chain("errors", AlwaysRaises(1), Pass()))
     cluster.advance(1000.0)
     calls = JOURNAL.of("next")
-    assert 100 <= len(calls) <= 120  # from 0.1 s doubling to 10 s
+    assert 100 <= len(calls) <= 120  # from 0.1 s, doubling to 10 s
     assert cluster.status("errors").components["numbers"].errors == len(calls)
     assert cluster.status("errors").state == "ACTIVE"
 

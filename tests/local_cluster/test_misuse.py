@@ -1,4 +1,4 @@
-"""Misuse of emit and ack is told clearly, and loses nothing; what is legal in prepare and cleanup is as documented."""
+"""Misuse of emit and ack is reported clearly and loses nothing; prepare and cleanup allow what the documents say."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Passes(Bolt):
 
 
 class Misuses(Bolt):
-    """Tries one mistake per tuple, named by its value; emits the text of the error, unanchored."""
+    """Makes one mistake per tuple, named by its value; emits the text of the error, unanchored."""
 
     outputs = {"default": Fields("text"), "straight": Stream(Fields("a"), direct=True)}
     auto_ack = False
@@ -92,7 +92,7 @@ class Misuses(Bolt):
         self.emit_direct(1, ("late",))
 
 
-#: Each mistake, with what its error says.
+#: Each mistake, with the text of its error.
 MISTAKES = {
     "emit_after_ack": "cannot anchor to <Tuple rows[1] default: value='emit_after_ack'>: it was acked or failed already",
     "emit_after_fail": "it was acked or failed already",
@@ -207,7 +207,7 @@ class SpoutThread(Spout):
         GATHERED.add("acked", message_id)
 
 
-def test_a_spout_that_emits_from_another_thread_is_told_what_to_do(gathered: Gathered) -> None:
+def test_a_spout_that_emits_from_another_thread_gets_advice(gathered: Gathered) -> None:
     builder = TopologyBuilder("threads")
     builder.set_spout("rows", SpoutThread())
     builder.set_bolt("gather", Gather()).shuffle_grouping("rows")
@@ -219,7 +219,7 @@ def test_a_spout_that_emits_from_another_thread_is_told_what_to_do(gathered: Gat
 
 
 class EmitsInCleanup(Gather):
-    """Emits where it is too late."""
+    """Emits in cleanup, which is too late."""
 
     outputs = Fields("value")
 
@@ -231,7 +231,7 @@ class EmitsInCleanup(Gather):
 
 
 @pytest.mark.parametrize("simulated", [True, False])
-def test_emitting_in_cleanup_is_reported_and_reaches_nobody(simulated: bool, gathered: Gathered) -> None:
+def test_emissions_in_cleanup_are_reported_and_not_delivered(simulated: bool, gathered: Gathered) -> None:
     builder = TopologyBuilder("cleanup")
     builder.set_spout("rows", Rows([("a",)]))
     builder.set_bolt("cleans", EmitsInCleanup()).shuffle_grouping("rows")
@@ -246,7 +246,7 @@ def test_emitting_in_cleanup_is_reported_and_reaches_nobody(simulated: bool, gat
 
 
 class EmitsInPrepare(Gather):
-    """Emits before it has got anything."""
+    """Emits before its first tuple."""
 
     def prepare(self, context: Context) -> None:
         super().prepare(context)
@@ -254,7 +254,7 @@ class EmitsInPrepare(Gather):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_what_prepare_emits_arrives_whatever_worker_starts_first(
+def test_emissions_in_prepare_arrive_whichever_worker_starts_first(
     way: dict[str, Any], gathered: Gathered
 ) -> None:
     builder = TopologyBuilder("early")
@@ -267,7 +267,7 @@ def test_what_prepare_emits_arrives_whatever_worker_starts_first(
     assert gathered["rows acked"] == [0]
 
 
-def test_wrong_arity_in_a_bolt_that_catches_nothing_fails_the_tuple(gathered: Gathered) -> None:
+def test_wrong_arity_in_a_bolt_without_a_handler_fails_the_tuple(gathered: Gathered) -> None:
     builder = TopologyBuilder("arity")
     builder.set_spout("rows", Rows([(1, 2), (3, 4)], ("a", "b")))
     builder.set_bolt("passes", Passes()).shuffle_grouping("rows")

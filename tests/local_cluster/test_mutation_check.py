@@ -1,4 +1,4 @@
-"""The testing helpers find whoever changes a value of a tuple, and accuse nobody who does not."""
+"""The testing helpers find components that change values of tuples, and accuse no others."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from topology_api import (
 
 
 class Pass(Bolt):
-    """Hands on what it gets, the same object."""
+    """Passes on the same object."""
 
     outputs = Fields("value")
 
@@ -73,7 +73,7 @@ class ChangesAttribute(Bolt):
 
 
 class ChangesLater(Bolt):
-    """Keeps what it gets and changes it when it gets the next."""
+    """Keeps each value and changes it when the next one comes."""
 
     def prepare(self, context: Context) -> None:
         self.last: Any = None
@@ -85,7 +85,7 @@ class ChangesLater(Bolt):
 
 
 class ChangesEmitted(Bolt):
-    """Changes a list after it has emitted it, in the same call."""
+    """Changes a list after emitting it, in the same call."""
 
     outputs = Fields("value")
 
@@ -96,7 +96,7 @@ class ChangesEmitted(Bolt):
 
 
 class Accumulates(Bolt):
-    """Emits one and the same dict again and again."""
+    """Emits one and the same dict repeatedly."""
 
     outputs = Fields("value")
 
@@ -110,7 +110,7 @@ class Accumulates(Bolt):
 
 
 class Copies(Accumulates):
-    """As it is to be done."""
+    """Works correctly."""
 
     def execute(self, tup: Tuple) -> None:
         key = str(tup[0])
@@ -119,7 +119,7 @@ class Copies(Accumulates):
 
 
 class Buffered(Spout):
-    """Clears its buffer once it has emitted it."""
+    """Clears its buffer after emitting it."""
 
     outputs = Fields("value")
 
@@ -174,7 +174,7 @@ def test_a_bolt_of_any_kind_that_changes_its_input_is_named(bolt: Bolt) -> None:
     assert error.others == ()
 
 
-def test_the_error_reads_well_and_is_both_an_assertion_and_one_of_ours() -> None:
+def test_the_error_is_readable_and_is_both_an_assertion_and_a_squall_error() -> None:
     error = mutation(chain(lists(), ChangesInput()))
     assert isinstance(error, SquallError)
     assert isinstance(error, AssertionError)
@@ -186,7 +186,7 @@ def test_the_error_reads_well_and_is_both_an_assertion_and_one_of_ours() -> None
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
 
 
-def test_a_change_deep_inside_is_seen() -> None:
+def test_a_change_deep_inside_is_found() -> None:
     spout = ScriptedSpout("value", [(({"deep": "x"},),)])
     error = mutation(chain(spout, ChangesNested()))
     assert (error.component, error.before, error.after) == (
@@ -196,37 +196,37 @@ def test_a_change_deep_inside_is_seen() -> None:
     )
 
 
-def test_a_value_that_was_handed_on_is_still_the_one_that_was_emitted_first() -> None:
+def test_a_value_that_was_passed_on_is_compared_with_its_first_emission() -> None:
     error = mutation(chain(lists(), Pass(), Pass(), ChangesInput()))
     assert (error.component, error.source) == ("b3", "spout")
 
 
-def test_a_bolt_that_changes_a_value_that_it_kept_is_named() -> None:
+def test_a_bolt_that_changes_a_kept_value_is_named() -> None:
     error = mutation(chain(lists(2), ChangesLater()))
     assert (error.component, error.source, error.others) == ("b1", "spout", ())
 
 
-def test_a_bolt_that_changes_what_it_emitted_is_named() -> None:
+def test_a_bolt_that_changes_its_own_emission_is_named() -> None:
     error = mutation(chain(lists(), ChangesEmitted(), Looks()))
     assert (error.component, error.source, error.field) == ("b1", "b1", "value")
     assert "after it had emitted it" in str(error)
 
 
-def test_it_does_not_matter_whether_anybody_reads_the_value() -> None:
+def test_a_changed_value_is_found_whether_it_has_readers_or_not() -> None:
     assert mutation(chain(lists(2), Accumulates())).component == "b1"
 
 
-def test_a_dict_that_is_emitted_again_and_again_while_it_grows_is_found() -> None:
+def test_a_growing_dict_that_is_emitted_repeatedly_is_found() -> None:
     error = mutation(chain(ScriptedSpout("value", [("x",), ("x",)]), Accumulates(), Looks()))
     assert (error.component, error.before, error.after) == ("b1", {"x": 1}, {"x": 2})
 
 
-def test_copies_are_fine() -> None:
+def test_copies_are_allowed() -> None:
     done = complete_topology(chain(ScriptedSpout("value", [("x",), ("x",)]), Copies(), Looks()))
     assert done.emitted("b1") == [({"x": 1},), ({"x": 2},)]
 
 
-def test_a_spout_that_changes_what_was_long_executed_is_found_at_the_end() -> None:
+def test_a_spout_that_changes_a_value_executed_long_ago_is_found_at_the_end() -> None:
     error = mutation(chain(Buffered(), Looks()))
     assert (error.component, error.before, error.after) == ("spout", [1], [])
     assert error.others == ("b1",)
@@ -238,7 +238,7 @@ class TwoReaders(Bolt):
         await asyncio.sleep(5)
 
 
-def test_of_several_readers_the_one_that_did_it_is_named() -> None:
+def test_of_several_readers_the_one_that_changed_the_value_is_named() -> None:
     builder = TopologyBuilder("readers")
     builder.set_spout("spout", lists(3))
     builder.set_bolt("looks", Looks(), parallelism=2).all_grouping("spout")
@@ -247,17 +247,17 @@ def test_of_several_readers_the_one_that_did_it_is_named() -> None:
     assert mutation(builder.build()).component == "changes"
 
 
-def test_workers_joined_by_the_transport_are_watched_as_well() -> None:
+def test_workers_joined_by_the_transport_are_checked_as_well() -> None:
     error = mutation(chain(lists(), Pass(), ChangesInput()), conf={"topology.workers": 3})
     assert error.component == "b2"
 
 
-def test_fixed_values_are_watched_as_well() -> None:
+def test_fixed_values_are_checked_as_well() -> None:
     error = mutation(chain(Buffered(), ChangesInput()), sources={"spout": [([5],)]})
     assert (error.component, error.before) == ("b1", [5])
 
 
-def test_run_bolt_checks_what_goes_in_and_what_comes_out() -> None:
+def test_run_bolt_checks_inputs_and_outputs() -> None:
     with pytest.raises(MutatedValue, match="'bolt' changed a value that it got") as caught:
         run_bolt(ChangesInput(), [{"value": [1]}])
     assert caught.value.source == "inputs"
@@ -267,11 +267,11 @@ def test_run_bolt_checks_what_goes_in_and_what_comes_out() -> None:
         run_bolt(ChangesLater(), [{"value": [1]}, {"value": [2]}])
 
 
-# Nobody is accused who changed nothing.
+# Components that changed nothing are not accused.
 
 
 class Locked:
-    """Cannot be pickled once it is locked, and is changed all the time."""
+    """Cannot be pickled once it is locked, and changes all the time."""
 
     def __init__(self) -> None:
         self.items: list[Any] = []
@@ -285,7 +285,7 @@ class EmitsUnpicklable(Bolt):
         self.emit((Locked(),))
 
 
-def test_values_that_cannot_be_pickled_are_left_alone() -> None:
+def test_values_that_cannot_be_pickled_are_ignored() -> None:
     done = complete_topology(chain(lists(), EmitsUnpicklable(), ChangesAttribute()))
     assert done.acked("spout") == [0]
 
@@ -320,7 +320,7 @@ class ReadsTotal(Bolt):
         self.emit((tup[0].total,))
 
 
-def test_what_pickles_differently_each_time_is_left_alone() -> None:
+def test_values_that_pickle_differently_each_time_are_ignored() -> None:
     done = complete_topology(chain(ScriptedSpout("value", [(Restless(),)]), Pass(), Looks()))
     assert done.acked("spout") == [0]
 
@@ -331,14 +331,14 @@ def test_reading_a_cached_property_is_no_change_but_changing_the_object_is() -> 
     assert mutation(chain(spout, ChangesAttribute())).after == Order([1, 2, "changed"])  # type: ignore[list-item]
 
 
-def test_equal_values_and_the_same_value_twice_accuse_nobody() -> None:
+def test_equal_values_and_the_same_value_twice_accuse_no_component() -> None:
     shared = [1, {2: {3}}]
     spout = ScriptedSpout(("a", "b"), [(shared, shared), (shared, [1, {2: {3}}])])
     done = complete_topology(chain(spout, Pass(), Looks()))
     assert len(done.acked("spout")) == 2
 
 
-def test_replays_of_unchanged_values_accuse_nobody() -> None:
+def test_replays_of_unchanged_values_accuse_no_component() -> None:
     class FailsTwice(Bolt):
         def prepare(self, context: Context) -> None:
             self.calls = 0
@@ -354,7 +354,7 @@ def test_replays_of_unchanged_values_accuse_nobody() -> None:
 
 
 @pytest.mark.parametrize("value", [1, "a", b"a", None, True, 1.5, (1, ("a", None)), frozenset((1, 2)), int])
-def test_what_cannot_change_is_not_watched(value: Any) -> None:
+def test_immutable_values_are_not_watched(value: Any) -> None:
     assert is_plain(value)
     watch = MutationWatch()
     watch.emitted("a", "default", ("x",), (value,))
@@ -362,7 +362,7 @@ def test_what_cannot_change_is_not_watched(value: Any) -> None:
 
 
 @pytest.mark.parametrize("value", [[], {}, (1, []), set(), bytearray(b"a"), Order(), frozenset((Order,))])
-def test_what_can_change_is_watched_and_pickles_the_same_twice(value: Any) -> None:
+def test_mutable_values_are_watched_and_pickle_the_same_twice(value: Any) -> None:
     if value == frozenset((Order,)):
         assert is_plain(value)
     else:

@@ -1,4 +1,6 @@
-"""Random graphs of bolts, with and without cycles, under full queues: they complete, and count what a plain loop counts."""
+"""Random graphs of bolts, with and without cycles, under full queues: they complete, and their counts equal those of a plain
+loop.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,7 @@ class Hops(Bolt):
 
 
 class SlowHops(Bolt):
-    """The same, a coroutine that takes a while."""
+    """The same as a coroutine that takes a while."""
 
     outputs = OUT
     max_concurrency = 4
@@ -76,7 +78,7 @@ class SlowHops(Bolt):
 
 
 class BatchHops(BatchBolt):
-    """The same, batch by batch."""
+    """The same in batches."""
 
     outputs = OUT
     batch_size = 30
@@ -105,7 +107,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Graph:
-    """A random graph and how it is run."""
+    """A random graph, and how to run it."""
 
     nodes: tuple[Node, ...]
     count: int
@@ -120,7 +122,7 @@ class Graph:
 
 @st.composite
 def graphs(draw: st.DrawFn, cycles: bool) -> Graph:
-    """Bolts that each read something before them, and (`cycles`) perhaps something at or after them."""
+    """Bolts that each read from components before them, and (`cycles`) possibly from those at or after them."""
     size = draw(st.integers(1, 6))
     groupings = st.sampled_from(["shuffle", "fields", "global", "all", "local_or_shuffle", "partial_key"])
     nodes = []
@@ -171,7 +173,7 @@ def build(graph: Graph) -> Topology:
         "topology.queue.size": graph.queue,
         "topology.workers": graph.workers,
         "topology.max.spout.pending": graph.pending,
-        "topology.cycle.buffer": 1_000_000,  # nothing is dropped: the counts are to be exact
+        "topology.cycle.buffer": 1_000_000,  # nothing is dropped: the counts must be exact
     }
     builder = TopologyBuilder("graph", conf)
     builder.set_spout("spout", Starts(graph.count, graph.hops, graph.per_call, graph.tracked))

@@ -1,4 +1,4 @@
-"""What a component may ask of the cluster that it runs in, and what only the cluster's owner may."""
+"""The calls to its own cluster that a component may make, and those that only the cluster's owner may make."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from topology_api import (
 
 __all__ = ["gathered"]
 
-#: Where the component finds its cluster: it cannot be packed.
+#: Where the component finds its cluster, which cannot be pickled.
 CLUSTERS: list[LocalCluster] = []
 
 
@@ -56,7 +56,9 @@ def endless(name: str) -> Topology:
 
 
 @pytest.mark.parametrize("simulated", [False, True])
-def test_what_would_wait_for_the_component_itself_is_refused(simulated: bool, gathered: Gathered) -> None:
+def test_a_call_that_would_wait_for_the_component_itself_is_refused(
+    simulated: bool, gathered: Gathered
+) -> None:
     with LocalCluster(simulated_time=simulated) as cluster:
         CLUSTERS.append(cluster)
         cluster.submit(topology(("wait", "calls"), ("shutdown",)))
@@ -70,7 +72,7 @@ def test_what_would_wait_for_the_component_itself_is_refused(simulated: bool, ga
     ]
 
 
-def test_simulated_time_is_not_moved_by_a_component(gathered: Gathered) -> None:
+def test_a_component_cannot_advance_simulated_time(gathered: Gathered) -> None:
     with LocalCluster(simulated_time=True) as cluster:
         CLUSTERS.append(cluster)
         cluster.submit(topology(("advance", 5.0)))
@@ -91,7 +93,7 @@ def test_a_component_may_kill_its_own_topology(simulated: bool, gathered: Gather
     assert len(gathered["executed"]) == len(set(gathered["executed"]))
 
 
-def test_who_waits_is_told_that_another_thread_shut_the_cluster_down() -> None:
+def test_a_waiting_caller_learns_that_another_thread_shut_the_cluster_down() -> None:
     cluster = LocalCluster()
     cluster.submit(endless("endless"))
     other = threading.Timer(0.05, cluster.shutdown)
@@ -105,7 +107,7 @@ def test_who_waits_is_told_that_another_thread_shut_the_cluster_down() -> None:
 @pytest.mark.parametrize(
     "orders", [["submit", "kill"], ["rebalance", "kill"], ["submit", "rebalance", "kill"]], ids="-".join
 )
-def test_orders_given_in_one_breath_leave_no_topology_behind(
+def test_commands_in_quick_succession_leave_no_topology_behind(
     orders: list[str], simulated: bool, gathered: Gathered
 ) -> None:
     other = endless("other")
@@ -125,7 +127,7 @@ def test_orders_given_in_one_breath_leave_no_topology_behind(
         assert gathered["answers"] == [f"{order}: done" for order in orders]
         with pytest.raises((TopologyFailed, NoSuchTopology)):
             cluster.wait("other", timeout=60)
-        cluster.submit(other, name="last")  # an order later everything of the ones before is done
+        cluster.submit(other, name="last")  # one command later, all earlier ones are done
         if simulated:
             cluster.advance(1)
         assert cluster.topologies() == ["calls", "last"]

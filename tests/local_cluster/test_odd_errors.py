@@ -1,4 +1,4 @@
-"""Whatever a component raises, returns or is made of: the error is told, the other tuples flow, the cluster lives on."""
+"""Whatever a component raises, returns or consists of: the error is reported, the other tuples flow, the cluster lives on."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ROWS = [(number,) for number in range(10)]
 
 
 class Odd(BaseException):
-    """Derived from no Exception."""
+    """Not derived from Exception."""
 
 
 class SayNothing(Exception):
@@ -89,7 +89,7 @@ class RaisesBatch(BatchBolt):
 
 
 def through(bolt: Bolt, spout: Spout | None = None, conf: Any = None) -> Any:
-    """Rows through one bolt, to the end; the status."""
+    """Run rows through one bolt to the end; return the status."""
     builder = TopologyBuilder("odd", conf or {})
     builder.set_spout("rows", spout or Rows(ROWS))
     builder.set_bolt("bolt", bolt).shuffle_grouping("rows")
@@ -104,7 +104,7 @@ def test_an_odd_error_fails_its_tuple_alone(bolt: Any, kind: str, gathered: Gath
     assert [message_id for message_id, _ in gathered["rows failed"]] == [3]
 
 
-def test_a_value_that_cannot_be_shown_does_no_harm_to_a_report(gathered: Gathered) -> None:
+def test_a_value_that_cannot_be_shown_does_not_harm_a_report(gathered: Gathered) -> None:
     status = through(Raises("base"), Rows([(ShowNothing(),)]))
     assert status.components["rows"].acked == 1
     status = through(FailsAll(), Rows([(ShowNothing(),)]))
@@ -129,7 +129,7 @@ class PopsAll(BatchBolt):
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_a_batch_may_be_emptied_by_who_gets_it(fails: bool, gathered: Gathered) -> None:
+def test_a_batch_may_be_emptied_by_its_bolt(fails: bool, gathered: Gathered) -> None:
     status = through(PopsAll(fails))
     assert status.components["rows"].acked == (0 if fails else 10)
     assert status.components["rows"].failed == (10 if fails else 0)
@@ -151,7 +151,7 @@ class PropertiesBreak(Bolt):
         pass
 
 
-def test_a_method_that_cannot_be_read_any_more_is_an_error_of_its_call(gathered: Gathered) -> None:
+def test_a_method_whose_lookup_raises_is_an_error_of_its_call(gathered: Gathered) -> None:
     status = through(PropertiesBreak())
     assert status.components["rows"].acked == 10
     assert "end_of_input() raised Odd: late" in status.errors[-1].render()
@@ -175,13 +175,13 @@ class OddFloat(float):
 
 
 @pytest.mark.parametrize("wait", [10**400, float("nan"), True, ShowNothing()])
-def test_a_wait_that_is_none_is_an_error_and_the_spout_goes_on(wait: Any, gathered: Gathered) -> None:
+def test_an_invalid_wait_is_an_error_and_the_spout_goes_on(wait: Any, gathered: Gathered) -> None:
     status = through(Gather(), Waits(wait))
     assert (status.components["rows"].acked, status.components["rows"].errors) == (2, 1)
     assert "it returns None or the seconds (>= 0) until its next call" in status.errors[-1].render()
 
 
-def test_any_real_number_is_a_wait(gathered: Gathered) -> None:
+def test_any_real_number_is_a_valid_wait(gathered: Gathered) -> None:
     status = through(Gather(), Waits(OddFloat(0.01)))
     assert (status.components["rows"].acked, status.components["rows"].errors) == (2, 0)
 
@@ -198,7 +198,7 @@ def test_a_hook_that_raises_anything_harms_no_tuple(gathered: Gathered) -> None:
 
 
 class ChoosesOnce(Grouping):
-    """The first time only; what it raises at the replay."""
+    """Chooses the first time only; raises `error` at the replay."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
@@ -234,7 +234,7 @@ class LosesItsFolder(Bolt):
         exec(compile("1 / 0", "a relative name", "exec"))
 
 
-def test_an_error_is_told_where_the_working_folder_is_gone(
+def test_an_error_is_reported_where_the_working_folder_is_gone(
     gathered: Gathered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)  # and back at the end
@@ -244,7 +244,7 @@ def test_an_error_is_told_where_the_working_folder_is_gone(
 
 
 class Forks(Bolt):
-    """Its child leaves by an error."""
+    """Its child process exits with an error."""
 
     def execute(self, tup: Tuple) -> None:
         child = os.fork()
@@ -262,7 +262,7 @@ def test_a_forked_child_that_exits_is_gone(gathered: Gathered) -> None:
 
 
 class ForksAndReturns(Bolt):
-    """Its child returns from `execute` as if nothing had happened."""
+    """Its child process returns from `execute` as if nothing had happened."""
 
     def prepare(self, context: Context) -> None:
         self.children: list[int] = []
@@ -281,7 +281,7 @@ class ForksAndReturns(Bolt):
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("threaded", [False, True])
-def test_a_forked_child_that_comes_back_does_not_go_on_as_a_second_cluster(
+def test_a_forked_child_that_returns_does_not_go_on_as_a_second_cluster(
     gathered: Gathered, threaded: bool
 ) -> None:
     bolt = ForksAndReturns()
@@ -303,7 +303,7 @@ class OddGauge(Bolt):
         pass
 
 
-def test_a_gauge_whose_error_has_no_text_is_told_all_the_same(gathered: Gathered) -> None:
+def test_a_gauge_whose_error_has_no_text_is_still_reported(gathered: Gathered) -> None:
     status = through(OddGauge())
     assert status.components["bolt"].metrics == {"odd": "SayNothing: (its str() raises Odd)"}
 
@@ -320,5 +320,5 @@ class OfOddClass(Bolt, metaclass=OddMeta):
         pass
 
 
-def test_a_class_that_cannot_be_compared_is_a_bolt_like_any_other(gathered: Gathered) -> None:
+def test_a_class_that_cannot_be_compared_works_as_a_bolt(gathered: Gathered) -> None:
     assert through(OfOddClass()).components["rows"].acked == 10

@@ -1,4 +1,4 @@
-"""A local cluster with worker processes does what one inside this process does, and leaves nothing behind."""
+"""A local cluster with worker processes works like one inside this process, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_a_topology_runs_in_processes_of_its_own_until_it_is_completed(
         assert all(path.read_text().endswith("cleaned up\n") for path in folder.glob(f"{bolt}-*"))
 
 
-def test_what_runs_where_can_be_asked(cluster: LocalCluster, state: Path) -> None:
+def test_status_shows_what_runs_where(cluster: LocalCluster, state: Path) -> None:
     cluster.submit(line("words", Numbers(None, 0.01), Keeps()))
     wait_until(lambda: len(cluster.workers("words")) == 2)
     workers = cluster.workers("words")
@@ -104,7 +104,7 @@ def test_what_runs_where_can_be_asked(cluster: LocalCluster, state: Path) -> Non
         cluster.workers("other")
 
 
-def test_shutdown_ends_all_processes_whatever_runs(state: Path, folder: Path) -> None:
+def test_shutdown_ends_all_processes_in_any_state(state: Path, folder: Path) -> None:
     cluster = LocalCluster(processes=True)
     cluster.submit(line("stops", Numbers(None, 0.01), Notes(folder)))
     cluster.submit(line("hangs", Numbers(None, 0.01), Hangs(folder)))
@@ -116,13 +116,13 @@ def test_shutdown_ends_all_processes_whatever_runs(state: Path, folder: Path) ->
     assert all(is_gone(pid) for pid in pids)
     assert list(state.iterdir()) == []
     assert {path.read_text().splitlines()[-1] for path in folder.glob("bolt1-*")} == {"cleaned up"}
-    cluster.shutdown()  # once more does nothing
+    cluster.shutdown()  # a second shutdown does nothing
     assert cluster.last_status("stops").workers == 0
     with pytest.raises(SquallError, match="has been shut down"):
         cluster.kill("stops")
 
 
-def test_a_killed_topology_leaves_its_name_and_no_files(
+def test_a_killed_topology_frees_its_name_and_leaves_no_files(
     cluster: LocalCluster, folder: Path, state: Path
 ) -> None:
     topology = line("words", Numbers(None, 0.001), Notes(folder))
@@ -141,7 +141,7 @@ def test_a_killed_topology_leaves_its_name_and_no_files(
     assert cluster.status("words").components["numbers"].acked == 10
 
 
-def test_a_topology_whose_trees_do_not_end_is_killed_when_its_time_is_over(cluster: LocalCluster) -> None:
+def test_a_topology_whose_trees_do_not_end_is_killed_at_its_deadline(cluster: LocalCluster) -> None:
     cluster.submit(line("keeps", Numbers(5), Keeps()))
     wait_until(lambda: cluster.status("keeps").components["bolt1"].executed == 5)
     cluster.kill("keeps", wait_secs=0.2)
@@ -174,7 +174,7 @@ def test_a_rebalance_changes_workers_and_tasks_and_loses_nothing(cluster: LocalC
     cluster.wait("grows", CAP)
     status = cluster.status("grows")
     spout = status.components["numbers"]
-    assert spout.emitted == spout.acked >= 3000  # a spout task that has moved begins again
+    assert spout.emitted == spout.acked >= 3000  # a spout task that has moved starts from the beginning
     assert status.components["bolt1"].tasks == 4
     for bolt in ("bolt1", "bolt2"):
         assert {number for number, _ in noted(folder, bolt)} == set(range(3000))
@@ -182,7 +182,7 @@ def test_a_rebalance_changes_workers_and_tasks_and_loses_nothing(cluster: LocalC
 
 
 @pytest.mark.slow
-def test_a_worker_that_is_killed_is_started_again_and_every_tuple_gets_its_ack(
+def test_a_killed_worker_is_started_again_and_every_tuple_is_acked(
     cluster: LocalCluster, folder: Path
 ) -> None:
     cluster.submit(line("words", Numbers(2000, 0.001), Notes(folder)))
@@ -215,7 +215,7 @@ def test_errors_of_all_workers_are_in_the_status(cluster: LocalCluster) -> None:
 
 
 @pytest.mark.slow
-def test_a_bolt_that_cannot_be_prepared_is_tried_again_and_its_error_is_in_the_status(
+def test_a_bolt_that_fails_in_prepare_is_tried_again_and_its_error_is_in_the_status(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
     sink = tmp_path / "sink"
@@ -240,7 +240,7 @@ def test_a_topology_that_is_to_crash_on_errors_fails_with_the_report(cluster: Lo
     assert (status.state, status.workers) == ("FAILED", 0)
 
 
-def test_a_module_that_was_put_on_the_path_later_is_found_by_the_workers(
+def test_workers_find_a_module_that_was_put_on_the_path_later(
     cluster: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "late_bolts.py").write_text(
@@ -249,13 +249,13 @@ def test_a_module_that_was_put_on_the_path_later_is_found_by_the_workers(
     monkeypatch.syspath_prepend(tmp_path)
     import late_bolts  # type: ignore[import-not-found]
 
-    monkeypatch.setitem(sys.modules, "late_bolts", late_bolts)  # forgotten again afterwards
+    monkeypatch.setitem(sys.modules, "late_bolts", late_bolts)  # the import is undone afterwards
     cluster.submit(line("late", Numbers(20), late_bolts.Late()))
     cluster.wait("late", CAP)
     assert cluster.status("late").components["bolt1"].executed == 20
 
 
-def test_wait_says_how_far_it_is_when_its_time_is_over(cluster: LocalCluster) -> None:
+def test_wait_reports_progress_when_its_time_is_over(cluster: LocalCluster) -> None:
     cluster.submit(line("words", Numbers(None, 0.01), Keeps()))
     with pytest.raises(TimeoutError, match=r"'words' is not completed \(after 0.05 s\): state ACTIVE"):
         cluster.wait("words", 0.05)
@@ -264,7 +264,7 @@ def test_wait_says_how_far_it_is_when_its_time_is_over(cluster: LocalCluster) ->
         cluster.wait("words", CAP)
 
 
-def test_what_the_disk_refuses_is_tried_again(
+def test_a_refused_write_to_disk_is_tried_again(
     cluster: LocalCluster, folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(process_engine, "RETRY_SECS", 0.01)
@@ -282,7 +282,7 @@ def test_what_the_disk_refuses_is_tried_again(
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_cluster_that_breaks_says_so_and_still_ends_its_processes(
+def test_a_cluster_that_breaks_reports_it_and_still_ends_its_processes(
     state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster = LocalCluster(processes=True)
@@ -303,13 +303,13 @@ def test_a_cluster_that_breaks_says_so_and_still_ends_its_processes(
     assert list(state.iterdir()) == []
 
 
-def test_settings_that_need_the_workers_in_this_process_are_refused() -> None:
+def test_settings_that_need_workers_in_this_process_are_refused() -> None:
     with pytest.raises(InvalidConfig) as caught:
         LocalCluster(processes=True, simulated_time=True, encode=True, observers=(object(),), slots=0)
     assert len(caught.value.problems) == 4
 
 
-def test_switches_that_are_neither_true_nor_false_are_refused() -> None:
+def test_switches_that_are_no_booleans_are_refused() -> None:
     switches: dict[str, Any] = {"processes": "no", "simulated_time": 1, "encode": None}
     with pytest.raises(InvalidConfig) as caught:
         LocalCluster(**switches)
@@ -320,6 +320,6 @@ def test_switches_that_are_neither_true_nor_false_are_refused() -> None:
     )
 
 
-def test_workers_inside_this_process_are_no_processes() -> None:
+def test_workers_inside_this_process_start_no_processes() -> None:
     with LocalCluster() as cluster, pytest.raises(SquallError, match=r"LocalCluster\(processes=True\)"):
         cluster.workers("words")

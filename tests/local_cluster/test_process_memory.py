@@ -1,4 +1,4 @@
-"""Too little memory: an allocation of the user's that fails is an error of its tuple; a kill by the kernel is named as one."""
+"""Too little memory: a failed allocation in user code is an error of its tuple; a kill by the kernel is reported as one."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Twenty(Spout):
 
 
 class Greedy(Bolt):
-    """Wants more memory for number 7 than its process may have."""
+    """Allocates more memory for number 7 than its process may have."""
 
     def prepare(self, context: Context) -> None:
         pages = int(Path("/proc/self/statm").read_text().split()[0])
@@ -58,7 +58,7 @@ class Greedy(Bolt):
 
 
 class Grows(Bolt):
-    """Uses all memory that there is, the first time that it sees number 7."""
+    """Uses all memory the first time that it sees number 7."""
 
     def __init__(self, done: Path) -> None:
         self.done = done
@@ -79,7 +79,7 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalCl
     assert list(folder.iterdir()) == []
 
 
-def test_an_allocation_that_fails_in_user_code_fails_its_tuple_and_the_worker_goes_on(
+def test_a_failed_allocation_in_user_code_fails_its_tuple_and_the_worker_goes_on(
     cluster: LocalCluster,
 ) -> None:
     cluster.submit(line("greedy", Twenty(), Greedy()))
@@ -92,7 +92,7 @@ def test_an_allocation_that_fails_in_user_code_fails_its_tuple_and_the_worker_go
     assert status.notes == (), "no process has died of it"
 
 
-#: Runs a cluster inside a control group, as in a container, and says what became of it.
+#: Runs a cluster inside a control group, as in a container, and prints the outcome.
 PROGRAM = """
 import json, pathlib, sys
 
@@ -113,8 +113,9 @@ with LocalCluster(processes=True, supervisors=2, slots=2) as cluster:
 
 @contextmanager
 def control_group() -> Iterator[Path]:
-    """A control group with little memory beside our own. Nothing of what is there is changed: where that is not enough, the
-    test is skipped."""
+    """A control group with little memory beside our own. Existing groups are not changed: if that is not enough, the test is
+    skipped.
+    """
     if not (CGROUPS / "cgroup.controllers").exists():
         pytest.skip("control groups of version 2 are not mounted at /sys/fs/cgroup")
     groups = [text[3:] for text in Path("/proc/self/cgroup").read_text().splitlines() if text[:3] == "0::"]
@@ -136,7 +137,7 @@ def control_group() -> Iterator[Path]:
         group.rmdir()
 
 
-def test_a_worker_that_the_kernel_kills_for_want_of_memory_is_said_to_be_so_and_started_again(
+def test_a_worker_that_the_kernel_kills_for_lack_of_memory_is_reported_and_started_again(
     tmp_path: Path,
 ) -> None:
     with control_group() as group:

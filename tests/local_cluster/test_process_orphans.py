@@ -1,4 +1,4 @@
-"""However the process ends that holds a cluster with worker processes: the workers end too."""
+"""However the process that holds a cluster with worker processes ends, the workers end too."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.local_cluster.process_topologies import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 CAP = 60.0
-#: Submits a topology, says which processes run for it, and does what the test adds.
+#: Submits a topology, prints its process ids, and runs the lines of the test.
 PROGRAM = """
 import os, sys, time
 from local_cluster import LocalCluster
@@ -33,7 +33,7 @@ print(*(view.pid for view in cluster.workers("words")), flush=True)
 
 @contextmanager
 def program(tmp_path: Path, ending: str) -> Iterator[subprocess.Popen[str]]:
-    """The program with this ending, as a process; it is seen to its end."""
+    """Run the program with this ending as a process, and make sure that it ends."""
     process = subprocess.Popen(
         [sys.executable, "-c", PROGRAM + ending],
         env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)},
@@ -89,7 +89,7 @@ print(*(view.pid for view in cluster.workers("words")), flush=True)
 """
 
 
-def test_a_forked_child_of_the_script_takes_the_cluster_from_nobody(tmp_path: Path) -> None:
+def test_a_forked_child_of_the_script_does_not_end_the_cluster(tmp_path: Path) -> None:
     with program(tmp_path, FORKS) as process:
         before = pids_of(process)
         assert pids_of(process) == before
@@ -99,7 +99,7 @@ def test_a_forked_child_of_the_script_takes_the_cluster_from_nobody(tmp_path: Pa
 
 @pytest.mark.slow
 @pytest.mark.timeout(LEASE_SECS * 5 + CAP)
-def test_when_the_script_is_killed_its_workers_end_with_their_lease(tmp_path: Path) -> None:
+def test_workers_of_a_killed_script_end_with_their_lease(tmp_path: Path) -> None:
     with program(tmp_path, "time.sleep(1000)") as process:
         pids = pids_of(process)
         process.send_signal(signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Too few slots: a topology of processes is squeezed into them, and spread when there are more; nothing fails of it."""
+"""Too few slots: a topology of processes is squeezed into them, and spread when there are more, without a failure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from topology_api import InvalidConfig
 
 CAP = 60.0
 TIMEOUT = "nimbus.supervisor.timeout.secs"
-#: Far less than the default of `nimbus.supervisor.timeout.secs`, far more than anything here takes.
+#: Far less than the default of `nimbus.supervisor.timeout.secs`, far more than any step here takes.
 BEFORE_THE_DEFAULT = 20.0
 
 
@@ -52,13 +52,13 @@ def engine_of(cluster: LocalCluster) -> ProcessEngine:
 
 
 def supervisors_of(cluster: LocalCluster) -> list[str]:
-    """Those that Nimbus counts on."""
+    """The supervisors that Nimbus counts as live."""
     return sorted(record.id for record in engine_of(cluster).registry.all_supervisors())
 
 
 @contextmanager
 def silent(supervisor: Supervisor) -> Iterator[None]:
-    """A supervisor does nothing, as one whose host is cut off; then it is there again."""
+    """Suspend a supervisor, as if its host were cut off; resume it afterwards."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(supervisor, "next_time", lambda now: now + 0.1)
         patch.setattr(supervisor, "sync", lambda now: None)
@@ -66,7 +66,7 @@ def silent(supervisor: Supervisor) -> Iterator[None]:
 
 
 def spread(cluster: LocalCluster, name: str, workers: int) -> bool:
-    """Whether a topology runs over so many workers, and nothing of it changes."""
+    """Whether a topology runs over this many workers and is stable."""
     status = cluster.status(name)
     return status.state == "ACTIVE" and status.workers == len(cluster.workers(name)) == workers
 
@@ -121,10 +121,10 @@ def test_a_squeezed_topology_is_spread_when_a_silent_supervisor_comes_back(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("settings", [({TIMEOUT: 2.5}, {}), ({TIMEOUT: 1000}, {TIMEOUT: 2.5})])
-def test_a_supervisor_is_given_up_after_the_time_that_the_site_or_the_environment_says(
+def test_a_supervisor_is_given_up_after_the_timeout_of_the_site_or_the_environment(
     state: Path, settings: tuple[dict[str, object], dict[str, object]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process_engine, "LEASE_SECS", 0.5)  # nothing runs that would have one
+    monkeypatch.setattr(process_engine, "LEASE_SECS", 0.5)  # no worker runs whose lease would matter
     with LocalCluster(processes=True, supervisors=2, slots=1, settings=settings) as cluster:
         wait_until(lambda: supervisors_of(cluster) == ["local-1", "local-2"])
         with silent(engine_of(cluster).supervisors[1]):
@@ -135,7 +135,7 @@ def test_a_supervisor_is_given_up_after_the_time_that_the_site_or_the_environmen
 @pytest.mark.parametrize(
     ("value", "problem"), [("soon", "is 'soon'"), (5, "so give 12 or more"), (0, "is 0")]
 )
-def test_a_time_that_is_none_or_shorter_than_a_lease_is_refused_before_anything_is_started(
+def test_an_invalid_time_or_one_below_the_lease_is_refused_before_the_start(
     state: Path, value: object, problem: str
 ) -> None:
     with pytest.raises(InvalidConfig, match=rf"'nimbus.supervisor.timeout.secs' .*{problem}"):

@@ -1,4 +1,4 @@
-"""Values on their way between worker processes: they arrive as they were, or their tuple fails and says which of them."""
+"""Values between worker processes: they arrive unchanged, or their tuple fails and the error names them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_every_kind_of_value_arrives_equal_and_of_the_same_type(
     assert (source.acked, source.failed) == (len(values(codec)), 0)
 
 
-#: (codec, what cannot be encoded, what the report says of it)
+#: (codec, a value that it cannot encode, the text of the report)
 ODD = [
     ("pickle", "lock", "cannot pickle '_thread.lock' object"),
     ("pickle", "refuses", "it must stay where it is"),
@@ -158,7 +158,7 @@ if __name__ == "__main__":
 """
 
 
-def test_values_of_classes_of_the_started_script_arrive_as_instances_of_its_components_classes(
+def test_values_of_classes_of_the_started_script_arrive_as_instances_of_those_classes(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "script.py").write_text(SCRIPT)

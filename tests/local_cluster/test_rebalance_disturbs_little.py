@@ -1,5 +1,6 @@
-"""A rebalance in process promises: tasks that stay keep instances and state; those of a component whose number changed are
-closed and made anew; each key has one owner at a time."""
+"""A rebalance promises: remaining tasks keep instances and state; those of a component whose number changed are closed and
+created again; each key has one owner at a time.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ def fresh() -> Iterator[None]:
 
 
 class Source(Spout):
-    """Emits what is left, ten a second, whoever of its tasks asks."""
+    """Emits the remaining numbers, ten a second, whichever task is called."""
 
     outputs = ("key", "number")
 
@@ -47,7 +48,7 @@ class Source(Spout):
 
 
 class Owner(Bolt):
-    """Notes which of its tasks gets which key, and by how many tasks there are."""
+    """Records which of its tasks gets which key, by the number of tasks."""
 
     outputs = ("key",)
 
@@ -86,7 +87,7 @@ def until_active(cluster: LocalCluster) -> None:
     raise AssertionError("the rebalance does not end")
 
 
-def test_in_one_worker_only_the_component_that_grew_is_made_anew() -> None:
+def test_in_one_worker_only_the_component_that_grew_is_created_again() -> None:
     with LocalCluster(simulated_time=True, seed=3) as cluster:
         cluster.submit(topology(1))
         cluster.advance(1.0)
@@ -107,7 +108,7 @@ def test_in_one_worker_only_the_component_that_grew_is_made_anew() -> None:
 
 @pytest.mark.parametrize("workers", [1, 2, 3])
 @pytest.mark.parametrize("tasks", [1, 2, 7])
-def test_with_each_number_of_tasks_each_key_has_one_owner_and_nothing_is_lost(
+def test_each_key_has_one_owner_for_each_number_of_tasks_and_nothing_is_lost(
     workers: int, tasks: int
 ) -> None:
     with LocalCluster(simulated_time=True, seed=3) as cluster:

@@ -34,7 +34,7 @@ def test_a_source_is_replaced_by_fixed_values_whose_ids_are_their_positions() ->
     assert done.errors == ()
 
 
-def test_the_topology_itself_is_left_as_it_is() -> None:
+def test_the_topology_itself_is_unchanged() -> None:
     topology = word_count()
     first = complete_topology(topology, sources={"lines": [("a",)]})
     second = complete_topology(topology, sources={"lines": [("b",), ("c",)]})
@@ -47,7 +47,7 @@ def test_a_replaced_source_keeps_its_tasks_and_emits_its_values_once() -> None:
     assert sorted(done.emitted("count")) == [("a", 1), ("b", 1), ("b", 2)]
 
 
-def test_no_values_at_all_complete_at_once() -> None:
+def test_an_empty_source_completes_at_once() -> None:
     done = complete_topology(word_count(), sources={"lines": []})
     assert done.emitted("lines") == done.emitted("count") == done.acked("lines") == []
     assert done.status.state == "COMPLETED"
@@ -113,12 +113,12 @@ def test_wrong_streams_of_a_source_are_refused(values: Any, text: str) -> None:
     assert text in str(caught.value)
 
 
-def test_values_that_could_not_be_shipped_are_refused_by_their_place() -> None:
+def test_values_that_could_not_be_shipped_are_refused_by_their_position() -> None:
     with pytest.raises(CannotPack, match="sources\\['lines'\\]"):
         complete_topology(word_count(), sources={"lines": [(threading.Lock(),)]})
 
 
-def test_something_else_than_a_topology_is_refused() -> None:
+def test_an_object_that_is_no_topology_is_refused() -> None:
     with pytest.raises(SquallError, match="takes a Topology"):
         complete_topology(TopologyBuilder("x"))  # type: ignore[arg-type]
     with pytest.raises(InvalidTopology, match="give a dict from spout ids"):
@@ -126,6 +126,6 @@ def test_something_else_than_a_topology_is_refused() -> None:
 
 
 @pytest.mark.parametrize("timeout", [0, -1, float("nan"), "60"])
-def test_a_timeout_that_is_none_is_refused(timeout: Any) -> None:
+def test_an_invalid_timeout_is_refused(timeout: Any) -> None:
     with pytest.raises(InvalidConfig, match="timeout"):
         complete_topology(word_count(), sources={"lines": []}, timeout=timeout)

@@ -1,4 +1,4 @@
-"""Failures and replays: who is blamed, when a tree is emitted again, and what the last word is."""
+"""Failures and replays: which component is blamed, when a tree is emitted again, and which call is final."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def cluster() -> Iterator[LocalCluster]:
 
 
 class Raises(Bolt):
-    """Raises on the numbers that `bad` holds, every time or only the first `times` times."""
+    """Raises for the numbers in `bad`, every time or only the first `times` times."""
 
     outputs = Fields("number")
 
@@ -56,7 +56,7 @@ class Raises(Bolt):
 
 
 class Refuses(Bolt):
-    """Fails its tuples without an error report, in one of the three ways there are."""
+    """Fails its tuples without an error report, in one of the three possible ways."""
 
     def __init__(self, how: str) -> None:
         self.how = how
@@ -87,17 +87,17 @@ class SameId(Numbers):
 
 
 def tries(number: int) -> list[float]:
-    """When the bolt was given this number."""
+    """When the bolt got this number."""
     return [time for tried, time in JOURNAL.of("try") if tried == number]
 
 
 def users_line() -> int:
-    """The number of the line in this file that raises."""
+    """The number of the raising line in this file."""
     with open(__file__, encoding="utf-8") as lines:
         return next(number for number, line in enumerate(lines, 1) if "# the user's own line" in line)
 
 
-# Who is blamed.
+# Which component is blamed.
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -132,7 +132,7 @@ def test_a_tuple_can_be_failed_without_an_error_report(
     assert status.components["bolt1"].failed == 1
 
 
-def test_one_failure_in_a_tree_is_enough_and_gives_one_verdict(cluster: LocalCluster) -> None:
+def test_one_failure_in_a_tree_is_enough_and_leads_to_one_final_call(cluster: LocalCluster) -> None:
     builder = TopologyBuilder("diamond")
     spout = builder.set_spout("numbers", Numbers(6))
     left = builder.set_bolt("left", Raises(2, 4)).shuffle_grouping(spout)
@@ -147,7 +147,7 @@ def test_one_failure_in_a_tree_is_enough_and_gives_one_verdict(cluster: LocalClu
 # When a tree is emitted again.
 
 
-def test_replays_come_with_doubling_delays_up_to_max_delay_and_then_the_last_word(
+def test_replays_have_doubling_delays_up_to_max_delay_and_then_fail(
     cluster: LocalCluster,
 ) -> None:
     replay = Replay(max_attempts=6, first_delay=1.0, max_delay=5.0)
@@ -181,15 +181,15 @@ def test_the_default_is_three_attempts(cluster: LocalCluster) -> None:
     assert len(tries(0)) == 3
 
 
-def test_without_a_replay_the_first_failure_is_the_last_word(cluster: LocalCluster) -> None:
+def test_without_a_replay_the_first_failure_is_final(cluster: LocalCluster) -> None:
     cluster.submit(chain("storm", Numbers(3, replay=None), Raises(1)))
     status = run_to_the_end(cluster, "storm")
     assert [(number, failure.attempts) for number, _, failure in JOURNAL.of("fail")] == [(1, 1)]
     assert status.components["numbers"].replayed == 0
-    assert status.components["numbers"].errors == 0  # the spout was told; nothing was dropped behind its back
+    assert status.components["numbers"].errors == 0  # the spout was informed; nothing was dropped silently
 
 
-def test_replays_are_of_the_instance_so_two_tasks_of_a_class_may_differ(cluster: LocalCluster) -> None:
+def test_replays_belong_to_the_instance_so_two_tasks_of_a_class_may_differ(cluster: LocalCluster) -> None:
     builder = TopologyBuilder("two")
     often = builder.set_spout("often", Numbers(1, Replay(max_attempts=4, first_delay=0.5)))
     never = builder.set_spout("never", Numbers(1, Replay(max_attempts=1)))
@@ -201,7 +201,7 @@ def test_replays_are_of_the_instance_so_two_tasks_of_a_class_may_differ(cluster:
     assert status.components["never"].replayed == 0
 
 
-def test_message_ids_may_repeat_each_emission_gets_its_own_verdict(cluster: LocalCluster) -> None:
+def test_message_ids_may_repeat_and_each_emission_gets_its_own_final_call(cluster: LocalCluster) -> None:
     cluster.submit(chain("same", SameId(10, Replay(max_attempts=2)), Raises(2, 3, 7)))
     status = run_to_the_end(cluster, "same")
     assert verdicts(JOURNAL.of("ack")) == ["the one"] * 7
@@ -212,7 +212,7 @@ def test_message_ids_may_repeat_each_emission_gets_its_own_verdict(cluster: Loca
 # Waiting for a replay.
 
 
-def test_pending_counts_what_waits_for_its_replay(cluster: LocalCluster) -> None:
+def test_pending_includes_trees_that_wait_for_a_replay(cluster: LocalCluster) -> None:
     replay = Replay(max_attempts=2, first_delay=50.0, max_delay=50.0)
     cluster.submit(chain("waits", Numbers(4, replay, finishes=False), Raises(0, 1)))
     cluster.advance(20.0)
@@ -223,7 +223,7 @@ def test_pending_counts_what_waits_for_its_replay(cluster: LocalCluster) -> None
     assert (totals.pending, totals.acked, totals.failed, totals.replayed) == (0, 2, 2, 2)
 
 
-def test_trees_that_wait_for_a_replay_bound_the_spout_apart_from_max_pending(cluster: LocalCluster) -> None:
+def test_trees_that_wait_for_a_replay_limit_the_spout_apart_from_max_pending(cluster: LocalCluster) -> None:
     replay = Replay(max_attempts=2, first_delay=100.0, max_delay=100.0)
     conf = {"topology.max.spout.pending": 5}
     cluster.submit(chain("bound", Numbers(1000, replay), Raises(*range(1000)), conf=conf))
@@ -283,7 +283,7 @@ def test_dead_letters_get_message_id_values_stream_and_failure(cluster: LocalClu
     assert [letter[:3] for letter in letters] == [(1, (1,), "default"), (2, (2,), "default")]
     assert all(letter[4:] == (fields, "numbers") for letter in letters)
     assert all(letter[3].attempts == 2 and letter[3].component == "bolt1" for letter in letters)
-    assert verdicts(JOURNAL.of("fail")) == [1, 2]  # the spout has its last word too
+    assert verdicts(JOURNAL.of("fail")) == [1, 2]  # the spout has its final call too
     totals = status.components["numbers"]
     assert (totals.emitted, totals.errors) == (4, 0)
 
@@ -295,7 +295,7 @@ def test_a_timed_out_tuple_becomes_a_dead_letter(cluster: LocalCluster) -> None:
     assert (message_id, failure.reason, failure.attempts) == (0, "timeout", 1)
 
 
-def test_without_a_dead_letter_bolt_a_spent_tuple_is_a_counted_error(cluster: LocalCluster) -> None:
+def test_a_spent_tuple_without_a_dead_letter_bolt_is_a_counted_error(cluster: LocalCluster) -> None:
     cluster.submit(chain("spent", Numbers(3, Replay(max_attempts=2)), Raises(1)))
     status = run_to_the_end(cluster, "spent")
     assert status.components["numbers"].errors == 1

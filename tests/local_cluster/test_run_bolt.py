@@ -1,4 +1,4 @@
-"""run_bolt: one bolt, no topology, everything else as in a worker."""
+"""run_bolt: one bolt without a topology, everything else as in a worker."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Describe(Bolt):
 
 
 class Picky(Bolt):
-    """Fails in the ways there are."""
+    """Fails in each possible way."""
 
     def execute(self, tup: Tuple) -> None:
         if tup[0] == "raise":
@@ -60,7 +60,7 @@ class Picky(Bolt):
 
 
 class Rich(Bolt):
-    """Holds tuples; acks the last when it gets "ack", fails the first at the end, and never settles the rest."""
+    """Holds tuples; acks the last one when it gets "ack", fails the first one at the end, and ignores the rest."""
 
     outputs = Fields("value")
     auto_anchor = False
@@ -84,7 +84,7 @@ class Rich(Bolt):
 
 
 class Stages(Bolt):
-    """Emits what is called, and when."""
+    """Emits the name and time of each of its calls."""
 
     outputs = Fields("what", "at")
 
@@ -124,7 +124,7 @@ class Batches(BatchBolt):
 
 
 class Sleepy(Bolt):
-    """Sleeps as long as it is told, then emits."""
+    """Sleeps for the given time, then emits."""
 
     outputs = Fields("seconds", "at")
 
@@ -191,7 +191,7 @@ class Unprepared(Bolt):
         raise OSError("no database here")
 
     def execute(self, tup: Tuple) -> None:
-        """Never comes to it."""
+        """Never returns."""
 
 
 class Tidy(Bolt):
@@ -247,7 +247,7 @@ def test_dicts_name_their_own_fields_in_any_order() -> None:
     assert run_bolt(Second(), given, source_fields=("b", "a")).emitted() == [(1,), (3,)]
 
 
-def test_inputs_come_back_as_they_were_given_though_equal_ones_differ_in_fate() -> None:
+def test_inputs_are_returned_unchanged_though_equal_ones_have_different_outcomes() -> None:
     same = ("x",)
     run = run_bolt(Rich(), [same, same, ("ack",), same])
     assert run.emitted() == [("x",)]
@@ -257,7 +257,7 @@ def test_inputs_come_back_as_they_were_given_though_equal_ones_differ_in_fate() 
     assert run.acked()[0] is same
 
 
-def test_a_list_is_given_back_as_that_list() -> None:
+def test_a_list_is_returned_as_the_same_list() -> None:
     given = ["a b"]
     assert run_bolt(Split(), [given], source_fields="line").acked()[0] is given
 
@@ -285,13 +285,13 @@ def test_a_wrong_emit_is_an_error_of_the_tuple() -> None:
     assert "1 field(s)" in error
 
 
-def test_the_stages_come_in_order_and_time_stands_still() -> None:
+def test_the_stages_follow_in_order_and_time_does_not_pass() -> None:
     run = run_bolt(Stages(), [("a",), ("b",), TICK, ("c",)])
     assert run.emitted() == [(what, 0.0) for what in ("prepare", "a", "b", "tick", "c", "end")]
     assert run.acked() == [("a",), ("b",), ("c",)]
 
 
-def test_tick_lets_the_bolts_interval_pass_and_no_other_tick_comes() -> None:
+def test_tick_advances_to_the_bolts_interval_and_no_other_tick_comes() -> None:
     run = run_bolt(TickingStages(), [("a",), TICK, Pause(35), ("b",), TICK])
     assert run.emitted()[1:] == [("a", 0.0), ("tick", 10.0), ("b", 45.0), ("tick", 55.0), ("end", 55.0)]
 
@@ -308,7 +308,7 @@ def test_a_bolt_without_inputs_is_prepared_ends_and_is_cleaned_up() -> None:
     assert Tidy.cleaned == ["cleanup"]
 
 
-def test_a_batch_goes_when_it_is_full_when_its_interval_has_passed_and_at_the_end() -> None:
+def test_a_batch_runs_when_it_is_full_when_its_interval_has_passed_and_at_the_end() -> None:
     run = run_bolt(Batches(), [("a",), ("b",), ("c",), ("d",), Pause(5), ("e",)])
     assert run.emitted() == [(("a", "b", "c"), 0.0), (("d",), 2.0), (("e",), 5.0)]
     assert run.acked() == [("a",), ("b",), ("c",), ("d",), ("e",)]
@@ -332,7 +332,7 @@ def test_max_concurrency_bounds_the_calls_of_an_async_bolt() -> None:
     assert run.emitted() == [(3, 3.0), (1, 4.0), (2, 6.0)]
 
 
-def test_what_an_async_bolt_has_threads_do_is_done_at_once() -> None:
+def test_thread_calls_of_an_async_bolt_are_done_at_once() -> None:
     run = run_bolt(InThread(), [(2,), (13,), (4,)])
     assert run.emitted() == [(1,), (2,)]
     assert run.acked() == [(2,), (4,)]
@@ -340,7 +340,7 @@ def test_what_an_async_bolt_has_threads_do_is_done_at_once() -> None:
     assert (given, error is not None and error.startswith("ValueError: unlucky")) == ((13,), True)
 
 
-def test_calls_that_never_end_are_an_error_at_once_that_says_so() -> None:
+def test_calls_that_never_end_are_reported_at_once() -> None:
     with pytest.raises(TimeoutError, match=r"2 call\(s\) of bolt 'bolt'.* have not ended"):
         run_bolt(Forever(), [(1,), (2,)])
 
@@ -349,7 +349,7 @@ def test_a_threaded_bolt_runs_in_the_tests_own_thread() -> None:
     assert run_bolt(Blocking(), [(1,), (2,)]).emitted() == [(True,), (True,)]
 
 
-def test_each_stream_is_asked_for_by_its_name() -> None:
+def test_each_stream_is_queried_by_its_name() -> None:
     run = run_bolt(SeveralStreams(), [(1,), (2,), (3,)])
     assert run.emitted("even") == [(2,)]
     assert run.emitted("odd") == [(1,), (3,)]
@@ -385,7 +385,7 @@ def test_all_problems_of_the_configuration_are_raised() -> None:
     assert "topology.workers" in str(caught.value)
 
 
-def test_a_bolt_that_could_not_be_shipped_or_is_none_is_refused() -> None:
+def test_a_bolt_that_could_not_be_shipped_or_is_no_bolt_is_refused() -> None:
     unpackable = Split()
     unpackable.lock = threading.Lock()  # type: ignore[attr-defined]
     with pytest.raises((CannotPack, InvalidTopology), match="lock"):
@@ -394,13 +394,13 @@ def test_a_bolt_that_could_not_be_shipped_or_is_none_is_refused() -> None:
         run_bolt(Split, [("a",)])  # type: ignore[arg-type]
 
 
-def test_the_bolt_that_was_given_is_not_the_one_that_runs() -> None:
+def test_the_given_bolt_is_not_the_instance_that_runs() -> None:
     bolt = Rich()
     run_bolt(bolt, [("x",)])
     assert not hasattr(bolt, "held")
 
 
-def test_a_class_made_in_the_test_itself_will_do() -> None:
+def test_a_class_defined_in_the_test_is_accepted() -> None:
     class Double(Bolt):
         outputs = Fields("n")
 
@@ -410,7 +410,7 @@ def test_a_class_made_in_the_test_itself_will_do() -> None:
     assert run_bolt(Double(), [(2,)]).emitted() == [(4,)]
 
 
-def test_inputs_that_do_not_fit_are_refused_with_all_problems() -> None:
+def test_invalid_inputs_are_refused_with_all_problems() -> None:
     with pytest.raises(InvalidTopology) as caught:
         run_bolt(Split(), [("a",), "b", ("a", "b"), {"row": 1}, 5], source_fields="line")
     assert [problem.split(",")[1].strip() for problem in caught.value.problems] == [
@@ -426,12 +426,12 @@ class Appends(Bolt):
         tup["items"].append(1)
 
 
-def test_a_bolt_that_changes_what_it_got_is_an_error() -> None:
+def test_a_bolt_that_changes_its_input_is_an_error() -> None:
     with pytest.raises(MutatedValue, match=r"'bolt'.*'items'"):
         run_bolt(Appends(), [([],)], source_fields="items")
 
 
-def test_many_inputs_are_run_in_order() -> None:
+def test_many_inputs_are_executed_in_order() -> None:
     run = run_bolt(Second(), ((n, n * n) for n in range(1000)))
     assert run.emitted() == [(n * n,) for n in range(1000)]
     assert run.acked() == [(n, n * n) for n in range(1000)]

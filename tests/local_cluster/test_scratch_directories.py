@@ -42,7 +42,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_without_a_task_that_asks_nothing_is_written(temporary: Path) -> None:
+def test_nothing_is_written_unless_a_task_asks(temporary: Path) -> None:
     with LocalCluster(simulated_time=True) as cluster:
         cluster.submit(topology(Quiet()))
         cluster.advance(1)

@@ -113,7 +113,7 @@ def test_replay_can_be_switched_off_on_the_instance() -> None:
 
 
 class Echo(ScriptedSpout):
-    """A subclass may watch its own verdicts."""
+    """A subclass may observe its own acks and failures."""
 
     heard: list[tuple[Any, ...]] = []
 
@@ -154,12 +154,12 @@ def test_a_script_that_does_not_fit_its_fields_is_refused_with_all_problems() ->
 
 
 @pytest.mark.parametrize("seconds", [-1, float("nan"), float("inf"), "1s", None, True])
-def test_a_pause_of_no_sound_length_is_refused(seconds: Any) -> None:
+def test_a_pause_of_invalid_length_is_refused(seconds: Any) -> None:
     with pytest.raises(InvalidConfig, match="seconds"):
         Pause(seconds)
 
 
-def test_pauses_and_tick_survive_a_pickle() -> None:
+def test_pauses_and_tick_can_be_pickled() -> None:
     assert pickle.loads(pickle.dumps(Pause(2.5))) == Pause(2.5)
     assert pickle.loads(pickle.dumps(TICK)) is TICK
     assert repr(TICK) == "TICK"

@@ -1,6 +1,6 @@
-"""Shutting a cluster down in the middle of something: nothing is started any more, and nothing is left behind.
+"""A cluster is shut down in the middle of an operation: nothing is started afterwards, and nothing is left behind.
 
-Real time is the subject: the thread of the cluster must not go on after its last command.
+It uses real time: the thread of the cluster must not go on after its last command.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class One(Spout):
 
 
 class Keep(Bolt):
-    """Never settles its tuple, so that a drain waits; in a thread of its own."""
+    """Keeps its tuple for ever, so that a drain waits; in a thread of its own."""
 
     auto_ack = False
     threaded = True
@@ -57,7 +57,7 @@ def topology() -> Topology:
     return builder.build()
 
 
-def test_a_shutdown_during_a_rebalance_starts_no_worker_anew() -> None:
+def test_a_shutdown_during_a_rebalance_starts_no_worker() -> None:
     JOURNAL.clear()
     before = set(threading.enumerate())
     with LocalCluster() as cluster:
@@ -72,7 +72,7 @@ def test_a_shutdown_during_a_rebalance_starts_no_worker_anew() -> None:
 
 
 @pytest.mark.parametrize("simulated_time", [False, True])
-def test_after_a_shutdown_every_call_says_so(simulated_time: bool) -> None:
+def test_after_a_shutdown_every_call_is_refused(simulated_time: bool) -> None:
     JOURNAL.clear()
     cluster = LocalCluster(simulated_time=simulated_time)
     cluster.submit(topology())

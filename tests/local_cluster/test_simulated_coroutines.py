@@ -1,4 +1,4 @@
-"""Coroutines in simulated time: their sleeps, timeouts and locks take the time of the simulation."""
+"""Coroutines in simulated time: their sleeps, timeouts and locks follow the simulation's clock."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The user's calls on a cluster while a component's call takes long: they wait for it, whatever the Python.
+"""User calls to a cluster while a component's call takes long: they wait for it, on every Python version.
 
-Real time is the subject: futures time out with another `TimeoutError` before Python 3.11 than since.
+It uses real time: before Python 3.11, futures time out with a different `TimeoutError`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def test_a_call_on_the_cluster_waits_for_a_slow_execute(monkeypatch: pytest.Monk
         timer.join()
 
 
-def test_shutdown_says_that_a_call_has_not_returned_and_ends_the_thread_when_it_does(
+def test_shutdown_reports_a_call_that_has_not_returned_and_ends_the_thread_when_it_does(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(command_loop, "STOP_SECONDS", 0.05)

@@ -1,5 +1,6 @@
-"""A rebalance of sources that had emitted all of theirs. They are read again when its drain cut off trees of them, or when
-other tasks of the same spout have something left that is shared out anew, and only then."""
+"""A rebalance of sources that had emitted everything. They are read again only if its drain cut off some of their trees, or if
+other tasks of the same spout still have values, which are then shared out again.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from tests.local_cluster.recording import (
 )
 from topology_api import Bolt, Context, Fields, Replay, Spout, TopologyBuilder, Tuple
 
-#: Replays that wait for longer than the drain.
+#: Replays with a delay longer than the drain.
 LATE = Replay(max_attempts=5, first_delay=50.0)
 
 
@@ -37,7 +38,7 @@ def cluster() -> Iterator[LocalCluster]:
 
 
 class FailsFirst(Bolt):
-    """Fails the number 3, or keeps it for ever; with `heals` only in the task that is prepared first."""
+    """Fails the number 3, or keeps it for ever; with `heals`, only in the task that is prepared first."""
 
     auto_ack = False
 
@@ -69,7 +70,7 @@ class Slow(Numbers):
 
 
 class Shared(Spout):
-    """Its tasks share the numbers up to `count`, and each leaves out what any has acked; odd ones take their time."""
+    """Its tasks share the numbers up to `count`, and each leaves out those already acked; odd ones take their time."""
 
     outputs = Fields("number")
 
@@ -96,7 +97,7 @@ class Shared(Spout):
 
 
 def cut_off_and_complete(cluster: LocalCluster, spout: Spout, bolt: Bolt, conf: Mapping[str, object]) -> None:
-    """Run a topology until 3 is all that is open, rebalance it, whose drain is cut off, and run it to its end."""
+    """Run a topology until only 3 is open, rebalance it with a drain that is cut off, and run it to its end."""
     cluster.submit(chain("cut", spout, bolt, conf=conf))
     advance_until(cluster, lambda: verdicts(JOURNAL.of("ack")) == [0, 1, 2, 4], 5.0)
     cluster.rebalance("cut", workers=2)
@@ -105,7 +106,7 @@ def cut_off_and_complete(cluster: LocalCluster, spout: Spout, bolt: Bolt, conf: 
 
 @pytest.mark.parametrize("kind", [Numbers, Threaded])
 @pytest.mark.parametrize("keeps", [False, True], ids=["waits for its replay", "open at a bolt"])
-def test_a_source_at_its_end_is_read_again_when_the_drain_cuts_off_a_tree(
+def test_an_ended_source_is_read_again_when_the_drain_cuts_off_a_tree(
     cluster: LocalCluster, keeps: bool, kind: type[Numbers]
 ) -> None:
     cut_off_and_complete(cluster, kind(5, LATE), FailsFirst(keeps), {"topology.message.timeout.secs": 20})
@@ -131,7 +132,7 @@ def test_a_source_whose_replays_were_spent_is_not_read_again(cluster: LocalClust
     assert [number for number, _ in JOURNAL.of("emit")].count(4) == 1
 
 
-def test_a_source_at_its_end_whose_component_gets_another_task_is_not_read_again(
+def test_an_ended_source_whose_component_gets_another_task_is_not_read_again(
     cluster: LocalCluster,
 ) -> None:
     builder = TopologyBuilder("wider")
@@ -150,7 +151,7 @@ def test_a_source_at_its_end_whose_component_gets_another_task_is_not_read_again
 
 
 @pytest.mark.parametrize("tasks", [1, 3])
-def test_what_tasks_of_a_spout_had_left_is_shared_out_to_those_too_that_had_nothing_left(
+def test_remaining_values_of_a_spouts_tasks_are_shared_with_its_finished_tasks(
     cluster: LocalCluster, tasks: int
 ) -> None:
     builder = TopologyBuilder("shared")

@@ -1,4 +1,4 @@
-"""What a running task finds in its context."""
+"""The context of a running task."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def cluster() -> Iterator[LocalCluster]:
 
 
 class Looks(Bolt):
-    """Notes what its context says."""
+    """Records what its context says."""
 
     def prepare(self, context: Context) -> None:
         self.context = context
@@ -152,7 +152,7 @@ def test_a_task_knows_its_place(cluster: LocalCluster, workers: int) -> None:
         assert context.conf["topology.max.spout.pending"] == 1000
 
 
-def test_a_task_knows_its_submission_and_whether_it_is_newer_than_the_one_before(
+def test_a_task_knows_its_submission_and_whether_an_older_one_is_newer(
     cluster: LocalCluster,
 ) -> None:
     cluster.submit(spread(Looks(), workers=2, finishes=False))
@@ -220,7 +220,7 @@ def test_resources_are_shared_by_the_tasks_of_one_worker_and_by_no_others(cluste
     assert pools[0] != pools[1]
 
 
-def test_a_directory_is_the_tasks_own_and_goes_away_with_the_cluster() -> None:
+def test_a_directory_is_the_tasks_own_and_is_removed_with_the_cluster() -> None:
     with LocalCluster(simulated_time=True) as cluster:
         cluster.submit(spread(Writes(), count=10**6))
         directories: list[Path] = [directory for (directory,) in JOURNAL.of("directory")]
@@ -229,7 +229,7 @@ def test_a_directory_is_the_tasks_own_and_goes_away_with_the_cluster() -> None:
     assert not any(directory.exists() for directory in directories)
 
 
-def test_a_directory_goes_away_with_its_topology(cluster: LocalCluster) -> None:
+def test_a_directory_is_removed_with_its_topology(cluster: LocalCluster) -> None:
     cluster.submit(spread(Writes(), count=10**6))
     directories: list[Path] = [directory for (directory,) in JOURNAL.of("directory")]
     assert all(directory.exists() for directory in directories)
@@ -253,7 +253,7 @@ def test_random_is_the_same_for_one_seed_and_differs_from_task_to_task() -> None
     assert len({value for *_, value in drawn(1)}) == 4
 
 
-def test_now_is_simulated_where_time_is(cluster: LocalCluster) -> None:
+def test_now_follows_simulated_time(cluster: LocalCluster) -> None:
     cluster.submit(chain("clock", Numbers(1, finishes=False), Looks()))
     (context,) = contexts()
     began = context.now()

@@ -1,4 +1,4 @@
-"""Code that blocks: threaded tasks and coroutines run beside the worker's loop, and hold up nobody."""
+"""Code that blocks: threaded tasks and coroutines run beside the worker's loop, and block no other task."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ from topology_api import (
     Tuple,
 )
 
-#: Enough for the slowest machine; a test that passes never waits for it.
+#: Enough for the slowest machine; a passing test never waits for it.
 CAP = 60.0
 
 
 class Gate:
-    """Calls wait inside until it is opened; it knows how many are inside, and the most that were."""
+    """Calls wait inside until it is opened; it knows how many are inside, and the greatest number so far."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -73,11 +73,11 @@ def journal() -> Iterator[Journal]:
     while not FEED.empty():
         FEED.get_nowait()
     yield JOURNAL
-    GATE.opened.set()  # nothing stays behind in it
+    GATE.opened.set()  # no call stays inside
 
 
 class SlowAndFast(Spout):
-    """Emits `slow` tuples for the calls that block, and goes on with others until all of those are acked."""
+    """Emits `slow` tuples for the blocking calls, and others until all of those are acked."""
 
     outputs = {"slow": Fields("number"), "fast": Fields("number")}
     replay = None
@@ -153,7 +153,7 @@ class Opens(Bolt):
     ids=["20 threads", "100 coroutines of a task", "25 coroutines of each of 4 tasks"],
 )
 @pytest.mark.parametrize("workers", [1, 2])
-def test_so_many_blocking_calls_run_at_once_while_other_bolts_run_on(
+def test_blocking_calls_run_concurrently_while_other_bolts_run_on(
     bolt: Bolt, tasks: int, calls: int, workers: int
 ) -> None:
     builder = TopologyBuilder("blocking", {"topology.workers": workers})
@@ -185,7 +185,7 @@ def test_no_more_coroutines_than_max_concurrency_run_at_once(limit: int) -> None
 
 
 class OneThread(Bolt):
-    """Notes in which thread each of its calls runs."""
+    """Records in which thread each of its calls runs."""
 
     threaded = True
     outputs = Fields("number")
@@ -316,7 +316,7 @@ def test_all_calls_of_a_threaded_spout_run_in_one_thread_of_its_own() -> None:
 
 
 class ThreadedBatches(BatchBolt):
-    """Writes batches in a thread of its own, which takes its time."""
+    """Writes batches in a thread of its own, slowly."""
 
     threaded = True
     batch_size = 10
@@ -347,7 +347,7 @@ def test_a_threaded_batch_bolt_acks_and_fails_whole_batches_in_its_thread() -> N
 
 
 class Odd(Bolt):
-    """Fails odd numbers after a while, emits the others: some before, some after it has waited."""
+    """Fails odd numbers after a while, emits the others: some before, some after waiting."""
 
     outputs = {"default": Fields("number"), "direct": Stream(Fields("number"), direct=True)}
 
@@ -361,7 +361,7 @@ class Odd(Bolt):
 
 
 @pytest.mark.parametrize("simulated", [False, True])
-def test_a_coroutine_emits_anchored_and_settles_its_tuple_when_it_ends(simulated: bool) -> None:
+def test_a_coroutine_emits_anchored_and_its_tuple_is_acked_when_it_ends(simulated: bool) -> None:
     with LocalCluster(simulated_time=simulated) as cluster:
         cluster.submit(chain("odd", Numbers(10), Odd(), Pass()))
         if simulated:
@@ -378,7 +378,7 @@ def test_a_coroutine_emits_anchored_and_settles_its_tuple_when_it_ends(simulated
     assert (totals.executed, totals.acked, totals.failed, totals.errors) == (10, 5, 5, 5)
 
 
-def test_the_ack_waits_for_what_a_coroutine_emitted() -> None:
+def test_the_ack_waits_for_emissions_of_a_coroutine() -> None:
     with LocalCluster(simulated_time=True) as cluster:
         cluster.submit(chain("order", Numbers(5), Sleeps(0.5), Sleeps(2.0)))
         run_to_the_end(cluster, "order")
@@ -417,7 +417,7 @@ class EmitsLate(Bolt):
 
 
 @pytest.mark.parametrize("simulated", [False, True])
-def test_what_a_coroutine_emits_or_acks_after_its_call_has_ended_is_an_error(simulated: bool) -> None:
+def test_emitting_or_acking_after_the_end_of_a_coroutine_is_an_error(simulated: bool) -> None:
     with LocalCluster(simulated_time=simulated) as cluster:
         cluster.submit(chain("late", Numbers(1, finishes=False), EmitsLate(), Pass()))
         if simulated:
@@ -432,7 +432,7 @@ def test_what_a_coroutine_emits_or_acks_after_its_call_has_ended_is_an_error(sim
 
 
 class WrongEmit(Bolt):
-    """Emits a wrong number of values: the error comes at that line, inside the coroutine."""
+    """Emits a wrong number of values: the error is raised at that line, inside the coroutine."""
 
     outputs = Fields("number")
 

@@ -1,4 +1,4 @@
-"""Message timeouts: what is lost or kept fails between T and 1.1 T, what merely waits does not."""
+"""Message timeouts: lost or kept tuples fail between T and 1.1 T, waiting ones do not."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def failures() -> list[Failure]:
     return [failure for _, _, failure in JOURNAL.of("fail")]
 
 
-# What is lost or kept.
+# Lost or kept tuples.
 
 
 def test_a_kept_tuple_is_not_failed_at_9_s_and_is_failed_by_11_1_s(cluster: LocalCluster) -> None:
@@ -102,7 +102,7 @@ def test_a_kept_tuple_is_not_failed_at_9_s_and_is_failed_by_11_1_s(cluster: Loca
 
 
 @pytest.mark.parametrize("start", [0.0, 0.13, 0.49, 3.3, 7.77])
-def test_the_moment_of_emission_within_a_tick_of_the_wheel_does_not_matter(
+def test_the_moment_of_emission_within_a_tick_of_the_timing_wheel_does_not_matter(
     cluster: LocalCluster, start: float
 ) -> None:
     cluster.advance(start)
@@ -115,7 +115,9 @@ def test_the_moment_of_emission_within_a_tick_of_the_wheel_does_not_matter(
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_reset_timeout_keeps_a_tuple_and_its_end_fails_it(cluster: LocalCluster, workers: int) -> None:
+def test_reset_timeout_extends_the_time_of_a_tuple_which_fails_after_the_last_reset(
+    cluster: LocalCluster, workers: int
+) -> None:
     conf = {**T10, "topology.workers": workers}
     cluster.submit(chain("reset", Numbers(2), ResetsTimeout(ticks=6), conf=conf))
     cluster.advance(39.5)  # the last reset is at 30 s
@@ -159,7 +161,7 @@ def test_an_ack_after_the_timeout_changes_nothing(cluster: LocalCluster) -> None
 
 
 class LateAck(Keep):
-    """Acks at 20 seconds what it got."""
+    """Acks its tuples at 20 seconds."""
 
     tick_interval = 20.0
 
@@ -168,11 +170,11 @@ class LateAck(Keep):
             self.ack(self.kept.pop())
 
 
-# What merely waits.
+# Tuples that merely wait.
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3])
-def test_what_waits_behind_slow_calls_does_not_time_out(cluster: LocalCluster, workers: int) -> None:
+def test_tuples_behind_slow_calls_do_not_time_out(cluster: LocalCluster, workers: int) -> None:
     conf = {**T10, "topology.workers": workers, "topology.queue.size": 16}
     cluster.submit(chain("slow", Numbers(60), Pass(), SlowCalls(3.0), Pass(), conf=conf))
     run_to_the_end(cluster, "slow")
@@ -182,7 +184,7 @@ def test_what_waits_behind_slow_calls_does_not_time_out(cluster: LocalCluster, w
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_what_waits_in_a_batch_does_not_time_out(cluster: LocalCluster, workers: int) -> None:
+def test_tuples_in_a_batch_do_not_time_out(cluster: LocalCluster, workers: int) -> None:
     # The spout neither finishes nor reaches its limit: nothing hurries the batch, only its interval ends it.
     conf = {**T10, "topology.workers": workers}
     cluster.submit(chain("batch", Numbers(5, finishes=False), Gathers(), conf=conf))
@@ -194,7 +196,7 @@ def test_what_waits_in_a_batch_does_not_time_out(cluster: LocalCluster, workers:
     assert failures() == []
 
 
-def test_what_waits_in_the_outbox_of_a_blocked_spout_does_not_time_out(cluster: LocalCluster) -> None:
+def test_tuples_in_the_outbox_of_a_blocked_spout_do_not_time_out(cluster: LocalCluster) -> None:
     conf = {**T10, "topology.queue.size": 16}
     cluster.submit(chain("outbox", Numbers(80, per_call=80), SlowCalls(2.0), conf=conf))
     run_to_the_end(cluster, "outbox")
@@ -209,7 +211,7 @@ def test_a_deep_backlog_behind_a_slow_rich_bolt_does_not_time_out(cluster: Local
     assert verdicts(JOURNAL.of("ack")) == list(range(12))
 
 
-def test_a_tuple_that_a_bolt_keeps_times_out_while_its_neighbours_wait(cluster: LocalCluster) -> None:
+def test_a_tuple_kept_by_a_bolt_times_out_while_its_neighbours_wait(cluster: LocalCluster) -> None:
     builder = TopologyBuilder("both", {**T10, "topology.queue.size": 16})
     spout = builder.set_spout("numbers", Numbers(40))
     builder.set_bolt("slow", SlowCalls(2.0)).shuffle_grouping(spout)
@@ -238,7 +240,7 @@ def test_a_call_that_hangs_fails_its_tuple_and_is_named(cluster: LocalCluster) -
     advance_until(cluster, lambda: bool(failures()), 8.0)
     ((_, failed, failure),) = JOURNAL.of("fail")
     assert (failure.reason, failure.component, failure.task) == ("timeout", "bolt1", 2)
-    assert 20.0 + 10.0 - 2.5 <= failed <= 20.0 + 11.0  # signs of life come every quarter of the timeout
+    assert 20.0 + 10.0 - 2.5 <= failed <= 20.0 + 11.0  # keep-alives come every quarter of the timeout
 
 
 # Real time: a user call that blocks the loop for longer than the timeout.
@@ -261,7 +263,7 @@ class Blocks(Bolt):
 @pytest.mark.parametrize("threaded", [False, True])
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("bolt_first", [False, True])
-def test_what_waits_behind_a_call_that_blocks_in_real_time_does_not_time_out(
+def test_tuples_behind_a_call_that_blocks_in_real_time_do_not_time_out(
     threaded: bool, workers: int, bolt_first: bool
 ) -> None:
     conf = {"topology.message.timeout.secs": 0.3, "topology.workers": workers}
@@ -293,7 +295,7 @@ def test_a_threaded_call_that_hangs_does_not_keep_its_tuples_alive() -> None:
 
 
 class WorksLong(Bolt):
-    """Its one call takes 1.5 s, and says again and again that it goes on."""
+    """Its one call takes 1.5 s, and reports progress repeatedly."""
 
     threaded = True
 
@@ -307,7 +309,7 @@ class WorksLong(Bolt):
             self.context.progress()
 
 
-def test_a_long_call_that_says_that_it_goes_on_keeps_its_tuples_alive() -> None:
+def test_a_long_call_that_reports_progress_keeps_its_tuples_alive() -> None:
     conf = {"topology.message.timeout.secs": 0.3, "topology.bolt.hang.secs": 0.4}
     with LocalCluster() as cluster:
         cluster.submit(chain("working", Numbers(1), WorksLong(), conf=conf))

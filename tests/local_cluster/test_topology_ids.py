@@ -1,4 +1,4 @@
-"""Ids of topologies in local clusters: no two submissions share one, in whichever cluster, second or simulated time."""
+"""Ids of topologies in local clusters: no two submissions share one, in any cluster, second or simulated time."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ NAME = "some-topology-7"
 NOW = 1_700_000_000
 
 
-class Told(Bolt):
-    """Notes the id that it runs under, and passes on what it gets."""
+class Recording(Bolt):
+    """Records the id that it runs under, and passes its tuples on."""
 
     outputs = ("line",)
 
@@ -37,13 +37,13 @@ class Told(Bolt):
 def topology(spout: Spout | None = None) -> Topology:
     builder = TopologyBuilder(NAME)
     builder.set_spout("source", spout or Numbers(1))
-    builder.set_bolt("told", Told()).shuffle_grouping("source")
+    builder.set_bolt("told", Recording()).shuffle_grouping("source")
     return builder.build()
 
 
 @pytest.fixture(autouse=True)
 def one_second(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """All that happens happens in one second."""
+    """Everything happens within one second."""
     monkeypatch.setattr("local_cluster.stamps.time", SimpleNamespace(time=lambda: NOW + 0.5))
     JOURNAL.clear()
     yield
@@ -66,7 +66,7 @@ RUNS: dict[str, Callable[[], object]] = {
     "simulated time": lambda: in_a_cluster(True),
     "real time": lambda: in_a_cluster(False),
     "complete_topology": lambda: complete_topology(topology()),
-    "run_bolt": lambda: run_bolt(Told(), [("x",)]),
+    "run_bolt": lambda: run_bolt(Recording(), [("x",)]),
 }
 
 
@@ -81,7 +81,7 @@ def ids_of(run: Callable[[], object]) -> set[str]:
     [*RUNS.values(), pytest.param(in_worker_processes, marks=pytest.mark.slow)],
     ids=[*RUNS, "processes"],
 )
-def test_runs_in_one_second_have_ids_of_their_own_that_begin_as_those_of_a_cluster_do(
+def test_runs_in_one_second_have_different_ids_that_begin_like_those_of_a_cluster(
     run: Callable[[], object],
 ) -> None:
     (one,), (other,) = ids_of(run), ids_of(run)
@@ -93,7 +93,7 @@ def test_runs_in_one_second_have_ids_of_their_own_that_begin_as_those_of_a_clust
         assert quoted(id) == safe(id) == id, "it can stand in paths and file names as it is"
 
 
-def test_what_is_submitted_again_in_one_cluster_has_another_id() -> None:
+def test_a_topology_submitted_again_in_one_cluster_has_another_id() -> None:
     with LocalCluster(simulated_time=True) as cluster:
         ids = set()
         for _ in range(3):
@@ -106,7 +106,7 @@ def test_what_is_submitted_again_in_one_cluster_has_another_id() -> None:
     assert sorted(number for number, _ in ids) == [1, 2, 3]
 
 
-def test_a_topology_that_is_completed_twice_reads_the_files_of_its_folder_twice(tmp_path: Path) -> None:
+def test_a_topology_that_completes_twice_reads_the_files_of_its_folder_twice(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a").write_text("1\n2\n")
     for _ in range(2):
@@ -114,7 +114,7 @@ def test_a_topology_that_is_completed_twice_reads_the_files_of_its_folder_twice(
         assert done.emitted("told") == [("1",), ("2",)]
 
 
-def test_with_a_folder_of_positions_a_second_run_reads_what_has_come_since(tmp_path: Path) -> None:
+def test_with_a_folder_of_positions_a_second_run_reads_only_new_files(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     for name in ("a", "b"):
         (tmp_path / "in" / name).write_text(f"{name}\n")

@@ -1,4 +1,4 @@
-"""Trees of every shape are acked when, and only when, all their tuples are."""
+"""Trees of every shape are acked as soon as all their tuples are, and not before."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class SumOf(Bolt):
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("bad", [False, True])
-def test_an_aggregate_settles_the_trees_of_all_its_anchors_whatever_spout_they_are_of(
+def test_an_aggregate_acks_or_fails_the_trees_of_all_its_anchors_of_any_spout(
     bad: bool, way: dict[str, Any], gathered: Gathered
 ) -> None:
     builder = TopologyBuilder("aggregate")
@@ -198,7 +198,7 @@ def test_a_tuple_with_100_000_children_is_acked_only_if_all_are(bad: int, gather
 
 
 class AcksLate(Bolt):
-    """Acks its tuples in the reverse order, at the tick after the last has come; fails every seventh."""
+    """Acks its tuples in reverse order, at the tick after the last one; fails every seventh."""
 
     auto_ack = False
     tick_interval = 5.0

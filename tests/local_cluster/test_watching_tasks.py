@@ -1,4 +1,4 @@
-"""What an observer of a local cluster is told: of which task, in which order, whatever the user's code does."""
+"""The calls to an observer of a local cluster: for which task, in which order, whatever the user code does."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class FailsAll(BatchBolt):
 
 
 class Watcher:
-    """Writes down what it is told, with the component that it was made for."""
+    """Records its calls, with the component for which it was made."""
 
     def __init__(self, seen: list[tuple[Any, ...]], component: str) -> None:
         self.seen = seen
@@ -79,7 +79,7 @@ class Watcher:
 
 
 class WatchEach:
-    """Gives every task a watcher of its own."""
+    """Gives every task an observer of its own."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[Any, ...]] = []
@@ -89,7 +89,7 @@ class WatchEach:
 
 
 class Breaks:
-    """A hook whose every method fails, by an assertion at that."""
+    """A hook whose methods all fail with an assertion."""
 
     def __getattr__(self, name: str) -> Any:
         if name == "for_task":
@@ -117,7 +117,7 @@ def seen_with(bolt: Bolt) -> list[tuple[Any, ...]]:
     return watch.seen
 
 
-def test_each_task_is_watched_by_an_observer_that_knows_which_it_is() -> None:
+def test_each_task_has_an_observer_that_knows_its_task() -> None:
     seen = seen_with(FailsOnTwo())
     assert [entry for entry in seen if entry[0] == "bolt" and entry[1] != "opened"] == [
         ("bolt", "executing", 1),
@@ -148,7 +148,7 @@ def test_executed_follows_executing_though_execute_raised_in_every_kind_of_bolt(
         assert executing == executed == [1, 2, 3]
 
 
-def test_an_observer_that_fails_by_an_assertion_harms_no_tuple() -> None:
+def test_an_observer_that_fails_an_assertion_harms_no_tuple() -> None:
     with LocalCluster(simulated_time=True, observers=(Breaks(),)) as cluster:
         cluster.submit(numbers_into(FailsOnTwo()))
         cluster.advance(5)

@@ -1,4 +1,4 @@
-"""`Context.progress(why)`: what a long call of a bolt waits for is in the status while it waits, and no longer."""
+"""`Context.progress(why)`: the status shows what a bolt's long call waits for, while it waits and no longer."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from local_cluster import LocalCluster
 from tests.local_cluster.recording import Numbers, chain
 from topology_api import Bolt, Context, Tuple
 
-#: Seconds that nothing here should take.
+#: A limit in seconds that is never reached.
 PATIENCE = 60.0
 
 
 class Steps:
-    """Has a call wait where a test wants to look at it; a new one for each test."""
+    """Makes a call wait at points of a test's choice; a new one for each test."""
 
     def __init__(self) -> None:
         self.arrived = threading.Semaphore(0)
@@ -36,12 +36,12 @@ def steps() -> Iterator[Steps]:
     global STEPS
     STEPS = Steps()
     yield STEPS
-    for _ in range(10):  # whatever waits still
+    for _ in range(10):  # release whatever still waits
         STEPS.go_on.release()
 
 
 class Waits(Bolt):
-    """Each call says something three times, and waits after each of them."""
+    """Each call reports progress three times, and waits after each."""
 
     threaded = True
 
@@ -57,7 +57,7 @@ class Waits(Bolt):
 class WaitsAtItsStart(Waits):
     def prepare(self, context: Context) -> None:
         context.progress("waiting for a license")
-        context.progress()  # it goes on, and says nothing new
+        context.progress()  # it goes on without reporting anything new
         STEPS.wait()
         super().prepare(context)
 
@@ -70,14 +70,14 @@ def idle_of(cluster: LocalCluster) -> str:
 
 
 def seen(steps: Steps, look: Callable[[], str]) -> str:
-    """What is told at the next place where the call waits; it goes on after that."""
+    """The status at the next point where the call waits; the call goes on afterwards."""
     assert steps.arrived.acquire(timeout=PATIENCE)
     told = look()
     steps.go_on.release()
     return told
 
 
-def test_what_a_bolts_call_says_is_told_until_it_says_another_thing_or_returns(steps: Steps) -> None:
+def test_a_bolts_report_is_shown_until_the_next_one_or_until_the_call_returns(steps: Steps) -> None:
     with LocalCluster() as cluster:
         cluster.submit(chain("waits", Numbers(1), Waits()))
         told = [seen(steps, lambda: idle_of(cluster)) for _ in range(3)]
@@ -86,7 +86,7 @@ def test_what_a_bolts_call_says_is_told_until_it_says_another_thing_or_returns(s
         assert idle_of(cluster) == ""
 
 
-def test_what_a_bolt_waits_for_at_its_start_is_told(steps: Steps) -> None:
+def test_what_a_bolt_waits_for_in_prepare_is_shown(steps: Steps) -> None:
     with LocalCluster() as cluster:
         cluster.submit(chain("waits", Numbers(1), WaitsAtItsStart()))
         assert seen(steps, lambda: idle_of(cluster)) == "waiting for a license"
@@ -99,7 +99,7 @@ class SaysAndReturns(Waits):
         STEPS.wait()
 
 
-def test_what_was_said_is_forgotten_when_the_call_has_returned(steps: Steps) -> None:
+def test_a_report_is_forgotten_when_the_call_has_returned(steps: Steps) -> None:
     with LocalCluster() as cluster:
         cluster.submit(chain("waits", Numbers(1, finishes=False), SaysAndReturns()))
         assert seen(steps, lambda: idle_of(cluster)) == "waiting for storage"

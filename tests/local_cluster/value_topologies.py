@@ -1,6 +1,6 @@
 """Topologies whose tuples carry values from one worker process to the next. Workers import this module.
 
-Each checks what has come against a value that it has made itself, so that nothing of the way can hide a difference.
+Each bolt compares its input with a value that it has made itself, so that the transport cannot hide a difference.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Order:
 
 
 class Slotted:
-    """State in slots, and a way of its own to be pickled."""
+    """State in slots, and its own way of pickling."""
 
     __slots__ = ("value",)
 
@@ -69,19 +69,19 @@ class Slotted:
 
 
 class Whole(int):
-    """A number with more to it than a number."""
+    """A subclass of int with an attribute."""
 
 
 class Text(str):
-    """A text with more to it than a text."""
+    """A subclass of str with an attribute."""
 
 
 class Table(dict[str, int]):
-    """A dict with more to it than a dict."""
+    """A subclass of dict with an attribute."""
 
 
 def plain_values() -> dict[str, Any]:
-    """What any codec carries."""
+    """The values that any codec carries."""
     return {
         "none": None,
         "true": True,
@@ -112,7 +112,7 @@ def plain_values() -> dict[str, Any]:
 
 
 def pickled_values() -> dict[str, Any]:
-    """What `pickle` carries besides."""
+    """The values that only `pickle` carries."""
     return {
         "a large number": 1 << 2000,
         "complex": complex(1, -0.0),
@@ -209,7 +209,7 @@ class Values(Spout):
 
 
 class Compares(Bolt):
-    """Refuses what differs from what was emitted; the file has the names of the others, which crossed from another process."""
+    """Refuses a value that differs from the emitted one; a file names the others, which came from another process."""
 
     def __init__(self, codec: str, file: Path) -> None:
         self.codec = codec
@@ -255,7 +255,7 @@ def odd_value(kind: str) -> object:
 
 
 class Odd(Spout):
-    """Numbers, of which the seventh comes with a value that cannot be encoded, if it is this spout that has it."""
+    """Emits numbers; the seventh comes with a value that cannot be encoded, if this spout is to have it."""
 
     outputs = Fields("number", "odd")
     replay = Replay(max_attempts=2, first_delay=0.01)
@@ -276,7 +276,7 @@ class Odd(Spout):
 
 
 class OddBolt(Bolt):
-    """Hands on; to the seventh it adds a value that cannot be encoded."""
+    """Passes tuples on; to the seventh it adds a value that cannot be encoded."""
 
     outputs = Fields("number", "odd")
 
@@ -288,10 +288,10 @@ class OddBolt(Bolt):
 
 
 class Takes(Bolt):
-    """Takes everything."""
+    """Accepts everything."""
 
     def execute(self, tup: Tuple) -> None:
-        """Fine."""
+        """Does nothing."""
 
 
 def odd_one_from_the_spout(codec: str, kind: str) -> Topology:
@@ -303,7 +303,7 @@ def odd_one_from_the_spout(codec: str, kind: str) -> Topology:
 
 
 def odd_one_from_a_bolt(codec: str, kind: str) -> Topology:
-    """Three tasks in as many workers, so that each tuple travels."""
+    """Three tasks in three workers, so that each tuple crosses."""
     builder = TopologyBuilder("odd", {"topology.workers": 3, "topology.transport.codec": codec})
     builder.set_spout("source", Odd(None))
     builder.set_bolt("adds", OddBolt(kind)).shuffle_grouping("source")
